@@ -1,0 +1,58 @@
+"""What edgefl raises, and the nearest valid name for a misspelt one.
+
+Two kinds of error reach a person. A :class:`UserError` says that the input is wrong and how to mend it (exit code 2);
+everything else is a fault of edgefl or of a plug-in (exit code 1).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class EdgeflError(Exception):
+    """The base of every error that edgefl raises on purpose."""
+
+
+class UserError(EdgeflError):
+    """The user's input is wrong; the message alone must be enough to mend it.
+
+    Args:
+        message: what was found and what was expected, one sentence.
+        field: the dotted path of the offending field (``fleet.0.profile``), if there is one.
+        file: the file that holds it, as the user named it, if there is one.
+    """
+
+    def __init__(self, message: str, *, field: str | None = None, file: str | None = None) -> None:
+        self.message = message
+        self.field = field
+        self.file = file
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        place = ": ".join(part for part in (self.file, self.field) if part)
+        return f"{place}: {self.message}" if place else self.message
+
+    def located(self, *, field: str | None = None, file: str | None = None) -> UserError:
+        """The same error with the place filled in where it was unknown.
+
+        >>> str(UserError("expected a positive rate").located(field="network.links.5g", file="a.yaml"))
+        'a.yaml: network.links.5g: expected a positive rate'
+        """
+        return UserError(self.message, field=self.field or field, file=self.file or file)
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """A clause that names the valid choice nearest to ``name``, or lists all of them.
+
+    >>> nearest("fedagv", ["fedavg", "fedprox"])
+    "did you mean 'fedavg'?"
+    >>> nearest("?", ["iid", "shards"])
+    'expected one of: iid, shards'
+    """
+    choices = sorted(valid)
+    by_folded = {choice.casefold(): choice for choice in choices}
+    close = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean '{by_folded[close[0]]}'?"
+    return f"expected one of: {', '.join(choices)}"

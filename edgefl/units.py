@@ -1,0 +1,118 @@
+"""Quantities with units: ``40 Mbit/s``, ``1.5 GB``, ``20 ms``, ``5 kJ``.
+
+A quantity in a scenario or a profile is a number in the base unit (bit/s, bytes, seconds, joules, …) or a text with a
+suffix of the table below. Suffixes are case-sensitive, because ``Mb`` and ``MB`` differ by a factor of eight. Decimal
+prefixes are powers of 1000; ``KiB``, ``MiB``, ``GiB`` are powers of 1024.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from edgefl.errors import UserError, nearest
+
+_DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+
+
+def _scaled(unit: str, prefixes: dict[str, float], factor: float = 1.0) -> dict[str, float]:
+    return {f"{prefix}{unit}": scale * factor for prefix, scale in prefixes.items()}
+
+
+UNITS: dict[str, dict[str, float]] = {
+    "seconds": {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0, "days": 86400.0},
+    "bytes": {**_scaled("B", _DECIMAL), **_scaled("B", _BINARY)},
+    "bits_per_second": {
+        **_scaled("bit/s", _DECIMAL),
+        **_scaled("bps", _DECIMAL),
+        **_scaled("B/s", _DECIMAL, 8.0),
+        **_scaled("B/s", _BINARY, 8.0),
+    },
+    "bytes_per_second": {**_scaled("B/s", _DECIMAL), **_scaled("B/s", _BINARY)},
+    "flops": _scaled("FLOP", _DECIMAL),
+    "flops_per_second": {**_scaled("FLOP/s", _DECIMAL), **_scaled("FLOPS", _DECIMAL)},
+    "joules": {"mJ": 1e-3, **_scaled("J", _DECIMAL), "mWh": 3.6, "Wh": 3600.0, "kWh": 3.6e6},
+    "watts": {"mW": 1e-3, **_scaled("W", _DECIMAL)},
+    "hertz": _scaled("Hz", _DECIMAL),
+}
+"""Every suffix of every dimension, and how many base units it stands for."""
+
+_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\S.*?)?\s*")
+
+
+def parse(value: object, dimension: str) -> float:
+    """A quantity in its base unit.
+
+    Args:
+        value: a number in the base unit, or a text such as ``"40 Mbit/s"``.
+        dimension: a key of :data:`UNITS`.
+
+    Raises:
+        UserError: the value is no finite number with a unit of that dimension.
+
+    >>> parse("40 Mbit/s", "bits_per_second"), parse("1.5 GiB", "bytes"), parse(3, "seconds")
+    (40000000.0, 1610612736.0, 3.0)
+    >>> parse("40 mbit/s", "bits_per_second")
+    Traceback (most recent call last):
+    ...
+    edgefl.errors.UserError: unknown unit 'mbit/s' in '40 mbit/s'; did you mean 'Mbit/s'?
+    """
+    what = dimension.replace("_", " ")
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise UserError(f"expected {what} as a number or a text with a unit, found {value!r}")
+    if isinstance(value, str):
+        match = _QUANTITY.fullmatch(value)
+        if match is None:
+            raise UserError(f"expected {what} such as '{_example(dimension)}', found '{value}'")
+        number, unit = float(match[1]), match[2]
+        if unit is not None and unit not in UNITS[dimension]:
+            raise UserError(f"unknown unit '{unit}' in '{value}'; {nearest(unit, UNITS[dimension])}")
+        number *= UNITS[dimension][unit] if unit is not None else 1.0
+    else:
+        number = float(value)
+    if not math.isfinite(number):
+        raise UserError(f"expected finite {what}, found {value!r}")
+    return number
+
+
+def _example(dimension: str) -> str:
+    return {
+        "seconds": "20 ms",
+        "bytes": "500 MB",
+        "bits_per_second": "40 Mbit/s",
+        "bytes_per_second": "25.6 GB/s",
+        "flops": "5 TFLOP",
+        "flops_per_second": "35 GFLOP/s",
+        "joules": "5 kJ",
+        "watts": "12.7 W",
+        "hertz": "1.5 GHz",
+    }[dimension]
+
+
+def _validator(dimension: str) -> BeforeValidator:
+    def validate(value: Any) -> float:
+        try:
+            return parse(value, dimension)
+        except UserError as error:
+            raise ValueError(error.message) from None
+
+    schema: Any = {
+        "anyOf": [{"type": "number"}, {"type": "string", "examples": [_example(dimension)]}],
+        "description": f"{dimension.replace('_', ' ')}; a number in the base unit or a text with a unit",
+    }
+    return BeforeValidator(validate, json_schema_input_type=Annotated[Any, Field(json_schema_extra=schema)])
+
+
+Seconds = Annotated[float, _validator("seconds"), Field(ge=0)]
+Bytes = Annotated[float, _validator("bytes"), Field(ge=0)]
+BitsPerSecond = Annotated[float, _validator("bits_per_second"), Field(ge=0)]
+BytesPerSecond = Annotated[float, _validator("bytes_per_second"), Field(gt=0)]
+Flops = Annotated[float, _validator("flops"), Field(ge=0)]
+FlopsPerSecond = Annotated[float, _validator("flops_per_second"), Field(gt=0)]
+Joules = Annotated[float, _validator("joules"), Field(ge=0)]
+Watts = Annotated[float, _validator("watts"), Field(ge=0)]
+Hertz = Annotated[float, _validator("hertz"), Field(gt=0)]
