@@ -1,0 +1,1 @@
+"""Device profiles: what a kind of device computes, stores, draws and sends."""

@@ -1,0 +1,1 @@
+"""Data sets, partitions over clients, and the batches of a training job."""

@@ -1,0 +1,1 @@
+"""Named recipes of objective, local rule, server update and payload: one method a module."""

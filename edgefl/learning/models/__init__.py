@@ -1,0 +1,1 @@
+"""Models as consecutive blocks, each of which a method can address."""

@@ -1,0 +1,1 @@
+"""What a client minimises: one loss a module."""

@@ -1,0 +1,1 @@
+"""How a local step uses the gradient: one rule a module."""

@@ -1,0 +1,1 @@
+"""Topologies, links, capacities over time, and max-min fair flows."""

@@ -1,0 +1,1 @@
+"""Tables, pictures and sentences, all made from a run directory alone."""

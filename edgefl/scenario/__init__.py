@@ -1,0 +1,1 @@
+"""The scenario: one YAML file that names everything a comparison depends on."""

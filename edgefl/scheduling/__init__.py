@@ -1,0 +1,1 @@
+"""Which clients take part in a round, and which blocks each of them is sent."""
