@@ -1,0 +1,84 @@
+"""A training job is a value: it says everything, and its result is a pure function of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+
+class JobId(NamedTuple):
+    """Who trains, for which run, and for the how-manieth time (``dispatch`` counts a client's jobs from 0).
+
+    The random key of a job leaves the method out, so that all methods meet the same batches and draws.
+    """
+
+    method: str
+    seed: int
+    client: int
+    dispatch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingJob:
+    """One client's local training.
+
+    Attributes:
+        id: see :class:`JobId`.
+        version: the server model that the client received (number of aggregations before it).
+        round: the round that sets the learning rate η_t and random draws.
+        alpha: how many of the last blocks were received; M when the model came whole.
+        steps: local steps H_k.
+        previous: the client's last job, whose state this one builds on; ``None`` at first or for stateless methods.
+    """
+
+    id: JobId
+    version: int
+    round: int
+    alpha: int
+    steps: int
+    previous: JobId | None = None
+
+
+class Feedback(NamedTuple):
+    """Numbers that training hands to the world, exact float64.
+
+    Attributes:
+        loss: mean cross-entropy of the local path over the last local epoch (GMBS's ζ_L).
+        first_loss: the same over the first local epoch.
+        distance: squared L2 distance between the returned local model and the new aggregate (GMBS's d_k).
+        drift: squared L2 distance between the server model and the model the client started from (FedBR's β²).
+    """
+
+    loss: float
+    first_loss: float
+    distance: float
+    drift: float
+
+
+class Evaluation(NamedTuple):
+    """Accuracy in [0, 1] and mean cross-entropy of one model version on the evaluation split."""
+
+    accuracy: float
+    loss: float
+
+
+class Learner(Protocol):
+    """The door between the world and training: the world holds ids, never tensors.
+
+    Nothing is trained before a number or a model is needed; then every job that waits is trained together.
+    """
+
+    def submit(self, job: TrainingJob) -> None:
+        """A job has started in the world; it is a future from now on."""
+
+    def discard(self, job: JobId) -> None:
+        """The job's result will never be aggregated (late or dropped); trained only if its client state is read."""
+
+    def aggregate(self, version: int, jobs: list[JobId], round: int) -> int:
+        """Train what is needed, turn the jobs' deltas into the next model, and return its version (``version + 1``)."""
+
+    def feedback(self, job: JobId) -> Feedback:
+        """The numbers of a job that was aggregated; ``distance`` is to the aggregate it went into."""
+
+    def evaluate(self, version: int) -> Evaluation:
+        """Accuracy and loss of a model version."""

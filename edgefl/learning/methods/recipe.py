@@ -1,0 +1,94 @@
+"""What a method is: a named recipe of objective, local rule, server update, payload and client state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from edgefl.learning.component import Component
+from edgefl.learning.objectives.base import Objective
+from edgefl.learning.payload import Payload
+from edgefl.learning.rules.base import LocalOptions, LocalRule
+from edgefl.learning.servers.base import ServerUpdate, Weighting
+from edgefl.registry import Registry
+
+
+class ClientState(Component):
+    """What a client keeps between the rounds it takes part in; the default keeps its last local model."""
+
+    vectors: ClassVar[tuple[str, ...]] = ("previous",)
+    """Names of the vectors kept; ``previous`` is the whole local model ``[size]``, others are ``[parameter_count]``."""
+
+    def first(self, received: Tensor) -> dict[str, Tensor]:
+        """The state of a client that never took part, given the received model ``[size]``."""
+        return {"previous": received}
+
+    def after(
+        self,
+        state: Mapping[str, Tensor],
+        received: Tensor,
+        final: Tensor,
+        lr: float,
+        steps: int,
+    ) -> dict[str, Tensor]:
+        """The state after local training from ``received`` ``[size]`` to ``final`` ``[size]``."""
+        return {"previous": final}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a named method is put together, before a scenario sets options.
+
+    Attributes:
+        summary: one line for ``edgefl methods``.
+        paper: where it is defined, with equation or algorithm.
+        objective, rule, payload: classes whose fields are the method's options in a scenario.
+        server: the default server update; a scenario may choose another where ``server_choice`` allows it.
+        state: what clients keep, or ``None`` for stateless clients.
+        weighting: default weights of the mean.
+        scheduler: default kind of block scheduler for methods with a partial downlink, else ``None``.
+        server_choice: any server update fits; else the reason why not is in ``server_reason``.
+        defaults: option values that differ from the parts' own defaults.
+    """
+
+    summary: str
+    paper: str
+    objective: type[Objective]
+    rule: type[LocalRule]
+    server: ServerUpdate
+    payload: type[Payload] = Payload
+    state: ClientState | None = None
+    weighting: Weighting = "samples"
+    scheduler: str | None = None
+    server_choice: bool = True
+    server_reason: str = ""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A recipe with its options set: everything that learning needs to know of a method.
+
+    Attributes:
+        name: the method's registered name; ``label`` is what the scenario calls it (``as``), unique in a scenario.
+        local: the scenario's ``training.local`` with the method's own overrides merged in.
+        overlap: parts that are ready early are sent during the previous round.
+    """
+
+    name: str
+    label: str
+    objective: Objective
+    rule: LocalRule
+    server: ServerUpdate
+    payload: Payload
+    state: ClientState | None
+    weighting: Weighting
+    local: LocalOptions
+    overlap: bool = False
+
+
+METHODS: Registry[Recipe] = Registry("method", package="edgefl.learning.methods", group="edgefl.methods")
+"""Every method by name; ``edgefl.methods`` entry points add to it."""

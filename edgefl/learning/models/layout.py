@@ -1,0 +1,108 @@
+"""Where each tensor of a model lies in one flat vector.
+
+A model's parameters, and behind them its buffers, are one vector. Deltas, momenta, control variates and aggregates are
+then plain vector algebra, a stack of clients is a matrix, and a block is a slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+Weights = tuple[dict[str, Tensor], ...]
+"""One mapping from tensor name to tensor per block; names are those within the block's module."""
+
+FLOAT_BYTES = 4
+"""Bytes of one number on the wire: models travel in float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One tensor of the model: its block, its name there, its shape, and where it starts in its half of the vector."""
+
+    block: int
+    name: str
+    shape: torch.Size
+    start: int
+
+    @property
+    def numel(self) -> int:
+        """Numbers in the tensor."""
+        return self.shape.numel()
+
+
+class Layout:
+    """The order of a model's tensors in a vector of ``size`` numbers: parameters by block, then buffers by block.
+
+    Args:
+        blocks: the model's blocks, first to last, by name.
+    """
+
+    def __init__(self, blocks: Mapping[str, nn.Module]) -> None:
+        self.block_names: tuple[str, ...] = tuple(blocks)
+        self.parameters: list[Entry] = []
+        self.buffers: list[Entry] = []
+        self.parameter_count = 0
+        self.buffer_count = 0
+        for index, block in enumerate(blocks.values()):
+            for name, tensor in block.named_parameters():
+                self.parameters.append(Entry(index, name, tensor.shape, self.parameter_count))
+                self.parameter_count += tensor.numel()
+            for name, tensor in block.named_buffers():
+                self.buffers.append(Entry(index, name, tensor.shape, self.buffer_count))
+                self.buffer_count += tensor.numel()
+
+    @property
+    def size(self) -> int:
+        """Numbers in the whole vector."""
+        return self.parameter_count + self.buffer_count
+
+    def block_sizes(self) -> tuple[int, ...]:
+        """Numbers in each block, parameters and buffers."""
+        sizes = [0] * len(self.block_names)
+        for entry in [*self.parameters, *self.buffers]:
+            sizes[entry.block] += entry.numel
+        return tuple(sizes)
+
+    def block_bytes(self) -> tuple[int, ...]:
+        """Bytes on the wire of each block."""
+        return tuple(FLOAT_BYTES * size for size in self.block_sizes())
+
+    def split(self, vector: Tensor) -> tuple[Tensor, Tensor]:
+        """The parameters ``[..., parameter_count]`` and the buffers ``[..., buffer_count]`` of ``[..., size]``."""
+        return vector[..., : self.parameter_count], vector[..., self.parameter_count :]
+
+    def weights(self, parameters: Tensor, buffers: Tensor | None = None) -> Weights:
+        """Views of flat parameters (and buffers) as named tensors, leading dimensions kept.
+
+        The views are differentiable: the gradient by the flat parameters is one concatenation, not a sum of slices.
+        """
+        blocks: Weights = tuple({} for _ in self.block_names)
+        halves = [(self.parameters, parameters)]
+        if buffers is not None:
+            halves.append((self.buffers, buffers))
+        for entries, flat in halves:
+            if not entries:
+                continue
+            lead = flat.shape[:-1]
+            for entry, piece in zip(entries, flat.split([e.numel for e in entries], dim=-1), strict=True):
+                blocks[entry.block][entry.name] = piece.reshape(*lead, *entry.shape)
+        return blocks
+
+    def flatten(self, blocks: Sequence[Mapping[str, Tensor]]) -> Tensor:
+        """The vector ``[size]`` of named tensors, a copy."""
+        pieces = [blocks[e.block][e.name].detach().reshape(-1).float() for e in [*self.parameters, *self.buffers]]
+        return torch.cat(pieces) if pieces else torch.zeros(0)
+
+    def splice(self, front: Tensor, tail: Tensor, first: int) -> Tensor:
+        """Blocks ``0 … first-1`` of ``front`` and ``first … M-1`` of ``tail``, both ``[..., size]`` (0-based)."""
+        result = front.clone()
+        for entries, offset in ((self.parameters, 0), (self.buffers, self.parameter_count)):
+            for entry in entries:
+                if entry.block >= first:
+                    place = slice(offset + entry.start, offset + entry.start + entry.numel)
+                    result[..., place] = tail[..., place]
+        return result

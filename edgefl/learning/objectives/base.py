@@ -1,0 +1,73 @@
+"""What an objective is: a pure function of the local weights, a batch, and a context that lasts the round."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from edgefl.learning.component import Component
+from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.layout import Weights
+
+
+class Batch(NamedTuple):
+    """One minibatch on the training device: inputs ``[batch, *sample_shape]`` and labels ``[batch]`` (int64)."""
+
+    inputs: Tensor
+    labels: Tensor
+
+
+class Loss(NamedTuple):
+    """What a local step minimises, and the cross-entropy of the local path alone (both scalars).
+
+    The second is what is reported and what GMBS reads as ζ; it needs no gradient.
+    """
+
+    total: Tensor
+    cross_entropy: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Everything that a loss may read beside the local weights and the batch.
+
+    Attributes:
+        model: the skeleton to call with weights.
+        frozen: frozen copies by name, e.g. ``"received"`` (the server model θ_t as the client holds it), ``"previous"``
+            (the client's own last local model), ``"teacher"``; never updated, gradients flow through them.
+        vectors: flat vectors by name, e.g. ``"received"`` ``[parameter_count]`` for proximal terms, a client's λ_k.
+        client: facts about the client's data by name, e.g. ``"label_counts"`` ``[classes]``.
+        alpha: how many of the last blocks are freshly received and have frozen copies; M when the model came whole.
+        draws: random inputs of this step by name, as :meth:`Objective.draw` returned them.
+    """
+
+    model: BlockModel
+    frozen: Mapping[str, Weights]
+    vectors: Mapping[str, Tensor]
+    client: Mapping[str, Tensor]
+    alpha: int
+    draws: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+class Objective(Component):
+    """A client's loss; its fields are its options."""
+
+    frozen: ClassVar[frozenset[str]] = frozenset()
+    """Names of the frozen copies it reads: a subset of ``received``, ``previous``, ``teacher``."""
+    vectors: ClassVar[frozenset[str]] = frozenset()
+    """Names of the flat vectors it reads: ``received`` or names of the method's client state or server broadcast."""
+    client: ClassVar[frozenset[str]] = frozenset()
+    """Names of the facts about the client's data it reads: ``label_counts``."""
+
+    @abstractmethod
+    def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
+        """The loss of one batch, differentiable by ``local``."""
+
+    def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
+        """The random inputs of one step on ``batch`` images (masks, mixing weights); none by default."""
+        return {}

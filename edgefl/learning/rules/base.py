@@ -1,0 +1,64 @@
+"""What a local rule is: how one local step turns a gradient into new parameters, as algebra on flat vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pydantic import Field
+from torch import Tensor
+
+from edgefl.learning.component import Component
+
+
+class LocalOptions(Component):
+    """A client's local training: how long, in what batches, and the plain SGD options (``training.local``)."""
+
+    epochs: int | None = Field(default=None, ge=1, description="passes over the client's data; 1 if steps is not set")
+    steps: int | None = Field(default=None, ge=1, description="local steps instead of epochs (batches wrap around)")
+    batch: int = Field(default=32, ge=1, description="images in a minibatch")
+    lr: float = Field(default=0.1, gt=0, description="learning rate η_0")
+    lr_decay: float = Field(default=1.0, gt=0, le=1, description="η_t = η_0 · lr_decay^t, per round")
+    momentum: float = Field(default=0.0, ge=0, lt=1, description="heavy-ball momentum, re-created every round")
+    nesterov: bool = Field(default=False, description="Nesterov momentum")
+    weight_decay: float = Field(default=0.0, ge=0, description="L2 penalty, added to the gradient after clipping")
+    clip_norm: float | None = Field(default=None, gt=0, description="global L2 norm of the gradient at most")
+    drop_last: bool = Field(default=False, description="leave out an incomplete last batch (FedAlign)")
+
+    def steps_for(self, samples: int) -> int:
+        """H_k, the local steps of a client with ``samples`` images.
+
+        >>> LocalOptions(epochs=2, batch=50).steps_for(120), LocalOptions(steps=7).steps_for(120)
+        (6, 7)
+        """
+        if self.steps is not None:
+            return self.steps
+        whole, rest = divmod(samples, self.batch)
+        return (self.epochs or 1) * (whole + (1 if rest and not (self.drop_last and whole) else 0))
+
+
+class LocalRule(Component):
+    """How a local step uses the gradient; its fields are the options beyond :class:`LocalOptions`.
+
+    All vectors are flat, ``[..., parameter_count]``; a leading dimension holds clients side by side, so a rule must
+    reduce over the last dimension only. ``memory`` is what the rule carries from step to step, made by :meth:`begin`.
+    """
+
+    vectors: ClassVar[frozenset[str]] = frozenset()
+    """Names of the server or client-state vectors it reads, e.g. ``momentum`` for FedADC."""
+
+    def begin(
+        self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
+    ) -> dict[str, Tensor]:
+        """The memory before the first step of a job of ``steps`` local steps."""
+        raise NotImplementedError
+
+    def point(self, parameters: Tensor, memory: dict[str, Tensor], lr: float) -> Tensor:
+        """Where the gradient is taken; the parameters themselves unless a rule looks ahead."""
+        return parameters
+
+    def update(
+        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float
+    ) -> Tensor:
+        """The parameters after the step (in place or new); may change ``memory``. ``lr`` is η_t of the round."""
+        raise NotImplementedError

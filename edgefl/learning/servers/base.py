@@ -1,0 +1,50 @@
+"""What a server update is: how the clients' deltas become the next model, as algebra on flat vectors."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, NamedTuple
+
+from torch import Tensor
+
+from edgefl.learning.component import Component
+
+Weighting = Literal["uniform", "samples"]
+"""How clients count in the mean: all alike, or by their number of training images n_k."""
+
+
+class RoundFacts(NamedTuple):
+    """What a server update may know of the round: η_t, N (all clients of the fleet), and H_k ``[K]`` (local steps)."""
+
+    lr: float
+    clients: int
+    steps: Tensor
+
+
+class ServerUpdate(Component):
+    """How deltas become the next model; its fields are its options."""
+
+    broadcasts: ClassVar[tuple[str, ...]] = ()
+    """Names of server-state vectors that clients receive beside the model (FedADC's ``momentum``)."""
+
+    def begin(self, parameters: Tensor) -> dict[str, Tensor]:
+        """The server state before the first round, vectors ``[parameter_count]`` by name."""
+        return {}
+
+    def update(
+        self,
+        parameters: Tensor,
+        deltas: Tensor,
+        weights: Tensor,
+        state: dict[str, Tensor],
+        facts: RoundFacts,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The next parameters and server state.
+
+        Args:
+            parameters: θ_t ``[parameter_count]``.
+            deltas: θ_k - θ_t for each arrived client ``[K, parameter_count]``, in ascending order of client.
+            weights: shares that sum to 1 ``[K]``.
+            state: the server state as the last update left it.
+            facts: the round's learning rate, the number of all clients, and local steps.
+        """
+        raise NotImplementedError
