@@ -1,0 +1,152 @@
+"""Reading a YAML file that a person wrote: version 1.2, plain data only, within limits.
+
+YAML 1.2 reads ``1e-3`` as a number and ``off`` as a word. Only mappings, lists, texts, numbers, booleans, dates and
+null come out; a file cannot name a Python object, nor grow beyond its own size by aliases that multiply.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.composer import Composer, ComposerError
+from ruamel.yaml.constructor import ConstructorError, DuplicateKeyError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import AliasEvent
+from ruamel.yaml.nodes import Node
+from ruamel.yaml.reader import ReaderError
+
+from edgefl.errors import UserError
+
+MAXIMUM_BYTES = 2**20
+"""A scenario with every profile embedded has some tens of kilobytes."""
+MAXIMUM_DEPTH = 32
+"""Levels of nested lists and mappings; a resolved scenario has about eight."""
+MAXIMUM_NODES = 200_000
+"""Values after every alias has been written out, so that a few lines cannot stand for billions of values."""
+
+
+def read_yaml(path: str | Path) -> Any:
+    """The contents of a YAML file as plain Python data.
+
+    Raises:
+        UserError: there is no such file, it is a folder, too large, not UTF-8, not YAML (with the line), or empty.
+    """
+    name = str(path)
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(MAXIMUM_BYTES + 1)
+    except FileNotFoundError:
+        raise UserError("no such file", file=name) from None
+    except IsADirectoryError:
+        raise UserError("expected a YAML file, found a folder", file=name) from None
+    except (OSError, ValueError) as error:  # ValueError: a null character in the name
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UserError(f"cannot be read: {reason}", file=name) from None
+    if len(raw) > MAXIMUM_BYTES:
+        raise UserError(f"expected a YAML file of at most {MAXIMUM_BYTES // 1024} KiB, found a larger file", file=name)
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        message = f"expected text in UTF-8, found the byte 0x{raw[error.start]:02x} in line {line}"
+        raise UserError(message, file=name) from None
+    return parse_yaml(text, file=name)
+
+
+def parse_yaml(text: str, *, file: str | None = None) -> Any:
+    """The data that a YAML text says.
+
+    Args:
+        text: one YAML 1.2 document.
+        file: where the text comes from, for messages.
+
+    Raises:
+        UserError: the text is empty, is no YAML, holds more than one document or goes beyond the limits above.
+
+    >>> parse_yaml("{lr: 1e-3, mode: off, rate: 40 Mbit/s}")
+    {'lr': 0.001, 'mode': 'off', 'rate': '40 Mbit/s'}
+    """
+    if not text.strip():
+        raise UserError("expected YAML, found nothing: the file is empty", file=file)
+    # The C parser behind typ="safe" reads YAML 1.1; the pure one reads 1.2.
+    reader = YAML(typ="safe", pure=True)
+    reader.Composer = _LimitedComposer
+    try:
+        data = reader.load(text)
+    except UserError as error:
+        raise error.located(file=file) from None
+    except (YAMLError, ValueError) as error:  # ValueError: a date such as 2026-13-45
+        raise UserError(_explanation(error), file=file) from None
+    if data is None:
+        raise UserError("expected YAML with contents, found only comments or null", file=file)
+    return data
+
+
+class _LimitedComposer(Composer):
+    """Counts levels and values while the tree is built, and stops at too many of either."""
+
+    def __init__(self, loader: Any = None) -> None:
+        super().__init__(loader=loader)
+        self._depth = 0
+        self._nodes = 0
+        self._open: list[str] = []
+        self._sizes: dict[str, int] = {}  # values behind each finished anchor, its own aliases written out
+
+    def compose_node(self, parent: Node | None, index: Any) -> Any:
+        """One value of the document with all that it holds."""
+        event = self.parser.peek_event()
+        line = event.start_mark.line + 1
+        anchor: str | None = event.anchor
+        if isinstance(event, AliasEvent):
+            if anchor in self._open:
+                raise UserError(f"line {line}: the alias '*{anchor}' contains itself")
+            self._nodes += self._sizes.get(str(anchor), 0)
+            self._check(line)
+            return super().compose_node(parent, index)
+        before = self._nodes
+        self._nodes += 1
+        self._depth += 1
+        self._check(line)
+        if anchor is not None:
+            self._open.append(anchor)
+        node = super().compose_node(parent, index)
+        if anchor is not None:
+            self._open.remove(anchor)
+            self._sizes[anchor] = self._nodes - before
+        self._depth -= 1
+        return node
+
+    def _check(self, line: int) -> None:
+        if self._depth > MAXIMUM_DEPTH:
+            raise UserError(f"line {line}: lists and mappings nest deeper than {MAXIMUM_DEPTH} levels")
+        if self._nodes > MAXIMUM_NODES:
+            raise UserError(
+                f"line {line}: more than {MAXIMUM_NODES:,} values, each alias counted as what it stands for"
+            )
+
+
+def _explanation(error: YAMLError | ValueError) -> str:
+    """One sentence with the line, in place of the parser's excerpt."""
+    if isinstance(error, DuplicateKeyError):
+        return f"{_line(error)}a key stands twice in one mapping: {_first_sentence(error.problem)}"
+    if isinstance(error, ComposerError) and "single document" in str(error.context):
+        return f"{_line(error)}expected one YAML document, found a second one"
+    if isinstance(error, ConstructorError):
+        return f"{_line(error)}expected plain data: {_first_sentence(error.problem)}"
+    if isinstance(error, ReaderError):
+        return f"not YAML: the character {error.character!r} is not allowed"
+    if isinstance(error, MarkedYAMLError):
+        parts = [part for part in (error.context, error.problem) if part]
+        return f"{_line(error)}not YAML: {', '.join(_first_sentence(part) for part in parts)}"
+    return f"not YAML: {_first_sentence(str(error))}"
+
+
+def _line(error: MarkedYAMLError) -> str:
+    mark = error.problem_mark or error.context_mark
+    return f"line {mark.line + 1}: " if mark is not None else ""
+
+
+def _first_sentence(text: str | None) -> str:
+    return (text or "").strip().partition("\n")[0]
