@@ -51,9 +51,9 @@ class Layout:
             for name, tensor in block.named_parameters():
                 self.parameters.append(Entry(index, name, tensor.shape, self.parameter_count))
                 self.parameter_count += tensor.numel()
-            for name, tensor in block.named_buffers():
-                self.buffers.append(Entry(index, name, tensor.shape, self.buffer_count))
-                self.buffer_count += tensor.numel()
+            for name, buffer in block.named_buffers():
+                self.buffers.append(Entry(index, name, buffer.shape, self.buffer_count))
+                self.buffer_count += buffer.numel()
 
     @property
     def size(self) -> int:
@@ -88,7 +88,8 @@ class Layout:
             if not entries:
                 continue
             lead = flat.shape[:-1]
-            for entry, piece in zip(entries, flat.split([e.numel for e in entries], dim=-1), strict=True):
+            pieces = torch.split_with_sizes(flat, [entry.numel for entry in entries], dim=-1)
+            for entry, piece in zip(entries, pieces, strict=True):
                 blocks[entry.block][entry.name] = piece.reshape(*lead, *entry.shape)
         return blocks
 
