@@ -1,1 +1,36 @@
-"""Device profiles: what a kind of device computes, stores, draws and sends."""
+"""Devices: what a kind of device can compute, hold and draw, and which client has which.
+
+A :class:`DeviceProfile` turns what a training step executes into seconds (:func:`step_seconds`) and seconds and bytes
+into joules (:func:`compute_joules`, :func:`idle_joules`, :func:`transfer_joules`). :func:`assign` distributes the
+groups of a scenario's ``fleet:`` over its clients.
+"""
+
+from edgefl.fleet.assignment import FleetAssignment, FleetGroup, assign, group_counts, resolve
+from edgefl.fleet.energy import compute_joules, idle_joules, transfer_joules
+from edgefl.fleet.figure import Bound, Estimate, value
+from edgefl.fleet.library import load_profile, profile_names, read_profile
+from edgefl.fleet.profile import DeviceProfile, Direction
+from edgefl.fleet.roofline import Operator, fits, fleet_step_seconds, step_seconds
+
+__all__ = [
+    "Bound",
+    "DeviceProfile",
+    "Direction",
+    "Estimate",
+    "FleetAssignment",
+    "FleetGroup",
+    "Operator",
+    "assign",
+    "compute_joules",
+    "fits",
+    "fleet_step_seconds",
+    "group_counts",
+    "idle_joules",
+    "load_profile",
+    "profile_names",
+    "read_profile",
+    "resolve",
+    "step_seconds",
+    "transfer_joules",
+    "value",
+]

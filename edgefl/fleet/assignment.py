@@ -1,0 +1,156 @@
+"""Who is who in the fleet: the groups that a scenario lists, and which client belongs to which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from edgefl.errors import UserError
+from edgefl.fleet.library import load_profile
+from edgefl.fleet.profile import DeviceProfile
+from edgefl.randomness import generator
+from edgefl.validation import validated
+
+SHARES_TOLERANCE = 1e-6
+
+
+class FleetGroup(BaseModel):
+    """One entry of a scenario's ``fleet:`` list: a part of the clients that have the same device and link."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    profile: str | DeviceProfile = Field(
+        description="The device: the name of a profile, the path of a profile file, or a whole profile."
+    )
+    share: float | None = Field(None, gt=0, le=1, description="Part of the clients; shares sum to 1 over all groups.")
+    count: int | None = Field(None, gt=0, description="Number of clients, instead of a share.")
+    link: str = Field(description="The link that connects each of them, a key of network.links.")
+    overrides: dict[str, Any] | None = Field(
+        None, description="Figures that differ from the profile, nested as in it: {memory: {training: 1 GB}}."
+    )
+
+    @model_validator(mode="after")
+    def _share_or_count(self) -> Self:
+        if (self.share is None) == (self.count is None):
+            found = "neither" if self.share is None else "both"
+            raise ValueError(f"expected either share or count, found {found}")
+        return self
+
+
+def resolve(group: FleetGroup, *, folder: Path | None = None, field: str | None = None) -> FleetGroup:
+    """The same group with its complete profile in it, overrides applied, so that it depends on no file.
+
+    Args:
+        group: a group as a scenario states it.
+        folder: where relative paths of profile files start.
+        field: the group's dotted path in the scenario (``fleet.0``), for messages.
+
+    Raises:
+        UserError: unknown profile, or an override that does not fit.
+    """
+    where = f"{field}." if field else ""
+    profile = group.profile
+    if isinstance(profile, str):
+        try:
+            profile = load_profile(profile, folder=folder)
+        except UserError as error:
+            raise error if error.file else error.located(field=f"{where}profile") from None
+    if group.overrides:
+        data = _merged(profile.model_dump(mode="json"), group.overrides)
+        profile = validated(DeviceProfile, data, field=f"{where}overrides")
+    return group.model_copy(update={"profile": profile, "overrides": None})
+
+
+def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, change in changes.items():
+        inner = merged.get(key)
+        both = isinstance(inner, Mapping) and isinstance(change, Mapping)
+        merged[key] = _merged(inner, change) if both else change  # type: ignore[arg-type]
+    return merged
+
+
+@dataclass(frozen=True)
+class FleetAssignment:
+    """Which device and link each client has, as arrays: a client is a row.
+
+    Attributes:
+        profiles: the complete profile of each group.
+        links: the name of each group's link.
+        group: the group of each client, an index into both, shape ``[clients]``.
+    """
+
+    profiles: tuple[DeviceProfile, ...]
+    links: tuple[str, ...]
+    group: NDArray[np.int32]
+
+    def profile_of(self, client: int) -> DeviceProfile:
+        """The device of one client."""
+        return self.profiles[int(self.group[client])]
+
+    def link_of(self, client: int) -> str:
+        """The name of one client's link."""
+        return self.links[int(self.group[client])]
+
+    def link_names(self) -> NDArray[np.str_]:
+        """The name of every client's link, shape ``[clients]``."""
+        return np.array(self.links, np.str_)[self.group]
+
+
+def assign(groups: Sequence[FleetGroup], clients: int, seed: int, *, folder: Path | None = None) -> FleetAssignment:
+    """Distributes the groups over the clients.
+
+    Counts are exact (largest remainder, earlier groups first among equals); who is who is shuffled by a generator that
+    depends on the seed alone, so that every method meets the same fleet.
+
+    Args:
+        groups: the scenario's ``fleet:`` list.
+        clients: how many clients there are.
+        seed: the run's seed.
+        folder: where relative paths of profile files start.
+
+    Raises:
+        UserError: shares do not sum to 1, counts not to ``clients``, or groups mix the two.
+    """
+    counts = group_counts(groups, clients)
+    resolved = [resolve(group, folder=folder, field=f"fleet.{index}") for index, group in enumerate(groups)]
+    ordered = np.repeat(np.arange(len(groups), dtype=np.int32), counts)
+    return FleetAssignment(
+        profiles=tuple(group.profile for group in resolved if isinstance(group.profile, DeviceProfile)),
+        links=tuple(group.link for group in resolved),
+        group=generator(seed, "fleet").permutation(ordered),
+    )
+
+
+def group_counts(groups: Sequence[FleetGroup], clients: int) -> NDArray[np.int64]:
+    """The number of clients in each group, shape ``[groups]``, summing to ``clients``.
+
+    Raises:
+        UserError: as :func:`assign`.
+    """
+    if not groups:
+        raise UserError("expected at least one group, found an empty list", field="fleet")
+    shares = [group.share for group in groups if group.share is not None]
+    if shares and len(shares) < len(groups):
+        raise UserError("expected share in every group or count in every group, found both", field="fleet")
+    if not shares:
+        counts = np.array([group.count for group in groups], np.int64)
+        if counts.sum() != clients:
+            raise UserError(f"expected counts that sum to {clients} clients, found {counts.sum()}", field="fleet")
+        return counts
+    total = sum(shares)
+    if abs(total - 1) > SHARES_TOLERANCE:
+        raise UserError(f"expected shares that sum to 1, found {total:.6g}", field="fleet")
+    exact = np.array(shares) / total * clients
+    counts = np.floor(exact).astype(np.int64)
+    # Rounded, so that equal shares stay equal and the earlier group goes first.
+    remainders = np.round(exact - counts, 9)
+    left_over = clients - int(counts.sum())
+    counts[np.argsort(-remainders, kind="stable")[:left_over]] += 1
+    return counts

@@ -1,0 +1,47 @@
+"""A figure of a device, known exactly or only between two bounds.
+
+Data sheets and measurements disagree, often by a factor of two. A profile may therefore give a plain quantity or three:
+the lowest and highest believable value and the one to calculate with.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Quantity = TypeVar("Quantity", bound=float)
+
+Bound = Literal["low", "nominal", "high"]
+"""Which of its values an uncertain figure, or a result calculated from such figures, takes."""
+
+
+class Estimate(BaseModel, Generic[Quantity]):
+    """An uncertain figure: ``{low: 17 GB/s, nominal: 20 GB/s, high: 22 GB/s}``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    low: Quantity = Field(description="The lowest value that the sources allow.")
+    nominal: Quantity = Field(description="The value to calculate with.")
+    high: Quantity = Field(description="The highest value that the sources allow.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if not self.low <= self.nominal <= self.high:
+            values = f"{self.low:g}, {self.nominal:g}, {self.high:g}"
+            raise ValueError(f"expected low <= nominal <= high, found {values}")
+        return self
+
+
+def value(figure: float | Estimate[float], bound: Bound = "nominal") -> float:
+    """The figure at one of its bounds; a plain quantity has the same value at all three.
+
+    >>> value(Estimate[float](low=1, nominal=2, high=4), "high"), value(3.0, "high")
+    (4.0, 3.0)
+    """
+    return getattr(figure, bound) if isinstance(figure, Estimate) else figure
+
+
+def opposite(bound: Bound) -> Bound:
+    """The bound of a divisor that gives this bound of the quotient: the least time needs the highest speed."""
+    return {"low": "high", "nominal": "nominal", "high": "low"}[bound]  # type: ignore[return-value]

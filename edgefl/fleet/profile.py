@@ -1,0 +1,155 @@
+"""What a device profile says: how fast a kind of device computes, what it holds, what it draws, and who says so."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from edgefl.errors import nearest
+from edgefl.fleet.figure import Bound, Estimate, opposite, value
+from edgefl.units import Bytes, BytesPerSecond, FlopsPerSecond, Joules, Seconds, Watts
+
+Kind = Literal["sbc", "jetson", "phone", "laptop", "pc", "microcontroller"]
+Direction = Literal["down", "up"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Compute(_Part):
+    """How fast the device executes the operators of a training step, in 32-bit floating point."""
+
+    processor: str = Field(description="The processor that trains, with cores and clock.")
+    fp32_peak: FlopsPerSecond | Estimate[FlopsPerSecond] = Field(
+        description="Theoretical fp32 FLOP/s (cores x FLOPs per cycle x clock); for orientation, no time depends on it."
+    )
+    fp32_achievable: FlopsPerSecond | Estimate[FlopsPerSecond] = Field(
+        description="fp32 FLOP/s that large operators of a training step reach; the compute roof."
+    )
+    memory_bandwidth: BytesPerSecond | Estimate[BytesPerSecond] = Field(
+        description="Bytes per second that large operators move to and from main memory; the memory roof."
+    )
+    operator_overhead: Seconds | Estimate[Seconds] = Field(
+        description="Seconds that every launched operator costs beside its arithmetic (dispatch, allocation, launch)."
+    )
+    step_overhead: Seconds | Estimate[Seconds] = Field(
+        description="Seconds that every training step costs beside its operators (next batch, the loop itself)."
+    )
+
+
+class Memory(_Part):
+    """What fits."""
+
+    total: Bytes = Field(gt=0, description="Main memory of the device.")
+    training: Bytes | Estimate[Bytes] = Field(
+        description="Memory that a training process can use beside the system; a job whose peak is above is refused."
+    )
+
+
+class RadioDirection(_Part):
+    """What the network interface draws in one direction: active + energy per megabyte x rate."""
+
+    active: Watts | Estimate[Watts] = Field(
+        description="Watts on top of what the device draws otherwise, as long as a transfer is under way, at any rate."
+    )
+    energy_per_megabyte: Joules | Estimate[Joules] = Field(
+        description="Joules per 10^6 bytes moved, on top of `active` (b watts per Mbit/s are 8 b joules per megabyte)."
+    )
+
+
+class Radio(_Part):
+    """What the network interface draws."""
+
+    down: RadioDirection = Field(description="While receiving.")
+    up: RadioDirection = Field(description="While sending.")
+
+
+class Power(_Part):
+    """What the device draws."""
+
+    idle: Watts | Estimate[Watts] = Field(description="Watts of the whole device while it waits.")
+    compute: Watts | Estimate[Watts] = Field(description="Watts of the whole device, idle included, while it trains.")
+    radio: Radio = Field(description="What transfers draw on top of idle or compute.")
+
+    @model_validator(mode="after")
+    def _computing_draws_more_than_waiting(self) -> Self:
+        if value(self.compute) < value(self.idle):
+            compute, idle = value(self.compute), value(self.idle)
+            raise ValueError(f"expected compute (whole device, {compute:g} W) to be at least idle ({idle:g} W)")
+        return self
+
+
+def _listed(sources: object) -> object:
+    return [sources] if isinstance(sources, str) else sources
+
+
+class Provenance(_Part):
+    """Where the figures come from."""
+
+    sources: Annotated[tuple[str, ...], BeforeValidator(_listed, json_schema_input_type=str | tuple[str, ...])] = Field(
+        min_length=1, description="Who says so: a text, or a list of them."
+    )
+    date: datetime.date = Field(description="When the figures were gathered.")
+    licence: str | None = Field(None, description="Licence of the data used, where it has one.")
+    verified: bool = Field(description="Whether every figure rests on a measurement or data sheet that was looked at.")
+    derivation: dict[str, str] = Field(
+        default_factory=dict, description="How a figure was derived from the sources, by its dotted path."
+    )
+
+
+class DeviceProfile(_Part):
+    """A kind of device.
+
+    Quantities are in base units (FLOP/s, bytes/s, bytes, seconds, watts, joules) or texts with a unit; an uncertain one
+    is ``{low, nominal, high}``.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="What scenarios and reports call it.")
+    kind: Kind = Field(description="What sort of device it is.")
+    description: str = Field(description="The exact device, in a sentence.")
+    compute: Compute = Field(description="How fast it trains.")
+    memory: Memory = Field(description="What fits.")
+    power: Power = Field(description="What it draws.")
+    provenance: Provenance = Field(description="Where the figures come from.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if value(self.memory.training, "high") > self.memory.total:
+            raise ValueError("expected memory.training to be at most memory.total")
+        if value(self.compute.fp32_achievable) > value(self.compute.fp32_peak, "high"):
+            raise ValueError("expected compute.fp32_achievable to be at most compute.fp32_peak")
+        figures = figure_paths()
+        for path in self.provenance.derivation:
+            if path not in figures:
+                raise ValueError(f"provenance.derivation: unknown figure '{path}'; {nearest(path, figures)}")
+        return self
+
+    def rates(self, bound: Bound = "nominal") -> tuple[float, float, float, float]:
+        """FLOP/s, bytes/s, seconds per operator and seconds per step that give this bound of a *duration*."""
+        compute = self.compute
+        return (
+            value(compute.fp32_achievable, opposite(bound)),
+            value(compute.memory_bandwidth, opposite(bound)),
+            value(compute.operator_overhead, bound),
+            value(compute.step_overhead, bound),
+        )
+
+
+def figure_paths(model: type[BaseModel] = DeviceProfile, prefix: str = "") -> list[str]:
+    """The dotted path of every figure of a profile.
+
+    >>> figure_paths()[:2]
+    ['compute.fp32_peak', 'compute.fp32_achievable']
+    """
+    paths: list[str] = []
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            if inner is not Provenance:
+                paths += figure_paths(inner, f"{prefix}{name}.")
+        elif prefix and inner is not str:
+            paths.append(f"{prefix}{name}")
+    return paths

@@ -1,0 +1,70 @@
+"""From what a training step executes to the seconds it takes on a device.
+
+Roofline per operator (Williams, Waterman and Patterson, 2009): an operator takes as long as its arithmetic at the
+achievable FLOP/s or as its memory traffic at the memory bandwidth, whichever is longer, and its launch costs a fixed
+overhead on top. Small models are therefore bound by overheads, large dense ones by arithmetic, and the ratio between
+two devices depends on the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefl.fleet.figure import Bound, value
+from edgefl.fleet.profile import DeviceProfile
+
+
+class Operator(Protocol):
+    """One kind of operator that a step executes ``count`` times."""
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations of one execution."""
+
+    @property
+    def bytes(self) -> float:
+        """Bytes that one execution reads and writes."""
+
+    @property
+    def count(self) -> int:
+        """How many times the step executes it."""
+
+
+def step_seconds(profile: DeviceProfile, operators: Iterable[Operator], *, bound: Bound = "nominal") -> float:
+    """Seconds of one training step on one device.
+
+    Args:
+        profile: the device.
+        operators: what the step executes.
+        bound: least, nominal or greatest seconds that the profile's uncertain figures allow.
+
+    >>> from types import SimpleNamespace
+    >>> from edgefl.fleet import load_profile
+    >>> matmul = SimpleNamespace(flops=2e9, bytes=1e6, count=3)
+    >>> round(step_seconds(load_profile("raspberry-pi-5"), [matmul]), 3)
+    0.173
+    """
+    return float(fleet_step_seconds([profile], operators, bound=bound)[0])
+
+
+def fleet_step_seconds(
+    profiles: Sequence[DeviceProfile], operators: Iterable[Operator], *, bound: Bound = "nominal"
+) -> NDArray[np.float64]:
+    """Seconds of one training step on each of several devices, shape ``[profiles]``."""
+    work = np.array([(each.flops, each.bytes, each.count) for each in operators], np.float64).reshape(-1, 3)
+    if (work < 0).any() or not np.isfinite(work).all():
+        raise ValueError("an operator's flops, bytes and count must be finite and not negative")
+    flops, moved, count = work.T
+    rates = np.array([profile.rates(bound) for profile in profiles], np.float64).reshape(-1, 4)
+    arithmetic_rate, bandwidth, per_operator, per_step = (column[:, None] for column in rates.T)
+    each = np.maximum(flops / arithmetic_rate, moved / bandwidth) + per_operator
+    return np.asarray((each * count).sum(axis=1) + per_step[:, 0], np.float64)
+
+
+def fits(profile: DeviceProfile, peak_memory_bytes: float) -> bool:
+    """Whether a job with this peak of memory can run on the device at all."""
+    return peak_memory_bytes <= value(profile.memory.training)
