@@ -1,0 +1,169 @@
+"""Flows that cross the same shared links, carried forward together by one virtual clock.
+
+All flows of a bundle that their own cap does not hold back run at ``weight * level``. So one clock, advanced by the
+level, says how far each of them is: a flow that joined at clock reading ``v`` with ``left`` bits ends at reading
+``v + left / weight``. Nobody touches it when the level changes. (The idea is that of fair queueing: Demers, Keshav and
+Shenker, SIGCOMM 1989.) Flows below the level run at their constant cap and end at a known time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+from edgefl.network.demand import DemandCurve
+
+
+class Stream:
+    """The fluid part of one flow: what is left of it, and how it runs.
+
+    Attributes:
+        flow: the flow's number.
+        path: the links that it crosses.
+        weight: its share relative to flows of weight 1.
+        cap: the least capacity of the links that it alone uses, bit/s; infinite where there is none.
+        left: bits left at ``since``; meaningful while ``held``.
+        held: whether its cap, not the bundle's level, sets its rate.
+        end: the time (held) or the clock reading (not held) at which it is complete.
+    """
+
+    __slots__ = ("bundle", "cap", "end", "flow", "held", "left", "path", "since", "weight")
+
+    def __init__(self, flow: int, path: tuple[int, ...], bits: float, weight: float) -> None:
+        self.flow = flow
+        self.path = path
+        self.weight = weight
+        self.cap = math.inf
+        self.left = bits
+        self.since = math.nan
+        self.held = True
+        self.end = math.nan
+        self.bundle: Bundle | None = None
+
+
+class Bundle:
+    """The flows that cross one set of shared links.
+
+    Args:
+        links: the shared links; none for flows that share nothing, which all run at their caps.
+        number: a number of its own, for a fixed order.
+        now: the virtual time, seconds.
+    """
+
+    __slots__ = ("_clock", "_clock_time", "_curve", "_free", "_held", "level", "links", "next_end", "number", "streams")
+
+    def __init__(self, links: tuple[int, ...], number: int, now: float) -> None:
+        self.links = links
+        self.number = number
+        self.level = 0.0 if links else math.inf
+        self.streams: dict[int, Stream] = {}
+        self.next_end = math.inf
+        self._clock = 0.0
+        self._clock_time = now
+        self._curve = DemandCurve()
+        self._free: list[tuple[float, int]] = []
+        self._held: list[tuple[float, int]] = []
+
+    def demand(self, link: int, level: float) -> tuple[float, float]:
+        """``(load, slope)`` that the bundle puts on a link near this level."""
+        del link
+        return self._curve.at(level)
+
+    def add(self, stream: Stream, now: float) -> None:
+        """Take in a flow with ``stream.left`` bits left."""
+        self._advance(now)
+        stream.bundle = self
+        self.streams[stream.flow] = stream
+        threshold = stream.cap / stream.weight
+        if self.links:
+            self._curve.add(threshold, stream.flow, stream.cap, stream.weight)
+        self._place(stream, now, held=threshold <= self.level)
+
+    def remove(self, stream: Stream, now: float) -> None:
+        """Let a flow go; ``stream.left`` then says what is left of it."""
+        stream.left = self.bits_left(stream, now)
+        del self.streams[stream.flow]
+        if self.links:
+            self._curve.remove(stream.cap / stream.weight, stream.flow)
+        stream.bundle = None
+
+    def set_level(self, level: float, now: float) -> None:
+        """Go on at another level from now; flows whose cap lies between the two change sides."""
+        self._advance(now)
+        low, high = sorted((self.level, level))
+        rising = level > self.level
+        for flow in self._curve.between(low, high):
+            stream = self.streams[flow]
+            stream.left = self.bits_left(stream, now)
+            self._place(stream, now, held=rising)
+        self.level = level
+
+    def bits_left(self, stream: Stream, now: float) -> float:
+        """What is left of a flow at this moment, in bits."""
+        if stream.held:
+            # A flow with an infinite cap is complete as soon as it is held.
+            run = stream.cap * (now - stream.since) if now > stream.since else 0.0
+            return max(stream.left - run, 0.0)
+        return max((stream.end - self._reading(now)) * stream.weight, 0.0)
+
+    def rate(self, stream: Stream) -> float:
+        """The flow's rate at this moment, bit/s."""
+        return stream.cap if stream.held else self.level * stream.weight
+
+    def find_next_end(self) -> float:
+        """When the first flow of the bundle will be complete at the present rates; stored in ``next_end``."""
+        free, held = self._free, self._held
+        while held and not self._is_valid(held[0], held=True):
+            heapq.heappop(held)
+        while free and not self._is_valid(free[0], held=False):
+            heapq.heappop(free)
+        end = held[0][0] if held else math.inf
+        if free:
+            ahead = free[0][0] - self._clock
+            if ahead <= 0.0:
+                end = min(end, self._clock_time)
+            elif self.level > 0.0:
+                end = min(end, self._clock_time + ahead / self.level)
+        self.next_end = end
+        return end
+
+    def take_complete(self, until: float, now: float) -> list[Stream]:
+        """Remove and return the flows that are complete at ``until`` (now, or a rounding error later)."""
+        complete: list[Stream] = []
+        while self.find_next_end() <= until:
+            # One of the two heaps has its top due; the other's top may be due too and is met in the next turn.
+            held_is_due = bool(self._held) and self._held[0][0] <= until
+            _, flow = heapq.heappop(self._held if held_is_due else self._free)
+            stream = self.streams[flow]
+            self.remove(stream, now)
+            complete.append(stream)
+        return complete
+
+    def _is_valid(self, entry: tuple[float, int], *, held: bool) -> bool:
+        # Entries stay in the heaps when a flow leaves or changes sides; the flow itself says which one counts.
+        stream = self.streams.get(entry[1])
+        return stream is not None and stream.held is held and stream.end == entry[0]
+
+    def _place(self, stream: Stream, now: float, *, held: bool) -> None:
+        stream.held = held
+        if held:
+            stream.since = now
+            if stream.left <= 0.0:
+                stream.end = now
+            else:
+                stream.end = now + stream.left / stream.cap if stream.cap > 0.0 else math.inf
+            heapq.heappush(self._held, (stream.end, stream.flow))
+        else:
+            stream.end = self._reading(now) + stream.left / stream.weight
+            heapq.heappush(self._free, (stream.end, stream.flow))
+
+    def _reading(self, now: float) -> float:
+        if self.level == math.inf:
+            return self._clock  # nobody runs by the clock
+        return self._clock + self.level * (now - self._clock_time)
+
+    def _advance(self, now: float) -> None:
+        self._clock = self._reading(now)
+        self._clock_time = now
+        if not self._free:
+            self._clock = 0.0  # a small reading keeps the sums above precise

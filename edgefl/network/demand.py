@@ -1,0 +1,118 @@
+"""How much a group of flows asks of a link when every one of them is offered the same level.
+
+A flow with cap ``c`` (bit/s) and weight ``w`` takes ``min(c, w * level)``. The sum over a group is a concave,
+piecewise-linear function of the level; :class:`DemandCurve` evaluates it in O(sqrt n) while flows come and go, which is
+what lets 10,000 flows share one link without being visited at each event.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+
+_BUCKET = 128  # two levels of at most ~128 entries serve 16,000 flows with short C-speed sums
+
+
+class DemandCurve:
+    """The demand of a group of flows on one link, as a function of the level offered to each.
+
+    Sums are taken over the entries afresh (never updated by subtraction), so they carry no drift from past flows.
+
+    >>> curve = DemandCurve()
+    >>> curve.add(threshold=4.0, flow=0, load=4.0, slope=1.0)
+    >>> curve.add(threshold=10.0, flow=1, load=10.0, slope=1.0)
+    >>> curve.at(5.0)           # flow 0 stands at its cap, flow 1 grows with the level
+    (4.0, 1.0)
+    """
+
+    __slots__ = ("_highs", "_keys", "_load_sums", "_loads", "_slope_sums", "_slopes", "_thresholds")
+
+    def __init__(self) -> None:
+        self._keys: list[list[tuple[float, int]]] = []
+        self._thresholds: list[list[float]] = []
+        self._loads: list[list[float]] = []
+        self._slopes: list[list[float]] = []
+        self._highs: list[tuple[float, int]] = []
+        self._load_sums: list[float] = []
+        self._slope_sums: list[float] = []
+
+    def add(self, threshold: float, flow: int, load: float, slope: float) -> None:
+        """Add a flow: below ``threshold`` it asks for ``slope * level``, above it for ``load``."""
+        key = (threshold, flow)
+        if not self._keys:
+            self._insert_bucket(0, [key], [load], [slope])
+            return
+        bucket = min(bisect_left(self._highs, key), len(self._keys) - 1)
+        keys = self._keys[bucket]
+        at = bisect_left(keys, key)
+        keys.insert(at, key)
+        self._thresholds[bucket].insert(at, threshold)
+        self._loads[bucket].insert(at, load)
+        self._slopes[bucket].insert(at, slope)
+        if len(keys) > _BUCKET:
+            self._split(bucket)
+        else:
+            self._sum(bucket)
+
+    def remove(self, threshold: float, flow: int) -> None:
+        """Remove the flow that was added with this threshold."""
+        key = (threshold, flow)
+        bucket = bisect_left(self._highs, key)
+        keys = self._keys[bucket]
+        at = bisect_left(keys, key)
+        for column in (keys, self._thresholds[bucket], self._loads[bucket], self._slopes[bucket]):
+            del column[at]
+        if keys:
+            self._sum(bucket)
+            return
+        for columns in (self._keys, self._thresholds, self._loads, self._slopes, self._highs):
+            del columns[bucket]
+        del self._load_sums[bucket], self._slope_sums[bucket]
+
+    def at(self, level: float) -> tuple[float, float]:
+        """``(load, slope)``: the demand near this level is ``load + slope * level``."""
+        bucket = bisect_right(self._highs, (level, _LAST))
+        load = sum(self._load_sums[:bucket])
+        slope = sum(self._slope_sums[bucket + 1 :])
+        if bucket < len(self._keys):
+            at = bisect_right(self._thresholds[bucket], level)
+            load += sum(self._loads[bucket][:at])
+            slope += sum(self._slopes[bucket][at:])
+        return load, slope
+
+    def between(self, low: float, high: float) -> list[int]:
+        """The flows with ``low < threshold <= high``, by threshold and then by number."""
+        flows: list[int] = []
+        for bucket in range(bisect_right(self._highs, (low, _LAST)), len(self._keys)):
+            thresholds = self._thresholds[bucket]
+            start, stop = bisect_right(thresholds, low), bisect_right(thresholds, high)
+            flows.extend(flow for _, flow in self._keys[bucket][start:stop])
+            if stop < len(thresholds):
+                break
+        return flows
+
+    def _sum(self, bucket: int) -> None:
+        self._highs[bucket] = self._keys[bucket][-1]
+        self._load_sums[bucket] = sum(self._loads[bucket])
+        self._slope_sums[bucket] = sum(self._slopes[bucket])
+
+    def _split(self, bucket: int) -> None:
+        half = len(self._keys[bucket]) // 2
+        keys, loads, slopes = (column[bucket][half:] for column in (self._keys, self._loads, self._slopes))
+        for column in (self._keys, self._thresholds, self._loads, self._slopes):
+            del column[bucket][half:]
+        self._sum(bucket)
+        self._insert_bucket(bucket + 1, keys, loads, slopes)
+
+    def _insert_bucket(
+        self, bucket: int, keys: list[tuple[float, int]], loads: list[float], slopes: list[float]
+    ) -> None:
+        self._keys.insert(bucket, keys)
+        self._thresholds.insert(bucket, [threshold for threshold, _ in keys])
+        self._loads.insert(bucket, loads)
+        self._slopes.insert(bucket, slopes)
+        self._highs.insert(bucket, keys[-1])
+        self._load_sums.insert(bucket, sum(loads))
+        self._slope_sums.insert(bucket, sum(slopes))
+
+
+_LAST = 2**63  # above every flow number

@@ -1,0 +1,219 @@
+"""Which flows share which links, and at what rates: the state behind the network, without a clock of its own."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from array import array
+from collections.abc import Callable
+
+from edgefl.network.bundle import Bundle, Stream
+from edgefl.network.fairness import fair_levels
+from edgefl.network.topology import Topology
+
+
+class _BusyLink:
+    """A link that carries flows: which ones, and in which bundles once there are two of them."""
+
+    __slots__ = ("bundles", "streams")
+
+    def __init__(self) -> None:
+        self.streams: dict[int, Stream] = {}
+        self.bundles: dict[tuple[int, ...], Bundle] = {}
+
+    @property
+    def shared(self) -> bool:
+        return len(self.streams) > 1
+
+
+class Sharing:
+    """Flows on links. Changes are collected and solved together by :meth:`solve`.
+
+    Only links that carry flows have a state here, so the size of the network costs nothing but its arrays. A link with
+    a single flow is folded into that flow's cap; flows that cross the same shared links form a bundle.
+
+    Args:
+        topology: the links.
+        now: the virtual time, seconds.
+        announce: called with a link and its capacity before a flow first uses it and when a busy link's changes.
+    """
+
+    def __init__(self, topology: Topology, now: float, *, announce: Callable[[int, float], None]) -> None:
+        self._capacity = array("d", topology.capacity)
+        self._announced = array("d", [math.nan]) * len(self._capacity)
+        self._announce = announce
+        self._busy: dict[int, _BusyLink] = {}
+        self._streams: dict[int, Stream] = {}
+        self._bundle_numbers = itertools.count(1)
+        self._alone = Bundle((), 0, now)
+        self._bundles: dict[tuple[int, ...], Bundle] = {(): self._alone}
+        self._unsolved: dict[int, None] = {}
+        self._moved: dict[tuple[int, ...], Bundle] = {}
+        self._ends: list[tuple[float, int, Bundle]] = []
+
+    def capacity(self, link: int) -> float:
+        """The present capacity of a link, bit/s."""
+        return self._capacity[link]
+
+    def is_busy(self, link: int) -> bool:
+        """Whether flows use the link at present."""
+        return link in self._busy
+
+    def announce(self, link: int) -> None:
+        """Tell the observer of the link's capacity, unless that is what it was told last."""
+        capacity = self._capacity[link]
+        if capacity != self._announced[link]:
+            self._announced[link] = capacity
+            self._announce(link, capacity)
+
+    def set_capacity(self, link: int, bits_per_second: float) -> None:
+        """Note another capacity; :meth:`apply_capacity` must follow where the link is busy."""
+        self._capacity[link] = bits_per_second
+
+    def apply_capacity(self, link: int, now: float) -> None:
+        """Let the flows on a busy link feel its present capacity."""
+        self.announce(link)
+        busy = self._busy[link]
+        if busy.shared:
+            self._unsolved[link] = None
+        else:
+            for stream in busy.streams.values():
+                self._rebundle(stream, now)
+
+    def join(self, flow: int, path: tuple[int, ...], bits: float, weight: float, now: float) -> None:
+        """A flow begins to use its links."""
+        stream = self._streams[flow] = Stream(flow, path, bits, weight)
+        for link in path:
+            busy = self._busy.get(link)
+            if busy is None:
+                busy = self._busy[link] = _BusyLink()
+                self.announce(link)
+            busy.streams[flow] = stream
+            if len(busy.streams) == 2:
+                companion = next(iter(busy.streams.values()))
+                self._rebundle(companion, now)
+        self._bundle(stream, now)
+
+    def leave(self, flow: int, now: float) -> None:
+        """A flow is gone from its links; nothing happens where it had not joined them."""
+        stream = self._streams.get(flow)
+        if stream is not None:
+            self._unbundle(stream, now)
+            self._vacate([stream], now)
+
+    def bits_left(self, flow: int, now: float) -> float | None:
+        """What is left of a flow, in bits; None where it has not joined."""
+        stream = self._streams.get(flow)
+        return None if stream is None or stream.bundle is None else stream.bundle.bits_left(stream, now)
+
+    def rate(self, flow: int) -> float:
+        """The present rate of a flow, bit/s; 0 where it has not joined or is gone."""
+        stream = self._streams.get(flow)
+        return 0.0 if stream is None or stream.bundle is None else stream.bundle.rate(stream)
+
+    def take_complete(self, until: float, now: float) -> list[int]:
+        """Remove and return the flows that are complete by ``until``."""
+        complete: list[Stream] = []
+        while self._ends and self._ends[0][0] <= until:
+            end, _, bundle = heapq.heappop(self._ends)
+            if end == bundle.next_end:
+                complete.extend(bundle.take_complete(until, now))
+                self._touch(bundle)
+        self._vacate(complete, now)
+        return [stream.flow for stream in complete]
+
+    def next_end(self) -> float:
+        """When the next flow will be complete if nothing else happens."""
+        while self._ends and self._ends[0][0] != self._ends[0][2].next_end:
+            heapq.heappop(self._ends)
+        return self._ends[0][0] if self._ends else math.inf
+
+    def solve(self, now: float) -> None:
+        """Bring all rates up to date after the changes since the last call."""
+        while self._unsolved:
+            links, bundles = self._component(next(iter(self._unsolved)))
+            for link in links:
+                self._unsolved.pop(link, None)
+            levels = fair_levels({link: self._capacity[link] for link in links}, bundles)
+            for bundle, level in zip(bundles, levels, strict=True):
+                if level != bundle.level:
+                    bundle.set_level(level, now)
+                    self._moved[bundle.links] = bundle
+        for bundle in self._moved.values():
+            if bundle.find_next_end() < math.inf:
+                heapq.heappush(self._ends, (bundle.next_end, bundle.number, bundle))
+        self._moved.clear()
+        if len(self._ends) > 4 * len(self._bundles) + 64:
+            # Entries of former levels would pile up where many bundles change at every event.
+            self._ends = [(b.next_end, b.number, b) for b in self._bundles.values() if b.next_end < math.inf]
+            heapq.heapify(self._ends)
+
+    def _component(self, link: int) -> tuple[list[int], list[Bundle]]:
+        """The shared links and bundles that this link's rates hang together with, in a fixed order."""
+        links = {link: None}
+        bundles: dict[tuple[int, ...], Bundle] = {}
+        queue = [link]
+        for member in queue:
+            for key, bundle in self._busy[member].bundles.items() if member in self._busy else ():
+                if key not in bundles:
+                    bundles[key] = bundle
+                    for other in key:
+                        if other not in links:
+                            links[other] = None
+                            queue.append(other)
+        return list(links), sorted(bundles.values(), key=lambda bundle: bundle.number)
+
+    def _bundle(self, stream: Stream, now: float) -> None:
+        busy, capacity = self._busy, self._capacity
+        key = tuple(link for link in stream.path if len(busy[link].streams) > 1)
+        stream.cap = min((capacity[link] for link in stream.path if len(busy[link].streams) == 1), default=math.inf)
+        bundle = self._bundles.get(key)
+        if bundle is None:
+            bundle = self._bundles[key] = Bundle(key, next(self._bundle_numbers), now)
+            for link in key:
+                busy[link].bundles[key] = bundle
+        bundle.add(stream, now)
+        self._touch(bundle)
+
+    def _unbundle(self, stream: Stream, now: float) -> None:
+        bundle = stream.bundle
+        if bundle is not None:
+            bundle.remove(stream, now)
+            self._touch(bundle)
+
+    def _rebundle(self, stream: Stream, now: float) -> None:
+        self._unbundle(stream, now)
+        self._bundle(stream, now)
+
+    def _touch(self, bundle: Bundle) -> None:
+        """The bundle's flows have changed: its links must be solved again, or it is empty and goes."""
+        for link in bundle.links:
+            self._unsolved[link] = None
+        if bundle.streams or not bundle.links:
+            self._moved[bundle.links] = bundle
+            return
+        bundle.next_end = math.nan  # no entry in the queue of ends equals it
+        del self._bundles[bundle.links]
+        self._moved.pop(bundle.links, None)
+        for link in bundle.links:
+            if link in self._busy:
+                self._busy[link].bundles.pop(bundle.links, None)
+
+    def _vacate(self, streams: list[Stream], now: float) -> None:
+        # All of them leave before any link is looked at again, or one that is gone could be bundled anew.
+        links: dict[int, None] = {}
+        for stream in streams:
+            del self._streams[stream.flow]
+            for link in stream.path:
+                del self._busy[link].streams[stream.flow]
+                links[link] = None
+        survivors: dict[int, Stream] = {}
+        for link in links:
+            busy = self._busy[link]
+            if not busy.streams:
+                del self._busy[link]
+            elif len(busy.streams) == 1:
+                survivors.update(busy.streams)
+        for stream in survivors.values():
+            self._rebundle(stream, now)

@@ -1,0 +1,150 @@
+"""Links as arrays, and the least-latency path between two nodes.
+
+:class:`GraphLinks` reads any directed networkx graph once; :class:`TreeLinks` (``tree.py``) describes stars and cells of
+any size without a graph. :class:`Topology` is what the network asks of either.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from array import array
+from typing import Protocol
+
+import networkx as nx
+
+from edgefl.errors import UserError, nearest
+from edgefl.network.flow import Node
+
+
+class Topology(Protocol):
+    """Numbered links with a capacity (bit/s) and a latency (s), and paths over them."""
+
+    capacity: array[float]
+    latency: array[float]
+
+    def link(self, source: Node, target: Node) -> int:
+        """The number of the link; UserError where there is none."""
+
+    def ends(self, link: int) -> tuple[Node, Node]:
+        """The nodes that a link joins."""
+
+    def path(self, source: Node, target: Node) -> tuple[int, ...]:
+        """The links of the least-latency path; UserError where there is none."""
+
+
+def unknown_node(node: Node, known: list[str]) -> UserError:
+    """The error for a node that the network does not have."""
+    return UserError(f"the network has no node {node!r}; {nearest(str(node), known)}")
+
+
+def checked_capacity(bits_per_second: float, what: str) -> float:
+    """A capacity as a float of at least 0 (infinite: never a bottleneck), or UserError."""
+    value = float(bits_per_second)
+    if math.isnan(value) or value < 0:
+        raise UserError(f"{what}: expected a capacity of at least 0 bit/s, found {bits_per_second!r}")
+    return value
+
+
+class GraphLinks:
+    """The links of a directed graph whose edges carry ``capacity`` (bit/s) and ``latency`` (s, 0 where left out).
+
+    Paths have the least latency, then the fewest hops; among equals the node that stands first in the graph wins.
+
+    Raises:
+        UserError: an undirected graph, an edge without a capacity, a negative capacity or latency.
+
+    >>> graph = nx.DiGraph()
+    >>> graph.add_edge("server", "client/0", capacity=8e6, latency=0.02)
+    >>> links = GraphLinks(graph)
+    >>> links.path("server", "client/0"), links.ends(0), links.capacity[0]
+    ((0,), ('server', 'client/0'), 8000000.0)
+    """
+
+    def __init__(self, graph: nx.DiGraph) -> None:
+        if not graph.is_directed():
+            raise UserError("expected a directed graph (networkx.DiGraph): each direction has its own capacity")
+        self._nodes: list[Node] = list(graph.nodes)
+        self._number = {node: number for number, node in enumerate(self._nodes)}
+        self._links: dict[tuple[int, int], int] = {}
+        self._ends: list[tuple[int, int]] = []
+        self._out: list[list[int]] = [[] for _ in self._nodes]
+        self._in: list[list[int]] = [[] for _ in self._nodes]
+        self._paths: dict[tuple[int, int], tuple[int, ...]] = {}
+        self.capacity = array("d")
+        self.latency = array("d")
+        for source, target, attributes in graph.edges(data=True):
+            edge = f"edge {source!r} -> {target!r}"
+            if "capacity" not in attributes:
+                raise UserError(f"{edge}: expected a capacity in bit/s, found none")
+            latency = float(attributes.get("latency", 0.0))
+            if not (0.0 <= latency < math.inf):
+                raise UserError(f"{edge}: expected a latency of at least 0 seconds, found {attributes['latency']!r}")
+            ends = (self._number[source], self._number[target])
+            self._links[ends] = link = len(self._ends)
+            self._ends.append(ends)
+            self._out[ends[0]].append(link)
+            self._in[ends[1]].append(link)
+            self.capacity.append(checked_capacity(attributes["capacity"], edge))
+            self.latency.append(latency)
+
+    def link(self, source: Node, target: Node) -> int:
+        """The number of the link from ``source`` to ``target``; UserError where there is none."""
+        ends = (self._find(source), self._find(target))
+        if ends not in self._links:
+            raise UserError(f"the network has no link {source!r} -> {target!r}")
+        return self._links[ends]
+
+    def ends(self, link: int) -> tuple[Node, Node]:
+        """The nodes that a link joins."""
+        source, target = self._ends[link]
+        return self._nodes[source], self._nodes[target]
+
+    def path(self, source: Node, target: Node) -> tuple[int, ...]:
+        """The links of the least-latency path; UserError where there is none."""
+        start, goal = self._find(source), self._find(target)
+        # A node with one way out (or in) has no choice. Stripping such ends leaves only the core to be searched and
+        # cached: nothing at all in a tree, where a client each would otherwise hold a search over all the others.
+        head: list[int] = []
+        tail: list[int] = []
+        while start != goal and len(self._out[start]) == 1 and len(head) < len(self._nodes):
+            head.append(self._out[start][0])
+            start = self._ends[head[-1]][1]
+        while start != goal and len(self._in[goal]) == 1 and len(tail) < len(self._nodes):
+            tail.append(self._in[goal][0])
+            goal = self._ends[tail[-1]][0]
+        if (start, goal) not in self._paths:
+            core = () if start == goal else self._search(start, goal)
+            if core is None:
+                raise UserError(f"the network has no path from {source!r} to {target!r}")
+            self._paths[start, goal] = core
+        return (*head, *self._paths[start, goal], *reversed(tail))
+
+    def _find(self, node: Node) -> int:
+        number = self._number.get(node)
+        if number is None:
+            raise unknown_node(node, [str(known) for known in self._nodes[:1000]])
+        return number
+
+    def _search(self, start: int, goal: int) -> tuple[int, ...] | None:
+        best: dict[int, tuple[float, int]] = {start: (0.0, 0)}
+        arrived_by: dict[int, int] = {}
+        queue = [(0.0, 0, start)]
+        while queue:
+            latency, hops, node = heapq.heappop(queue)
+            if node == goal:
+                links: list[int] = []
+                while node != start:
+                    links.append(arrived_by[node])
+                    node = self._ends[links[-1]][0]
+                return tuple(reversed(links))
+            if (latency, hops) > best[node]:
+                continue
+            for link in self._out[node]:
+                neighbour = self._ends[link][1]
+                cost = (latency + self.latency[link], hops + 1)
+                if neighbour not in best or cost < best[neighbour]:
+                    best[neighbour] = cost
+                    arrived_by[neighbour] = link
+                    heapq.heappush(queue, (*cost, neighbour))
+        return None

@@ -1,0 +1,129 @@
+"""Stars and cells of any size as arrays: no graph, a few bytes a client.
+
+``server`` - ``internet`` - ``client/0``, ``client/1``, … or, in cells, ``server`` - ``internet`` - ``cell/0`` -
+``client/0``, …; every edge in both directions. Links 0 and 1 are the server's (down, up), then come each cell's, then
+each client's, down before up.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+
+from edgefl.errors import UserError
+from edgefl.network.flow import Node
+from edgefl.network.topology import unknown_node
+
+SERVER = "server"
+INTERNET = "internet"
+
+
+class TreeLinks:
+    """The links of a star, or of cells behind their backhaul.
+
+    Args:
+        server: the server's capacity (down, up), bit/s; *down* is from the server towards the clients.
+        down: each client's downlink capacity, bit/s.
+        up: each client's uplink capacity, bit/s.
+        latency: one-way seconds between the server and a client, for all or for each client.
+        backhaul: each cell's capacity (down, up), bit/s; none for a star.
+        cell: each client's cell; needed where there are cells.
+
+    Raises:
+        UserError: lengths that differ, a cell that is not there, a negative capacity or latency.
+
+    >>> star = TreeLinks(server=(1e9, 1e9), down=[8e6, 4e6], up=[1e6, 1e6], latency=0.02)
+    >>> star.path("server", "client/1"), star.path("client/1", "server")
+    ((0, 4), (5, 1))
+    >>> star.ends(4), star.latency[4]
+    (('internet', 'client/1'), 0.02)
+    """
+
+    def __init__(
+        self,
+        *,
+        server: tuple[float, float],
+        down: Iterable[float],
+        up: Iterable[float],
+        latency: float | Iterable[float] = 0.0,
+        backhaul: Sequence[tuple[float, float]] = (),
+        cell: Sequence[int] | None = None,
+    ) -> None:
+        downs, ups = array("d", down), array("d", up)
+        count = len(downs)
+        latencies = array("d", [latency] * count if isinstance(latency, int | float) else latency)
+        if len(ups) != count or len(latencies) != count:
+            raise UserError(f"expected {count} uplinks and latencies, found {len(ups)} and {len(latencies)}")
+        if backhaul and (cell is None or len(cell) != count or not all(0 <= c < len(backhaul) for c in cell)):
+            raise UserError(f"expected one of {len(backhaul)} cells for each of {count} clients")
+        if not all(0.0 <= value < float("inf") for value in latencies):
+            raise UserError("expected latencies of at least 0 seconds")
+        self.clients = count
+        self.cells = len(backhaul)
+        self._cell = array("q", cell) if backhaul and cell is not None else None
+        self.capacity = array("d", server)
+        self.latency = array("d", [0.0, 0.0])
+        for pair in backhaul:
+            self.capacity.extend(pair)
+            self.latency.extend((0.0, 0.0))
+        access, access_latency = array("d", bytes(16 * count)), array("d", bytes(16 * count))
+        access[0::2], access[1::2] = downs, ups
+        access_latency[0::2], access_latency[1::2] = latencies, latencies
+        self.capacity += access
+        self.latency += access_latency
+        if not all(value >= 0.0 for value in self.capacity):
+            raise UserError("expected capacities of at least 0 bit/s")
+
+    def client_link(self, client: int, *, up: bool) -> int:
+        """The number of a client's own link."""
+        return 2 + 2 * self.cells + 2 * client + up
+
+    def link(self, source: Node, target: Node) -> int:
+        """The number of the link from ``source`` to ``target``; UserError where there is none."""
+        if (source, target) in {(SERVER, INTERNET), (INTERNET, SERVER)}:
+            return int(source == INTERNET)
+        for near, far, up in ((source, target, 0), (target, source, 1)):
+            chain = self._chain(far)
+            if chain and chain[0] and self._far_ends(chain[0])[0] == near:
+                return chain[0] + up
+        raise UserError(f"the network has no link {source!r} -> {target!r}")
+
+    def ends(self, link: int) -> tuple[Node, Node]:
+        """The nodes that a link joins."""
+        down = self._far_ends(link - link % 2)
+        return (down[1], down[0]) if link % 2 else down
+
+    def path(self, source: Node, target: Node) -> tuple[int, ...]:
+        """The links of the only path; UserError for a node that is not there."""
+        up, down = self._chain(source), self._chain(target)
+        while up and down and up[-1] == down[-1]:
+            up.pop()
+            down.pop()
+        # The server hangs on the internet like a client does, but its down link leads away from it.
+        ascent = (link if link == 0 else link + 1 for link in up)
+        descent = (1 if link == 0 else link for link in reversed(down))
+        return (*ascent, *descent)
+
+    def _chain(self, node: Node) -> list[int]:
+        """The down links between the node and the internet, the node's own first (the server's is link 0)."""
+        if node == SERVER:
+            return [0]
+        if node == INTERNET:
+            return []
+        kind, _, number_text = str(node).partition("/")
+        number = int(number_text) if number_text.isdecimal() else -1
+        if kind == "cell" and 0 <= number < self.cells:
+            return [2 + 2 * number]
+        if kind == "client" and 0 <= number < self.clients:
+            own = self.client_link(number, up=False)
+            return [own] if self._cell is None else [own, 2 + 2 * self._cell[number]]
+        known = [SERVER, INTERNET, *(f"cell/{c}" for c in range(min(self.cells, 1000)))]
+        raise unknown_node(node, [*known, *(f"client/{c}" for c in range(min(self.clients, 1000)))])
+
+    def _far_ends(self, down_link: int) -> tuple[Node, Node]:
+        if down_link == 0:
+            return SERVER, INTERNET
+        if down_link < 2 + 2 * self.cells:
+            return INTERNET, f"cell/{(down_link - 2) // 2}"
+        client = (down_link - 2 - 2 * self.cells) // 2
+        return (INTERNET if self._cell is None else f"cell/{self._cell[client]}"), f"client/{client}"
