@@ -1,0 +1,111 @@
+"""``edgefl profile``: the library of devices, and whether a profile of one's own is right."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from edgefl.fleet import DeviceProfile
+
+app = typer.Typer(help="List, show and check device profiles.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+@app.command("list")
+def list_profiles(as_json: Json = False) -> None:
+    """List every device profile that can be had by name."""
+    from edgefl.fleet import load_profile, profile_names, value
+
+    profiles = [load_profile(name) for name in profile_names()]
+    if as_json:
+        typer.echo(json.dumps([_summary(profile) for profile in profiles], indent=2))
+        return
+    from rich import box
+    from rich.table import Table
+
+    from edgefl.cli.console import standard_output
+
+    table = Table(box=box.SIMPLE, caption="GFLOP/s: fp32 as training reaches it. W: the whole device.")
+    for heading in ("name", "kind"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("GFLOP/s", "GB/s", "GiB", "W idle", "W training"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("verified")
+    for profile in profiles:
+        numbers = (
+            value(profile.compute.fp32_achievable) / 1e9,
+            value(profile.compute.memory_bandwidth) / 1e9,
+            profile.memory.total / 2**30,
+            value(profile.power.idle),
+            value(profile.power.compute),
+        )
+        verified = "yes" if profile.provenance.verified else "no"
+        table.add_row(profile.name, profile.kind, *(f"{number:.3g}" for number in numbers), verified)
+    standard_output().print(table)
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="A name from `edgefl profile list`, or the path of a profile file.")],
+    as_json: Json = False,
+) -> None:
+    """Show a whole device profile, in base units."""
+    from edgefl.fleet import load_profile
+
+    data = _tidy(load_profile(name).model_dump(mode="json", exclude_none=True))
+    if as_json:
+        typer.echo(json.dumps(data, indent=2))
+        return
+    from ruamel.yaml import YAML
+
+    text = io.StringIO()
+    yaml = YAML(typ="rt", pure=True)
+    yaml.width = 120
+    yaml.dump(data, text)
+    typer.echo(text.getvalue().rstrip())
+
+
+@app.command()
+def validate(file: Annotated[Path, typer.Argument(help="The profile file to check.")]) -> None:
+    """Check a profile file: say what is wrong (exit code 2), or `ok` and what it says."""
+    from edgefl.fleet import read_profile, value
+
+    profile = read_profile(file)
+    compute, power = profile.compute, profile.power
+    typer.echo(f"{file}: ok")
+    typer.echo(
+        f"{profile.name} ({profile.kind}): {value(compute.fp32_achievable) / 1e9:.3g} GFLOP/s, "
+        f"{value(compute.memory_bandwidth) / 1e9:.3g} GB/s, {profile.memory.total / 2**30:.3g} GiB, "
+        f"{value(power.idle):.3g} W idle, {value(power.compute):.3g} W training, "
+        f"{'verified' if profile.provenance.verified else 'not verified'}"
+    )
+
+
+def _summary(profile: DeviceProfile) -> dict[str, float | str | bool]:
+    from edgefl.fleet import value
+
+    return {
+        "name": profile.name,
+        "kind": profile.kind,
+        "flops_per_second": value(profile.compute.fp32_achievable),
+        "bytes_per_second": value(profile.compute.memory_bandwidth),
+        "memory_bytes": profile.memory.total,
+        "idle_watts": value(profile.power.idle),
+        "compute_watts": value(profile.power.compute),
+        "verified": profile.provenance.verified,
+    }
+
+
+def _tidy(data: Any) -> Any:
+    """Numbers to twelve digits: 25 us are 2.5e-05 s, not 2.4999999999999998e-05."""
+    if isinstance(data, dict):
+        return {key: _tidy(inner) for key, inner in data.items()}
+    if isinstance(data, list):
+        return [_tidy(inner) for inner in data]
+    return float(f"{data:.12g}") if isinstance(data, float) else data
