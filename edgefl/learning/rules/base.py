@@ -47,6 +47,13 @@ class LocalRule(Component):
     vectors: ClassVar[frozenset[str]] = frozenset()
     """Names of the server or client-state vectors it reads, e.g. ``momentum`` for FedADC."""
 
+    def accept(self, options: LocalOptions) -> None:
+        """Refuse options that make no sense with this rule; every option fits by default.
+
+        Raises:
+            UserError: an option does not fit; the message says why.
+        """
+
     def begin(
         self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
     ) -> dict[str, Tensor]:
@@ -60,5 +67,8 @@ class LocalRule(Component):
     def update(
         self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float
     ) -> Tensor:
-        """The parameters after the step (in place or new); may change ``memory``. ``lr`` is η_t of the round."""
+        """The parameters after the step (in place or new); may change ``memory``. ``lr`` is η_t of the round.
+
+        ``parameters`` are those before the step, while ``gradient`` was taken at :meth:`point`.
+        """
         raise NotImplementedError

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, NamedTuple
 from torch import Tensor
 
 from edgefl.learning.component import Component
+from edgefl.registry import Registry
 
 Weighting = Literal["uniform", "samples"]
 """How clients count in the mean: all alike, or by their number of training images n_k."""
@@ -21,10 +22,15 @@ class RoundFacts(NamedTuple):
 
 
 class ServerUpdate(Component):
-    """How deltas become the next model; its fields are its options."""
+    """How deltas become the next model; its fields are its options.
+
+    A part that a scenario can name has a field ``kind`` whose only value is its registered name.
+    """
 
     broadcasts: ClassVar[tuple[str, ...]] = ()
     """Names of server-state vectors that clients receive beside the model (FedADC's ``momentum``)."""
+    default_weighting: ClassVar[Weighting | None] = None
+    """Weights of the mean that its paper uses, when a scenario picks it for another method; ``None``: the method's."""
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
         """The server state before the first round, vectors ``[parameter_count]`` by name."""
@@ -48,3 +54,9 @@ class ServerUpdate(Component):
             facts: the round's learning rate, the number of all clients, and local steps.
         """
         raise NotImplementedError
+
+
+SERVER_UPDATES: Registry[type[ServerUpdate]] = Registry(
+    "server update", package="edgefl.learning.servers", group="edgefl.servers"
+)
+"""Every server update by name; ``edgefl.servers`` entry points add to it."""

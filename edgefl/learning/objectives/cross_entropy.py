@@ -1,0 +1,17 @@
+"""Cross-entropy of the local model: FedAvg's loss, and that of every method that changes only rule or server."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+
+from edgefl.learning.models.layout import Weights
+from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
+
+
+class CrossEntropy(Objective):
+    """Mean cross-entropy of the batch (McMahan et al. 2017)."""
+
+    def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
+        """See :class:`Objective`."""
+        cross_entropy = F.cross_entropy(context.model.apply_blocks(local, batch.inputs), batch.labels)
+        return Loss(cross_entropy, cross_entropy)

@@ -1,0 +1,1 @@
+"""What a method sends down and up: one payload a module."""

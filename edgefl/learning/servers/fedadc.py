@@ -1,0 +1,45 @@
+"""FedADC's server: the momentum that its clients follow in their local steps."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from edgefl.learning.servers.base import SERVER_UPDATES, RoundFacts, ServerUpdate, Weighting
+from edgefl.learning.servers.mean import mean_delta
+
+
+@SERVER_UPDATES.register("fedadc")
+class FedAdcServer(ServerUpdate):
+    """Δ̄ = Σ_k w_k (θ_t - θ_k)/η_t; m_{t+1} = Δ̄ + (β_g - β_l) m_t; θ_{t+1} = θ_t - α η_t m_{t+1} (Ozfatura et al., Alg. 3).
+
+    The clients' local steps already hold β_l m_t, so Δ̄ = ḡ + β_l m_t. Momentum is in units of the gradient: it is
+    divided by the learning rate of the round that made it and multiplied by that of the round that uses it.
+    """
+
+    broadcasts: ClassVar[tuple[str, ...]] = ("momentum",)
+    default_weighting: ClassVar[Weighting | None] = "uniform"
+
+    kind: Literal["fedadc"] = Field(default="fedadc", description="FedADC's momentum, followed by the clients")
+    alpha: float = Field(default=1.0, gt=0, description="server learning rate α")
+    beta_g: float = Field(default=0.8, ge=0, lt=1, description="momentum β_g of the server")
+    beta_l: float = Field(default=0.8, ge=0, lt=1, description="share β_l of the server's momentum in the local steps")
+
+    def begin(self, parameters: Tensor) -> dict[str, Tensor]:
+        """m_0 = 0."""
+        return {"momentum": torch.zeros_like(parameters)}
+
+    def update(
+        self,
+        parameters: Tensor,
+        deltas: Tensor,
+        weights: Tensor,
+        state: dict[str, Tensor],
+        facts: RoundFacts,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """See :class:`ServerUpdate`."""
+        momentum = (self.beta_g - self.beta_l) * state["momentum"] - mean_delta(deltas, weights) / facts.lr
+        return parameters.sub(momentum, alpha=self.alpha * facts.lr), {"momentum": momentum}

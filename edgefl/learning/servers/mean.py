@@ -1,0 +1,45 @@
+"""The weighted mean of the clients' models: FedAvg's server."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from edgefl.learning.servers.base import SERVER_UPDATES, RoundFacts, ServerUpdate
+
+
+def mean_delta(deltas: Tensor, weights: Tensor) -> Tensor:
+    """Σ_k w_k δ_k ``[parameter_count]``.
+
+    Clients are added one after the other, in order: the sum depends on neither threads nor on how a library splits a
+    matrix product.
+
+    >>> mean_delta(torch.tensor([[1.0, 2.0], [3.0, 6.0]]), torch.tensor([0.25, 0.75]))
+    tensor([2.5000, 5.0000])
+    """
+    total = torch.zeros_like(deltas[0])
+    for delta, weight in zip(deltas, weights, strict=True):
+        total = torch.addcmul(total, delta, weight)
+    return total
+
+
+@SERVER_UPDATES.register("mean")
+class Mean(ServerUpdate):
+    """θ_{t+1} = θ_t + η_s Σ_k w_k (θ_k - θ_t) (McMahan et al. 2017)."""
+
+    kind: Literal["mean"] = Field(default="mean", description="weighted mean of the clients' models (FedAvg)")
+    server_lr: float = Field(default=1.0, gt=0, description="server learning rate η_s; 1 gives the plain mean")
+
+    def update(
+        self,
+        parameters: Tensor,
+        deltas: Tensor,
+        weights: Tensor,
+        state: dict[str, Tensor],
+        facts: RoundFacts,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """See :class:`ServerUpdate`."""
+        return parameters.add(mean_delta(deltas, weights), alpha=self.server_lr), state
