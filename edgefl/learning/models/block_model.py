@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
+import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from edgefl.learning.models.layout import Layout, Weights
+from edgefl.learning.models.mode import using
+from edgefl.learning.models.residual import Classifier, Residual
 
 
 class BlockModel(nn.Module):
@@ -15,25 +19,57 @@ class BlockModel(nn.Module):
 
     Args:
         blocks: the blocks by name, in order; the output of one is the input of the next, and the last one's output are
-            the logits ``[batch, classes]``. The tap of a block is its output.
+            the logits ``[batch, classes]``. The tap of a block is its output. Taps are feature maps as long as there
+            are any: pooling or flattening belongs to the block that needs it.
         sample_shape: shape of one input without the batch dimension, e.g. ``(1, 28, 28)``.
         classes: number of classes.
+        align_block: index (0-based, at least 1) of FedAlign's block L, whose narrower sub-block is run and whose input
+            and output taps are compared; both taps are feature maps ``[batch, channels, height, width]``.
 
     The skeleton's own tensors are only a seeded starting point (see ``edgefl.learning.models.registry.build_model``).
     """
 
-    def __init__(self, blocks: Mapping[str, nn.Module], *, sample_shape: tuple[int, ...], classes: int) -> None:
+    def __init__(
+        self, blocks: Mapping[str, nn.Module], *, sample_shape: tuple[int, ...], classes: int, align_block: int
+    ) -> None:
         super().__init__()
         self.blocks = nn.ModuleDict(blocks)
         self.sample_shape = sample_shape
         self.classes = classes
+        self.align_block = align_block
         self.layout = Layout(blocks)
         self._sequence = list(blocks.values())
+        residuals = [module for block in self._sequence for module in block.modules() if isinstance(module, Residual)]
+        for index, residual in enumerate(residuals):
+            residual.index = index
+        self.residual_count = len(residuals)
+        """Residual blocks that Stochastic Depth can drop, 0 if there are none."""
 
     @property
     def depth(self) -> int:
         """M, the number of blocks."""
         return len(self._sequence)
+
+    @cached_property
+    def tap_shapes(self) -> tuple[torch.Size, ...]:
+        """The shape of each block's tap without the batch dimension; the last one is ``(classes,)``."""
+        weights = self.layout.weights(
+            torch.empty(self.layout.parameter_count, device="meta"),
+            torch.empty(self.layout.buffer_count, device="meta"),
+        )
+        with torch.no_grad(), using(training=False, width=1.0, keep=None, keep_probability=None):
+            taps = self.taps(weights, torch.empty(1, *self.sample_shape, device="meta"))
+        return tuple(tap.shape[1:] for tap in taps)
+
+    @cached_property
+    def feature_size(self) -> int:
+        """Numbers in the features that the last block classifies (see :meth:`features`)."""
+        return self.features(torch.empty(1, *self.tap_shapes[-2], device="meta")).shape[1]
+
+    def features(self, tap: Tensor) -> Tensor:
+        """The features ``[batch, feature_size]`` in the tap before the last block: pooled or flattened as it does."""
+        last = self._sequence[-1]
+        return last.embed(tap) if isinstance(last, Classifier) else torch.flatten(tap, 1)
 
     def apply_blocks(self, weights: Weights, inputs: Tensor, start: int = 0, stop: int | None = None) -> Tensor:
         """The output of blocks ``start … stop-1`` (0-based) on ``inputs``, under the current mode.

@@ -1,0 +1,108 @@
+"""Group and batch normalisation that know the mode of the call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from edgefl.learning.models.mode import mode
+
+NormKind = Literal["group", "batch"]
+Norm = Callable[[int], nn.Module]
+"""Makes the normalisation of a number of channels."""
+
+EPSILON = 1e-5
+"""Added to the variance, as PyTorch does."""
+
+
+def norm_of(kind: NormKind, groups: int) -> Norm:
+    """The normalisation that a model's options name; ``groups`` matters to group norm only."""
+    return (lambda channels: GroupNorm(groups, channels)) if kind == "group" else BatchNorm
+
+
+class GroupNorm(nn.Module):
+    """Group normalisation; at a smaller width the channels per group stay what they are, as far as they divide."""
+
+    def __init__(self, groups: int, channels: int) -> None:
+        super().__init__()
+        if channels % groups:
+            raise ValueError(f"{channels} channels do not divide into {groups} groups")
+        self.groups = groups
+        self.channels = channels
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def groups_of(self, arriving: int) -> int:
+        """The number of groups of ``arriving`` leading channels: as near to the full group size as divides them.
+
+        >>> GroupNorm(32, 512).groups_of(128), GroupNorm(2, 512).groups_of(128), GroupNorm(32, 512).groups_of(408)
+        (8, 1, 24)
+        """
+        most = max(1, arriving * self.groups // self.channels)
+        return next(groups for groups in range(most, 0, -1) if arriving % groups == 0)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Normalise ``[batch, channels, height, width]``."""
+        arriving = inputs.shape[1]
+        if arriving == self.channels:
+            return F.group_norm(inputs, self.groups, self.weight, self.bias, EPSILON)
+        weight, bias = self.weight[:arriving], self.bias[:arriving]
+        return F.group_norm(inputs, self.groups_of(arriving), weight, bias, EPSILON)
+
+
+class BatchNorm(nn.Module):
+    """Batch normalisation with momentum 0.1, and without the counter of batches, which nothing reads.
+
+    In training it normalises by the batch; its running statistics follow, in place, unless the mode says not to track
+    (frozen copies). In evaluation it uses the running statistics. At any width below 1 it uses the leading scales and
+    shifts with the batch's statistics, and tracks nothing (FedAlign's code). A batch with a single number a channel has
+    no variance: it is normalised (to the shift), and not tracked.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, channels: int, momentum: float = 0.1) -> None:
+        super().__init__()
+        self.channels = channels
+        self.momentum = momentum
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+        self.register_buffer("running_mean", torch.zeros(channels))
+        self.register_buffer("running_var", torch.ones(channels))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Normalise ``[batch, channels, height, width]``."""
+        now = mode()
+        arriving = inputs.shape[1]
+        slim = now.width < 1
+        by_batch = now.training or slim
+        weight, bias = (self.weight[:arriving], self.bias[:arriving]) if slim else (self.weight, self.bias)
+        if not by_batch:
+            return self._normalised(inputs, weight, bias, (self.running_mean, self.running_var), by_batch=False)
+        if slim or not now.track or inputs.numel() == arriving:
+            return self._normalised(inputs, weight, bias, (None, None), by_batch=True)
+        # Under vmap PyTorch updates a copy of running statistics that are not contiguous, as slices of a stack are not.
+        mean = self.running_mean.clone(memory_format=torch.contiguous_format)
+        var = self.running_var.clone(memory_format=torch.contiguous_format)
+        output = self._normalised(inputs, weight, bias, (mean, var), by_batch=True)
+        self.running_mean.copy_(mean)
+        self.running_var.copy_(var)
+        return output
+
+    def _normalised(
+        self,
+        inputs: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        running: tuple[Tensor | None, Tensor | None],
+        *,
+        by_batch: bool,
+    ) -> Tensor:
+        # torch.batch_norm rather than F.batch_norm: the latter refuses one number a channel.
+        cudnn = torch.backends.cudnn.enabled
+        return torch.batch_norm(inputs, weight, bias, *running, by_batch, self.momentum, EPSILON, cudnn)

@@ -1,0 +1,90 @@
+"""Residual blocks, with the depth drawn for the step (Stochastic Depth)."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from edgefl.learning.models.mode import mode
+from edgefl.learning.models.norm import Norm
+from edgefl.learning.models.slimmable import Conv2d
+
+
+class Residual(nn.Module):
+    """``activation(scale · body(x) + shortcut(x))``.
+
+    ``scale`` is 1, or under Stochastic Depth the step's 0/1 draw for this block in training, and its probability of
+    being kept in evaluation. A dropped body is multiplied by zero rather than skipped, so that a draw decides no
+    control flow and clients with different draws can train side by side.
+
+    Args:
+        body: the residual function.
+        shortcut: what the input passes through; itself if left out.
+        activation: applied to the sum; ReLU if left out, ``torch.nn.Identity()`` for none.
+    """
+
+    index: int = 0
+    """The how-manieth residual block of the model it is, from 0; set by ``BlockModel``."""
+
+    def __init__(self, body: nn.Module, shortcut: nn.Module | None = None, activation: nn.Module | None = None) -> None:
+        super().__init__()
+        self.body = body
+        self.shortcut = nn.Identity() if shortcut is None else shortcut
+        self.activation = nn.ReLU() if activation is None else activation
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The block's output under the current mode."""
+        output = cast("Tensor", self.body(inputs))
+        now = mode()
+        if now.training and now.keep is not None:
+            output = output * now.keep[self.index]
+        elif not now.training and now.keep_probability is not None:
+            output = output * now.keep_probability[self.index]
+        return cast("Tensor", self.activation(output + self.shortcut(inputs)))
+
+
+def _shortcut(inputs: int, outputs: int, stride: int, norm: Norm) -> nn.Module | None:
+    if stride == 1 and inputs == outputs:
+        return None
+    return nn.Sequential(Conv2d(inputs, outputs, 1, stride=stride), norm(outputs))
+
+
+def basic_block(inputs: int, planes: int, stride: int, norm: Norm) -> Residual:
+    """Two 3×3 convolutions (He et al. 2016, Fig. 5 left); a 1×1 convolution on the shortcut where the shape changes."""
+    body = nn.Sequential(
+        Conv2d(inputs, planes, 3, stride=stride), norm(planes), nn.ReLU(), Conv2d(planes, planes, 3), norm(planes)
+    )
+    return Residual(body, _shortcut(inputs, planes, stride, norm))
+
+
+def bottleneck(inputs: int, planes: int, stride: int, norm: Norm, expansion: int = 4) -> Residual:
+    """1×1, 3×3 and 1×1 convolutions (He et al. 2016, Fig. 5 right), the stride on the 3×3 as torchvision has it."""
+    outputs = expansion * planes
+    body = nn.Sequential(
+        *(Conv2d(inputs, planes, 1), norm(planes), nn.ReLU()),
+        *(Conv2d(planes, planes, 3, stride=stride), norm(planes), nn.ReLU()),
+        *(Conv2d(planes, outputs, 1), norm(outputs)),
+    )
+    return Residual(body, _shortcut(inputs, outputs, stride, norm))
+
+
+class Classifier(nn.Module):
+    """The last block: what turns a feature map into features, and the layer that turns features into logits.
+
+    ``embed`` has no parameters, so that whoever needs the features can have them from the tap before this block.
+    """
+
+    def __init__(self, layer: nn.Module, *, pool: bool) -> None:
+        super().__init__()
+        self.layer = layer
+        self.pool = pool
+
+    def embed(self, tap: Tensor) -> Tensor:
+        """Features ``[batch, feature_size]`` of the tap before this block: its spatial mean, or itself flattened."""
+        return torch.flatten(tap.mean(dim=(-2, -1)) if self.pool else tap, 1)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Logits ``[batch, classes]``."""
+        return cast("Tensor", self.layer(self.embed(inputs)))

@@ -1,0 +1,116 @@
+"""Convolutions and linear layers that can run with only their leading channels (FedAlign section 3, GradAug).
+
+A narrower sub-network is no module of its own: the same weights are sliced while the call runs in a mode of smaller
+width. The number of input channels is always that of the input that arrives.
+"""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from edgefl.errors import UserError
+from edgefl.learning.models.mode import mode
+
+CHANNEL_UNIT = 8
+"""Slimmed layers keep a multiple of this many channels."""
+
+
+def channels(full: int, width: float) -> int:
+    """How many of ``full`` channels a layer keeps at ``width``: the nearest multiple of 8, at least one unit.
+
+    A result below 90 % of the exact share is raised by one unit, and no layer has more channels than ``full``.
+
+    >>> channels(64, 0.25), channels(100, 0.25), channels(32, 0.8), channels(4, 0.25), channels(10, 1.0)
+    (16, 24, 24, 4, 10)
+    """
+    if width >= 1:
+        return full
+    exact = full * width
+    kept = max(CHANNEL_UNIT, int(exact + CHANNEL_UNIT / 2) // CHANNEL_UNIT * CHANNEL_UNIT)
+    if kept < 0.9 * exact:
+        kept += CHANNEL_UNIT
+    return min(kept, full)
+
+
+class Conv2d(nn.Conv2d):
+    """A 2-D convolution of the leading channels; parameters as of ``torch.nn.Conv2d``, padding keeps the size.
+
+    Args:
+        inputs: channels of the full-width input.
+        outputs: channels of the full-width output.
+        kernel: side of the square kernel.
+        stride: step in both directions.
+        padding: zeros around the image; half the kernel if left out, which keeps the size at stride 1.
+        groups: groups of channels that don't mix; ``inputs`` makes it depthwise.
+        bias: whether a bias is added.
+        slim_outputs: a narrower width keeps fewer outputs; off for a layer whose outputs are the classes.
+        fan_out: initialise by N(0, 2 / fan-out) instead of PyTorch's uniform default.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: int,
+        *,
+        stride: int = 1,
+        padding: int | None = None,
+        groups: int = 1,
+        bias: bool = False,
+        slim_outputs: bool = True,
+        fan_out: bool = False,
+    ) -> None:
+        pad = kernel // 2 if padding is None else padding
+        super().__init__(inputs, outputs, kernel, stride=stride, padding=pad, groups=groups, bias=bias)
+        self.slim_outputs = slim_outputs
+        self.fan_out = fan_out
+
+    def reset_parameters(self) -> None:
+        """Nothing: the initial values come from ``initial_vector``, and no global generator may be drawn from."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Convolve ``[batch, channels, height, width]``.
+
+        Raises:
+            UserError: a narrower width is asked of a grouped convolution that is not depthwise.
+        """
+        width = mode().width
+        weight, bias, groups = self.weight, self.bias, self.groups
+        if width < 1:
+            arriving = inputs.shape[1]
+            if groups == 1:
+                kept = channels(self.out_channels, width) if self.slim_outputs else self.out_channels
+                weight = weight[:kept, :arriving]
+            elif groups == self.in_channels == self.out_channels:
+                kept = groups = arriving
+                weight = weight[:kept]
+            else:
+                raise UserError("a model with grouped convolutions (shufflenet) has no sub-network of smaller width")
+            bias = None if bias is None else bias[:kept]
+        return F.conv2d(inputs, weight, bias, self.stride, self.padding, self.dilation, groups)
+
+
+class Linear(nn.Linear):
+    """A linear layer of the leading features; parameters as of ``torch.nn.Linear``.
+
+    Args:
+        inputs: features of the full-width input; flattened channels keep their order, so leading stays leading.
+        outputs: features of the full-width output.
+        slim_outputs: a narrower width keeps fewer outputs; off for a layer whose outputs are the classes.
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, slim_outputs: bool = True) -> None:
+        super().__init__(inputs, outputs)
+        self.slim_outputs = slim_outputs
+
+    def reset_parameters(self) -> None:
+        """Nothing: the initial values come from ``initial_vector``, and no global generator may be drawn from."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Map ``[batch, features]``."""
+        width = mode().width
+        if width >= 1:
+            return F.linear(inputs, self.weight, self.bias)
+        kept = channels(self.out_features, width) if self.slim_outputs else self.out_features
+        return F.linear(inputs, self.weight[:kept, : inputs.shape[-1]], self.bias[:kept])

@@ -1,0 +1,38 @@
+"""The small convolutional network that the field's first experiments use, in four blocks."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+from torch import nn
+
+from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.registry import MODELS, ModelSpec, image_shape
+from edgefl.learning.models.residual import Classifier
+from edgefl.learning.models.slimmable import Conv2d, Linear
+
+
+@MODELS.register("cnn")
+class SmallCnn(ModelSpec):
+    """conv w, conv 2w, fc 4w, fc; ReLU after each but the last, 2×2 max-pooling after each convolution (M = 4).
+
+    McMahan et al. 2017 use width 32, kernel 5 and a hidden layer of 512. FedAlign's block L is the second convolution.
+    """
+
+    width: int = Field(default=16, ge=1, description="channels of the first convolution")
+    kernel: Literal[3, 5] = Field(default=3, description="side of the convolutions' kernels")
+
+    def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
+        """The skeleton for images of at least 8×8 pixels."""
+        channels, height, width = image_shape("cnn", sample_shape, least=8)
+        flat = 2 * self.width * (height // 4) * (width // 4)
+        blocks = {
+            "conv1": nn.Sequential(Conv2d(channels, self.width, self.kernel, bias=True), nn.ReLU(), nn.MaxPool2d(2)),
+            "conv2": nn.Sequential(
+                Conv2d(self.width, 2 * self.width, self.kernel, bias=True), nn.ReLU(), nn.MaxPool2d(2)
+            ),
+            "fc1": nn.Sequential(nn.Flatten(), Linear(flat, 4 * self.width), nn.ReLU()),
+            "fc2": Classifier(Linear(4 * self.width, classes, slim_outputs=False), pool=False),
+        }
+        return BlockModel(blocks, sample_shape=sample_shape, classes=classes, align_block=1)
