@@ -97,9 +97,9 @@ class DemandCurve:
 
     def _split(self, bucket: int) -> None:
         half = len(self._keys[bucket]) // 2
-        keys, loads, slopes = (column[bucket][half:] for column in (self._keys, self._loads, self._slopes))
-        for column in (self._keys, self._thresholds, self._loads, self._slopes):
-            del column[bucket][half:]
+        keys, loads, slopes = self._keys[bucket][half:], self._loads[bucket][half:], self._slopes[bucket][half:]
+        del self._keys[bucket][half:], self._thresholds[bucket][half:]
+        del self._loads[bucket][half:], self._slopes[bucket][half:]
         self._sum(bucket)
         self._insert_bucket(bucket + 1, keys, loads, slopes)
 

@@ -34,7 +34,7 @@ class Flow(simpy.Event):
         number: int,
         source: Node,
         target: Node,
-        bytes: float,  # noqa: A002 — the unit is the name
+        bytes: float,
         *,
         path: tuple[int, ...],
         latency: float,
@@ -77,8 +77,8 @@ class Flow(simpy.Event):
 class FlowObserver(Protocol):
     """What wants to know of flows and capacities, at the virtual instant at which it happens.
 
-    A link's capacity is told before the first flow uses it, and again, while it carries flows, at every change. A change
-    that meets an idle link may be told only when a flow next uses the link: it concerned nobody earlier.
+    A link's capacity is told before the first flow uses it, and again, while it carries flows, at every change. A
+    change that meets an idle link may be told only when a flow next uses the link: it concerned nobody earlier.
     """
 
     def flow_started(self, flow: Flow) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 import networkx as nx
 import simpy
-from simpy.core import EventPriority
+from simpy.events import EventPriority
 
 from edgefl.network.flow import Flow, FlowObserver, Node
 from edgefl.network.sharing import Sharing
@@ -61,7 +61,7 @@ class FlowNetwork:
     """
 
     def __init__(
-        self, env: simpy.Environment, topology: nx.DiGraph | Topology, *, observer: FlowObserver | None = None
+        self, env: simpy.Environment, topology: nx.DiGraph[Node] | Topology, *, observer: FlowObserver | None = None
     ) -> None:
         self.env = env
         self.topology: Topology = GraphLinks(topology) if isinstance(topology, nx.Graph) else topology
@@ -78,7 +78,7 @@ class FlowNetwork:
         self,
         source: Node,
         target: Node,
-        bytes: float,  # noqa: A002 — the unit is the name
+        bytes: float,
         *,
         tag: object = None,
         weight: float = 1.0,

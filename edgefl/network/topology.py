@@ -1,7 +1,7 @@
 """Links as arrays, and the least-latency path between two nodes.
 
-:class:`GraphLinks` reads any directed networkx graph once; :class:`TreeLinks` (``tree.py``) describes stars and cells of
-any size without a graph. :class:`Topology` is what the network asks of either.
+:class:`GraphLinks` reads any directed networkx graph once; :class:`TreeLinks` (``tree.py``) describes stars and cells
+of any size without a graph. :class:`Topology` is what the network asks of either.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class GraphLinks:
     ((0,), ('server', 'client/0'), 8000000.0)
     """
 
-    def __init__(self, graph: nx.DiGraph) -> None:
+    def __init__(self, graph: nx.DiGraph[Node]) -> None:
         if not graph.is_directed():
             raise UserError("expected a directed graph (networkx.DiGraph): each direction has its own capacity")
         self._nodes: list[Node] = list(graph.nodes)
