@@ -22,7 +22,9 @@ def path_loss(
     temperature: float,
     divisor: int,
 ) -> Loss:
-    """CE(z_L) + (λ1/d) Σ_m CE(z_H^m) + (λ2/d) Σ_m KL(softmax(z_H^m/T) ‖ softmax(z_L/T)); FedMLB Eqs. 5-8, FedBR Eqs. 15-18.
+    """CE(z_L) + (λ1/d) Σ_m CE(z_H^m) + (λ2/d) Σ_m KL(softmax(z_H^m/T) ‖ softmax(z_L/T)).
+
+    FedMLB Eqs. 5-8; FedBR Eqs. 15-18, with the same order of arguments.
 
     Nothing is detached: the hybrid prediction is the first argument of the divergence and receives gradient as well,
     and there is no factor T².

@@ -59,7 +59,8 @@ class BlocksPayload(Payload):
         default=None, ge=1, description="send the whole model to a client whose last whole one is older (in rounds)"
     )
     gmbs_on_full_rounds: bool = Field(
-        default=False, description="choose and count an arm on full rounds too, where it has no effect (Alg. 1, literally)"
+        default=False,
+        description="choose and count an arm on full rounds too, where it has no effect (Alg. 1, literally)",
     )
 
     def full(self, round: int) -> bool:

@@ -39,8 +39,9 @@ class FedAdcRule(LocalRule):
         """Refuses a second momentum: the rule's own takes its place."""
         if options.momentum:
             raise UserError(
-                f"FedADC's local rule takes the server's momentum in place of its own, found momentum {options.momentum:g}; "
-                "set local: {momentum: 0}, or variant: double with phi for a local momentum"
+                f"FedADC's local steps follow the server's momentum in place of their own, found {options.momentum:g}; "
+                "set local: {momentum: 0}, or variant: double with phi for a local momentum",
+                field="momentum",
             )
 
     def begin(

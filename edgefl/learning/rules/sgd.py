@@ -14,7 +14,7 @@ def clipped(gradient: Tensor, options: LocalOptions) -> Tensor:
     """The gradient with its L2 norm over the last dimension limited to ``clip_norm``, as ``clip_grad_norm_`` does."""
     if options.clip_norm is None:
         return gradient
-    norm = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
+    norm: Tensor = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
     return gradient * (options.clip_norm / (norm + 1e-6)).clamp(max=1.0)
 
 

@@ -14,7 +14,9 @@ from edgefl.learning.servers.mean import mean_delta
 
 @SERVER_UPDATES.register("fedadc")
 class FedAdcServer(ServerUpdate):
-    """Δ̄ = Σ_k w_k (θ_t - θ_k)/η_t; m_{t+1} = Δ̄ + (β_g - β_l) m_t; θ_{t+1} = θ_t - α η_t m_{t+1} (Ozfatura et al., Alg. 3).
+    """Δ̄ = Σ_k w_k (θ_t - θ_k)/η_t; m_{t+1} = Δ̄ + (β_g - β_l) m_t; θ_{t+1} = θ_t - α η_t m_{t+1}.
+
+    Algorithm 3 of Ozfatura et al.
 
     The clients' local steps already hold β_l m_t, so Δ̄ = ḡ + β_l m_t. Momentum is in units of the gradient: it is
     divided by the learning rate of the round that made it and multiplied by that of the round that uses it.

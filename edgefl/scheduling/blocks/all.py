@@ -1,0 +1,21 @@
+"""Every block for everyone: FedBR's loss with FedAvg's downlink."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockSchedulerSpec
+from edgefl.scheduling.blocks.fixed import ConstantScheduler
+
+
+@BLOCK_SCHEDULERS.register("all")
+class All(BlockSchedulerSpec):
+    """α = M: the whole model."""
+
+    kind: Literal["all"] = Field(default="all", description="every block, which is the whole model")
+
+    def start(self, seed: int, blocks: int) -> ConstantScheduler:
+        """See :class:`BlockSchedulerSpec`."""
+        return ConstantScheduler(blocks)

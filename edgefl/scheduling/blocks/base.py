@@ -1,0 +1,88 @@
+"""What a block scheduler is: it chooses each client's number of blocks α, and learns from what came of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from edgefl.errors import UserError
+from edgefl.registry import Registry
+from edgefl.validation import validated
+
+
+class BlockFeedback(NamedTuple):
+    """What came of one round for its clients that were aggregated; arrays with one entry a client, in any order.
+
+    Attributes:
+        client: the clients' numbers.
+        alpha: the α that each one played (that :meth:`BlockScheduler.choose` returned).
+        distance: squared L2 distance between the returned local model and the new aggregate (not normalised).
+        loss: mean cross-entropy of the local path over the last local epoch, ζ_L.
+        compute_seconds: seconds of local training.
+        transfer_seconds: seconds of downlink and uplink.
+    """
+
+    client: NDArray[np.int64]
+    alpha: NDArray[np.int64]
+    distance: NDArray[np.float64]
+    loss: NDArray[np.float64]
+    compute_seconds: NDArray[np.float64]
+    transfer_seconds: NDArray[np.float64]
+
+
+class BlockScheduler(ABC):
+    """The state of one run's block scheduler."""
+
+    reads: ClassVar[frozenset[str]] = frozenset()
+    """The inputs that its decisions depend on: names of :class:`BlockFeedback`'s arrays."""
+
+    @abstractmethod
+    def choose(self, round: int, cohort: Sequence[int]) -> dict[int, int]:
+        """The number of blocks α for each client of the cohort; called once a partial round, in order of rounds."""
+
+    def observe(self, feedback: BlockFeedback) -> None:  # noqa: B027  (not every scheduler learns)
+        """Learn from a finished partial round; called before the next :meth:`choose`."""
+
+
+class BlockSchedulerSpec(BaseModel):
+    """What a scenario says of a block scheduler; a field ``kind`` holds its registered name."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def start(self, seed: int, blocks: int) -> BlockScheduler:
+        """The scheduler of a run.
+
+        Args:
+            seed: the run's seed.
+            blocks: M, the model's blocks.
+
+        Raises:
+            UserError: the options do not fit a model of M blocks.
+        """
+        raise NotImplementedError
+
+
+BLOCK_SCHEDULERS: Registry[type[BlockSchedulerSpec]] = Registry(
+    "block scheduler", package="edgefl.scheduling.blocks", group="edgefl.block_schedulers"
+)
+"""Every block scheduler by name; ``edgefl.block_schedulers`` entry points add to it."""
+
+
+def block_scheduler(entry: str | Mapping[str, Any]) -> BlockSchedulerSpec:
+    """The spec of a name or of a mapping with ``kind`` and options.
+
+    Raises:
+        UserError: unknown name or option.
+
+    >>> block_scheduler({"kind": "fixed", "alpha": 3})
+    Fixed(kind='fixed', alpha=3)
+    """
+    data = {"kind": entry} if isinstance(entry, str) else dict(entry)
+    if "kind" not in data:
+        raise UserError(f"expected 'kind', one of: {', '.join(BLOCK_SCHEDULERS.names())}")
+    return validated(BLOCK_SCHEDULERS[str(data["kind"])], data)

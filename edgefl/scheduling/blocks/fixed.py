@@ -1,0 +1,37 @@
+"""The same number of blocks for everyone, every time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from edgefl.errors import UserError
+from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockScheduler, BlockSchedulerSpec
+
+
+@dataclass(frozen=True)
+class ConstantScheduler(BlockScheduler):
+    """α = ``alpha`` for every client."""
+
+    alpha: int
+
+    def choose(self, round: int, cohort: Sequence[int]) -> dict[int, int]:
+        """See :class:`BlockScheduler`."""
+        return dict.fromkeys(cohort, self.alpha)
+
+
+@BLOCK_SCHEDULERS.register("fixed")
+class Fixed(BlockSchedulerSpec):
+    """The same α for every client."""
+
+    kind: Literal["fixed"] = Field(default="fixed", description="the same number of blocks for every client")
+    alpha: int = Field(ge=1, description="number of the last blocks that are sent, 1 … M")
+
+    def start(self, seed: int, blocks: int) -> ConstantScheduler:
+        """See :class:`BlockSchedulerSpec`."""
+        if self.alpha > blocks:
+            raise UserError(f"alpha is {self.alpha}, but the model has only {blocks} blocks", field="alpha")
+        return ConstantScheduler(self.alpha)

@@ -1,0 +1,38 @@
+"""Random numbers of blocks: the paper's FedBR-Ran."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from edgefl.randomness import generator
+from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockScheduler, BlockSchedulerSpec
+
+
+@dataclass(frozen=True)
+class RandomScheduler(BlockScheduler):
+    """α uniform over 1 … ``arms``, for each client and round by itself."""
+
+    seed: int
+    arms: int
+
+    def choose(self, round: int, cohort: Sequence[int]) -> dict[int, int]:
+        """See :class:`BlockScheduler`."""
+        return {
+            client: int(generator(self.seed, "random blocks", round, client).integers(1, self.arms + 1))
+            for client in cohort
+        }
+
+
+@BLOCK_SCHEDULERS.register("random")
+class Random(BlockSchedulerSpec):
+    """Uniform over 1 … M-1 (Tan et al. 2023, Sec. V, FedBR-Ran)."""
+
+    kind: Literal["random"] = Field(default="random", description="each client's number of blocks drawn from 1 … M-1")
+
+    def start(self, seed: int, blocks: int) -> RandomScheduler:
+        """See :class:`BlockSchedulerSpec`."""
+        return RandomScheduler(seed, max(1, blocks - 1))

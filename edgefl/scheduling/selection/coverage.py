@@ -1,0 +1,83 @@
+"""Data-aware selection: cohorts that hold every class between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from edgefl.errors import UserError
+from edgefl.randomness import generator
+from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec
+from edgefl.scheduling.selection.uniform import sample
+
+
+@dataclass(frozen=True)
+class CoverageSelector(Selector):
+    """Uniform among the cohorts that hold every class which any available client holds, by rejection.
+
+    After ``tries`` draws in vain the last one is repaired: one at a time, a client whose classes the others hold as
+    well (or, if there is none, the one whose loss costs fewest classes) makes way for the client that adds most
+    missing classes, as long as that covers more.
+    """
+
+    reads: ClassVar[frozenset[str]] = frozenset({"label_support"})
+
+    seed: int
+    tries: int
+
+    def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
+        """See :class:`Selector`.
+
+        Raises:
+            UserError: the clients' classes are not known.
+        """
+        if facts.label_support is None:
+            raise UserError(
+                "selection 'coverage' needs to know which classes each client holds; this world has no data"
+            )
+        support = facts.label_support[available]
+        draws = generator(self.seed, "selection", round)
+        reachable = int(support.any(axis=0).sum())
+        places = np.arange(len(available))
+        chosen = sample(draws, places, cohort)
+        for _ in range(self.tries - 1):
+            if _covered(support, chosen) == reachable:
+                break
+            chosen = sample(draws, places, cohort)
+        return available[_repaired(support, chosen, reachable)]
+
+
+def _covered(support: NDArray[np.bool_], chosen: NDArray[np.int64]) -> int:
+    return int(support[chosen].any(axis=0).sum())
+
+
+def _repaired(support: NDArray[np.bool_], chosen: NDArray[np.int64], reachable: int) -> NDArray[np.int64]:
+    covered = _covered(support, chosen)
+    while covered < reachable:
+        holders = support[chosen].sum(axis=0)
+        lost = (support[chosen] & (holders == 1)).sum(axis=1)
+        kept = np.delete(chosen, int(lost.argmin()))
+        gain = (support & ~support[kept].any(axis=0)).sum(axis=1)
+        gain[kept] = -1
+        candidate = np.sort(np.append(kept, int(gain.argmax())))
+        better = _covered(support, candidate)
+        if better <= covered:
+            break
+        chosen, covered = candidate, better
+    return chosen
+
+
+@SELECTORS.register("coverage")
+class Coverage(SelectorSpec):
+    """FedADC's data-aware selection: the cohort's union of label supports is all classes (Ozfatura et al., Sec. V)."""
+
+    kind: Literal["coverage"] = Field(default="coverage", description="cohorts that hold every class between them")
+    tries: int = Field(default=1000, ge=1, description="draws before the last one is repaired")
+
+    def start(self, seed: int) -> CoverageSelector:
+        """See :class:`SelectorSpec`."""
+        return CoverageSelector(seed, self.tries)

@@ -1,0 +1,42 @@
+"""The same clients every round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from edgefl.errors import UserError
+from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec
+
+
+@dataclass(frozen=True)
+class FixedSelector(Selector):
+    """The listed clients, as far as they are available; without a list, the first of those available."""
+
+    clients: tuple[int, ...] | None
+
+    def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
+        """See :class:`Selector`."""
+        if self.clients is None:
+            return available[:cohort].copy()
+        return np.intersect1d(np.asarray(self.clients, dtype=np.int64), available)[:cohort]
+
+
+@SELECTORS.register("fixed")
+class Fixed(SelectorSpec):
+    """The same clients every round (FedBR's reading with ten active clients)."""
+
+    kind: Literal["fixed"] = Field(default="fixed", description="the same clients every round")
+    clients: tuple[int, ...] | None = Field(
+        default=None, min_length=1, description="their numbers, from 0; the first `training.cohort` clients when null"
+    )
+
+    def start(self, seed: int) -> FixedSelector:
+        """See :class:`SelectorSpec`."""
+        if self.clients is not None and (len(set(self.clients)) < len(self.clients) or min(self.clients) < 0):
+            raise UserError("expected different clients, numbered from 0", field="clients")
+        return FixedSelector(self.clients)

@@ -1,0 +1,46 @@
+"""Uniform selection without replacement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from edgefl.randomness import generator
+from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec
+
+
+def sample(draws: np.random.Generator, available: NDArray[np.int64], cohort: int) -> NDArray[np.int64]:
+    """``cohort`` of the available clients, all subsets alike, ascending; memory in proportion to the cohort.
+
+    >>> sample(np.random.default_rng(0), np.array([3, 5, 8]), 3)
+    array([3, 5, 8])
+    """
+    places = draws.choice(len(available), size=min(cohort, len(available)), replace=False, shuffle=False)
+    places.sort()
+    return available[places]
+
+
+@dataclass(frozen=True)
+class UniformSelector(Selector):
+    """Every set of ``cohort`` available clients is as likely as any other."""
+
+    seed: int
+
+    def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
+        """See :class:`Selector`."""
+        return sample(generator(self.seed, "selection", round), available, cohort)
+
+
+@SELECTORS.register("uniform")
+class Uniform(SelectorSpec):
+    """Uniform without replacement (FedAvg's sampling)."""
+
+    kind: Literal["uniform"] = Field(default="uniform", description="uniformly at random, without replacement")
+
+    def start(self, seed: int) -> UniformSelector:
+        """See :class:`SelectorSpec`."""
+        return UniformSelector(seed)
