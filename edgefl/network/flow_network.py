@@ -16,6 +16,7 @@ import simpy
 from simpy.events import EventPriority
 
 from edgefl.network.flow import Flow, FlowObserver, Node
+from edgefl.network.processes import CapacityProcess
 from edgefl.network.sharing import Sharing
 from edgefl.network.topology import GraphLinks, Topology, checked_capacity
 
@@ -66,7 +67,9 @@ class FlowNetwork:
         self.env = env
         self.topology: Topology = GraphLinks(topology) if isinstance(topology, nx.Graph) else topology
         self._observer = observer
-        self._sharing = Sharing(self.topology, env.now, announce=self._announce)
+        self._sharing = Sharing(self.topology, env.now, announce=self._announce, occupied=self._follow)
+        self._processes: dict[int, CapacityProcess] = {}
+        self._following: dict[int, CapacityProcess] = {}
         self._under_way: dict[int, Flow] = {}
         self._numbers = itertools.count()
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
@@ -137,10 +140,13 @@ class FlowNetwork:
     def set_capacity(self, source: Node, target: Node, bits_per_second: float) -> None:
         """Give the link from ``source`` to ``target`` another capacity from now on; 0 is an outage.
 
+        A process that was attached to the link is detached.
+
         Raises:
             UserError: no such link, or a capacity below 0 or NaN.
         """
         link = self.topology.link(source, target)
+        self._processes.pop(link, None)
         self._sharing.set_capacity(link, checked_capacity(bits_per_second, f"link {source!r} -> {target!r}"))
         self._sharing.announce(link)
         self._apply(link)
@@ -152,12 +158,32 @@ class FlowNetwork:
         over a whole fleet costs an array assignment.
         """
         for link, capacity in zip(links, bits_per_second, strict=True):
+            self._processes.pop(link, None)
             self._sharing.set_capacity(link, capacity)
+            self._apply(link)
+
+    def set_process(self, source: Node, target: Node, process: CapacityProcess) -> None:
+        """Let a link's capacity follow a process from now on.
+
+        It is looked at only while the link carries flows: an idle link costs nothing, however often its trace changes.
+
+        Raises:
+            UserError: no such link.
+        """
+        self.follow(self.topology.link(source, target), process)
+
+    def follow(self, link: int, process: CapacityProcess) -> None:
+        """:meth:`set_process` for a link named by number."""
+        self._processes[link] = process
+        if self._sharing.is_busy(link):
+            self._follow(link)
             self._apply(link)
 
     def capacity(self, source: Node, target: Node) -> float:
         """The present capacity of a link, bit/s."""
-        return self._sharing.capacity(self.topology.link(source, target))
+        link = self.topology.link(source, target)
+        process = self._processes.get(link)
+        return self._sharing.capacity(link) if process is None else process.value(self.env.now)
 
     def rate(self, flow: Flow) -> float:
         """The present rate of a flow, bit/s; 0 before its latency has passed and after its end."""
@@ -171,6 +197,30 @@ class FlowNetwork:
     def _announce(self, link: int, bits_per_second: float) -> None:
         if self._observer is not None:
             self._observer.capacity_changed(*self.topology.ends(link), bits_per_second)
+
+    def _follow(self, link: int, change: float | None = None) -> None:
+        """Take a link's capacity from its process, and look again at the next change.
+
+        A change is evaluated at its own moment, not at the clock, which may read a rounding error less: the process
+        would give its old value and name the same moment as the next one.
+        """
+        process = self._processes.get(link)
+        if process is None:
+            return
+        seconds = self.env.now if change is None else change
+        self._sharing.set_capacity(link, process.value(seconds))
+        following = process.next_change(seconds)
+        if following < math.inf and self._following.get(link) is not process:
+            self._following[link] = process
+            self._at(following, lambda: self._change(link, process, following))
+
+    def _change(self, link: int, process: CapacityProcess, seconds: float) -> None:
+        if self._following.get(link) is not process:
+            return  # another process has taken over
+        del self._following[link]
+        if self._processes.get(link) is process and self._sharing.is_busy(link):
+            self._follow(link, seconds)
+            self._apply(link)
 
     def _apply(self, link: int) -> None:
         if self._sharing.is_busy(link):
@@ -200,7 +250,7 @@ class FlowNetwork:
     def _wake(self, token: int) -> None:
         if token != self._token:
             return  # an earlier timer has taken over since
-        self._armed_for = math.inf
+        self._armed_for = -math.inf  # whatever is done below, one look at the end arms the next timer
         now = self.env.now
         # now + (t - now) may miss t by a rounding error, and the end of a flow may lie so close after now that no
         # clock reading lies between: both count as now. Otherwise timers of length zero could follow one another for
@@ -216,10 +266,10 @@ class FlowNetwork:
                 self._observer.flow_ended(flow)
             flow.succeed(flow)
         if complete:
-            # Whoever waited for these flows may start others at this very instant; solve after them.
-            self._wake_at(now)
-            return
-        self._sharing.solve(now)
-        following = min(self._sharing.next_end(), self._agenda[0][0] if self._agenda else math.inf)
+            following = now  # whoever waited for these flows may start others at this very instant; solve after them
+        else:
+            self._sharing.solve(now)
+            following = min(self._sharing.next_end(), self._agenda[0][0] if self._agenda else math.inf)
+        self._armed_for = math.inf
         if following < math.inf:
             self._wake_at(following)

@@ -37,12 +37,21 @@ class Sharing:
         topology: the links.
         now: the virtual time, seconds.
         announce: called with a link and its capacity before a flow first uses it and when a busy link's changes.
+        occupied: called with a link when it begins to carry flows, so that its capacity can be brought up to date.
     """
 
-    def __init__(self, topology: Topology, now: float, *, announce: Callable[[int, float], None]) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        now: float,
+        *,
+        announce: Callable[[int, float], None],
+        occupied: Callable[[int], None],
+    ) -> None:
         self._capacity = array("d", topology.capacity)
         self._announced = array("d", [math.nan]) * len(self._capacity)
         self._announce = announce
+        self._occupied = occupied
         self._busy: dict[int, _BusyLink] = {}
         self._streams: dict[int, Stream] = {}
         self._bundle_numbers = itertools.count(1)
@@ -87,6 +96,7 @@ class Sharing:
         for link in path:
             busy = self._busy.get(link)
             if busy is None:
+                self._occupied(link)
                 busy = self._busy[link] = _BusyLink()
                 self.announce(link)
             busy.streams[flow] = stream

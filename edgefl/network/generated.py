@@ -1,0 +1,116 @@
+"""A seeded generator of capacities: quantiles seen in the field, correlation in time, and outages.
+
+Each client's capacity steps at fixed intervals. A Gaussian AR(1) series gives the correlation, the quantile function
+turns its ranks into rates, and a two-state Markov chain switches the link off and on. All clients of a link advance
+together, by one keyed stream a step, so no client's series depends on who asked before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefl.randomness import generator
+
+
+class GeneratedRates:
+    """The capacities of all clients on one link in one direction, step by step.
+
+    Args:
+        seed: the run's seed.
+        name: what tells this series from others (the link's name and direction).
+        clients: how many.
+        quantiles: percent (0 to 100) to bit/s, at least two, rising; linear in between, flat outside.
+        step: seconds that a value holds.
+        correlation: lag-1 autocorrelation of the Gaussian series, in [0, 1).
+        outage_every: mean seconds between the end of an outage and the next one; infinite for none.
+        outage_seconds: mean length of an outage.
+
+    >>> rates = GeneratedRates(0, "5g down", 3, quantiles={0: 1e6, 100: 9e6}, step=1.0, correlation=0.7)
+    >>> client = rates.process(2)
+    >>> client.next_change(0.25), 1e6 <= client.value(0.25) <= 9e6
+    (1.0, True)
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        name: str,
+        clients: int,
+        *,
+        quantiles: Mapping[float, float],
+        step: float,
+        correlation: float,
+        outage_every: float = math.inf,
+        outage_seconds: float = 0.0,
+    ) -> None:
+        self._seed, self._name, self._clients = seed, name, clients
+        points = sorted(quantiles.items())
+        self._shares = np.array([percent / 100.0 for percent, _ in points])
+        self._rates = np.array([rate for _, rate in points])
+        self.step = step
+        self._correlation = correlation
+        self._fail = 0.0 if outage_every == math.inf else min(step / outage_every, 1.0)
+        self._recover = min(step / outage_seconds, 1.0) if outage_seconds > 0 else 1.0
+        self._at = -1
+        self._gauss: NDArray[np.float64] = np.zeros(clients)
+        self._out: NDArray[np.bool_] = np.zeros(clients, dtype=bool)
+        self._present: NDArray[np.float64] = np.zeros(clients)
+
+    def process(self, client: int) -> GeneratedProcess:
+        """One client's capacity over time."""
+        return GeneratedProcess(self, client)
+
+    def at_step(self, number: int) -> NDArray[np.float64]:
+        """All clients' capacities during step ``number``, bit/s."""
+        if number < self._at:
+            self._at = -1  # time went back, which only a new reader does: tell the series again from its start
+        while self._at < number:
+            self._advance()
+        return self._present
+
+    def _advance(self) -> None:
+        from scipy.special import ndtr
+
+        self._at += 1
+        stream = generator(self._seed, "link-process", self._name, self._at)
+        noise, luck = stream.standard_normal(self._clients), stream.random(self._clients)
+        if self._at == 0:
+            # Both series begin in their stationary distribution.
+            self._gauss = noise
+            off = self._fail / (self._fail + self._recover)
+            self._out = luck < off
+        else:
+            self._gauss = self._correlation * self._gauss + math.sqrt(1.0 - self._correlation**2) * noise
+            self._out = np.where(self._out, luck >= self._recover, luck < self._fail)
+        rates = np.interp(ndtr(self._gauss), self._shares, self._rates)
+        self._present = np.where(self._out, 0.0, rates)
+
+
+class GeneratedProcess:
+    """One client's view of :class:`GeneratedRates`."""
+
+    __slots__ = ("_client", "_rates")
+
+    def __init__(self, rates: GeneratedRates, client: int) -> None:
+        self._rates = rates
+        self._client = client
+
+    def value(self, seconds: float) -> float:
+        """The capacity at this moment, bit/s."""
+        return float(self._rates.at_step(self._number(seconds))[self._client])
+
+    def next_change(self, seconds: float) -> float:
+        """The end of the present step."""
+        return (self._number(seconds) + 1) * self._rates.step
+
+    def _number(self, seconds: float) -> int:
+        step = self._rates.step
+        number = int(seconds / step)
+        # Steps begin at number * step as rounded; the quotient may miss that by one.
+        if (number + 1) * step <= seconds:
+            return number + 1
+        return number - 1 if number * step > seconds else number

@@ -1,0 +1,107 @@
+"""Capacities that change by themselves: piecewise-constant functions of virtual time, asked for only when used."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from edgefl.errors import UserError
+
+
+class CapacityProcess(Protocol):
+    """A capacity over time. Idle links never ask; busy ones ask at each change."""
+
+    def value(self, seconds: float) -> float:
+        """The capacity at this moment, bit/s (from each change on: the function is right-continuous)."""
+
+    def next_change(self, seconds: float) -> float:
+        """The first moment after ``seconds`` at which the capacity may change; infinite where it never does."""
+
+
+class StepTrace:
+    """A capacity that holds from each of the given moments to the next.
+
+    Args:
+        times: rising moments in seconds, the first one 0.
+        bits_per_second: the capacity from each of them on.
+        period: where given, the trace begins again after that many seconds, for ever; else the last value stays.
+        offset: seconds of the trace that lie before the start of the simulation.
+
+    Raises:
+        UserError: times that do not rise from 0, a negative rate, a period that does not exceed the last time.
+
+    >>> trace = StepTrace([0.0, 1.0], [8e6, 0.0], period=3.0)
+    >>> [trace.value(t) for t in (0.5, 1.0, 2.9, 3.0)], trace.next_change(1.0)
+    ([8000000.0, 0.0, 0.0, 8000000.0], 3.0)
+    """
+
+    def __init__(
+        self,
+        times: Sequence[float],
+        bits_per_second: Sequence[float],
+        *,
+        period: float | None = None,
+        offset: float = 0.0,
+    ) -> None:
+        if not len(times) or len(times) != len(bits_per_second):
+            raise UserError(f"expected a rate for each time, found {len(times)} times, {len(bits_per_second)} rates")
+        if times[0] != 0 or any(later <= earlier for earlier, later in itertools.pairwise(times)):
+            raise UserError("expected times that begin at 0 and rise")
+        if not all(0 <= rate < math.inf for rate in bits_per_second):
+            raise UserError("expected finite rates of at least 0 bit/s")
+        if period is not None and not times[-1] < period < math.inf:
+            raise UserError(f"expected a period above the last time, {times[-1]} s, found {period}")
+        # Equal neighbours are merged: a change that changes nothing would only wake the network.
+        kept = [0, *(i for i in range(1, len(times)) if bits_per_second[i] != bits_per_second[i - 1])]
+        self.times = [float(times[i]) for i in kept]
+        self.rates = [float(bits_per_second[i]) for i in kept]
+        self.period = math.inf if period is None else float(period)
+        self.offset = offset
+
+    def shifted(self, seconds: float) -> StepTrace:
+        """The same trace, entered ``seconds`` later; its arrays are shared."""
+        other = object.__new__(StepTrace)
+        other.times, other.rates, other.period = self.times, self.rates, self.period
+        other.offset = self.offset + seconds
+        return other
+
+    def value(self, seconds: float) -> float:
+        """The capacity at this moment, bit/s."""
+        return self.rates[self._find(seconds)[1]]
+
+    def next_change(self, seconds: float) -> float:
+        """The next moment at which the capacity changes; infinite for a constant or after the end."""
+        if len(self.times) == 1:
+            return math.inf
+        return self._moment(*self._following(*self._find(seconds)))
+
+    def mean(self) -> float:
+        """The mean capacity over one period, bit/s."""
+        return float(np.dot(np.diff([*self.times, self.period]), self.rates) / self.period)
+
+    def _find(self, seconds: float) -> tuple[int, int]:
+        """The cycle, and the step in it, that hold at this moment.
+
+        A moment of change is always computed by the same expression (:meth:`_moment`), and the step found here is the
+        one whose moments enclose ``seconds`` exactly. Else rounding could name the same change as the next one, again
+        and again, without time going on.
+        """
+        cycle = 0 if self.period == math.inf else math.floor((seconds + self.offset) / self.period)
+        phase = seconds + self.offset - (cycle * self.period if cycle else 0.0)
+        step = max(bisect.bisect_right(self.times, phase) - 1, 0)
+        while self._moment(cycle, step) > seconds and (cycle, step) > (0, 0):
+            cycle, step = (cycle, step - 1) if step else (cycle - 1, len(self.times) - 1)
+        while self._moment(*self._following(cycle, step)) <= seconds:
+            cycle, step = self._following(cycle, step)
+        return cycle, step
+
+    def _following(self, cycle: int, step: int) -> tuple[int, int]:
+        return (cycle, step + 1) if step + 1 < len(self.times) else (cycle + 1, 0)
+
+    def _moment(self, cycle: int, step: int) -> float:
+        return (cycle * self.period if cycle else 0.0) + self.times[step] - self.offset

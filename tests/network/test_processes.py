@@ -1,0 +1,168 @@
+"""Capacities over time: steps, loops, files, and what a flow over them takes."""
+
+import os
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+import simpy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgefl.errors import UserError
+from edgefl.network import FlowNetwork
+from edgefl.network.generated import GeneratedRates
+from edgefl.network.processes import StepTrace
+from edgefl.network.traces import read_csv, read_mahimahi
+
+
+def send_over(process, sizes, gap=0.0):
+    """Ends of flows sent one after another over a link that follows the process."""
+    env = simpy.Environment()
+    graph = nx.DiGraph()
+    graph.add_edge("a", "b", capacity=1.0)
+    network = FlowNetwork(env, graph)
+    network.set_process("a", "b", process)
+    ends = []
+
+    def sender():
+        for size in sizes:
+            flow = yield network.transfer("a", "b", size)
+            ends.append(flow.ended)
+            yield env.timeout(gap)
+
+    env.run(until=env.process(sender()))
+    return ends
+
+
+def test_a_looped_trace_with_an_outage_repeats_for_ever():
+    trace = StepTrace([0, 1, 2], [8e6, 0, 16e6], period=4)
+    # One period passes 1 + 0 + 4 MB; 12 MB are two periods and 2 MB more.
+    assert send_over(trace, [12e6]) == [pytest.approx(8 + 2.5, rel=1e-12)]
+    assert trace.mean() == pytest.approx(10e6)
+
+
+def test_a_trace_that_ends_keeps_its_last_rate():
+    assert send_over(StepTrace([0, 1], [8e6, 16e6]), [5e6]) == [pytest.approx(3.0)]
+
+
+def test_changes_on_an_idle_link_count_when_it_is_next_used():
+    trace = StepTrace([0, 1, 2, 3], [8e6, 1e6, 2e6, 16e6], period=100)
+    assert send_over(trace, [0.5e6, 2e6], gap=5.0) == pytest.approx([0.5, 5.5 + 1.0])
+
+
+@given(
+    lengths=st.lists(st.floats(0.01, 3.0), min_size=1, max_size=6),
+    rates=st.lists(st.floats(0.0, 1e7), min_size=6, max_size=6),
+    offset=st.floats(0, 50),
+    megabytes=st.floats(0.01, 5.0),
+)
+@settings(max_examples=60, deadline=None)
+def test_splitting_the_steps_of_a_trace_changes_no_end(lengths, rates, offset, megabytes):
+    times = np.concatenate([[0.0], np.cumsum(lengths)])
+    rates = [*rates[: len(lengths)]]
+    rates[0] += 1e6
+    whole = StepTrace(times[:-1].tolist(), rates, period=float(times[-1])).shifted(offset)
+
+    class Split:
+        """The same function, said to change at every 0.07 s as well."""
+
+        def value(self, seconds):
+            return whole.value(seconds)
+
+        def next_change(self, seconds):
+            step = int(seconds / 0.07) + 1
+            moment = step * 0.07 if step * 0.07 > seconds else (step + 1) * 0.07
+            return min(moment, whole.next_change(seconds))
+
+    assert send_over(Split(), [megabytes * 1e6]) == pytest.approx(send_over(whole, [megabytes * 1e6]), rel=1e-9)
+
+
+def cumulative_inverse(stamps: np.ndarray, bits: float) -> float:
+    """Seconds until a looped Mahimahi trace has passed so many bits; counts joined by straight lines."""
+    period = stamps[-1]
+    counts = np.bincount(stamps, minlength=period + 1)
+    counts[-1] += counts[0]
+    counts[0] = 0
+    passed = np.cumsum(counts) * 12000.0
+    loops, rest = divmod(bits, passed[-1])
+    at = int(np.searchsorted(passed, rest))
+    fraction = (rest - passed[at - 1]) / (passed[at] - passed[at - 1]) if at else 0.0
+    return (loops * period + (at - 1 + fraction if at else 0.0)) / 1000.0
+
+
+@pytest.mark.parametrize("name", ["TMobile-UMTS-driving.down", "TMobile-LTE-short.up"])
+@pytest.mark.parametrize("kilobytes", [3.3, 333.3])
+def test_a_flow_over_a_mahimahi_trace_ends_at_the_inverse_of_the_cumulative_count(name, kilobytes):
+    if "EDGEFL_DATA" not in os.environ:
+        pytest.skip("EDGEFL_DATA is not set: the traces are there")
+    file = Path(os.environ["EDGEFL_DATA"]) / "traces/mahimahi" / name
+    stamps = np.array(file.read_text().split(), dtype=int)
+    assert send_over(read_mahimahi(file), [kilobytes * 1000]) == [
+        pytest.approx(cumulative_inverse(stamps, kilobytes * 8000), rel=1e-9)
+    ]
+
+
+def test_a_mahimahi_trace_loops_after_its_last_line(tmp_path):
+    file = tmp_path / "trace"
+    file.write_text("0\n2\n2\n5\n")
+    stamps = np.array([0, 2, 2, 5])
+    for packets in (0.5, 3.75, 4.0, 9.5, 1001.0):
+        end = send_over(read_mahimahi(file), [packets * 1500])
+        assert end == [pytest.approx(cumulative_inverse(stamps, packets * 12000), rel=1e-9)]
+    coarse = read_mahimahi(file, every=0.002)
+    assert coarse.mean() == pytest.approx(read_mahimahi(file).mean())
+    assert coarse.value(0.001) == pytest.approx(12e6)
+
+
+def test_a_csv_trace_is_read_as_steps_and_looped(tmp_path):
+    file = tmp_path / "trace.csv"
+    file.write_text("bits_per_second,seconds,place\n8e6,10,a\n4e6,11,b\n")
+    assert send_over(read_csv(file), [2.5e6]) == [pytest.approx(1 + 1 + 1 + 0.0, rel=1e-12)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "column 'seconds'|at least two"),
+        ("seconds,rate\n1,2\n", "bits_per_second"),
+        ("seconds,bits_per_second\n1,x\n", "line 2"),
+        ("seconds,bits_per_second\n1,5\n1,5\n", "rise"),
+        ("seconds,bits_per_second\n0,5\n1,-5\n", "at least 0"),
+    ],
+)
+def test_a_broken_csv_trace_is_refused_with_its_name(tmp_path, text, message):
+    file = tmp_path / "broken.csv"
+    file.write_text(text)
+    with pytest.raises(UserError, match=message) as error:
+        read_csv(file)
+    assert "broken.csv" in str(error.value)
+
+
+def test_generated_rates_have_the_quantiles_correlation_and_outages_asked_for():
+    quantiles = {10: 12e6, 50: 98e6, 90: 550e6}
+    rates = GeneratedRates(
+        3, "x", 400, quantiles=quantiles, step=1.0, correlation=0.8, outage_every=50, outage_seconds=5
+    )
+    series = np.array([rates.at_step(k).copy() for k in range(400)])
+    off = series == 0
+    assert off.mean() == pytest.approx(5 / 55, abs=0.01)
+    starts = (off[1:] & ~off[:-1]).sum()
+    assert off.sum() / starts == pytest.approx(5.0, rel=0.1)
+    assert np.quantile(series[~off], [0.5, 0.8]) == pytest.approx([98e6, 98e6 + 0.75 * 452e6], rel=0.05)
+    clean = GeneratedRates(3, "x", 400, quantiles={0: 0.0, 100: 1.0}, step=1.0, correlation=0.8)
+    ranks = np.array([clean.at_step(k).copy() for k in range(300)])
+    lag_1 = np.corrcoef(ranks[1:].ravel(), ranks[:-1].ravel())[0, 1]
+    # Pearson's correlation of ranks of a bivariate normal: 6 / pi * asin(rho / 2).
+    assert lag_1 == pytest.approx(6 / np.pi * np.arcsin(0.4), abs=0.01)
+
+
+def test_generated_rates_do_not_depend_on_who_asks_when():
+    def make():
+        return GeneratedRates(1, "x", 5, quantiles={0: 1e6, 100: 2e6}, step=0.1, correlation=0.5)
+
+    eager, lazy = make(), make()
+    seen = [eager.process(2).value(0.1 * k + 0.05) for k in range(30)]
+    assert lazy.process(2).value(2.05) == seen[20]
+    assert lazy.process(2).value(0.55) == seen[5]
