@@ -73,7 +73,8 @@ def user_error(
     return UserError("\n  ".join([f"{len(lines)} problems", *shown]), file=file)
 
 
-Step = tuple[Literal["key", "label"], int | str]
+Step = tuple[Literal["key", "label", "model"], int | str]
+"""A key or index of the file; or the label of a union member, of a model or of another type."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,8 @@ def _labelled(members: Sequence[Any], name: int | str) -> list[Any]:
         if not _is_model(member):
             continue
         tags = {tag for info in member.model_fields.values() for tag in _literal_values(info.annotation)}
-        if name == member.__name__ or name in tags:
+        # A model with validators of its own is labelled function-after[_check(), Name].
+        if name in tags or re.search(rf"(?:^|[ \[]){re.escape(member.__name__)}\]*$", str(name)):
             chosen.append(member)
     return chosen
 
@@ -167,7 +169,7 @@ def _walked(location: tuple[int | str, ...], model: Any) -> tuple[tuple[Step, ..
         labelled = _labelled(members, name) if len(members) > 1 else []
         inside = [found for member in members if (found := _inside(member, name)) is not None]
         if labelled:
-            steps.append(("label", name))
+            steps.append(("model", name))
             members = labelled
         elif inside:
             steps.append(("key", name))
@@ -214,7 +216,7 @@ def _chosen(problems: list[_Problem]) -> list[_Problem]:
 
 
 def _first_label(problem: _Problem) -> int | None:
-    return next((index for index, (kind, _) in enumerate(problem.steps) if kind == "label"), None)
+    return next((index for index, (kind, _) in enumerate(problem.steps) if kind != "key"), None)
 
 
 def _likeliest(members: list[list[_Problem]], depth: int) -> list[_Problem]:
@@ -223,6 +225,8 @@ def _likeliest(members: list[list[_Problem]], depth: int) -> list[_Problem]:
     if inside:
         return min(inside, key=len)
     flat = [problem for problems in members for problem in problems]
+    if any(isinstance(problem.details["input"], Mapping) for problem in flat):
+        flat = [problem for problem in flat if problem.steps[depth][0] == "model"] or flat
     explained = [problem for problem in flat if not problem.details["type"].endswith("_type")]
     if explained:
         return explained[:1]

@@ -128,3 +128,23 @@ def test_other_types_than_models_are_explained_too():
 
 def test_long_values_are_cut():
     assert len(message({"mode": "x" * 500})) < 140
+
+
+def test_a_mapping_where_a_quantity_or_a_model_may_stand_is_judged_as_the_model():
+    class Ordered(Span):
+        @model_validator(mode="after")
+        def _ordered(self):
+            if self.low > self.high:
+                raise ValueError("low must not exceed high")
+            return self
+
+    class Pause(BaseModel, extra="forbid"):
+        wait: Seconds | Ordered
+
+    def complaint(data):
+        with pytest.raises(UserError) as caught:
+            validated(Pause, data)
+        return str(caught.value)
+
+    assert complaint({"wait": {"low": 2, "high": 1}}) == "wait: low must not exceed high"
+    assert complaint({"wait": {"low": 2, "hihg": 1}}) == "wait.hihg: unknown key; did you mean 'high'?"

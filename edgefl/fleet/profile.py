@@ -41,7 +41,7 @@ class Compute(_Part):
 
 
 class Memory(_Part):
-    """What fits."""
+    """How large a job it can hold."""
 
     total: Bytes = Field(gt=0, description="Main memory of the device.")
     training: Bytes | Estimate[Bytes] = Field(
@@ -111,7 +111,7 @@ class DeviceProfile(_Part):
     kind: Kind = Field(description="What sort of device it is.")
     description: str = Field(description="The exact device, in a sentence.")
     compute: Compute = Field(description="How fast it trains.")
-    memory: Memory = Field(description="What fits.")
+    memory: Memory = Field(description="How large a job it can hold.")
     power: Power = Field(description="What it draws.")
     provenance: Provenance = Field(description="Where the figures come from.")
 

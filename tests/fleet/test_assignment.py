@@ -1,0 +1,140 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgefl.errors import UserError
+from edgefl.fleet import DeviceProfile, FleetGroup, assign, group_counts, load_profile, resolve, value
+from edgefl.validation import validated
+
+
+def groups(*shares, profiles=("raspberry-pi-4", "raspberry-pi-5", "jetson-nano", "phone-flagship")):
+    return [
+        FleetGroup(profile=profiles[index % len(profiles)], share=share, link=f"link{index}")
+        for index, share in enumerate(shares)
+    ]
+
+
+weights = st.lists(st.floats(0.01, 1), min_size=1, max_size=8)
+
+
+@given(weights, st.integers(1, 5000))
+def test_counts_are_exact_and_within_one_of_the_share(parts, clients):
+    shares = [part / sum(parts) for part in parts]
+    counts = group_counts(groups(*shares), clients)
+    assert counts.sum() == clients
+    assert np.all(np.abs(counts - np.array(shares) * clients) < 1 + 1e-6)
+
+
+@given(st.integers(1, 1000))
+def test_equal_shares_differ_by_at_most_one_and_earlier_groups_go_first(clients):
+    counts = group_counts(groups(1 / 3, 1 / 3, 1 / 3), clients)
+    assert counts.tolist() == sorted(counts.tolist(), reverse=True)
+    assert counts.max() - counts.min() <= 1
+
+
+def test_largest_remainder_by_hand():
+    # 7 clients: 3.5, 2.1, 1.4 -> 3, 2, 1 and the one left over to the largest remainder
+    assert group_counts(groups(0.5, 0.3, 0.2), 7).tolist() == [4, 2, 1]
+
+
+@given(weights, st.integers(1, 300), st.integers(0, 2**40))
+def test_every_client_has_exactly_one_group_and_the_seed_decides_who(parts, clients, seed):
+    chosen = groups(*(part / sum(parts) for part in parts))
+    assignment = assign(chosen, clients, seed)
+    assert np.array_equal(np.bincount(assignment.group, minlength=len(chosen)), group_counts(chosen, clients))
+    assert np.array_equal(assignment.group, assign(chosen, clients, seed).group)
+
+
+def test_two_seeds_shuffle_differently():
+    chosen = groups(0.5, 0.5)
+    assert not np.array_equal(assign(chosen, 100, 0).group, assign(chosen, 100, 1).group)
+
+
+def test_a_client_has_the_profile_and_link_of_its_group():
+    assignment = assign(groups(0.5, 0.5), 10, 0)
+    for client in range(10):
+        group = assignment.group[client]
+        assert assignment.profile_of(client) == load_profile(("raspberry-pi-4", "raspberry-pi-5")[group])
+        assert assignment.link_of(client) == assignment.link_names()[client] == f"link{group}"
+
+
+def test_a_fleet_of_131072_clients_is_a_few_arrays():
+    assignment = assign(groups(0.25, 0.25, 0.5), 131_072, 0)
+    assert assignment.group.dtype == np.int32
+    assert np.bincount(assignment.group).tolist() == [32768, 32768, 65536]
+    assert assignment.link_names().shape == (131_072,)
+
+
+@pytest.mark.parametrize(
+    ("shares", "found"), [((0.5, 0.4), "0.9"), ((0.5, 0.5, 0.00001), "1.00001"), ((0.5, 0.500002), "1"), ((1, 1), "2")]
+)
+def test_shares_that_do_not_sum_to_one_are_refused_with_their_sum(shares, found):
+    with pytest.raises(UserError, match=f"fleet: expected shares that sum to 1, found {found}"):
+        group_counts(groups(*shares), 10)
+
+
+def test_shares_may_miss_one_by_a_millionth():
+    assert group_counts(groups(1 / 3, 1 / 3, 0.3333334), 9).tolist() == [3, 3, 3]
+
+
+def test_counts_must_match_the_clients_and_not_mix_with_shares():
+    pi, nano = (
+        FleetGroup(profile=name, count=count, link="5g") for name, count in (("raspberry-pi-4", 3), ("jetson-nano", 4))
+    )
+    assert group_counts([pi, nano], 7).tolist() == [3, 4]
+    with pytest.raises(UserError, match="counts that sum to 8 clients, found 7"):
+        group_counts([pi, nano], 8)
+    with pytest.raises(UserError, match="found both"):
+        group_counts([pi, *groups(0.5)], 8)
+    with pytest.raises(UserError, match="at least one group"):
+        group_counts([], 8)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"profile": "a", "link": "5g"}, "expected either share or count, found neither"),
+        ({"profile": "a", "link": "5g", "share": 1, "count": 1}, "expected either share or count, found both"),
+        ({"profile": "a", "link": "5g", "share": 1.5}, "share: expected 1 or less, found 1.5"),
+        ({"profile": "a", "link": "5g", "count": 0}, "count: expected more than 0, found 0"),
+        ({"profile": "a", "share": 1}, "link: this key is missing"),
+        ({"profle": "a", "share": 1, "link": "5g"}, "profle: unknown key; did you mean 'profile'?"),
+        ({"profile": {"name": "x"}, "share": 1, "link": "5g"}, "profile.kind: this key is missing"),
+        ({"profile": 3, "share": 1, "link": "5g"}, "profile: expected text or a mapping, found 3"),
+    ],
+)
+def test_a_wrong_group_is_explained(data, expected):
+    with pytest.raises(UserError) as caught:
+        validated(FleetGroup, data, field="fleet.0")
+    assert expected in str(caught.value)
+    assert "fleet.0" in str(caught.value)
+
+
+def test_a_group_resolves_to_its_complete_profile(board):
+    named = resolve(FleetGroup(profile="raspberry-pi-5", share=1, link="5g"))
+    assert named.profile == load_profile("raspberry-pi-5")
+    inline = resolve(FleetGroup(profile=board, share=1, link="5g"))
+    assert inline.profile == board
+    again = FleetGroup.model_validate(named.model_dump(mode="json"))
+    assert resolve(again) == named == again
+
+
+def test_overrides_change_single_figures(board):
+    overrides = {"memory": {"training": "100 MB"}, "power": {"idle": {"nominal": 2.5}}}
+    group = resolve(FleetGroup(profile=board, share=1, link="5g", overrides=overrides))
+    assert isinstance(group.profile, DeviceProfile)
+    assert group.profile.memory.training == 1e8
+    assert value(group.profile.power.idle) == 2.5
+    assert group.profile.compute == board.compute
+    assert group.overrides is None
+
+
+def test_a_wrong_override_or_profile_names_its_place(board):
+    wrong = FleetGroup(profile=board, share=1, link="5g", overrides={"memory": {"trainig": 1}})
+    with pytest.raises(
+        UserError, match=r"fleet\.2\.overrides\.memory\.trainig: unknown key; did you mean 'training'\?"
+    ):
+        resolve(wrong, field="fleet.2")
+    with pytest.raises(UserError, match=r"^fleet\.0\.profile: unknown device profile 'jetson-nanoo'"):
+        assign([FleetGroup(profile="jetson-nanoo", share=1, link="5g")], 3, 0)

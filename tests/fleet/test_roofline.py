@@ -1,0 +1,85 @@
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgefl.fleet import fits, fleet_step_seconds, load_profile, step_seconds
+
+
+@dataclass(frozen=True)
+class Work:
+    flops: float
+    bytes: float
+    count: int = 1
+
+
+works = st.builds(Work, st.floats(0, 1e12), st.floats(0, 1e10), st.integers(0, 50))
+
+
+def test_a_compute_bound_operator_takes_its_arithmetic(board):
+    # 2e9 FLOP at 2 GFLOP/s, 1e6 bytes at 1 GB/s: 1 s beats 1 ms; + 10 us + 1 ms
+    assert step_seconds(board, [Work(2e9, 1e6)]) == pytest.approx(1 + 1e-5 + 1e-3, rel=1e-12)
+
+
+def test_a_memory_bound_operator_takes_its_traffic(board):
+    assert step_seconds(board, [Work(1e6, 3e9)]) == pytest.approx(3 + 1e-5 + 1e-3, rel=1e-12)
+
+
+def test_many_small_operators_take_their_launches(board):
+    assert step_seconds(board, [Work(0, 0, 1000)]) == pytest.approx(1000 * 1e-5 + 1e-3, rel=1e-12)
+
+
+def test_a_step_without_operators_takes_the_overhead_of_a_step(board):
+    assert step_seconds(board, []) == pytest.approx(1e-3)
+
+
+def test_bounds_follow_the_uncertain_rate(board):
+    low, nominal, high = (step_seconds(board, [Work(4e9, 0)], bound=bound) for bound in ("low", "nominal", "high"))
+    overheads = 1e-5 + 1e-3
+    assert (low, nominal, high) == pytest.approx((1 + overheads, 2 + overheads, 4 + overheads), rel=1e-12)
+
+
+@given(st.lists(works, max_size=8))
+def test_the_sum_over_operators_equals_a_plain_loop(operators):
+    profile = load_profile("raspberry-pi-4")
+    rate, bandwidth, per_operator, per_step = profile.rates()
+    expected = per_step
+    for each in operators:
+        for _ in range(each.count):
+            expected += max(each.flops / rate, each.bytes / bandwidth) + per_operator
+    assert step_seconds(profile, operators) == pytest.approx(expected, rel=1e-9)
+
+
+@given(st.lists(works, max_size=8), works)
+def test_more_work_never_takes_less_time_and_bounds_are_ordered(operators, more):
+    profile = load_profile("jetson-nano")
+    assert step_seconds(profile, [*operators, more]) >= step_seconds(profile, operators)
+    low, nominal, high = (step_seconds(profile, operators, bound=bound) for bound in ("low", "nominal", "high"))
+    assert low <= nominal <= high
+
+
+def test_several_devices_at_once_equal_one_by_one(board):
+    profiles = [board, load_profile("raspberry-pi-5"), load_profile("phone-flagship")]
+    operators = [Work(1e9, 1e7, 3), Work(0, 1e8, 5)]
+    expected = [step_seconds(profile, operators) for profile in profiles]
+    assert fleet_step_seconds(profiles, operators).tolist() == pytest.approx(expected, rel=1e-12)
+    assert fleet_step_seconds([], operators).shape == (0,)
+
+
+@pytest.mark.parametrize("wrong", [Work(-1, 0), Work(0, float("nan")), Work(float("inf"), 0)])
+def test_work_that_cannot_be_is_refused(board, wrong):
+    with pytest.raises(ValueError, match="finite and not negative"):
+        step_seconds(board, [wrong])
+
+
+def test_a_job_fits_up_to_the_memory_usable_for_training(board):
+    assert fits(board, 512 * 2**20)
+    assert not fits(board, 512 * 2**20 + 1)
+
+
+def test_the_ratio_of_two_devices_depends_on_the_work():
+    slow, fast = load_profile("raspberry-pi-zero-2w"), load_profile("jetson-agx-orin")
+    dense, small = [Work(1e11, 1e8)], [Work(1e3, 1e3, 300)]
+    ratio = [step_seconds(slow, work) / step_seconds(fast, work) for work in (dense, small)]
+    assert ratio[0] > 10 * ratio[1]

@@ -1,0 +1,122 @@
+"""The shipped profiles: complete, honest about what is known, and physically plausible."""
+
+import csv
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from edgefl import shipped
+from edgefl.fleet import Estimate, load_profile, profile_names, step_seconds, value
+from edgefl.fleet.profile import figure_paths
+
+NAMES = sorted(shipped.files("device_profiles"))
+
+
+def figure(profile, path):
+    for name in path.split("."):
+        profile = getattr(profile, name)
+    return profile
+
+
+def test_the_devices_that_the_documentation_promises_are_there():
+    promised = {
+        "raspberry-pi-zero-2w", "raspberry-pi-4", "raspberry-pi-5", "rk3588-8gb", "n100-mini-pc",
+        "jetson-nano", "jetson-xavier-nx", "jetson-orin-nano", "jetson-agx-orin",
+        "phone-low-end", "phone-mid-range", "phone-flagship",
+    }  # fmt: skip
+    assert promised <= set(profile_names())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shipped_profile_has_its_file_name_sources_and_a_derivation_of_every_figure(name):
+    profile = load_profile(name)
+    assert profile.name == name
+    assert profile.provenance.sources
+    assert set(profile.provenance.derivation) == set(figure_paths())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_not_verified_says_how_uncertain_it_is(name):
+    profile = load_profile(name)
+    if not profile.provenance.verified:
+        for path, derivation in profile.provenance.derivation.items():
+            if derivation.startswith(("estimated", "fitted")) and path != "compute.fp32_peak":
+                assert isinstance(figure(profile, path), Estimate), path
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_training_reaches_well_below_the_peak_of_the_processor(name):
+    compute = load_profile(name).compute
+    assert value(compute.fp32_achievable) <= 0.35 * value(compute.fp32_peak)
+
+
+def test_boards_stay_within_a_factor_of_two_of_their_measured_linpack():
+    if "EDGEFL_DATA" not in os.environ:
+        pytest.skip("EDGEFL_DATA is not set: no Linpack results to compare with")
+    path = Path(os.environ["EDGEFL_DATA"], "traces", "hpl_sbc", "hpl_sbc.csv")
+    if not path.exists():
+        pytest.skip(f"{path} is missing")
+    with path.open() as file:
+        rows = {row["device"]: row for row in csv.DictReader(file)}
+    for name, device in {
+        "raspberry-pi-4": "Raspberry Pi 4",
+        "raspberry-pi-5": "Raspberry Pi 5 8GB",
+        "rk3588-8gb": "Radxa ROCK 5B",
+    }.items():
+        profile, row = load_profile(name), rows[device]
+        assert value(profile.compute.fp32_achievable) == pytest.approx(float(row["hpl_fp64_gflops"]) * 1e9, rel=0.05)
+        assert value(profile.power.compute) == pytest.approx(float(row["wall_watts"]), rel=0.1)
+
+
+@dataclass(frozen=True)
+class Work:
+    flops: float
+    bytes: float
+    count: int = 1
+
+
+def femnist_cnn_step(batch=10):
+    """LEAF's FEMNIST CNN (two 5x5 convolutions of 32 and 64, 2048 units, 62 classes), counted by hand.
+
+    Forward, weight gradient and (but for the first layer) input gradient each cost the forward's products; plain SGD
+    reads weight and gradient and writes the weight.
+    """
+    layers = [  # multiply-accumulates per image, weights, inputs, outputs, passes
+        (28 * 28 * 25 * 32, 25 * 32, 28 * 28, 28 * 28 * 32, 2),
+        (14 * 14 * 25 * 32 * 64, 25 * 32 * 64, 14 * 14 * 32, 14 * 14 * 64, 3),
+        (3136 * 2048, 3136 * 2048, 3136, 2048, 3),
+        (2048 * 62, 2048 * 62, 2048, 62, 3),
+    ]
+    work = [Work(0, 0, 60)]  # activations, pooling, loss: launches only
+    for macs, weights, inputs, outputs, passes in layers:
+        work.append(Work(2 * macs * batch, 4 * (weights + batch * (inputs + outputs)), passes))
+        work.append(Work(2 * weights, 12 * weights))
+    return work
+
+
+@pytest.mark.parametrize(("tier", "milliseconds"), [("slow", 1642), ("mid", 588), ("fast", 179)])
+def test_the_flash_phones_take_the_measured_time_for_a_femnist_step(tier, milliseconds):
+    step = femnist_cnn_step()
+    assert step_seconds(load_profile(f"phone-flash-{tier}"), step) == pytest.approx(milliseconds / 1e3, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "milliseconds"), [("phone-low-end", 1642), ("phone-mid-range", 588), ("phone-flagship", 179)]
+)
+def test_todays_phones_are_faster_nominally_but_their_bounds_reach_what_flash_measured(name, milliseconds):
+    profile, step = load_profile(name), femnist_cnn_step()
+    assert step_seconds(profile, step) < milliseconds / 1e3
+    assert step_seconds(profile, step, bound="high") > 0.9 * milliseconds / 1e3
+
+
+def test_devices_of_one_family_are_ordered_by_generation():
+    step = femnist_cnn_step()
+    for family in (
+        ("raspberry-pi-zero-2w", "raspberry-pi-4", "raspberry-pi-5"),
+        ("jetson-nano", "jetson-xavier-nx", "jetson-orin-nano", "jetson-agx-orin"),
+        ("phone-low-end", "phone-mid-range", "phone-flagship"),
+    ):
+        seconds = [step_seconds(load_profile(name), step) for name in family]
+        assert seconds == sorted(seconds, reverse=True)
