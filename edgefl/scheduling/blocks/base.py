@@ -20,7 +20,7 @@ class BlockFeedback(NamedTuple):
 
     Attributes:
         client: the clients' numbers.
-        alpha: the α that each one played (that :meth:`BlockScheduler.choose` returned).
+        alpha: the α that each one played (that :meth:`BlockScheduler.choose` returned), M where the model came whole.
         distance: squared L2 distance between the returned local model and the new aggregate (not normalised).
         loss: mean cross-entropy of the local path over the last local epoch, ζ_L.
         compute_seconds: seconds of local training.
@@ -46,7 +46,7 @@ class BlockScheduler(ABC):
         """The number of blocks α for each client of the cohort; called once a partial round, in order of rounds."""
 
     def observe(self, feedback: BlockFeedback) -> None:  # noqa: B027  (not every scheduler learns)
-        """Learn from a finished partial round; called before the next :meth:`choose`."""
+        """Learn from a finished round, before the next :meth:`choose`; α is M where the model came whole."""
 
 
 class BlockSchedulerSpec(BaseModel):

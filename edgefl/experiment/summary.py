@@ -1,0 +1,83 @@
+"""``summary.json``: what each method and seed came to. Nothing of the machine it ran on goes in."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from edgefl.simulation.limits import Budget, Standing, Target
+from edgefl.simulation.run import Outcome
+from edgefl.version import __version__
+
+SCHEMA = 1
+
+
+def summarise(outcome: Outcome, seed: int, *, block_wise: bool) -> dict[str, Any]:
+    """One run's entry.
+
+    Args:
+        outcome: what the run came to.
+        seed: its seed.
+        block_wise: the method sends blocks; both ways to count their bytes are reported then.
+    """
+    spent = outcome.spent
+    entry: dict[str, Any] = {
+        "seed": seed,
+        "stop": {"reason": outcome.reason, "round": outcome.rounds},
+        "accuracy": {
+            "final": number(outcome.final.accuracy),
+            "best": number(outcome.best),
+            "ema": number(outcome.ema),
+        },
+        "seconds": outcome.seconds,
+        "rounds": outcome.rounds,
+        "flops": spent.flops,
+        "joules": spent.joules,
+        "bytes": {
+            "down": int(spent.bytes_down),
+            "up": int(spent.bytes_up),
+            "useful": int(spent.bytes_useful),
+            "wasted": int(spent.bytes - spent.bytes_useful),
+        },
+        "communication": {"exposed_seconds": spent.exposed_seconds, "hidden_seconds": spent.hidden_seconds},
+        "targets": [_target(target) for target in outcome.limits.targets],
+        "budgets": [_budget(budget) for budget in outcome.limits.budgets],
+    }
+    if block_wise:
+        entry["blocks"] = {
+            "actual": sum(row.blocks_actual for row in outcome.rows),
+            "uniform": sum(row.blocks_uniform for row in outcome.rows),
+        }
+    return entry
+
+
+def write_summary(scenario: str, entries: Mapping[str, list[dict[str, Any]]], path: Path) -> None:
+    """Write the file; the same entries give the same bytes."""
+    summary = {"schema": SCHEMA, "scenario": scenario, "edgefl": __version__, "methods": entries}
+    path.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def number(value: float) -> float | None:
+    """The number, or ``None`` where JSON has none for it."""
+    return value if math.isfinite(value) else None
+
+
+def _target(target: Target) -> dict[str, Any]:
+    at = target.reached
+    return {
+        "accuracy": target.accuracy,
+        "reached": at is not None,
+        "seconds": at and at.seconds,
+        "bytes": at and int(at.spent.bytes),
+        "rounds": at and at.round,
+        "flops": at and at.spent.flops,
+        "joules": at and at.spent.joules,
+    }
+
+
+def _budget(budget: Budget) -> dict[str, Any]:
+    at: Standing | None = budget.within
+    return {"kind": budget.kind, "limit": budget.limit, "accuracy": None if at is None else number(at.accuracy)}

@@ -1,0 +1,95 @@
+"""The tables of a run directory: Parquet with typed columns, and units in the metadata of every column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from edgefl.simulation.log import Event
+from edgefl.simulation.setup import RoundRow
+
+_WORD = pa.dictionary(pa.int32(), pa.string())
+
+
+def _column(name: str, kind: pa.DataType, unit: str, meaning: str) -> pa.Field:
+    return pa.field(name, kind, metadata={"unit": unit, "meaning": meaning})
+
+
+EVENTS = pa.schema(
+    [
+        _column("time", pa.float64(), "s", "virtual time"),
+        _column("kind", _WORD, "", "what happened"),
+        _column("round", pa.int32(), "", "the round it belongs to, from 1; -1 for none"),
+        _column("client", pa.int32(), "", "the client concerned; -1 for the server and the network"),
+        _column("item", _WORD, "", "what was sent, computed, decided or reached"),
+        _column("flow", pa.int64(), "", "number of the transfer; -1 for none"),
+        _column("source", _WORD, "", "node of the topology"),
+        _column("target", _WORD, "", "node of the topology"),
+        _column("bytes", pa.int64(), "B", "size of a transfer, or what was delivered; memory of a job"),
+        _column("seconds", pa.float64(), "s", "how long it took"),
+        _column("flops", pa.float64(), "FLOP", "floating-point operations executed"),
+        _column("joules", pa.float64(), "J", "energy that the device drew for it"),
+        _column("value", pa.float64(), "", "the number that the kind is about"),
+        _column("detail", pa.string(), "", "further facts as JSON"),
+    ]
+)
+"""Columns of ``events.parquet``, those of :class:`edgefl.simulation.log.Event`."""
+
+ROUNDS = pa.schema(
+    [
+        _column("round", pa.int32(), "", "the round, from 1"),
+        _column("seconds", pa.float64(), "s", "virtual time at the round's end"),
+        _column("accuracy", pa.float64(), "", "of the round's model, in [0, 1]; null where it was not evaluated"),
+        _column("accuracy_ema", pa.float64(), "", "0.9 of the last one and 0.1 of the accuracy"),
+        _column("loss", pa.float64(), "", "mean cross-entropy of the round's model"),
+        _column("bytes_down", pa.int64(), "B", "delivered to clients during the round"),
+        _column("bytes_up", pa.int64(), "B", "delivered to the server during the round"),
+        _column("flops", pa.float64(), "FLOP", "training FLOPs during the round"),
+        _column("joules", pa.float64(), "J", "drawn by the devices during the round"),
+        _column("participants", pa.int32(), "", "clients that took part"),
+        _column("aggregated", pa.int32(), "", "clients whose update went into the model"),
+        _column("refused", pa.int32(), "", "clients whose memory did not hold the job"),
+        _column("exposed_seconds", pa.float64(), "s", "transfers of the critical path that lengthened the round"),
+        _column("hidden_seconds", pa.float64(), "s", "transfers of the critical path that did not"),
+        _column("critical_client", pa.int32(), "", "the client that closed the round; -1 where a deadline did"),
+        _column("blocks_actual", pa.int64(), "B", "model blocks sent to the cohort, by their true size"),
+        _column("blocks_uniform", pa.int64(), "B", "model blocks sent to the cohort, at 1/M of the model each"),
+    ]
+)
+"""Columns of ``rounds.parquet``, those of :class:`edgefl.simulation.setup.RoundRow`."""
+
+
+class EventFile:
+    """Writes events to a Parquet file chunk by chunk; use as a context manager and as the log's sink."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> EventFile:
+        self._writer = pq.ParquetWriter(self._path, EVENTS, compression="zstd")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._writer.close()
+
+    def __call__(self, events: Sequence[Event]) -> None:
+        """Append rows."""
+        columns = [
+            pa.array(values, type=field.type.value_type if pa.types.is_dictionary(field.type) else field.type).cast(
+                field.type
+            )
+            for field, values in zip(EVENTS, zip(*events, strict=True), strict=True)
+        ]
+        self._writer.write_table(pa.Table.from_arrays(columns, schema=EVENTS))
+
+
+def write_rounds(rows: Sequence[RoundRow], path: Path) -> None:
+    """Write one run's rounds; NaN becomes null."""
+    names = [field.name for field in ROUNDS]
+    columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in names}
+    arrays = [pa.array(columns[field.name], type=field.type, from_pandas=True) for field in ROUNDS]
+    pq.write_table(pa.Table.from_arrays(arrays, schema=ROUNDS), path, compression="zstd")

@@ -1,0 +1,45 @@
+"""Running totals of what a run has spent, as the log counts it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Self
+
+
+@dataclass
+class Ledger:
+    """What was spent so far: bytes that arrived, FLOPs executed, joules drawn, by all clients together.
+
+    Attributes:
+        bytes_down, bytes_up: delivered bytes by direction, broken-off transfers included.
+        bytes_useful: the part of both that belongs to clients whose update was aggregated.
+        flops: training FLOPs, broken-off computations in proportion.
+        joules: of the devices: idle while taking part, compute, radio.
+        download_seconds, upload_seconds, compute_seconds: summed over all clients.
+        exposed_seconds, hidden_seconds: transfer seconds of each round's critical path that did, and did not, lengthen
+            the round.
+    """
+
+    bytes_down: float = 0.0
+    bytes_up: float = 0.0
+    bytes_useful: float = 0.0
+    flops: float = 0.0
+    joules: float = 0.0
+    download_seconds: float = 0.0
+    upload_seconds: float = 0.0
+    compute_seconds: float = 0.0
+    exposed_seconds: float = 0.0
+    hidden_seconds: float = 0.0
+
+    @property
+    def bytes(self) -> float:
+        """Bytes delivered in both directions."""
+        return self.bytes_down + self.bytes_up
+
+    def copy(self) -> Self:
+        """The totals as they stand now."""
+        return replace(self)
+
+    def since(self, earlier: Ledger) -> Ledger:
+        """What was spent after ``earlier``."""
+        return Ledger(**{f.name: getattr(self, f.name) - getattr(earlier, f.name) for f in fields(self)})

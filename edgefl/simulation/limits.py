@@ -1,0 +1,93 @@
+"""Budgets that end a run, and targets that it may reach on the way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from edgefl.simulation.ledger import Ledger
+
+SPENT: dict[str, str] = {"bytes": "bytes", "flops": "flops", "joules": "joules"}
+"""Budgets that the ledger counts; the budget on seconds is a timer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a run stood at the end of a round: the model's accuracy, and what had been spent to get it."""
+
+    round: int
+    seconds: float
+    spent: Ledger
+    accuracy: float
+    ema: float
+
+
+@dataclass
+class Target:
+    """An accuracy to reach, and where the run stood when it first did."""
+
+    accuracy: float
+    reached: Standing | None = None
+
+
+@dataclass
+class Budget:
+    """A limit, and the best that was affordable: where the run stood after the last evaluated round within it."""
+
+    kind: str
+    limit: float
+    exhausted: bool = False
+    within: Standing | None = None
+
+    def allows(self, standing: Standing) -> bool:
+        """Whether everything up to this standing was paid from the budget."""
+        spent = standing.seconds if self.kind == "seconds" else getattr(standing.spent, SPENT[self.kind])
+        return bool(spent <= self.limit)
+
+
+class Limits:
+    """The budgets and targets of one run.
+
+    Args:
+        budgets: limits by kind (``seconds``, ``bytes``, ``flops``, ``joules``); ``None`` for no limit.
+        targets: accuracies.
+        metric: ``accuracy`` or ``accuracy_ema``: which of them a target speaks of.
+    """
+
+    def __init__(self, budgets: Mapping[str, float | None], targets: Iterable[float], metric: str) -> None:
+        self.budgets = [Budget(kind, limit) for kind, limit in budgets.items() if limit is not None]
+        self.targets = [Target(accuracy) for accuracy in targets]
+        self._metric = metric
+
+    @property
+    def seconds(self) -> Budget | None:
+        """The budget on virtual time, if there is one."""
+        return next((budget for budget in self.budgets if budget.kind == "seconds"), None)
+
+    def newly_exhausted(self, spent: Ledger) -> list[Budget]:
+        """Budgets that the ledger has just exceeded; each is returned once."""
+        crossed = [
+            budget
+            for budget in self.budgets
+            if not budget.exhausted and budget.kind in SPENT and getattr(spent, SPENT[budget.kind]) > budget.limit
+        ]
+        for budget in crossed:
+            budget.exhausted = True
+        return crossed
+
+    def round_ended(self, standing: Standing) -> list[Target]:
+        """Takes note of a round's end; returns the targets that it reached for the first time."""
+        for budget in self.budgets:
+            if budget.allows(standing) and not math.isnan(standing.accuracy):
+                budget.within = standing
+        level = standing.ema if self._metric == "accuracy_ema" else standing.accuracy
+        reached = [t for t in self.targets if t.reached is None and not math.isnan(level) and level >= t.accuracy]
+        for target in reached:
+            target.reached = standing
+        return reached
+
+    @property
+    def all_reached(self) -> bool:
+        """Whether there are targets and every one of them was reached."""
+        return bool(self.targets) and all(target.reached for target in self.targets)

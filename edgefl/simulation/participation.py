@@ -1,0 +1,179 @@
+"""One client's part in one round: download, compute, upload."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator
+from typing import Literal
+
+import simpy
+
+from edgefl.learning.payload import Downlink, Part
+from edgefl.network.flow import Flow
+from edgefl.simulation.work import Work
+from edgefl.simulation.world import World
+
+Phase = Literal["download", "compute", "upload", "arrived", "refused", "dropped"]
+
+
+class Prefetch:
+    """Parts that are sent to a client during the round before the one that needs them.
+
+    Args:
+        world: where it happens.
+        client: who will need them.
+        parts: what is ready early.
+        round: the round that will need them.
+        awake: the client takes part in the present round too, so its idle watts are charged there.
+    """
+
+    def __init__(self, world: World, client: int, parts: tuple[Part, ...], round: int, *, awake: bool) -> None:
+        self.parts = parts
+        self.flow: Flow = world.send(client, "down", parts, round, early=True)
+        self._world = world
+        self._client = client
+        self._round = round
+        self._awake = awake
+
+    def settle(self) -> float:
+        """Charge the client's waiting up to now; returns the transfer's seconds so far."""
+        flow = self.flow
+        seconds = (self._world.now if flow.ended is None else flow.ended) - flow.started
+        if not self._awake:
+            self._world.waited(self._client, self._round, seconds)
+        return seconds
+
+    def drop(self) -> None:
+        """The run ends before the round that would have needed it."""
+        self.settle()
+        self._world.network.cancel(self.flow)
+
+
+class Participation:
+    """A client of the cohort, from the start of the round until its update has arrived or the round has closed.
+
+    Args:
+        world: where it lives.
+        client: who.
+        round: the round, which is also the model version that it trains from.
+        downlink: what it needs for the round.
+        chosen: the number of blocks that the block scheduler chose for it, if one did.
+        prefetch: what was sent to it early, complete or not.
+        on_downloaded, on_left: called when it holds everything, and when its part is over (arrived or refused).
+
+    Attributes:
+        job: its training job, once it has started to compute.
+        download_seconds, compute_seconds, upload_seconds: how long each phase of the round took.
+        hidden_seconds: transfer seconds before the round began.
+        arrived_at: virtual time at which its update was complete at the server, NaN before.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        client: int,
+        round: int,
+        downlink: Downlink,
+        chosen: int | None,
+        prefetch: Prefetch | None,
+        *,
+        on_downloaded: Callable[[Participation], None],
+        on_left: Callable[[Participation], None],
+    ) -> None:
+        self.world = world
+        self.client = client
+        self.round = round
+        self.downlink = downlink
+        self.phase: Phase = "download"
+        self.work: Work = world.work.of(client, downlink.alpha)
+        self.job = world.next_job(client, round, downlink.alpha, self.work.steps)
+        self.download_seconds = self.compute_seconds = self.upload_seconds = self.hidden_seconds = 0.0
+        self.arrived_at = math.nan
+        self._chosen = chosen
+        self._prefetch = prefetch
+        self._on_downloaded = on_downloaded
+        self._on_left = on_left
+        self._flows: list[Flow] = []
+        self._phase_began = world.now
+
+    @property
+    def exposed_seconds(self) -> float:
+        """Transfer seconds within the round."""
+        return self.download_seconds + self.upload_seconds
+
+    def played(self, blocks: int) -> int:
+        """The α that this participation tried out: the scheduler's choice, or M where the model came whole anyway."""
+        return blocks if self._chosen is None or self.downlink.forced_full else self._chosen
+
+    def live(self) -> Generator[simpy.Event, object, None]:
+        """The client's life in this round, as SimPy tells it."""
+        world, env = self.world, self.world.env
+        self._flows = self._start_download()
+        for flow in self._flows:
+            if flow.ended is None:
+                yield flow
+            if self.phase != "download":
+                return
+        self.download_seconds = self._end_phase()
+        world.waited(self.client, self.round, self.download_seconds)
+        if self.downlink.alpha == world.setup.sizes.blocks:
+            world.held[self.client] = self.round
+        self._on_downloaded(self)
+
+        self.phase = "compute"
+        world.setup.learner.submit(self.job)
+        world.compute_started(self.client, self.round, self.work)
+        yield env.timeout(self.work.seconds)
+        if self.phase != "compute":
+            return
+        self.compute_seconds = self._end_phase()
+        world.compute_ended(self.client, self.round, self.work)
+        world.last_job[self.client] = self.job.id
+
+        self.phase = "upload"
+        self._flows = [world.send(self.client, "up", world.setup.method.payload.uplink(world.setup.sizes), self.round)]
+        yield self._flows[0]
+        if self.phase != "upload":
+            return
+        self.upload_seconds = self._end_phase()
+        world.waited(self.client, self.round, self.upload_seconds)
+        self.phase = "arrived"
+        self.arrived_at = world.now
+        self._on_left(self)
+
+    def refuse(self) -> None:
+        """The device has not the memory for the job: nothing is sent, nothing is trained."""
+        self.phase = "refused"
+        self.world.refused(self.client, self.round, self.work)
+        self._on_left(self)
+
+    def drop(self) -> None:
+        """The round closes, or the run ends, without this client: whatever it is doing breaks off."""
+        if self.phase in ("arrived", "refused", "dropped"):
+            return
+        phase, self.phase = self.phase, "dropped"
+        if phase == "compute":
+            self.compute_seconds = self._end_phase()
+            self.world.compute_ended(self.client, self.round, self.work, self.compute_seconds)
+        else:
+            for flow in self._flows:
+                self.world.network.cancel(flow)
+            self.world.waited(self.client, self.round, self._end_phase())
+        if phase != "download":
+            self.world.setup.learner.discard(self.job.id)
+
+    def _start_download(self) -> list[Flow]:
+        early: tuple[Part, ...] = ()
+        flows: list[Flow] = []
+        if self._prefetch is not None:
+            early = self._prefetch.parts
+            flows.append(self._prefetch.flow)
+            self.hidden_seconds = self._prefetch.settle()
+        rest = [part for part in self.downlink.parts if part not in early]
+        if rest:
+            flows.append(self.world.send(self.client, "down", rest, self.round))
+        return flows
+
+    def _end_phase(self) -> float:
+        began, self._phase_began = self._phase_began, self.world.now
+        return self._phase_began - began

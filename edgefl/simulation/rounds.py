@@ -1,0 +1,162 @@
+"""The end of a round: the next model, its accuracy, what it cost, and whether the run goes on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from edgefl.learning.job import Evaluation
+from edgefl.learning.payloads.blocks import bytes_of_last_blocks
+from edgefl.scheduling.blocks.base import BlockFeedback
+from edgefl.simulation.ledger import Ledger
+from edgefl.simulation.limits import Standing
+from edgefl.simulation.log import detail
+from edgefl.simulation.participation import Participation
+from edgefl.simulation.setup import RoundRow
+from edgefl.simulation.world import World
+
+EMA_DECAY = 0.9
+"""FedMLB reports ema_t = 0.9 ema_{t-1} + 0.1 accuracy_t."""
+
+STALL_ROUNDS = 10
+"""Rounds in succession without a single update after which a run is given up."""
+
+_UNKNOWN = Evaluation(math.nan, math.nan)
+
+
+class RoundBook:
+    """Keeps the rounds of a run: aggregates, evaluates, writes rows, and stops the run.
+
+    Args:
+        world: the run's world.
+
+    Attributes:
+        rows: one row for every round that ended.
+        latest: the evaluation of the newest model, and its exponential moving average.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.rows: list[RoundRow] = []
+        self.latest = _UNKNOWN
+        self.ema = math.nan
+        self.best = math.nan
+        self._evaluated_round = -1
+        self._before = Ledger()
+        self._began = 0.0
+        self._empty_rounds = 0
+
+    @property
+    def rounds_done(self) -> int:
+        """Rounds that ended, which is also the newest model's version."""
+        return len(self.rows)
+
+    def close(self, round: int, lives: Sequence[Participation], arrived: Sequence[Participation]) -> None:
+        """The round has closed with the updates of ``arrived`` (ascending by client) out of ``lives``."""
+        world, setup = self.world, self.world.setup
+        setup.learner.aggregate(round, [life.job.id for life in arrived], round)
+        world.aggregated(round, [life.client for life in arrived])
+        self._hear(round, arrived)
+        due = (round + 1) % setup.evaluate_every == 0 or round + 1 == setup.rounds
+        evaluation = self._evaluate(round + 1) if due else _UNKNOWN
+        self._account(round, lives, arrived, evaluation)
+        self._standing(round, evaluation)
+        self._empty_rounds = 0 if arrived else self._empty_rounds + 1
+        if self._empty_rounds >= STALL_ROUNDS:
+            world.stop("stalled")
+
+    def evaluate_last(self) -> Evaluation:
+        """The newest model's evaluation, also where its round was not due for one."""
+        if self._evaluated_round != self.rounds_done:
+            self._evaluate(self.rounds_done)
+        return self.latest
+
+    def _evaluate(self, version: int) -> Evaluation:
+        self.latest = self.world.setup.learner.evaluate(version)
+        self._evaluated_round = version
+        accuracy = self.latest.accuracy
+        self.ema = accuracy if math.isnan(self.ema) else EMA_DECAY * self.ema + (1 - EMA_DECAY) * accuracy
+        self.best = accuracy if math.isnan(self.best) else max(self.best, accuracy)
+        if self.world.setup.trains:
+            facts = detail(accuracy=accuracy, loss=self.latest.loss, ema=self.ema)
+            self.world.wrote("evaluation", version - 1, value=accuracy, note=facts)
+        return self.latest
+
+    def _hear(self, round: int, arrived: Sequence[Participation]) -> None:
+        setup, scheduler = self.world.setup, self.world.setup.scheduler
+        if not arrived or not (setup.trains or scheduler):
+            return
+        heard = [setup.learner.feedback(life.job.id) for life in arrived]
+        if setup.trains:
+            for life, numbers in zip(arrived, heard, strict=True):
+                self.world.wrote("feedback", round, life.client, value=numbers.loss, note=detail(**numbers._asdict()))
+        if scheduler is not None:
+            scheduler.observe(
+                BlockFeedback(
+                    client=np.array([life.client for life in arrived], np.int64),
+                    alpha=np.array([life.played(setup.sizes.blocks) for life in arrived], np.int64),
+                    distance=np.array([numbers.distance for numbers in heard], np.float64),
+                    loss=np.array([numbers.loss for numbers in heard], np.float64),
+                    compute_seconds=np.array([life.compute_seconds for life in arrived], np.float64),
+                    transfer_seconds=np.array([life.exposed_seconds for life in arrived], np.float64),
+                )
+            )
+
+    def _account(
+        self, round: int, lives: Sequence[Participation], arrived: Sequence[Participation], evaluation: Evaluation
+    ) -> None:
+        world = self.world
+        # The critical path is that of the client whose arrival closed the round; nobody's, where the deadline did.
+        closing = [life for life in arrived if life.arrived_at == world.now]
+        critical = closing[-1] if closing else None
+        if critical is not None:
+            world.ledger.exposed_seconds += critical.exposed_seconds
+            world.ledger.hidden_seconds += critical.hidden_seconds
+        spent = world.ledger.since(self._before)
+        sent = [
+            bytes_of_last_blocks(world.setup.sizes, life.downlink.alpha) for life in lives if life.phase != "refused"
+        ]
+        row = RoundRow(
+            round=round + 1,
+            seconds=world.now,
+            accuracy=evaluation.accuracy,
+            accuracy_ema=self.ema if evaluation is not _UNKNOWN else math.nan,
+            loss=evaluation.loss,
+            bytes_down=int(spent.bytes_down),
+            bytes_up=int(spent.bytes_up),
+            flops=spent.flops,
+            joules=spent.joules,
+            participants=sum(life.phase != "refused" for life in lives),
+            aggregated=len(arrived),
+            refused=sum(life.phase == "refused" for life in lives),
+            exposed_seconds=spent.exposed_seconds,
+            hidden_seconds=spent.hidden_seconds,
+            critical_client=-1 if critical is None else critical.client,
+            blocks_actual=sum(each.actual for each in sent),
+            blocks_uniform=sum(each.uniform for each in sent),
+        )
+        world.wrote(
+            "round_end",
+            round,
+            row.critical_client,
+            value=world.now - self._began,
+            note=detail(exposed_seconds=row.exposed_seconds, hidden_seconds=row.hidden_seconds),
+        )
+        self._before, self._began = world.ledger.copy(), world.now
+        self.rows.append(row)
+        if world.setup.on_round is not None:
+            world.setup.on_round(row)
+
+    def _standing(self, round: int, evaluation: Evaluation) -> None:
+        world, limits = self.world, self.world.setup.limits
+        standing = Standing(round + 1, world.now, world.ledger.copy(), evaluation.accuracy, self.ema)
+        for target in limits.round_ended(standing):
+            world.wrote("target", round, item="accuracy", value=target.accuracy)
+        if world.setup.stop == "target" and limits.all_reached:
+            world.stop("target")
+
+
+StopReason = Literal["rounds", "target", "seconds", "bytes", "flops", "joules", "stalled", "diverged"]

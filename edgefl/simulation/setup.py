@@ -1,0 +1,126 @@
+"""Everything that one run depends on, gathered before its clock starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefl.fleet import FleetAssignment
+from edgefl.learning.job import Learner
+from edgefl.learning.methods.recipe import Method
+from edgefl.learning.payload import ModelSizes
+from edgefl.network.flow_network import FlowNetwork
+from edgefl.network.topology import Topology
+from edgefl.scheduling.blocks.base import BlockScheduler
+from edgefl.scheduling.selection.base import Facts, Selector
+from edgefl.simulation.limits import Limits
+from edgefl.simulation.log import EventLog
+from edgefl.simulation.specs import ProtocolSpec
+from edgefl.simulation.work import CostOf
+
+
+class Weather(Protocol):
+    """What changes the links' capacities while the run goes on, beside its own flows."""
+
+    def attach(self, network: FlowNetwork) -> None:
+        """The network of the run, before its first flow."""
+
+    def round_begins(self, network: FlowNetwork, round: int) -> None:
+        """Round ``round`` (from 0) begins: redraw what is redrawn by rounds."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One run: a method and a seed on a fleet and a network.
+
+    Attributes:
+        label: what the scenario calls the method.
+        seed: the run's seed.
+        rounds: aggregations at most.
+        cohort: clients a round.
+        protocol: how a round ends.
+        method: what is trained and sent.
+        scheduler: who chooses each client's alpha in partial rounds, for methods with a partial downlink.
+        selector: who picks the cohort; ``facts`` is what it may know of clients.
+        sizes: bytes of the model's blocks.
+        cost: the cost of one local step.
+        fleet: devices and links of the clients.
+        samples: n_k of every client ``[clients]``.
+        topology: the network between ``server`` and ``client/k``.
+        weather: changes of capacity.
+        learner: trains, or pretends to.
+        limits: budgets and targets.
+        stop: ``budget`` ends at the first exhausted budget, ``target`` when all targets are reached, ``rounds`` never
+            before the last round.
+        evaluate_every: rounds between evaluations; the last model is always evaluated.
+        trains: whether the learner's numbers mean anything.
+    """
+
+    label: str
+    seed: int
+    rounds: int
+    cohort: int
+    protocol: ProtocolSpec
+    method: Method
+    scheduler: BlockScheduler | None
+    selector: Selector
+    facts: Facts
+    sizes: ModelSizes
+    cost: CostOf
+    fleet: FleetAssignment
+    samples: NDArray[np.int64]
+    topology: nx.DiGraph | Topology
+    weather: Weather
+    learner: Learner
+    limits: Limits
+    stop: str = "budget"
+    evaluate_every: int = 1
+    trains: bool = True
+    log: EventLog = field(default_factory=EventLog)
+    on_round: Callable[[RoundRow], None] | None = None
+
+    @property
+    def clients(self) -> int:
+        """Clients in the fleet."""
+        return len(self.samples)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRow:
+    """One round as the results report it; amounts are what the round itself spent, rounds count from 1.
+
+    Attributes:
+        seconds: virtual time at the round's end.
+        accuracy, accuracy_ema, loss: of the model after the round's aggregation; NaN where it was not evaluated.
+        bytes_down, bytes_up: delivered during the round.
+        flops, joules: spent during the round.
+        participants: clients that took part; ``aggregated`` of them went into the model.
+        refused: clients whose memory did not hold the job.
+        exposed_seconds, hidden_seconds: transfer seconds of the critical path that did, and did not,
+            lengthen the round.
+        critical_client: the client that closed the round, -1 where the deadline did.
+        blocks_actual, blocks_uniform: bytes of the blocks sent to the cohort by true size, and at S/M a block.
+    """
+
+    round: int
+    seconds: float
+    accuracy: float
+    accuracy_ema: float
+    loss: float
+    bytes_down: int
+    bytes_up: int
+    flops: float
+    joules: float
+    participants: int
+    aggregated: int
+    refused: int
+    exposed_seconds: float
+    hidden_seconds: float
+    critical_client: int
+    blocks_actual: int
+    blocks_uniform: int

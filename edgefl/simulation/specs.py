@@ -1,0 +1,89 @@
+"""What a scenario may say of the world's rules: the round protocol, the budgets, and how cost is known."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from edgefl.errors import nearest
+from edgefl.units import Bytes, Flops, Joules, Seconds
+
+BudgetKind = Literal["seconds", "bytes", "flops", "joules"]
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def _known(kind: object, kinds: tuple[str, ...], what: str) -> object:
+    """``kind`` itself where it is one of ``kinds``; a plain ``literal`` error would not say what exists."""
+    if kind not in kinds:
+        hint = nearest(str(kind), kinds) if len(kinds) > 1 else f"expected '{kinds[0]}', the only one so far"
+        raise ValueError(f"unknown {what} {kind!r}; {hint}")
+    return kind
+
+
+class ProtocolSpec(_Spec):
+    """How rounds run: when a round ends, and whose updates go into it.
+
+    A synchronous round ends when every picked client has returned or dropped out; with a deadline, at the latest then;
+    with over-selection, as soon as ``cohort`` of the clients have returned.
+
+    >>> ProtocolSpec(over_select=1.3).picked(cohort=10)
+    13
+    """
+
+    kind: Literal["synchronous"] = Field(default="synchronous", description="synchronous: one round after another")
+    deadline: Annotated[Seconds, Field(gt=0)] | None = Field(
+        default=None, description="seconds after the start of a round at which it ends whoever is missing; null: none"
+    )
+    over_select: float = Field(
+        default=1.0,
+        ge=1,
+        description="pick this many times the cohort, end the round when `training.cohort` clients have returned",
+    )
+
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _kind_exists(cls, kind: Any) -> Any:
+        return _known(kind, ("synchronous",), "protocol")
+
+    def picked(self, cohort: int) -> int:
+        """How many clients are picked so that ``cohort`` of them close the round."""
+        # 1.1 * 10 is 11.000000000000002: without the rounding it would pick 12.
+        return math.ceil(round(self.over_select * cohort, 9))
+
+
+class CostSpec(_Spec):
+    """Where the FLOPs, bytes and seconds of a local step come from."""
+
+    kind: Literal["measured"] = Field(
+        default="measured", description="measured: the method's executed graph on the device's roofline"
+    )
+
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _kind_exists(cls, kind: Any) -> Any:
+        return _known(kind, ("measured",), "cost model")
+
+
+class BudgetSpec(_Spec):
+    """Limits on what a run may spend; a kind that is left out or null is not limited.
+
+    >>> BudgetSpec(seconds="2 min", bytes="1 GB").limits()
+    {'seconds': 120.0, 'bytes': 1000000000.0}
+    """
+
+    seconds: Annotated[Seconds, Field(gt=0)] | None = Field(default=None, description="virtual seconds")
+    bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
+        default=None, description="bytes sent over the network by all, down and up"
+    )
+    flops: Annotated[Flops, Field(gt=0)] | None = Field(default=None, description="FLOPs of all clients' training")
+    joules: Annotated[Joules, Field(gt=0)] | None = Field(default=None, description="joules drawn by all clients")
+
+    def limits(self) -> dict[BudgetKind, float]:
+        """Each limited kind with its limit, in the order seconds, bytes, flops, joules."""
+        kinds: tuple[BudgetKind, ...] = ("seconds", "bytes", "flops", "joules")
+        return {kind: limit for kind in kinds if (limit := getattr(self, kind)) is not None}

@@ -1,0 +1,136 @@
+"""How long a client's local training takes on its device, and what it costs there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from edgefl.fleet import DeviceProfile, FleetAssignment, compute_joules, fits, step_seconds
+from edgefl.fleet.roofline import Operator
+from edgefl.learning.rules.base import LocalOptions
+
+
+class StepCost(Protocol):
+    """What one local step executes and holds; the cost model of ``edgefl.learning`` provides it."""
+
+    @property
+    def operators(self) -> Sequence[Operator]:
+        """The executed operators."""
+
+    @property
+    def training_flops(self) -> float:
+        """FLOPs of forward, backward and update."""
+
+    @property
+    def peak_memory_bytes(self) -> float:
+        """The most bytes that live at one moment."""
+
+
+CostOf = Callable[[int, int], StepCost]
+"""The cost of one step by (alpha, batch size)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One client's local training of one round.
+
+    Attributes:
+        key: names the work in the log; equal keys are equal work on equal devices.
+        alpha: blocks received, which sets the hybrid paths of a block-wise method.
+        samples: n_k, images of the client.
+        steps: H_k, local steps.
+        batches: how many steps there are of each batch size.
+        seconds, flops, joules: of all steps together; joules of the whole device while it computes.
+        peak_memory_bytes: of the largest step.
+        fits: whether the device's memory holds it.
+    """
+
+    key: str
+    alpha: int
+    samples: int
+    steps: int
+    batches: dict[int, int]
+    seconds: float
+    flops: float
+    joules: float
+    peak_memory_bytes: float
+    fits: bool
+
+
+def batch_counts(options: LocalOptions, samples: int) -> dict[int, int]:
+    """How many local steps of each batch size a client with ``samples`` images takes; they sum to H_k.
+
+    >>> batch_counts(LocalOptions(epochs=2, batch=50), 120)
+    {50: 4, 20: 2}
+    >>> batch_counts(LocalOptions(steps=4, batch=50), 120)
+    {50: 3, 20: 1}
+    """
+    steps = options.steps_for(samples)
+    whole, rest = divmod(samples, options.batch)
+    epoch = [options.batch] * whole + ([rest] if rest and not (options.drop_last and whole) else [])
+    if not epoch:
+        return {}
+    epochs, left = divmod(steps, len(epoch))
+    counts: Counter[int] = Counter()
+    for size in epoch:
+        counts[size] += epochs
+    for size in epoch[:left]:
+        counts[size] += 1
+    return {size: count for size, count in counts.items() if count}
+
+
+class WorkModel:
+    """Turns measured step costs into work on devices; equal work is computed once.
+
+    Args:
+        cost: the cost of one local step by alpha and batch size.
+        fleet: which device each client has.
+        samples: n_k of every client.
+        options: the method's local options.
+        on_new: told of each distinct work once, when it first occurs.
+    """
+
+    def __init__(
+        self,
+        cost: CostOf,
+        fleet: FleetAssignment,
+        samples: Sequence[int],
+        options: LocalOptions,
+        on_new: Callable[[Work, DeviceProfile], None],
+    ) -> None:
+        self._cost = cost
+        self._fleet = fleet
+        self._samples = samples
+        self._options = options
+        self._on_new = on_new
+        self._known: dict[tuple[int, int, int], Work] = {}
+
+    def of(self, client: int, alpha: int) -> Work:
+        """The local training of one client that received the last ``alpha`` blocks."""
+        key = (int(self._fleet.group[client]), alpha, int(self._samples[client]))
+        work = self._known.get(key)
+        if work is None:
+            profile = self._fleet.profiles[key[0]]
+            work = self._known[key] = self._measure(profile, f"group{key[0]}/alpha{alpha}/n{key[2]}", alpha, key[2])
+            self._on_new(work, profile)
+        return work
+
+    def _measure(self, profile: DeviceProfile, key: str, alpha: int, samples: int) -> Work:
+        batches = batch_counts(self._options, samples)
+        costs = {size: self._cost(alpha, size) for size in batches}
+        seconds = sum(count * step_seconds(profile, costs[size].operators) for size, count in batches.items())
+        peak = max((costs[size].peak_memory_bytes for size in batches), default=0.0)
+        return Work(
+            key=key,
+            alpha=alpha,
+            samples=samples,
+            steps=sum(batches.values()),
+            batches=batches,
+            seconds=seconds,
+            flops=sum(count * costs[size].training_flops for size, count in batches.items()),
+            joules=compute_joules(profile, seconds),
+            peak_memory_bytes=peak,
+            fits=fits(profile, peak),
+        )

@@ -1,0 +1,288 @@
+"""The world of one run: the clock, the network, what clients hold, and the log that sees everything."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import simpy
+from simpy.core import EventPriority
+
+from edgefl.fleet import DeviceProfile, idle_joules, transfer_joules
+from edgefl.learning.job import JobId, TrainingJob
+from edgefl.learning.payload import Downlink, Part
+from edgefl.network.flow import Flow, Node
+from edgefl.network.flow_network import FlowNetwork
+from edgefl.simulation.ledger import Ledger
+from edgefl.simulation.log import Event, detail
+from edgefl.simulation.setup import Setup
+from edgefl.simulation.work import Work, WorkModel
+
+Direction = Literal["down", "up"]
+
+_AFTER_THE_NETWORK = EventPriority(3)  # the network settles an instant at priority 2; a budget ends it after that
+
+
+class Transfer(NamedTuple):
+    """What a flow carries: the tag by which the world recognises it."""
+
+    client: int
+    round: int
+    direction: Direction
+    parts: tuple[Part, ...]
+    early: bool
+
+
+class World:
+    """One run's world. Protocols act through it; every act is a row of the log.
+
+    Args:
+        setup: everything that the run depends on.
+
+    Attributes:
+        stopped: triggers, with the reason as its value, when the run is to end.
+        held: the last model version that each client held completely.
+        last_job: each client's last job that was computed to its end.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.env = simpy.Environment()
+        self.log = setup.log
+        self.ledger = Ledger()
+        self.stopped: simpy.Event = self.env.event()
+        self.held: dict[int, int] = {}
+        self.last_job: dict[int, JobId] = {}
+        self._dispatched: defaultdict[int, int] = defaultdict(int)
+        self._carried: dict[tuple[int, int], float] = defaultdict(float)
+        self.network = FlowNetwork(self.env, setup.topology, observer=self)
+        setup.weather.attach(self.network)
+        self.work = WorkModel(setup.cost, setup.fleet, setup.samples, setup.method.local, self._new_work)
+        self._write("run", item=setup.label, value=setup.seed)
+        budget = setup.limits.seconds
+        if budget is not None:
+            limit = budget.limit
+            self.alarm(limit).callbacks.append(lambda _: self._exhausted("seconds", limit))
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the start."""
+        return float(self.env.now)
+
+    def device(self, client: int) -> DeviceProfile:
+        """The device of a client."""
+        return self.setup.fleet.profile_of(client)
+
+    # What the clients do
+
+    def downlink(self, client: int, round: int, alpha: int | None) -> Downlink:
+        """What the client must be sent for a round, given what it holds."""
+        return self.setup.method.payload.downlink(self.setup.sizes, round, alpha, self.held.get(client))
+
+    def send(
+        self, client: int, direction: Direction, parts: Sequence[Part], round: int, *, early: bool = False
+    ) -> Flow:
+        """Start one flow that carries ``parts`` to or from the client."""
+        ends = ("server", f"client/{client}")
+        source, target = ends if direction == "down" else ends[::-1]
+        transfer = Transfer(client, round, direction, tuple(parts), early)
+        return self.network.transfer(source, target, sum(part.bytes for part in parts), tag=transfer)
+
+    def next_job(self, client: int, round: int, alpha: int, steps: int) -> TrainingJob:
+        """The client's next training job; its number counts the client's dispatches."""
+        dispatch = self._dispatched[client]
+        self._dispatched[client] += 1
+        return TrainingJob(
+            id=JobId(self.setup.label, self.setup.seed, client, dispatch),
+            version=round,
+            round=round,
+            alpha=alpha,
+            steps=steps,
+            previous=self.last_job.get(client) if self.setup.method.state is not None else None,
+        )
+
+    def compute_started(self, client: int, round: int, work: Work) -> None:
+        """The client's device begins to train."""
+        self._write("compute_start", round, client, item=work.key)
+
+    def compute_ended(self, client: int, round: int, work: Work, seconds: float | None = None) -> None:
+        """It ends, or breaks off after ``seconds``; FLOPs and joules are charged in proportion."""
+        share = 1.0 if seconds is None or not work.seconds else seconds / work.seconds
+        spent = work.seconds if seconds is None else seconds
+        self._write(
+            "compute_end" if seconds is None else "compute_drop",
+            round,
+            client,
+            item=work.key,
+            seconds=spent,
+            flops=work.flops * share,
+            joules=work.joules * share,
+            value=work.steps * share,
+        )
+        self.ledger.flops += work.flops * share
+        self.ledger.joules += work.joules * share
+        self.ledger.compute_seconds += spent
+        self._check_budgets()
+
+    def waited(self, client: int, round: int, seconds: float) -> None:
+        """The client was awake without computing for ``seconds`` up to now, and drew its idle watts."""
+        joules = idle_joules(self.device(client), seconds)
+        self._write("idle", round, client, seconds=seconds, joules=joules)
+        self.ledger.joules += joules
+        self._check_budgets()
+
+    def refused(self, client: int, round: int, work: Work) -> None:
+        """The client's device has not the memory for its job."""
+        profile = self.device(client)
+        self._write("refused", round, client, item=profile.name, bytes=work.peak_memory_bytes)
+
+    # What the server does
+
+    def round_begins(self, round: int, cohort: Sequence[int]) -> None:
+        """A round begins; capacities that are redrawn by rounds are redrawn."""
+        self._write("round_start", round, value=len(cohort))
+        self.setup.weather.round_begins(self.network, round)
+
+    def decided(self, round: int, what: str, reads: frozenset[str], **facts: object) -> None:
+        """A decision was taken; ``reads`` names the inputs that it depended on."""
+        self._write("decision", round, item=what, detail=detail(reads=sorted(reads), **facts))
+
+    def aggregated(self, round: int, clients: Sequence[int]) -> None:
+        """The updates of ``clients`` became the next model; what they were sent and sent was useful."""
+        self._write("aggregation", round, value=len(clients), detail=detail(clients=list(clients)))
+        for client in clients:
+            self.ledger.bytes_useful += self._carried.pop((client, round), 0.0)
+        for key in [key for key in self._carried if key[1] <= round]:
+            del self._carried[key]
+
+    def wrote(
+        self, kind: str, round: int, client: int = -1, *, item: str = "", value: float = 0.0, note: str = ""
+    ) -> None:
+        """Log a fact that moves nothing: an evaluation, a target reached, a client's feedback."""
+        self._write(kind, round, client, item=item, value=value, detail=note)
+
+    # What the network tells (FlowObserver)
+
+    def flow_started(self, flow: Flow) -> None:
+        """A transfer has been asked for."""
+        tag: Transfer = flow.tag  # type: ignore[assignment]
+        path = [*(str(self.network.topology.ends(link)[0]) for link in flow.path), str(flow.target)]
+        self._write(
+            "transfer_start",
+            tag.round,
+            tag.client,
+            item="prefetch" if tag.early else tag.direction,
+            flow=flow.id,
+            source=str(flow.source),
+            target=str(flow.target),
+            bytes=flow.bytes,
+            value=flow.latency,
+            detail=detail(path=path, parts={part.name: part.bytes for part in tag.parts}),
+        )
+
+    def flow_ended(self, flow: Flow) -> None:
+        """A transfer is complete."""
+        self._transferred("transfer_end", flow)
+
+    def flow_cancelled(self, flow: Flow) -> None:
+        """A transfer was broken off."""
+        self._transferred("transfer_drop", flow)
+
+    def capacity_changed(self, source: Node, target: Node, bits_per_second: float) -> None:
+        """A link that is in use has another capacity from now on."""
+        self._write("capacity", source=str(source), target=str(target), value=bits_per_second)
+
+    def _transferred(self, kind: str, flow: Flow) -> None:
+        tag: Transfer = flow.tag  # type: ignore[assignment]
+        seconds = self.now - flow.started
+        # Parts are whole bytes; of a broken-off transfer whole bytes count, so that sums are exact.
+        delivered = float(int(flow.delivered + 1e-6))
+        joules = transfer_joules(self.device(tag.client), tag.direction, seconds, delivered)
+        self._write(
+            kind,
+            tag.round,
+            tag.client,
+            item="prefetch" if tag.early else tag.direction,
+            flow=flow.id,
+            source=str(flow.source),
+            target=str(flow.target),
+            bytes=delivered,
+            seconds=seconds,
+            joules=joules,
+        )
+        if tag.direction == "down":
+            self.ledger.bytes_down += delivered
+            self.ledger.download_seconds += seconds
+        else:
+            self.ledger.bytes_up += delivered
+            self.ledger.upload_seconds += seconds
+        self.ledger.joules += joules
+        self._carried[tag.client, tag.round] += delivered
+        self._check_budgets()
+
+    # How a run ends
+
+    def stop(self, reason: str) -> None:
+        """End the run at this instant, once."""
+        if not self.stopped.triggered:
+            self.stopped.succeed(reason)
+
+    def _check_budgets(self) -> None:
+        for budget in self.setup.limits.newly_exhausted(self.ledger):
+            self._exhausted(budget.kind, budget.limit)
+
+    def alarm(self, delay: float) -> simpy.Event:
+        """An event ``delay`` seconds from now, after everything else that happens at that instant."""
+        bell = self.env.event()
+        bell._ok, bell._value = True, None
+        self.env.schedule(bell, _AFTER_THE_NETWORK, delay)
+        return bell
+
+    def _exhausted(self, kind: str, limit: float) -> None:
+        self._write("budget", item=kind, value=limit)
+        if self.setup.stop == "budget":
+            self.stop(kind)
+
+    def _new_work(self, work: Work, profile: DeviceProfile) -> None:
+        self._write(
+            "work",
+            item=work.key,
+            bytes=work.peak_memory_bytes,
+            seconds=work.seconds,
+            flops=work.flops,
+            joules=work.joules,
+            value=work.steps,
+            detail=detail(
+                profile=profile.name,
+                alpha=work.alpha,
+                samples=work.samples,
+                batches={str(size): count for size, count in work.batches.items()},
+                fits=work.fits,
+            ),
+        )
+
+    def _write(
+        self,
+        kind: str,
+        round: int = -2,
+        client: int = -1,
+        *,
+        item: str = "",
+        flow: int = -1,
+        source: str = "",
+        target: str = "",
+        bytes: float = 0.0,
+        seconds: float = 0.0,
+        flops: float = 0.0,
+        joules: float = 0.0,
+        value: float = 0.0,
+        detail: str = "",
+    ) -> None:
+        # Rounds count from 0 in the world (a round's number is the version it trains from) and from 1 in the log.
+        now = float(self.env.now)
+        self.log.write(
+            Event(
+                now, kind, round + 1, client, item, flow, source, target, bytes, seconds, flops, joules, value, detail
+            )
+        )
