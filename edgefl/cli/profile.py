@@ -46,7 +46,7 @@ def list_profiles(as_json: Json = False) -> None:
             value(profile.power.compute),
         )
         verified = "yes" if profile.provenance.verified else "no"
-        table.add_row(profile.name, profile.kind, *(f"{number:.3g}" for number in numbers), verified)
+        table.add_row(profile.name, profile.kind, *(f"{number:.4g}" for number in numbers), verified)
     standard_output().print(table)
 
 
