@@ -1,0 +1,141 @@
+"""Multiply-accumulates and floating-point operations of each operator that PyTorch executes.
+
+Products (convolutions and matrix products) are exact: one multiply-accumulate (MAC) is two FLOPs, a bias one more. The
+backward of a convolution is the forward's MACs for each of the two gradients that are asked for, whatever the groups.
+Other operators move more bytes than they compute; they count as the arithmetic that a plain loop would do for each
+element: one FLOP for one function of a number, a fused multiply-add as two. Copies and views count none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+Arguments = Sequence[Any]
+
+
+class Work(NamedTuple):
+    """MACs of products, and all FLOPs (twice the MACs, and whatever else is computed)."""
+
+    macs: int
+    flops: int
+
+
+def _convolution(arguments: Arguments, outputs: Sequence[Tensor]) -> Work:
+    inputs, weight, bias = arguments[:3]
+    macs = _convolution_macs(inputs, weight, outputs[0], transposed=arguments[6])
+    return Work(macs, 2 * macs + (outputs[0].numel() if bias is not None else 0))
+
+
+def _convolution_macs(inputs: Tensor, weight: Tensor, outputs: Tensor, *, transposed: bool) -> int:
+    """Each output number sums over a kernel of one group's inputs; transposed, each input number spreads over one."""
+    return (inputs if transposed else outputs).numel() * weight[0].numel()
+
+
+def _convolution_backward(arguments: Arguments, outputs: Sequence[Tensor]) -> Work:
+    gradient, inputs, weight = arguments[:3]
+    by_input, by_weight, by_bias = arguments[10]
+    macs = _convolution_macs(inputs, weight, gradient, transposed=arguments[7]) * (int(by_input) + int(by_weight))
+    return Work(macs, 2 * macs + (gradient.numel() if by_bias else 0))
+
+
+def _matrix_product(first: int, *, added: bool) -> Callable[[Arguments, Sequence[Tensor]], Work]:
+    """A product of ``arguments[first]`` with the next argument, over the former's last dimension, plus a term or none."""
+
+    def work(arguments: Arguments, outputs: Sequence[Tensor]) -> Work:
+        numbers = outputs[0].numel()
+        macs = numbers * int(arguments[first].shape[-1])
+        return Work(macs, 2 * macs + (numbers if added else 0))
+
+    return work
+
+
+PRODUCTS: Mapping[str, Callable[[Arguments, Sequence[Tensor]], Work]] = {
+    "convolution": _convolution,
+    "convolution_backward": _convolution_backward,
+    "mm": _matrix_product(0, added=False),
+    "bmm": _matrix_product(0, added=False),
+    "mv": _matrix_product(0, added=False),
+    "dot": _matrix_product(0, added=False),
+    "vdot": _matrix_product(0, added=False),
+    "addmm": _matrix_product(1, added=True),
+    "addmv": _matrix_product(1, added=True),
+    "baddbmm": _matrix_product(1, added=True),
+}
+"""Operators that multiply and accumulate, by the name of their ATen operator."""
+
+MOVES = frozenset(
+    "copy_ clone _to_copy cat stack fill_ fill zero_ zeros zeros_like ones ones_like full full_like new_zeros new_ones "
+    "new_full arange scalar_tensor eye index index_select gather scatter scatter_ index_put index_put_ embedding where "
+    "masked_fill masked_fill_ flip roll repeat constant_pad_nd select_backward slice_backward tril triu "
+    "slice_scatter select_scatter nll_loss_backward nll_loss2d_backward set_ resize_ _unsafe_index "
+    "split_with_sizes_copy alias_copy one_hot".split()
+)
+"""Operators that move or write numbers without arithmetic."""
+
+PER_INPUT: Mapping[str, int] = {
+    **dict.fromkeys("sum mean prod amax amin max min argmax argmin any all cumsum norm".split(), 1),
+    **dict.fromkeys("_adaptive_avg_pool2d adaptive_avg_pool2d embedding_dense_backward".split(), 1),
+    **dict.fromkeys("linalg_vector_norm".split(), 2),  # square, add
+    **dict.fromkeys("var std var_mean std_mean logsumexp".split(), 4),  # mean: add; variance: subtract, square, add
+    **dict.fromkeys("sort topk".split(), 1),
+}
+"""Operators whose arithmetic goes with their first input: FLOPs for each of its numbers."""
+
+PER_OUTPUT: Mapping[str, int] = {
+    # Statistics (see var) and scale-and-shift; backward: two sums (one of a product with the normalised input), then a
+    # linear combination of gradient and input.
+    **dict.fromkeys(
+        "native_batch_norm _native_batch_norm_legit cudnn_batch_norm native_group_norm native_layer_norm "
+        "_batch_norm_with_update".split(),
+        6,
+    ),
+    **dict.fromkeys("_native_batch_norm_legit_no_training _batch_norm_no_update".split(), 2),
+    **dict.fromkeys(
+        "native_batch_norm_backward cudnn_batch_norm_backward native_group_norm_backward native_layer_norm_backward "
+        "batch_norm_backward".split(),
+        8,
+    ),
+    **dict.fromkeys("_softmax _log_softmax".split(), 5),  # maximum, subtract, exponential, add, divide or subtract
+    **dict.fromkeys("_softmax_backward_data _log_softmax_backward_data".split(), 4),
+    **dict.fromkeys("upsample_bilinear2d _upsample_bilinear2d_aa upsample_bilinear2d_backward".split(), 7),
+    **dict.fromkeys("addcmul addcmul_ addcdiv addcdiv_ lerp lerp_".split(), 3),
+    **dict.fromkeys("gelu gelu_backward tanh_backward sigmoid_backward silu silu_backward".split(), 4),
+}
+"""Operators that do more than one FLOP for each number of their first output."""
+
+POOLS = frozenset({"max_pool2d_with_indices", "avg_pool2d", "max_pool2d"})
+"""Operators that reduce a window, given as their second argument, to one number."""
+
+
+def work_of(name: str, arguments: Arguments, keywords: Mapping[str, Any], outputs: Sequence[Tensor]) -> Work:
+    """The work of one executed operator.
+
+    Args:
+        name: the ATen operator's name without overload, e.g. ``"convolution"``.
+        arguments: its positional arguments.
+        keywords: its other arguments.
+        outputs: the tensors that it returned.
+
+    >>> import torch
+    >>> work_of("mm", (torch.zeros(2, 3), torch.zeros(3, 5)), {}, [torch.zeros(2, 5)])
+    Work(macs=30, flops=60)
+    """
+    if name in PRODUCTS:
+        return PRODUCTS[name](arguments, outputs)
+    if name in MOVES or not outputs:
+        return Work(0, 0)
+    if name in PER_INPUT:
+        return Work(0, PER_INPUT[name] * int(arguments[0].numel()))
+    numbers = outputs[0].numel()
+    if name in POOLS:
+        height, width = (list(arguments[1]) * 2)[:2]
+        return Work(0, numbers * height * width)
+    if name in {"native_batch_norm", "cudnn_batch_norm"} and not arguments[5]:
+        return Work(0, 2 * numbers)
+    if name in PER_OUTPUT:
+        return Work(0, PER_OUTPUT[name] * numbers)
+    scaled = keywords.get("alpha", 1) != 1 or (name in {"add", "sub", "rsub"} and len(arguments) > 2)
+    return Work(0, (2 if scaled else 1) * numbers)

@@ -1,0 +1,152 @@
+"""What one local step of a method executes, measured by running it on tensors without data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from edgefl.learning.cost.recorder import DataDependentError, Record, Recorder
+from edgefl.learning.local_step import local_step
+from edgefl.learning.methods.recipe import Method
+from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.layout import Layout, Weights
+from edgefl.learning.objectives.base import Batch, Context
+from edgefl.randomness import generator
+
+NOWHERE = torch.device("meta")
+"""Tensors there have shapes and no data; operators on them compute shapes alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator that a step executes ``count`` times; FLOPs and bytes are those of one execution."""
+
+    name: str
+    flops: float
+    bytes: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """What one local step costs on any device.
+
+    Attributes:
+        batch: images in the minibatch.
+        operators: everything that is executed, identical ones merged, in the order of first execution.
+        layer_macs: multiply-accumulates of convolutions and linear layers in the forward pass, all paths (what papers
+            call FLOPs).
+        forward_macs: multiply-accumulates of every product in the forward pass, those of regularisers included.
+        training_flops: floating-point operations of the whole step: forward, backward and the rule's update.
+        bytes_touched: bytes that the operators read and write.
+        peak_memory_bytes: bytes alive at the worst moment: parameters, buffers, the batch, the frozen copies and vectors
+            that the step reads, the rule's memory, activations kept for the backward pass, and gradients.
+    """
+
+    batch: int
+    operators: tuple[Operator, ...]
+    layer_macs: int
+    forward_macs: int
+    training_flops: float
+    bytes_touched: float
+    peak_memory_bytes: int
+
+    @property
+    def launches(self) -> int:
+        """Operators executed, views not counted."""
+        return sum(operator.count for operator in self.operators)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The records of one local step, and the bytes that it found in memory."""
+
+    batch: int
+    records: tuple[Record, ...]
+    brought_bytes: int
+
+    def cost(self) -> StepCost:
+        """The trace summed up."""
+        forward = [record for record in self.records if record.phase == "forward"]
+        counts = Counter((record.name, record.flops, record.bytes) for record in self.records)
+        return StepCost(
+            batch=self.batch,
+            operators=tuple(Operator(*operator, count) for operator, count in counts.items()),
+            layer_macs=sum(record.macs for record in forward if record.layer),
+            forward_macs=sum(record.macs for record in forward),
+            training_flops=sum(record.flops for record in self.records),
+            bytes_touched=sum(record.bytes for record in self.records),
+            peak_memory_bytes=self.brought_bytes + max((record.live for record in self.records), default=0),
+        )
+
+
+def measure(model: BlockModel, method: Method, alpha: int, batch: int) -> StepCost:
+    """The cost of one local step of ``method`` on ``batch`` images, with the last ``alpha`` blocks freshly received.
+
+    Raises:
+        DataDependentError: the method's objective or rule reads a number out of a tensor.
+    """
+    return trace(model, method, alpha, batch).cost()
+
+
+def trace(model: BlockModel, method: Method, alpha: int, batch: int) -> Trace:
+    """Run one local step of ``method`` on tensors without data and record what it executes; see :func:`measure`."""
+    layout = model.layout
+    parameters, buffers = _empty(layout.parameter_count), _empty(layout.buffer_count)
+    objective, rule = method.objective, method.rule
+    vectors = {name: _empty(layout.parameter_count) for name in sorted(objective.vectors | rule.vectors)}
+    draws = objective.draw(generator(0, "cost"), batch)
+    context = Context(
+        model=model,
+        frozen={name: _frozen(layout, vectors.get(name)) for name in sorted(objective.frozen)},
+        vectors={name: vectors[name] for name in sorted(objective.vectors)},
+        client={name: _empty(model.classes) for name in sorted(objective.client)},
+        alpha=alpha,
+        draws={name: draw.to(NOWHERE) for name, draw in draws.items()},
+    )
+    images = Batch(_empty(batch, *model.sample_shape), torch.empty(batch, dtype=torch.int64, device=NOWHERE))
+    memory = rule.begin(parameters, {name: vectors[name] for name in sorted(rule.vectors)}, method.local, 1)
+    recorder = Recorder()
+    try:
+        with recorder:
+            local_step(
+                objective,
+                rule,
+                parameters,
+                buffers,
+                images,
+                context,
+                memory,
+                method.local,
+                method.local.lr,
+                entering=recorder.entering,
+            )
+    except DataDependentError as error:
+        raise DataDependentError(f"method '{method.label}': {error}") from None
+    except (NotImplementedError, RuntimeError) as error:
+        if "meta" not in str(error).lower():
+            raise
+        raise DataDependentError(
+            f"method '{method.label}': its local step cannot be measured, because it needs data to know what to execute "
+            f"({str(error).splitlines()[0]})"
+        ) from error
+    return Trace(batch, tuple(recorder.records), recorder.brought_bytes)
+
+
+def _empty(*shape: int) -> Tensor:
+    return torch.empty(shape, device=NOWHERE)
+
+
+def _frozen(layout: Layout, parameters: Tensor | None) -> Weights:
+    """A frozen copy, whose parameters are those of a vector that the step reads as well, if there is one.
+
+    Else each tensor is a storage of its own, so that only those which the step reads count as memory: FedMLB has no use
+    for the frozen first block.
+    """
+    if parameters is not None:
+        return layout.weights(parameters, _empty(layout.buffer_count))
+    shapes = layout.weights(_empty(layout.parameter_count), _empty(layout.buffer_count))
+    return tuple({name: _empty(*tensor.shape) for name, tensor in block.items()} for block in shapes)

@@ -1,0 +1,192 @@
+"""Watches what PyTorch executes: every operator, the bytes it touches, and the bytes that are alive meanwhile."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from edgefl.errors import EdgeflError
+from edgefl.learning.cost.formulas import work_of
+from edgefl.learning.local_step import Phase
+
+LAYERS = frozenset(
+    (F.linear, F.conv1d, F.conv2d, F.conv3d, F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d, F.bilinear)
+)
+"""The functions whose products papers count as a model's FLOPs."""
+
+ALLOCATIONS = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "lift_fresh"})
+"""Operators that launch nothing: they reserve memory or pass a tensor on."""
+
+OVERWRITES = frozenset({"copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_"})
+"""In-place operators that write their first argument without reading it."""
+
+GATHERS = frozenset({"index", "index_select", "gather", "embedding", "_unsafe_index"})
+"""Operators that read only as many numbers of their first argument as they return."""
+
+
+class DataDependentError(EdgeflError):
+    """An objective or rule reads a number out of a tensor, so what it executes depends on the data."""
+
+
+class Record(NamedTuple):
+    """One executed operator.
+
+    Attributes:
+        name: the ATen operator, without overload.
+        phase: the part of the local step that it belongs to.
+        layer: whether a convolution or linear layer of a model called it.
+        macs: its multiply-accumulates, 0 for operators that are no products.
+        flops: its floating-point operations.
+        bytes: inputs read once and outputs written once.
+        live: bytes of all storages that the step made and that are alive once its outputs exist.
+    """
+
+    name: str
+    phase: Phase
+    layer: bool
+    macs: int
+    flops: int
+    bytes: int
+    live: int
+
+
+class _Layers(TorchFunctionMode):
+    """Tells the recorder when a call of a layer is under way."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+
+    def __torch_function__(  # noqa: PLW3201  (torch's protocol)
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        outer, self.recorder.layer = self.recorder.layer, self.recorder.layer or func in LAYERS
+        try:
+            return func(*args, **(kwargs or {}))
+        finally:
+            self.recorder.layer = outer
+
+
+class Recorder(TorchDispatchMode):
+    """A context in which every executed operator leaves a :class:`Record`.
+
+    Storages that exist before are *brought along*: those that an operator reads are listed in ``brought``, with their
+    bytes, and are taken to be alive throughout.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[Record] = []
+        self.phase: Phase = "forward"
+        self.layer = False
+        self.brought: dict[int, int] = {}
+        self._live = 0
+        self._made: dict[int, weakref.ref[Any]] = {}
+        self._layers = _Layers(self)
+
+    def entering(self, phase: Phase) -> None:
+        """From now on operators belong to ``phase``."""
+        self.phase = phase
+
+    @property
+    def brought_bytes(self) -> int:
+        """Bytes of the storages from outside that some operator reads."""
+        return sum(self.brought.values())
+
+    def __enter__(self) -> Recorder:
+        super().__enter__()
+        self._layers.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._layers.__exit__(*error)
+        super().__exit__(*error)
+
+    def __torch_dispatch__(  # noqa: PLW3201  (torch's protocol)
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        keywords = kwargs or {}
+        name = func._schema.name.partition("::")[2]
+        if name in {"_local_scalar_dense", "item", "is_nonzero", "equal", "nonzero", "masked_select"}:
+            raise DataDependentError(
+                f"a local step must execute the same whatever the data are, but it calls '{name}' "
+                "(.item(), float(tensor), a condition on a tensor, or indexing by a mask); keep it a tensor"
+            )
+        result = func(*args, **keywords)
+        inputs = list(_tensors([*args, *keywords.values()]))
+        outputs = list(_tensors([result]))
+        known = {self._bring(tensor) for tensor in inputs}
+        writes = func._schema.is_mutable
+        fresh = [tensor for tensor in outputs if tensor.untyped_storage()._cdata not in known]
+        for tensor in fresh:
+            self._make(tensor)
+        if name in ALLOCATIONS or (not fresh and not writes):
+            return result
+        work = work_of(name, args, keywords, outputs)
+        self.records.append(
+            Record(name, self.phase, self.layer, work.macs, work.flops, _touched(name, args, inputs, outputs), self._live)
+        )
+        return result
+
+    def _bring(self, tensor: Tensor) -> int:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self._made:
+            self.brought[storage._cdata] = storage.nbytes()
+        return storage._cdata
+
+    def _make(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        key, size = storage._cdata, storage.nbytes()
+        if key in self._made:
+            return
+
+        def freed(_: Any) -> None:
+            self._live -= size
+            self._made.pop(key, None)
+
+        self._live += size
+        self._made[key] = weakref.ref(storage, freed)
+
+
+def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value)
+
+
+def _numbers(tensor: Tensor) -> int:
+    """Distinct numbers: a dimension that was expanded is read once."""
+    count = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        if stride or not size:
+            count *= size
+    return count
+
+
+def _touched(name: str, arguments: tuple[Any, ...], inputs: list[Tensor], outputs: list[Tensor]) -> int:
+    """Bytes of each input read once and of each output written once."""
+    if name == "convolution_backward":
+        by_input, by_weight, _ = arguments[10]
+        inputs = [arguments[0], *([arguments[1]] if by_weight else []), *([arguments[2]] if by_input else [])]
+    elif name in OVERWRITES:
+        inputs = inputs[1:]
+    read = {
+        (tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape): tensor.element_size() * _numbers(tensor)
+        for tensor in inputs
+    }
+    written = sum(tensor.element_size() * _numbers(tensor) for tensor in outputs)
+    if name in GATHERS:
+        source = inputs[0]
+        read[source.untyped_storage()._cdata, source.storage_offset(), source.shape] = (
+            source.element_size() * outputs[0].numel()
+        )
+    return sum(read.values()) + written
