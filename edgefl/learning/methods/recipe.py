@@ -22,19 +22,27 @@ class ClientState(Component):
     vectors: ClassVar[tuple[str, ...]] = ("previous",)
     """Names of the vectors kept; ``previous`` is the whole local model ``[size]``, others are ``[parameter_count]``."""
 
-    def first(self, received: Tensor) -> dict[str, Tensor]:
+    def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
         """The state of a client that never took part, given the received model ``[size]``."""
         return {"previous": received}
 
     def after(
         self,
-        state: Mapping[str, Tensor],
+        vectors: Mapping[str, Tensor],
         received: Tensor,
         final: Tensor,
         lr: float,
         steps: int,
     ) -> dict[str, Tensor]:
-        """The state after local training from ``received`` ``[size]`` to ``final`` ``[size]``."""
+        """The state after local training.
+
+        Args:
+            vectors: the client's state before, and what the server broadcast, by name.
+            received: the model that the client started from ``[size]``.
+            final: the model that it came to ``[size]``.
+            lr: η_t of the round.
+            steps: local steps H_k.
+        """
         return {"previous": final}
 
 

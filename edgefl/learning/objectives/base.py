@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -67,6 +67,20 @@ class Objective(Component):
     @abstractmethod
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         """The loss of one batch, differentiable by ``local``."""
+
+    def adapt(self, model: BlockModel) -> BlockModel:
+        """The model that this loss trains, by default the scenario's own; MOON puts a projection head into it.
+
+        It is called once, before the first weights are drawn.
+
+        Raises:
+            UserError: the loss cannot train this model; the message says why.
+        """
+        return model
+
+    def evaluation_mode(self, model: BlockModel) -> dict[str, Any]:
+        """How the mode of an evaluation differs from the plain one (Stochastic Depth's expectation)."""
+        return {}
 
     def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
         """The random inputs of one step on ``batch`` images (masks, mixing weights); none by default."""

@@ -22,10 +22,7 @@ class RoundFacts(NamedTuple):
 
 
 class ServerUpdate(Component):
-    """How deltas become the next model; its fields are its options.
-
-    A part that a scenario can name has a field ``kind`` whose only value is its registered name.
-    """
+    """How deltas become the next model; its fields are its options."""
 
     broadcasts: ClassVar[tuple[str, ...]] = ()
     """Names of server-state vectors that clients receive beside the model (FedADC's ``momentum``)."""

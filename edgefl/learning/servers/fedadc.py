@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -25,7 +25,6 @@ class FedAdcServer(ServerUpdate):
     broadcasts: ClassVar[tuple[str, ...]] = ("momentum",)
     default_weighting: ClassVar[Weighting | None] = "uniform"
 
-    kind: Literal["fedadc"] = Field(default="fedadc", description="FedADC's momentum, followed by the clients")
     alpha: float = Field(default=1.0, gt=0, description="server learning rate α")
     beta_g: float = Field(default=0.8, ge=0, lt=1, description="momentum β_g of the server")
     beta_l: float = Field(default=0.8, ge=0, lt=1, description="share β_l of the server's momentum in the local steps")

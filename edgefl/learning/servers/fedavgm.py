@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -16,7 +14,6 @@ from edgefl.learning.servers.mean import mean_delta
 class FedAvgM(ServerUpdate):
     """m ← β m + Δ; θ ← θ + η_s m, with Δ = Σ_k w_k (θ_k - θ_t) and no dampening (Hsu et al. 2019)."""
 
-    kind: Literal["fedavgm"] = Field(default="fedavgm", description="server momentum in units of the model")
     beta: float = Field(default=0.4, ge=0, lt=1, description="server momentum β")
     server_lr: float = Field(default=1.0, gt=0, description="server learning rate η_s")
 

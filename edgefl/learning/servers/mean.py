@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -30,7 +28,6 @@ def mean_delta(deltas: Tensor, weights: Tensor) -> Tensor:
 class Mean(ServerUpdate):
     """θ_{t+1} = θ_t + η_s Σ_k w_k (θ_k - θ_t) (McMahan et al. 2017)."""
 
-    kind: Literal["mean"] = Field(default="mean", description="weighted mean of the clients' models (FedAvg)")
     server_lr: float = Field(default=1.0, gt=0, description="server learning rate η_s; 1 gives the plain mean")
 
     def update(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from pydantic import Field
@@ -21,7 +21,6 @@ class SlowMo(ServerUpdate):
 
     default_weighting: ClassVar[Weighting | None] = "uniform"
 
-    kind: Literal["slowmo"] = Field(default="slowmo", description="server momentum in units of the gradient")
     beta: float = Field(default=0.8, ge=0, lt=1, description="slow momentum β")
     alpha: float = Field(default=1.0, gt=0, description="slow learning rate α")
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import Field
-
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockSchedulerSpec
 from edgefl.scheduling.blocks.fixed import ConstantScheduler
 
@@ -14,7 +10,6 @@ from edgefl.scheduling.blocks.fixed import ConstantScheduler
 class All(BlockSchedulerSpec):
     """α = M: the whole model."""
 
-    kind: Literal["all"] = Field(default="all", description="every block, which is the whole model")
 
     def start(self, seed: int, blocks: int) -> ConstantScheduler:
         """See :class:`BlockSchedulerSpec`."""

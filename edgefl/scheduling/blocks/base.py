@@ -50,7 +50,7 @@ class BlockScheduler(ABC):
 
 
 class BlockSchedulerSpec(BaseModel):
-    """What a scenario says of a block scheduler; a field ``kind`` holds its registered name."""
+    """What a scenario says of a block scheduler; its fields are the options."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -80,9 +80,9 @@ def block_scheduler(entry: str | Mapping[str, Any]) -> BlockSchedulerSpec:
         UserError: unknown name or option.
 
     >>> block_scheduler({"kind": "fixed", "alpha": 3})
-    Fixed(kind='fixed', alpha=3)
+    Fixed(alpha=3)
     """
-    data = {"kind": entry} if isinstance(entry, str) else dict(entry)
-    if "kind" not in data:
-        raise UserError(f"expected 'kind', one of: {', '.join(BLOCK_SCHEDULERS.names())}")
-    return validated(BLOCK_SCHEDULERS[str(data["kind"])], data)
+    options = {"kind": entry} if isinstance(entry, str) else dict(entry)
+    if "kind" not in options:
+        raise UserError(f"this key is missing; expected one of: {', '.join(BLOCK_SCHEDULERS.names())}", field="kind")
+    return validated(BLOCK_SCHEDULERS[str(options.pop("kind"))], options)

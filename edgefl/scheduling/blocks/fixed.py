@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
-
 from pydantic import Field
 
 from edgefl.errors import UserError
@@ -27,7 +25,6 @@ class ConstantScheduler(BlockScheduler):
 class Fixed(BlockSchedulerSpec):
     """The same α for every client."""
 
-    kind: Literal["fixed"] = Field(default="fixed", description="the same number of blocks for every client")
     alpha: int = Field(ge=1, description="number of the last blocks that are sent, 1 … M")
 
     def start(self, seed: int, blocks: int) -> ConstantScheduler:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +81,6 @@ def _shares(values: NDArray[np.float64]) -> NDArray[np.float64]:
 class Gmbs(BlockSchedulerSpec):
     """Options of :class:`GmbsScheduler`."""
 
-    kind: Literal["gmbs"] = Field(default="gmbs", description="FedBR's greedy choice (Alg. 1)")
     lam: float = Field(default=0.5, ge=0, le=1, description="weight λ of the newest feedback (Eq. 23)")
     bonus_scale: float = Field(default=1.0, ge=0, description="factor on the bonus for rarely played choices (Eq. 24)")
 

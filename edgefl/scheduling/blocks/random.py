@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
-
-from pydantic import Field
-
 from edgefl.randomness import generator
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockScheduler, BlockSchedulerSpec
 
@@ -31,7 +27,6 @@ class RandomScheduler(BlockScheduler):
 class Random(BlockSchedulerSpec):
     """Uniform over 1 … M-1 (Tan et al. 2023, Sec. V, FedBR-Ran)."""
 
-    kind: Literal["random"] = Field(default="random", description="each client's number of blocks drawn from 1 … M-1")
 
     def start(self, seed: int, blocks: int) -> RandomScheduler:
         """See :class:`BlockSchedulerSpec`."""

@@ -44,7 +44,7 @@ class Selector(ABC):
 
 
 class SelectorSpec(BaseModel):
-    """What a scenario says of a selector; a field ``kind`` holds its registered name."""
+    """What a scenario says of a selector; its fields are the options."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -66,9 +66,9 @@ def selection(entry: str | Mapping[str, Any]) -> SelectorSpec:
         UserError: unknown name or option.
 
     >>> selection("uniform")
-    Uniform(kind='uniform')
+    Uniform()
     """
-    data = {"kind": entry} if isinstance(entry, str) else dict(entry)
-    if "kind" not in data:
-        raise UserError(f"expected 'kind', one of: {', '.join(SELECTORS.names())}")
-    return validated(SELECTORS[str(data["kind"])], data)
+    options = {"kind": entry} if isinstance(entry, str) else dict(entry)
+    if "kind" not in options:
+        raise UserError(f"this key is missing; expected one of: {', '.join(SELECTORS.names())}", field="kind")
+    return validated(SELECTORS[str(options.pop("kind"))], options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +75,6 @@ def _repaired(support: NDArray[np.bool_], chosen: NDArray[np.int64], reachable: 
 class Coverage(SelectorSpec):
     """FedADC's data-aware selection: the cohort's union of label supports is all classes (Ozfatura et al., Sec. V)."""
 
-    kind: Literal["coverage"] = Field(default="coverage", description="cohorts that hold every class between them")
     tries: int = Field(default=1000, ge=1, description="draws before the last one is repaired")
 
     def start(self, seed: int) -> CoverageSelector:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
-
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
@@ -30,7 +28,6 @@ class FixedSelector(Selector):
 class Fixed(SelectorSpec):
     """The same clients every round (FedBR's reading with ten active clients)."""
 
-    kind: Literal["fixed"] = Field(default="fixed", description="the same clients every round")
     clients: tuple[int, ...] | None = Field(
         default=None, min_length=1, description="their numbers, from 0; the first `training.cohort` clients when null"
     )

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
-
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
-
 from edgefl.randomness import generator
 from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec
 
@@ -39,7 +35,6 @@ class UniformSelector(Selector):
 class Uniform(SelectorSpec):
     """Uniform without replacement (FedAvg's sampling)."""
 
-    kind: Literal["uniform"] = Field(default="uniform", description="uniformly at random, without replacement")
 
     def start(self, seed: int) -> UniformSelector:
         """See :class:`SelectorSpec`."""
