@@ -60,7 +60,8 @@ def resolve(group: FleetGroup, *, folder: Path | None = None, field: str | None 
         try:
             profile = load_profile(profile, folder=folder)
         except UserError as error:
-            raise error if error.file else error.located(field=f"{where}profile") from None
+            # A file of its own has fields of its own: all of that is what this field's value leads to.
+            raise UserError(str(error), field=f"{where}profile") from None
     if group.overrides:
         data = _merged(profile.model_dump(mode="json"), group.overrides)
         profile = validated(DeviceProfile, data, field=f"{where}overrides")

@@ -138,3 +138,5 @@ def test_a_wrong_override_or_profile_names_its_place(board):
         resolve(wrong, field="fleet.2")
     with pytest.raises(UserError, match=r"^fleet\.0\.profile: unknown device profile 'jetson-nanoo'"):
         assign([FleetGroup(profile="jetson-nanoo", share=1, link="5g")], 3, 0)
+    with pytest.raises(UserError, match=r"^fleet\.0\.profile: mine\.yaml: no such file"):
+        assign([FleetGroup(profile="mine.yaml", share=1, link="5g")], 3, 0)

@@ -96,6 +96,36 @@ def femnist_cnn_step(batch=10):
     return work
 
 
+def celeba_cnn_step(batch=10):
+    """LEAF's CelebA CNN (four 3x3 convolutions of 32 with normalisation and pooling on 84x84), counted by hand."""
+    work, side, channels = [Work(0, 0, 60)], 84, 3
+    for layer in range(4):
+        macs = side * side * 9 * channels * 32
+        moved = 4 * (9 * channels * 32 + batch * side * side * (channels + 32))
+        work.append(Work(2 * macs * batch, moved, 2 if layer == 0 else 3))
+        work.append(Work(0, 4 * batch * side * side * 32 * 2, 8))
+        side, channels = (side + 1) // 2, 32
+        work.append(Work(0, 4 * batch * side * side * 32 * 2, 4))
+    return work
+
+
+def test_the_page_prints_what_the_profiles_give():
+    page = (Path(__file__).parents[2] / "docs" / "device-profiles.md").read_text(encoding="utf-8")
+    for tier in ("slow", "mid", "fast"):
+        profile = load_profile(f"phone-flash-{tier}")
+        femnist, celeba = (round(1e3 * step_seconds(profile, step())) for step in (femnist_cnn_step, celeba_cnn_step))
+        low, high = (round(1e3 * step_seconds(profile, celeba_cnn_step(), bound=bound)) for bound in ("low", "high"))
+        row = next(line for line in page.splitlines() if line.startswith(f"| {tier} |"))
+        assert f"| {femnist} |" in row
+        assert row.endswith(f"| {celeba} | {low}–{high} |")
+    for name in ("phone-mid-range", "phone-flagship", "phone-low-end"):
+        profile, step = load_profile(name), femnist_cnn_step()
+        low, nominal, high = (round(1e3 * step_seconds(profile, step, bound=b)) for b in ("low", "nominal", "high"))
+        assert f"`{name}` takes {nominal} ms ({low}–{high})" in page or f"`{name}` {nominal} ms ({low}–{high})" in (
+            page.replace("\n", " ")
+        )
+
+
 @pytest.mark.parametrize(("tier", "milliseconds"), [("slow", 1642), ("mid", 588), ("fast", 179)])
 def test_the_flash_phones_take_the_measured_time_for_a_femnist_step(tier, milliseconds):
     step = femnist_cnn_step()
