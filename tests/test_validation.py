@@ -2,7 +2,7 @@ from datetime import date
 from typing import Annotated, Literal
 
 import pytest
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from edgefl.errors import UserError
 from edgefl.units import BitsPerSecond, Seconds
@@ -148,3 +148,17 @@ def test_a_mapping_where_a_quantity_or_a_model_may_stand_is_judged_as_the_model(
 
     assert complaint({"wait": {"low": 2, "high": 1}}) == "wait: low must not exceed high"
     assert complaint({"wait": {"low": 2, "hihg": 1}}) == "wait.hihg: unknown key; did you mean 'high'?"
+
+
+def test_a_validator_that_validates_another_model_keeps_its_paths():
+    class Open(BaseModel):
+        inner: object
+
+        @field_validator("inner")
+        @classmethod
+        def _inner(cls, data):
+            return Span.model_validate(data)
+
+    with pytest.raises(UserError) as caught:
+        validated(Open, {"inner": {"low": 1, "high": "soon"}})
+    assert str(caught.value) == "inner.high: expected seconds such as '20 ms', found 'soon'"
