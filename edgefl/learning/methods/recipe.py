@@ -4,46 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
-from torch import Tensor
-
-from edgefl.learning.component import Component
+from edgefl.learning.client_state import ClientState
 from edgefl.learning.objectives.base import Objective
 from edgefl.learning.payload import Payload
 from edgefl.learning.rules.base import LocalOptions, LocalRule
 from edgefl.learning.servers.base import ServerUpdate, Weighting
 from edgefl.registry import Registry
-
-
-class ClientState(Component):
-    """What a client keeps between the rounds it takes part in; the default keeps its last local model."""
-
-    vectors: ClassVar[tuple[str, ...]] = ("previous",)
-    """Names of the vectors kept; ``previous`` is the whole local model ``[size]``, others are ``[parameter_count]``."""
-
-    def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
-        """The state of a client that never took part, given the received model ``[size]``."""
-        return {"previous": received}
-
-    def after(
-        self,
-        vectors: Mapping[str, Tensor],
-        received: Tensor,
-        final: Tensor,
-        lr: float,
-        steps: int,
-    ) -> dict[str, Tensor]:
-        """The state after local training.
-
-        Args:
-            vectors: the client's state before, and what the server broadcast, by name.
-            received: the model that the client started from ``[size]``.
-            final: the model that it came to ``[size]``.
-            lr: η_t of the round.
-            steps: local steps H_k.
-        """
-        return {"previous": final}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,9 @@ from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor
 
+from edgefl.learning.client_state import ClientState
 from edgefl.learning.component import Component
+from edgefl.learning.objectives.base import Objective
 from edgefl.registry import Registry
 
 Weighting = Literal["uniform", "samples"]
@@ -28,6 +30,14 @@ class ServerUpdate(Component):
     """Names of server-state vectors that clients receive beside the model (FedADC's ``momentum``)."""
     default_weighting: ClassVar[Weighting | None] = None
     """Weights of the mean that its paper uses, when a scenario picks it for another method; ``None``: the method's."""
+
+    def objective(self, loss: Objective) -> Objective:
+        """The clients' loss under this server update, given the method's own; FedDyn adds its penalty."""
+        return loss
+
+    def client_state(self) -> ClientState | None:
+        """What clients keep for this server update, beside what their method keeps; nothing by default."""
+        return None
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
         """The server state before the first round, vectors ``[parameter_count]`` by name."""

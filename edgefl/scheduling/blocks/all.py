@@ -10,7 +10,6 @@ from edgefl.scheduling.blocks.fixed import ConstantScheduler
 class All(BlockSchedulerSpec):
     """α = M: the whole model."""
 
-
     def start(self, seed: int, blocks: int) -> ConstantScheduler:
         """See :class:`BlockSchedulerSpec`."""
         return ConstantScheduler(blocks)

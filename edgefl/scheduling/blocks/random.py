@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
 from edgefl.randomness import generator
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockScheduler, BlockSchedulerSpec
 
@@ -26,7 +27,6 @@ class RandomScheduler(BlockScheduler):
 @BLOCK_SCHEDULERS.register("random")
 class Random(BlockSchedulerSpec):
     """Uniform over 1 … M-1 (Tan et al. 2023, Sec. V, FedBR-Ran)."""
-
 
     def start(self, seed: int, blocks: int) -> RandomScheduler:
         """See :class:`BlockSchedulerSpec`."""

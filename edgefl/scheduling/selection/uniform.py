@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
+
 from edgefl.randomness import generator
 from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, SelectorSpec
 
@@ -34,7 +36,6 @@ class UniformSelector(Selector):
 @SELECTORS.register("uniform")
 class Uniform(SelectorSpec):
     """Uniform without replacement (FedAvg's sampling)."""
-
 
     def start(self, seed: int) -> UniformSelector:
         """See :class:`SelectorSpec`."""

@@ -1,0 +1,213 @@
+"""From a scenario's entry to a method: options go to the parts that have them, nonsense is refused with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, create_model
+
+from edgefl.errors import UserError, nearest
+from edgefl.learning.client_state import ClientState, StatesTogether
+from edgefl.learning.component import Component
+from edgefl.learning.methods.recipe import METHODS, Method, Recipe
+from edgefl.learning.rules.base import LocalOptions
+from edgefl.learning.servers.base import SERVER_UPDATES, ServerUpdate, Weighting
+from edgefl.validation import shown, validated
+
+RESERVED = frozenset({"method", "as", "local", "server", "weighting", "overlap", "scheduler"})
+"""Keys of an entry that no option of a part may be called."""
+
+
+def _parts(recipe: Recipe) -> list[type[Component]]:
+    """The classes that the options of an entry go to."""
+    return [recipe.objective, recipe.rule, type(recipe.server), recipe.payload]
+
+
+def _defaults(recipe: Recipe) -> dict[str, Any]:
+    """The options that the recipe sets, of its server update and of the rest."""
+    return {**recipe.server.model_dump(exclude_unset=True), **recipe.defaults}
+
+
+def server_update(value: Any) -> ServerUpdate:
+    """A server update from its name, or from a mapping with ``kind`` and options.
+
+    Raises:
+        UserError: unknown name or option.
+
+    >>> server_update({"kind": "fedavgm", "beta": 0.6})
+    FedAvgM(beta=0.6, server_lr=1.0)
+    """
+    if isinstance(value, ServerUpdate):
+        return value
+    if not isinstance(value, str | Mapping):
+        raise UserError(f"expected a server update's name or a mapping with the key kind, found {shown(value)}")
+    options = {"kind": value} if isinstance(value, str) else dict(value)
+    if "kind" not in options:
+        raise UserError(f"this key is missing; expected one of: {', '.join(SERVER_UPDATES.names())}", field="kind")
+    kind = options.pop("kind")
+    try:
+        part = SERVER_UPDATES[str(kind)]
+    except UserError as error:
+        raise error.located(field="kind") from None
+    return validated(part, options)
+
+
+def _server_schema() -> dict[str, Any]:
+    choices: list[dict[str, Any]] = [{"enum": SERVER_UPDATES.names()}]
+    for name, part in SERVER_UPDATES:
+        schema = part.model_json_schema()
+        schema["properties"] = {"kind": {"const": name}, **schema.get("properties", {})}
+        schema["required"] = ["kind", *schema.get("required", [])]
+        choices.append(schema)
+    return {"anyOf": choices}
+
+
+def _read_server(value: Any) -> ServerUpdate:
+    try:
+        return server_update(value)
+    except UserError as error:
+        raise ValueError(str(error)) from None
+
+
+@cache
+def method_model(name: str) -> type[BaseModel]:
+    """What one entry of a scenario's ``methods`` may say for the method ``name``, for validation and JSON schema.
+
+    Beside the keys that every method has, its fields are the options of the method's parts, with the method's own
+    defaults. The block scheduler is not among them: it belongs to another room.
+
+    Raises:
+        UserError: unknown method.
+
+    >>> sorted(set(method_model("fedprox").model_fields) - {"method", "label", "local", "server", "weighting"})
+    ['mu', 'overlap']
+    """
+    recipe = METHODS[name]
+    fields: dict[str, Any] = {
+        "method": (Literal[name], Field(default=name, description=recipe.summary)),
+        "label": (str | None, Field(default=None, alias="as", min_length=1, description="what results call it")),
+        "local": (LocalOptions, Field(default_factory=LocalOptions, description="what differs from training.local")),
+        "weighting": (Weighting | None, Field(default=None, description="weights of the mean; null: the method's own")),
+        "overlap": (bool, Field(default=False, description="send parts that are ready early during the last round")),
+    }
+    described = Field(default=None, description="another server update", json_schema_extra=_server_schema())
+    fields["server"] = (Annotated[ServerUpdate | None, PlainValidator(_read_server)], described)
+    defaults = _defaults(recipe)
+    for part in _parts(recipe):
+        for option, info in part.model_fields.items():
+            if option in RESERVED:
+                raise ValueError(
+                    f"the option '{option}' of {part.__name__} has the name of a key that every method has"
+                )
+            changed = {"default": defaults[option]} if option in defaults else {}
+            fields.setdefault(option, (info.annotation, info.merge_field_infos(info, **changed) if changed else info))
+    config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False)
+    return create_model(f"{name}_entry", __config__=config, **fields)
+
+
+def build_method(entry: Mapping[str, Any] | str, local: LocalOptions) -> Method:
+    """The method that an entry of a scenario's ``methods`` describes.
+
+    Args:
+        entry: a method's name, or a mapping with ``method``, optionally ``as``, ``local`` (what differs from the
+            scenario's), ``server``, ``weighting``, ``overlap``, and any option of the method's parts. An option goes to
+            every part that has it (FedADC's β_l belongs to rule, server and payload alike).
+        local: the scenario's ``training.local``.
+
+    Raises:
+        UserError: an unknown name or option, or parts that do not fit together.
+
+    >>> build_method({"method": "fedprox", "mu": 0.1, "as": "prox"}, LocalOptions()).objective
+    FedProx(mu=0.1)
+    """
+    data = {"method": entry} if isinstance(entry, str) else dict(entry)
+    if "method" not in data:
+        raise UserError(f"this key is missing; expected one of: {', '.join(METHODS.names())}", field="method")
+    name = str(data["method"])
+    recipe = METHODS[name]
+    said = validated(method_model(name), data)
+    options = {**_defaults(recipe), **{field: getattr(said, field) for field in said.model_fields_set}}
+
+    def part(kind: type[Component]) -> Any:
+        return validated(kind, {field: options[field] for field in kind.model_fields if field in options})
+
+    chosen: ServerUpdate | None = options.get("server")
+    if chosen is not None:
+        _check_choice(name, recipe, chosen, said.model_fields_set)
+    server = chosen or part(type(recipe.server))
+    rule = part(recipe.rule)
+    merged = _merged(local, options.get("local"))
+    rule.accept(merged)
+    weighting = options.get("weighting") or (chosen and chosen.default_weighting) or recipe.weighting
+    method = Method(
+        name=name,
+        label=options.get("label") or name,
+        objective=server.objective(part(recipe.objective)),
+        rule=rule,
+        server=server,
+        payload=part(recipe.payload),
+        state=_together(recipe.state, server.client_state()),
+        weighting=weighting,
+        local=merged,
+        overlap=bool(options.get("overlap", False)),
+    )
+    _check_vectors(method)
+    return method
+
+
+def _merged(local: LocalOptions, changes: LocalOptions | None) -> LocalOptions:
+    """The scenario's local options with the method's own on top; epochs and steps replace each other."""
+    if changes is None:
+        return local
+    given = changes.model_dump(exclude_unset=True)
+    base = local.model_dump(exclude_unset=True)
+    if given.get("epochs") is not None:
+        base.pop("steps", None)
+    if given.get("steps") is not None:
+        base.pop("epochs", None)
+    return LocalOptions.model_validate({**base, **given})
+
+
+def _check_choice(name: str, recipe: Recipe, chosen: ServerUpdate, said: set[str]) -> None:
+    """Whether the entry may take the server update that it names, and leaves none of the other's options behind."""
+    if not recipe.server_choice and type(chosen) is not type(recipe.server):
+        raise UserError(f"method '{name}' keeps its own server update: {recipe.server_reason}", field="server")
+    own = set(type(recipe.server).model_fields)
+    shared = {field for part in (recipe.objective, recipe.rule, recipe.payload) for field in part.model_fields}
+    if not recipe.server_choice and chosen.model_fields_set & shared:
+        option = min(chosen.model_fields_set & shared)
+        raise UserError(f"'{option}' concerns clients as well; set it beside 'method'", field=f"server.{option}")
+    for option in sorted(said & (own - shared)):
+        raise UserError(
+            f"'{option}' is an option of the server update '{server_name(recipe.server)}'; set the options of "
+            f"'{server_name(chosen)}' under server",
+            field=option,
+        )
+
+
+def _together(method: ClientState | None, server: ClientState | None) -> ClientState | None:
+    """What clients keep for the method and for the server update."""
+    if method is None or server is None:
+        return method or server
+    return StatesTogether(states=(method, server))
+
+
+def _check_vectors(method: Method) -> None:
+    """Whatever a loss or rule reads must come from the received model, the client's state or the server."""
+    state = method.state.vectors if method.state is not None else ()
+    there = {"received", *state, *method.server.broadcasts}
+    for part, needed in ((method.objective, method.objective.vectors), (method.rule, method.rule.vectors)):
+        for vector in sorted(needed - there):
+            reason = f"{type(part).__name__} needs the vector '{vector}'"
+            raise UserError(
+                f"method '{method.name}' does not go with server update '{server_name(method.server)}': {reason}, "
+                f"which that server does not send; {nearest(vector, there)}",
+                field="server",
+            )
+
+
+def server_name(server: ServerUpdate) -> str:
+    """The registered name of a server update, or its class's name."""
+    return next((name for name, part in SERVER_UPDATES if type(server) is part), type(server).__name__)

@@ -1,0 +1,18 @@
+"""FedProx: FedAvg with a quadratic leash to the received model."""
+
+from __future__ import annotations
+
+from edgefl.learning.methods.recipe import METHODS, Recipe
+from edgefl.learning.objectives.fedprox import FedProx
+from edgefl.learning.rules.sgd import Sgd
+from edgefl.learning.servers.mean import Mean
+
+METHODS.register("fedprox")(
+    Recipe(
+        summary="FedAvg with a proximal term that keeps local models near the received one",
+        paper="Li et al. 2020, Eq. 2 and Alg. 2",
+        objective=FedProx,
+        rule=Sgd,
+        server=Mean(),
+    )
+)
