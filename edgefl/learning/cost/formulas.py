@@ -34,7 +34,7 @@ def _convolution_macs(inputs: Tensor, weight: Tensor, outputs: Tensor, *, transp
     return (inputs if transposed else outputs).numel() * weight[0].numel()
 
 
-def _convolution_backward(arguments: Arguments, outputs: Sequence[Tensor]) -> Work:
+def _convolution_backward(arguments: Arguments, _: Sequence[Tensor]) -> Work:
     gradient, inputs, weight = arguments[:3]
     by_input, by_weight, by_bias = arguments[10]
     macs = _convolution_macs(inputs, weight, gradient, transposed=arguments[7]) * (int(by_input) + int(by_weight))
@@ -42,7 +42,7 @@ def _convolution_backward(arguments: Arguments, outputs: Sequence[Tensor]) -> Wo
 
 
 def _matrix_product(first: int, *, added: bool) -> Callable[[Arguments, Sequence[Tensor]], Work]:
-    """A product of ``arguments[first]`` with the next argument, over the former's last dimension, plus a term or none."""
+    """A product of ``arguments[first]`` with the next argument, over the former's last dimension, and a term."""
 
     def work(arguments: Arguments, outputs: Sequence[Tensor]) -> Work:
         numbers = outputs[0].numel()
@@ -67,47 +67,55 @@ PRODUCTS: Mapping[str, Callable[[Arguments, Sequence[Tensor]], Work]] = {
 """Operators that multiply and accumulate, by the name of their ATen operator."""
 
 MOVES = frozenset(
-    "copy_ clone _to_copy cat stack fill_ fill zero_ zeros zeros_like ones ones_like full full_like new_zeros new_ones "
-    "new_full arange scalar_tensor eye index index_select gather scatter scatter_ index_put index_put_ embedding where "
-    "masked_fill masked_fill_ flip roll repeat constant_pad_nd select_backward slice_backward tril triu "
-    "slice_scatter select_scatter nll_loss_backward nll_loss2d_backward set_ resize_ _unsafe_index "
-    "split_with_sizes_copy alias_copy one_hot".split()
+    {
+        *("copy_", "clone", "_to_copy", "cat", "stack", "index", "index_select", "gather", "scatter", "scatter_"),
+        *("fill", "fill_", "zero_", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "scalar_tensor"),
+        *(
+            "new_zeros",
+            "new_ones",
+            "new_full",
+            "arange",
+            "eye",
+            "index_put",
+            "index_put_",
+            "embedding",
+            "_unsafe_index",
+        ),
+        *("where", "masked_fill", "masked_fill_", "flip", "roll", "repeat", "constant_pad_nd", "tril", "triu"),
+        *("select_backward", "slice_backward", "slice_scatter", "select_scatter", "nll_loss_backward"),
+    }
 )
 """Operators that move or write numbers without arithmetic."""
 
-PER_INPUT: Mapping[str, int] = {
-    **dict.fromkeys("sum mean prod amax amin max min argmax argmin any all cumsum norm".split(), 1),
-    **dict.fromkeys("_adaptive_avg_pool2d adaptive_avg_pool2d embedding_dense_backward".split(), 1),
-    **dict.fromkeys("linalg_vector_norm".split(), 2),  # square, add
-    **dict.fromkeys("var std var_mean std_mean logsumexp".split(), 4),  # mean: add; variance: subtract, square, add
-    **dict.fromkeys("sort topk".split(), 1),
-}
-"""Operators whose arithmetic goes with their first input: FLOPs for each of its numbers."""
-
-PER_OUTPUT: Mapping[str, int] = {
-    # Statistics (see var) and scale-and-shift; backward: two sums (one of a product with the normalised input), then a
-    # linear combination of gradient and input.
+INPUT_FLOPS: Mapping[str, int] = {
     **dict.fromkeys(
-        "native_batch_norm _native_batch_norm_legit cudnn_batch_norm native_group_norm native_layer_norm "
-        "_batch_norm_with_update".split(),
-        6,
+        ("sum", "mean", "prod", "amax", "amin", "max", "min", "argmax", "argmin", "cumsum", "sort", "topk"), 1
     ),
-    **dict.fromkeys("_native_batch_norm_legit_no_training _batch_norm_no_update".split(), 2),
-    **dict.fromkeys(
-        "native_batch_norm_backward cudnn_batch_norm_backward native_group_norm_backward native_layer_norm_backward "
-        "batch_norm_backward".split(),
-        8,
-    ),
-    **dict.fromkeys("_softmax _log_softmax".split(), 5),  # maximum, subtract, exponential, add, divide or subtract
-    **dict.fromkeys("_softmax_backward_data _log_softmax_backward_data".split(), 4),
-    **dict.fromkeys("upsample_bilinear2d _upsample_bilinear2d_aa upsample_bilinear2d_backward".split(), 7),
-    **dict.fromkeys("addcmul addcmul_ addcdiv addcdiv_ lerp lerp_".split(), 3),
-    **dict.fromkeys("gelu gelu_backward tanh_backward sigmoid_backward silu silu_backward".split(), 4),
+    **dict.fromkeys(("_adaptive_avg_pool2d", "embedding_dense_backward"), 1),
+    "linalg_vector_norm": 2,  # square, add
+    **dict.fromkeys(("var", "std", "var_mean", "std_mean", "logsumexp"), 4),  # add for the mean; subtract, square, add
 }
-"""Operators that do more than one FLOP for each number of their first output."""
+"""FLOPs for each number of the first input, for operators whose arithmetic goes with it."""
 
-POOLS = frozenset({"max_pool2d_with_indices", "avg_pool2d", "max_pool2d"})
-"""Operators that reduce a window, given as their second argument, to one number."""
+OUTPUT_FLOPS: Mapping[str, int] = {
+    # Statistics (see var), then scale and shift. Backward: two sums, one of them of a product with the normalised
+    # input, then a linear combination of gradient and input.
+    **dict.fromkeys(("native_batch_norm", "cudnn_batch_norm", "native_group_norm", "native_layer_norm"), 6),
+    **dict.fromkeys(("native_batch_norm_backward", "cudnn_batch_norm_backward"), 8),
+    **dict.fromkeys(("native_group_norm_backward", "native_layer_norm_backward"), 8),
+    **dict.fromkeys(("_softmax", "_log_softmax"), 5),  # maximum, subtract, exponential, add, divide or subtract
+    **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), 4),
+    **dict.fromkeys(("upsample_bilinear2d", "upsample_bilinear2d_backward"), 7),
+    **dict.fromkeys(("addcmul", "addcmul_", "addcdiv", "addcdiv_", "lerp", "lerp_"), 3),
+    **dict.fromkeys(("gelu", "gelu_backward", "silu", "silu_backward", "tanh_backward", "sigmoid_backward"), 4),
+}
+"""FLOPs for each number of the first output, for operators that do more than one."""
+
+POOLS = frozenset({"max_pool2d_with_indices", "max_pool2d", "avg_pool2d"})
+"""Operators that reduce a window, whose sides are their second argument, to one number."""
+
+BATCH_NORMS = frozenset({"native_batch_norm", "cudnn_batch_norm"})
+"""Operators that only scale and shift where their sixth argument, training, is false."""
 
 
 def work_of(name: str, arguments: Arguments, keywords: Mapping[str, Any], outputs: Sequence[Tensor]) -> Work:
@@ -127,15 +135,18 @@ def work_of(name: str, arguments: Arguments, keywords: Mapping[str, Any], output
         return PRODUCTS[name](arguments, outputs)
     if name in MOVES or not outputs:
         return Work(0, 0)
-    if name in PER_INPUT:
-        return Work(0, PER_INPUT[name] * int(arguments[0].numel()))
-    numbers = outputs[0].numel()
+    if name in INPUT_FLOPS:
+        return Work(0, INPUT_FLOPS[name] * int(arguments[0].numel()))
+    return Work(0, _each(name, arguments, keywords) * outputs[0].numel())
+
+
+def _each(name: str, arguments: Arguments, keywords: Mapping[str, Any]) -> int:
+    """FLOPs for each number of the first output."""
     if name in POOLS:
         height, width = (list(arguments[1]) * 2)[:2]
-        return Work(0, numbers * height * width)
-    if name in {"native_batch_norm", "cudnn_batch_norm"} and not arguments[5]:
-        return Work(0, 2 * numbers)
-    if name in PER_OUTPUT:
-        return Work(0, PER_OUTPUT[name] * numbers)
-    scaled = keywords.get("alpha", 1) != 1 or (name in {"add", "sub", "rsub"} and len(arguments) > 2)
-    return Work(0, (2 if scaled else 1) * numbers)
+        return int(height * width)
+    if name in BATCH_NORMS and not arguments[5]:
+        return 2
+    if name in OUTPUT_FLOPS:
+        return OUTPUT_FLOPS[name]
+    return 2 if keywords.get("alpha", 1) != 1 else 1

@@ -42,8 +42,8 @@ class StepCost:
         forward_macs: multiply-accumulates of every product in the forward pass, those of regularisers included.
         training_flops: floating-point operations of the whole step: forward, backward and the rule's update.
         bytes_touched: bytes that the operators read and write.
-        peak_memory_bytes: bytes alive at the worst moment: parameters, buffers, the batch, the frozen copies and vectors
-            that the step reads, the rule's memory, activations kept for the backward pass, and gradients.
+        peak_memory_bytes: bytes alive at the worst moment: parameters, buffers, the batch, the frozen copies and
+            vectors that the step reads, the rule's memory, activations kept for the backward pass, gradients.
     """
 
     batch: int
@@ -130,7 +130,7 @@ def trace(model: BlockModel, method: Method, alpha: int, batch: int) -> Trace:
         if "meta" not in str(error).lower():
             raise
         raise DataDependentError(
-            f"method '{method.label}': its local step cannot be measured, because it needs data to know what to execute "
+            f"method '{method.label}': its local step needs data to know what to execute, so it cannot be measured "
             f"({str(error).splitlines()[0]})"
         ) from error
     return Trace(batch, tuple(recorder.records), recorder.brought_bytes)
