@@ -82,7 +82,7 @@ def method_model(name: str) -> type[BaseModel]:
         UserError: unknown method.
 
     >>> sorted(set(method_model("fedprox").model_fields) - {"method", "label", "local", "server", "weighting"})
-    ['mu', 'overlap']
+    ['mu', 'overlap', 'server_lr']
     """
     recipe = METHODS[name]
     fields: dict[str, Any] = {
@@ -98,9 +98,7 @@ def method_model(name: str) -> type[BaseModel]:
     for part in _parts(recipe):
         for option, info in part.model_fields.items():
             if option in RESERVED:
-                raise ValueError(
-                    f"the option '{option}' of {part.__name__} has the name of a key that every method has"
-                )
+                raise ValueError(f"the option '{option}' of {part.__name__} is called like a key of every method")
             changed = {"default": defaults[option]} if option in defaults else {}
             fields.setdefault(option, (info.annotation, info.merge_field_infos(info, **changed) if changed else info))
     config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False)
@@ -154,6 +152,7 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions) -> Method:
         overlap=bool(options.get("overlap", False)),
     )
     _check_vectors(method)
+    _check_listeners(method)
     return method
 
 
@@ -204,6 +203,18 @@ def _check_vectors(method: Method) -> None:
             raise UserError(
                 f"method '{method.name}' does not go with server update '{server_name(method.server)}': {reason}, "
                 f"which that server does not send; {nearest(vector, there)}",
+                field="server",
+            )
+
+
+def _check_listeners(method: Method) -> None:
+    """A server update that steers its clients by a vector makes no sense with clients that do not read it."""
+    for vector in method.server.broadcasts:
+        if vector not in method.objective.vectors | method.rule.vectors:
+            raise UserError(
+                f"server update '{server_name(method.server)}' does not go with method '{method.name}': its clients "
+                f"must follow the server's '{vector}', which neither {type(method.objective).__name__} nor "
+                f"{type(method.rule).__name__} does",
                 field="server",
             )
 

@@ -31,7 +31,7 @@ def transmitting_matrix(before: Tensor, after: Tensor) -> Tensor:
         after: its output ``[batch, b, H, W]``.
     """
     if before.shape[-2:] != after.shape[-2:]:
-        before = F.adaptive_avg_pool2d(before, after.shape[-2:])
+        before = F.adaptive_avg_pool2d(before, (after.shape[-2], after.shape[-1]))
     rows, columns = before.flatten(2), after.flatten(2)
     return rows @ columns.mT / rows.shape[-1]
 
@@ -40,7 +40,7 @@ def spectral_norm(matrix: Tensor, iterations: int = POWER_ITERATIONS) -> Tensor:
     """The largest singular value of each matrix ``[..., a, b]`` by power iteration on X Xᵀ, differentiable ``[...]``.
 
     >>> spectral_norm(torch.diag(torch.tensor([3.0, 1.0, 0.5])))
-    tensor(3.0000)
+    tensor(3.)
     """
     gram = matrix @ matrix.mT
     vector = torch.ones_like(gram[..., :1])

@@ -41,7 +41,7 @@ class FedAdcRule(LocalRule):
             raise UserError(
                 f"FedADC's local steps follow the server's momentum in place of their own, found {options.momentum:g}; "
                 "set local: {momentum: 0}, or variant: double with phi for a local momentum",
-                field="momentum",
+                field="local.momentum",
             )
 
     def begin(
