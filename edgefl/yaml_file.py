@@ -136,7 +136,8 @@ def _explanation(error: YAMLError | ValueError) -> str:
     if isinstance(error, ConstructorError):
         return f"{_line(error)}expected plain data: {_first_sentence(error.problem)}"
     if isinstance(error, ReaderError):
-        return f"not YAML: the character {error.character!r} is not allowed"
+        character = error.character if isinstance(error.character, int) else ord(error.character)
+        return f"not YAML: the character U+{character:04X} is not allowed"
     if isinstance(error, MarkedYAMLError):
         parts = [part for part in (error.context, error.problem) if part]
         return f"{_line(error)}not YAML: {', '.join(_first_sentence(part) for part in parts)}"

@@ -57,7 +57,7 @@ def test_an_empty_file_says_so(tmp_path, text):
         ("a: 1\n---\nb: 2", ["line 2", "second"]),
         ("a: !!python/object/apply:os.system [ls]", ["line 1", "plain data"]),
         ("a: 'unfinished", ["not YAML"]),
-        ("a: \x00", ["not YAML"]),
+        ("a: \x00", ["not YAML", "U+0000"]),
         ("a: 2026-13-45", ["not YAML"]),
         ("a: *nowhere", ["line 1", "nowhere"]),
         ("a: &self [1, *self]", ["line 1", "*self", "contains itself"]),

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.errors import UserError
@@ -18,6 +18,7 @@ def groups(*shares, profiles=("raspberry-pi-4", "raspberry-pi-5", "jetson-nano",
 weights = st.lists(st.floats(0.01, 1), min_size=1, max_size=8)
 
 
+@settings(deadline=None)
 @given(weights, st.integers(1, 5000))
 def test_counts_are_exact_and_within_one_of_the_share(parts, clients):
     shares = [part / sum(parts) for part in parts]
@@ -26,6 +27,7 @@ def test_counts_are_exact_and_within_one_of_the_share(parts, clients):
     assert np.all(np.abs(counts - np.array(shares) * clients) < 1 + 1e-6)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 1000))
 def test_equal_shares_differ_by_at_most_one_and_earlier_groups_go_first(clients):
     counts = group_counts(groups(1 / 3, 1 / 3, 1 / 3), clients)
@@ -38,6 +40,7 @@ def test_largest_remainder_by_hand():
     assert group_counts(groups(0.5, 0.3, 0.2), 7).tolist() == [4, 2, 1]
 
 
+@settings(deadline=None)
 @given(weights, st.integers(1, 300), st.integers(0, 2**40))
 def test_every_client_has_exactly_one_group_and_the_seed_decides_who(parts, clients, seed):
     chosen = groups(*(part / sum(parts) for part in parts))

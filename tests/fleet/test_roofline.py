@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.fleet import fits, fleet_step_seconds, load_profile, step_seconds
@@ -40,6 +40,7 @@ def test_bounds_follow_the_uncertain_rate(board):
     assert (low, nominal, high) == pytest.approx((1 + overheads, 2 + overheads, 4 + overheads), rel=1e-12)
 
 
+@settings(deadline=None)
 @given(st.lists(works, max_size=8))
 def test_the_sum_over_operators_equals_a_plain_loop(operators):
     profile = load_profile("raspberry-pi-4")
@@ -51,6 +52,7 @@ def test_the_sum_over_operators_equals_a_plain_loop(operators):
     assert step_seconds(profile, operators) == pytest.approx(expected, rel=1e-9)
 
 
+@settings(deadline=None)
 @given(st.lists(works, max_size=8), works)
 def test_more_work_never_takes_less_time_and_bounds_are_ordered(operators, more):
     profile = load_profile("jetson-nano")
