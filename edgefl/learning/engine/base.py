@@ -1,0 +1,105 @@
+"""The door of the training engine: resolved jobs go in, trained weights and losses come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from torch import Tensor
+
+from edgefl.learning.job import Evaluation
+from edgefl.learning.objectives.base import Batch, Objective
+from edgefl.learning.rules.base import LocalOptions, LocalRule
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobTask:
+    """A training job with everything resolved: plain tensors and plain values, nothing to look up.
+
+    Attributes:
+        method: the method's label, for messages.
+        seed: the run's seed; with ``client`` and ``dispatch`` the key of every random draw of the job.
+        client: whose data is trained on.
+        round: for messages; ``lr`` says what it decides.
+        dispatch: the how-manieth job of the client.
+        objective, rule, options: the parts of a local step.
+        lr: η_t of the round.
+        steps: local steps H_k.
+        alpha: how many of the last blocks were received; M when the model came whole.
+        start: the weights before the first step ``[size]``.
+        frozen: frozen copies ``[size]`` by name.
+        vectors: what the objective or the rule reads ``[parameter_count]``, by name.
+        facts: what the objective reads of the client's data, by name.
+    """
+
+    method: str
+    seed: int
+    client: int
+    round: int
+    dispatch: int
+    objective: Objective
+    rule: LocalRule
+    options: LocalOptions
+    lr: float
+    steps: int
+    alpha: int
+    start: Tensor
+    frozen: Mapping[str, Tensor] = field(default_factory=dict)
+    vectors: Mapping[str, Tensor] = field(default_factory=dict)
+    facts: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobResult:
+    """What a job came to.
+
+    Attributes:
+        final: the weights after the last step ``[size]``.
+        cross_entropies: mean cross-entropy of the local path on each step's batch ``[steps]``.
+        batch_sizes: images in each step's batch.
+    """
+
+    final: Tensor
+    cross_entropies: Tensor
+    batch_sizes: tuple[int, ...]
+
+
+class JobData(Protocol):
+    """What training reads of a data set that is spread over clients; safe to read from several threads at once."""
+
+    @property
+    def clients(self) -> int:
+        """N, the number of clients."""
+
+    def samples(self, client: int) -> int:
+        """n_k, the client's training images."""
+
+    def facts(self, client: int) -> Mapping[str, Tensor]:
+        """What an objective may know of the client's data: ``label_counts`` ``[classes]``."""
+
+    def batches(self, task: JobTask) -> Iterable[Batch]:
+        """The job's ``task.steps`` minibatches on the training device; the same ones for the same key, always."""
+
+    def evaluation(self) -> Sequence[slice]:
+        """The evaluation split in consecutive batches of a fixed size."""
+
+    def evaluation_batch(self, place: slice) -> Batch:
+        """One of them on the training device, without augmentation."""
+
+
+class Engine(Protocol):
+    """How jobs become results. Every engine gives every job the result that :func:`train_job` gives it alone."""
+
+    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
+        """Train all jobs; the results come in the order of the tasks, whatever ran first.
+
+        Raises:
+            TrainingFault: a local step failed; it names method, client, round and step.
+        """
+
+    def evaluate(self, vector: Tensor) -> Evaluation:
+        """Accuracy and mean cross-entropy of the model ``vector`` ``[size]`` on the evaluation split."""
+
+    def close(self) -> None:
+        """Let go of workers and memory; the engine is not used again."""

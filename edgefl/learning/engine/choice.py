@@ -1,0 +1,59 @@
+"""Which engine trains, by rule: never by a stopwatch, so that a run can be repeated."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+import torch
+
+from edgefl.errors import UserError, nearest
+from edgefl.learning.engine.base import Engine, JobData
+from edgefl.learning.engine.parallel import ParallelEngine
+from edgefl.learning.engine.sequential import SequentialEngine
+from edgefl.learning.models.block_model import BlockModel
+
+EngineName = Literal["sequential", "parallel"]
+ENGINES: tuple[EngineName, ...] = ("sequential", "parallel")
+
+
+def cores() -> int:
+    """Processor cores that this process may use (a container's or ``taskset``'s share, not the machine's)."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # pragma: no cover  (macOS, Windows)
+        return os.cpu_count() or 1
+
+
+def choose_engine(name: str, device: torch.device, workers: int | None = None) -> EngineName:
+    """The engine that ``name`` stands for; ``auto`` is decided by the device and the number of cores.
+
+    An accelerator is shared by all jobs, so they queue: ``sequential``. On a CPU with more than one core, jobs run side
+    by side: ``parallel`` (which runs a lone job in the calling thread), else ``sequential``. Both give every job the
+    same bits, so the choice changes the waiting and nothing else.
+
+    >>> choose_engine("auto", torch.device("cpu"), workers=2), choose_engine("auto", torch.device("cpu"), workers=1)
+    ('parallel', 'sequential')
+
+    Raises:
+        UserError: there is no such engine, or it does not run on the device.
+    """
+    if name == "auto":
+        return "parallel" if device.type == "cpu" and (workers or cores()) > 1 else "sequential"
+    for known in ENGINES:
+        if name == known:
+            if known == "parallel" and device.type != "cpu":
+                raise UserError(
+                    f"engine 'parallel' runs on CPU cores, not on {device.type}; choose 'sequential' or 'auto'"
+                )
+            return known
+    raise UserError(f"unknown engine '{name}'; {nearest(name, ['auto', *ENGINES])}")
+
+
+def build_engine(
+    name: EngineName, model: BlockModel, data: JobData, device: torch.device, workers: int | None = None
+) -> Engine:
+    """The engine called ``name``; ``workers`` defaults to the process's cores and never changes a result."""
+    if name == "sequential":
+        return SequentialEngine(model, data, device)
+    return ParallelEngine(model, data, workers or cores())

@@ -1,0 +1,63 @@
+"""A data set cut for its clients, as training jobs read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from edgefl.learning.data.batches import fetch, job_batches
+from edgefl.learning.data.federated import FederatedData
+from edgefl.learning.engine.base import JobTask
+from edgefl.learning.engine.evaluation import BATCH
+from edgefl.learning.objectives.base import Batch
+
+
+class ClientData:
+    """Batches and facts of the clients' data; implements :class:`~edgefl.learning.engine.base.JobData`.
+
+    Nothing in it changes after it is made, so several jobs may read it at once.
+
+    Args:
+        data: the images on the training device. Where the test set is partitioned, all clients' parts together are
+            evaluated (the cumulative accuracy of one model on what its clients see).
+    """
+
+    def __init__(self, data: FederatedData) -> None:
+        self._data = data
+        device = data.train.device
+        self._label_counts = torch.from_numpy(data.label_counts).to(device)
+        shards = data.evaluation_shards
+        evaluated = torch.arange(len(data.evaluation)) if shards is None else torch.from_numpy(shards.indices)
+        self._evaluated = evaluated.to(device)
+
+    @property
+    def clients(self) -> int:
+        """N."""
+        return self._data.clients
+
+    def samples(self, client: int) -> int:
+        """n_k."""
+        return int(self._data.sizes[client])
+
+    def facts(self, client: int) -> dict[str, Tensor]:
+        """``label_counts``: the client's training images of each class ``[classes]``, int64."""
+        return {"label_counts": self._label_counts[client]}
+
+    def batches(self, task: JobTask) -> Iterator[Batch]:
+        """The job's minibatches: images stay bytes on the device until their step comes."""
+        data = self._data
+        shard = data.shards.shard(task.client)
+        plan = job_batches(
+            data.train, data.augment, shard, task.options, task.steps, task.seed, task.client, task.dispatch
+        )
+        return (plan.step(step) for step in range(len(plan)))
+
+    def evaluation(self) -> Sequence[slice]:
+        """Consecutive batches of :data:`~edgefl.learning.engine.evaluation.BATCH` images."""
+        return [slice(start, start + BATCH) for start in range(0, len(self._evaluated), BATCH)]
+
+    def evaluation_batch(self, place: slice) -> Batch:
+        """The images of one of them, without augmentation."""
+        return fetch(self._data.evaluation, self._evaluated[place])

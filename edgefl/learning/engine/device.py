@@ -1,0 +1,59 @@
+"""Where tensors live, and how exactly an accelerator computes on them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from edgefl.errors import UserError, nearest
+
+DEVICES = ("auto", "cpu", "cuda")
+
+
+def choose_device(name: str) -> torch.device:
+    """The training device that ``name`` stands for; ``auto`` is a CUDA device where there is one.
+
+    >>> choose_device("cpu")
+    device(type='cpu')
+
+    Raises:
+        UserError: unknown name, or no such device here.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    kind = name.partition(":")[0]
+    if kind not in DEVICES:
+        raise UserError(f"unknown device '{name}'; {nearest(name, DEVICES)}")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise UserError("device 'cuda' was asked for, but PyTorch finds none here; choose 'cpu' or 'auto'")
+    try:
+        return torch.device(name)
+    except RuntimeError:
+        raise UserError(f"unknown device '{name}'; expected auto, cpu, cuda or cuda:N") from None
+
+
+@contextmanager
+def exact_arithmetic(device: torch.device) -> Iterator[None]:
+    """Run the block with repeatable kernels and whole float32 products on ``device``, then restore the settings.
+
+    A CPU with one intra-op thread is exact as it is. On CUDA, TF32 is off, cuDNN takes deterministic kernels without
+    timing them against each other, and cuBLAS gets a fixed workspace. Operators that have no deterministic kernel warn.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    # Read by cuBLAS when its handle is made, so it must stand before the first product.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = (cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32)
+    strict, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = True, False, False, False
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = before
+        torch.use_deterministic_algorithms(strict, warn_only=warn)

@@ -1,0 +1,112 @@
+"""From a job to a task: the model it starts from, the frozen copies and vectors that its method reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from torch import Tensor
+
+from edgefl.learning.engine.base import JobData, JobTask
+from edgefl.learning.engine.client_states import State
+from edgefl.learning.job import TrainingJob
+from edgefl.learning.methods.recipe import Method
+from edgefl.learning.models.layout import Layout
+
+
+class Received(NamedTuple):
+    """What the server sent for one version: the model ``[size]``, and its broadcasts ``[parameter_count]`` by name."""
+
+    vector: Tensor
+    broadcasts: Mapping[str, Tensor]
+
+
+class JobInputs(NamedTuple):
+    """A job's task, and the vectors that its client's next state is made of: its state and the server's broadcasts."""
+
+    task: JobTask
+    vectors: State
+
+
+class JobResolver:
+    """Looks up, for one method, everything that a job names.
+
+    Args:
+        method: whose jobs they are.
+        layout: the model's layout.
+        depth: M, the model's number of blocks.
+        initial: the initial model x^0 ``[size]``.
+        data: the clients' data.
+
+    Raises:
+        ValueError: the method's parts do not fit together: one reads what no other provides.
+    """
+
+    def __init__(self, method: Method, layout: Layout, depth: int, initial: Tensor, data: JobData) -> None:
+        self._method = method
+        self._layout = layout
+        self._depth = depth
+        self._initial = initial
+        self._data = data
+        kept = method.state.vectors if method.state is not None else ()
+        self._vectors = sorted(method.objective.vectors | method.rule.vectors)
+        self._require("vector", self._vectors, {"received", *method.server.broadcasts, *kept})
+        self._require("frozen copy", sorted(method.objective.frozen), {"received", *kept} & {"received", "previous"})
+
+    def _require(self, kind: str, read: list[str], provided: set[str]) -> None:
+        for name in read:
+            if name not in provided:
+                raise ValueError(
+                    f"method '{self._method.label}' reads the {kind} '{name}', which neither its server update "
+                    "broadcasts nor its clients keep"
+                )
+
+    def resolve(self, job: TrainingJob, received: Received, state: State | None) -> JobInputs:
+        """The job's inputs; ``state`` is what ``job.previous`` left behind, ``None`` at first or for stateless methods.
+
+        Raises:
+            ValueError: only some blocks were received and the client has no others.
+        """
+        method, layout = self._method, self._layout
+        start = self._start(job, received.vector, state)
+        if method.state is not None and state is None:
+            state = method.state.first(start, layout.parameter_count)
+        known = {"received": start, **received.broadcasts, **(state or {})}
+        task = JobTask(
+            method=method.label,
+            seed=job.id.seed,
+            client=job.id.client,
+            round=job.round,
+            dispatch=job.id.dispatch,
+            objective=method.objective,
+            rule=method.rule,
+            options=method.local,
+            lr=method.local.lr * method.local.lr_decay**job.round,
+            steps=job.steps,
+            alpha=job.alpha,
+            start=start,
+            frozen={name: known[name] for name in sorted(method.objective.frozen)},
+            vectors={name: known[name][: layout.parameter_count] for name in self._vectors},
+            facts=self._facts(job.id.client),
+        )
+        return JobInputs(task, {**received.broadcasts, **(state or {})})
+
+    def _start(self, job: TrainingJob, received: Tensor, state: State | None) -> Tensor:
+        """The received model, with the client's own blocks in front where only the last alpha came."""
+        if job.alpha >= self._depth:
+            return received
+        if self._method.state is None or "previous" not in self._method.state.vectors:
+            raise ValueError(
+                f"method '{self._method.label}' received {job.alpha} of {self._depth} blocks, "
+                "but its clients keep no model to build on"
+            )
+        # A client that was never sent a whole model holds the initial one, which all clients share.
+        own = self._initial if state is None else state["previous"]
+        return self._layout.splice(own, received, self._depth - job.alpha)
+
+    def _facts(self, client: int) -> dict[str, Tensor]:
+        names = self._method.objective.client
+        if not names:
+            return {}
+        facts = self._data.facts(client)
+        return {name: facts[name] for name in sorted(names)}

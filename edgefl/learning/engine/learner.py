@@ -1,0 +1,219 @@
+"""A method's learner: jobs are futures, and what is needed is trained all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from edgefl.learning.engine.base import Engine, JobData
+from edgefl.learning.engine.client_states import ClientStates
+from edgefl.learning.engine.epochs import epoch_losses
+from edgefl.learning.engine.job_inputs import JobResolver, Received
+from edgefl.learning.engine.server_model import ServerModel
+from edgefl.learning.engine.threads import one_core_each
+from edgefl.learning.job import Evaluation, Feedback, JobId, TrainingJob
+from edgefl.learning.methods.recipe import Method
+from edgefl.learning.models.block_model import BlockModel
+
+HORIZON = 16
+"""Versions after which a discarded job that a client state may build on is trained, wanted or not.
+
+Until then it keeps its model version alive; without a limit, clients that gave up long ago would each hold one.
+"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Outcome:
+    """What the server needs of a trained job: weights and delta ``[size]``, images, and the numbers for the world."""
+
+    final: Tensor
+    delta: Tensor
+    samples: int
+    steps: int
+    loss: float
+    first_loss: float
+    drift: float
+
+
+class MethodLearner:
+    """Trains one method's jobs and aggregates them; implements :class:`~edgefl.learning.job.Learner`.
+
+    A job starts from the model version it received. With ``job.alpha`` < M only the last alpha blocks came: the others
+    are the client's own, of its ``previous`` job or, without one, of the initial model. A job's delta is its final
+    weights minus the *server's* version, so that the mean of deltas is the mean of local models whatever was sent.
+
+    The latest model version is kept, and those that a submitted job has yet to start from: a job is submitted while
+    its version is the latest, or while another job waits for the same version.
+
+    Args:
+        method: what is trained.
+        model: the skeleton; only its layout and depth are read.
+        initial: the initial model x^0 ``[size]``, version 0.
+        data: the clients' data.
+        engine: trains and evaluates.
+    """
+
+    def __init__(self, method: Method, model: BlockModel, initial: Tensor, data: JobData, engine: Engine) -> None:
+        self._method = method
+        self._data = data
+        self._engine = engine
+        self._resolver = JobResolver(method, model.layout, model.depth, initial, data)
+        self._server = ServerModel(method, initial, model.layout.parameter_count, data.clients)
+        self._versions: dict[int, Received] = {0: self._server.sent()}
+        self._waiting: dict[JobId, TrainingJob] = {}
+        self._discarded: set[JobId] = set()
+        self._outcomes: dict[JobId, _Outcome] = {}
+        self._states = ClientStates()
+        self._feedback: dict[int, tuple[JobId, Feedback]] = {}
+        self._evaluations: dict[int, Evaluation] = {}
+
+    def submit(self, job: TrainingJob) -> None:
+        """A job has started in the world; nothing is trained yet.
+
+        Raises:
+            KeyError: the job's model version is no longer kept.
+            ValueError: a job of that id still waits.
+        """
+        self._received(job.version)
+        if job.id in self._waiting or job.id in self._outcomes:
+            raise ValueError(f"{job.id} was submitted before")
+        self._waiting[job.id] = job
+        if self._method.state is not None:
+            self._states.submitted(job)
+
+    def discard(self, job: JobId) -> None:
+        """The job's result will never be aggregated; it is trained only if a later client state builds on it."""
+        self._outcomes.pop(job, None)
+        if job in self._waiting:
+            self._discarded.add(job)
+        self._forget()
+
+    def aggregate(self, version: int, jobs: list[JobId], round: int) -> int:
+        """Train what is needed and make model ``version + 1`` of the jobs' deltas.
+
+        Args:
+            version: the latest model version, to which the deltas are applied.
+            jobs: whose results arrived, in any order; without any, the model stays as it is.
+            round: sets the learning rate that a server update may read.
+
+        Raises:
+            Diverged: a job's loss or weights, or the new model, are not finite.
+            TrainingFault: a local step failed.
+        """
+        latest = self._server.version
+        if version != latest:
+            raise ValueError(f"the latest model version is {latest}, not {version}")
+        old = [id for id in self._discarded if self._waiting[id].version <= version - HORIZON]
+        with one_core_each(), torch.no_grad():
+            self._train([*jobs, *old])
+            arrived = {id: self._outcomes[id] for id in sorted(jobs, key=_order)}
+            losses = {id.client: outcome.loss for id, outcome in arrived.items()}
+            self._server.check(round, losses)
+            self._server.update(
+                [outcome.delta for outcome in arrived.values()],
+                [outcome.samples for outcome in arrived.values()],
+                [outcome.steps for outcome in arrived.values()],
+                round,
+            )
+            self._versions[version + 1] = self._server.sent()
+            for id, outcome in arrived.items():
+                distance = self._server.squared_distance(outcome.final)
+                self._feedback[id.client] = (id, Feedback(outcome.loss, outcome.first_loss, distance, outcome.drift))
+                del self._outcomes[id]
+                self._states.aggregated(id)
+        self._forget()
+        return version + 1
+
+    def feedback(self, job: JobId) -> Feedback:
+        """The numbers of a client's last aggregated job.
+
+        Raises:
+            KeyError: the job was not aggregated, or another one of its client was since.
+        """
+        last, feedback = self._feedback.get(job.client, (None, None))
+        if feedback is None or last != job:
+            raise KeyError(f"no feedback is kept of {job}: it was not aggregated, or a later job of the client was")
+        return feedback
+
+    def evaluate(self, version: int) -> Evaluation:
+        """Accuracy and loss of a model version that is still kept; computed once."""
+        if version not in self._evaluations:
+            self._evaluations[version] = self._engine.evaluate(self.model(version))
+        return self._evaluations[version]
+
+    def model(self, version: int) -> Tensor:
+        """The weights ``[size]`` of a model version that is still kept; not to be written to."""
+        return self._received(version).vector
+
+    def _received(self, version: int) -> Received:
+        try:
+            return self._versions[version]
+        except KeyError:
+            raise KeyError(
+                f"model version {version} of method '{self._method.label}' is not kept; the latest is "
+                f"{self._server.version}"
+            ) from None
+
+    def _train(self, jobs: Iterable[JobId]) -> None:
+        """Train the jobs that are not yet, all in one call, after the jobs whose client state they build on."""
+        needed = self._with_predecessors(jobs)
+        while needed:
+            ready = [job for job in needed.values() if job.previous not in needed]
+            ready.sort(key=lambda job: _order(job.id))
+            inputs = [
+                self._resolver.resolve(job, self._versions[job.version], self._state_before(job)) for job in ready
+            ]
+            results = self._engine.train([each.task for each in inputs])
+            for job, (task, vectors), result in zip(ready, inputs, results, strict=True):
+                samples = self._data.samples(job.id.client)
+                losses = epoch_losses(result, task.options, samples)
+                sent = self._versions[job.version].vector
+                if self._method.state is not None:
+                    after = self._method.state.after(vectors, task.start, result.final, task.lr, job.steps)
+                    self._states.put(job.id, after)
+                if job.id not in self._discarded:
+                    self._outcomes[job.id] = _Outcome(
+                        final=result.final,
+                        delta=result.final - sent,
+                        samples=samples,
+                        steps=job.steps,
+                        loss=losses.last,
+                        first_loss=losses.first,
+                        drift=self._server.squared_distance(task.start, sent),
+                    )
+                self._discarded.discard(job.id)
+                del needed[job.id], self._waiting[job.id]
+
+    def _with_predecessors(self, jobs: Iterable[JobId]) -> dict[JobId, TrainingJob]:
+        """The untrained ones among ``jobs``, and the untrained jobs whose client state they build on."""
+        needed: dict[JobId, TrainingJob] = {}
+        for id in jobs:
+            job = self._waiting.get(id)
+            while job is not None and job.id not in needed:
+                needed[job.id] = job
+                before = job.previous if self._method.state is not None else None
+                job = None if before is None else self._waiting.get(before)
+        return needed
+
+    def _state_before(self, job: TrainingJob) -> dict[str, Tensor] | None:
+        if self._method.state is None or job.previous is None:
+            return None
+        return dict(self._states[job.previous])
+
+    def _forget(self) -> None:
+        """Let go of everything that no job to come can read."""
+        wanted = self._with_predecessors([*(self._waiting.keys() - self._discarded), *self._states.tips()])
+        self._waiting = {id: job for id, job in self._waiting.items() if id in wanted}
+        self._discarded &= self._waiting.keys()
+        self._states.keep(self._waiting.values())
+        versions = {job.version for job in self._waiting.values()} | {self._server.version}
+        self._versions = {version: sent for version, sent in self._versions.items() if version in versions}
+        self._evaluations = {version: known for version, known in self._evaluations.items() if version in versions}
+
+
+def _order(job: JobId) -> tuple[int, int]:
+    """The order in which results are gathered and added up, whatever ran or arrived first."""
+    return job.client, job.dispatch

@@ -1,0 +1,101 @@
+"""One client's local training, from the received weights to the final ones: the reference that all engines share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from edgefl.learning.engine.base import JobData, JobResult, JobTask
+from edgefl.learning.engine.memory_format import arranged
+from edgefl.learning.faults import TrainingFault
+from edgefl.learning.local_step import local_step
+from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.mode import using
+from edgefl.learning.objectives.base import Batch, Context, Objective
+from edgefl.randomness import generator
+
+TRAINING = {"training": True, "track": True, "width": 1.0, "keep": None, "keep_probability": None}
+"""The mode at the start of every step, whatever mode the caller is in."""
+
+
+class Abandoned(Exception):  # noqa: N818  (not an error: the caller is leaving)
+    """Training was asked to stop between two local steps."""
+
+
+def _never() -> bool:
+    return False
+
+
+def train_job(task: JobTask, model: BlockModel, data: JobData, abandoned: Callable[[], bool] = _never) -> JobResult:
+    """Run the job's local steps one after another; a pure function of ``task``.
+
+    Args:
+        task: the job.
+        model: a skeleton that no other thread uses meanwhile: a call puts weights into it and takes them out again.
+        data: where the batches come from.
+        abandoned: asked before every step whether to give up.
+
+    Raises:
+        TrainingFault: a step failed.
+        Abandoned: ``abandoned`` said so.
+    """
+    losses: list[Tensor] = []
+    try:
+        with using(**TRAINING), torch.enable_grad():
+            return _train(task, model, data, abandoned, losses)
+    except Abandoned:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise TrainingFault(task.method, task.client, task.round, len(losses), reason) from error
+
+
+def _train(
+    task: JobTask, model: BlockModel, data: JobData, abandoned: Callable[[], bool], losses: list[Tensor]
+) -> JobResult:
+    """Train, appending the cross-entropy of every step to ``losses`` as it is done."""
+    layout = model.layout
+    received, _ = layout.split(task.start)
+    parameters, buffers = (half.clone() for half in layout.split(task.start))
+    frozen = {name: layout.weights(*layout.split(vector)) for name, vector in task.frozen.items()}
+    context = Context(model, frozen, task.vectors, task.facts, task.alpha)
+    memory = task.rule.begin(received, task.vectors, task.options, task.steps)
+    draw = _draws(task)
+    sizes: list[int] = []
+    for batch in data.batches(task):
+        if abandoned():
+            raise Abandoned
+        size = batch.labels.shape[0]
+        parameters, loss = local_step(
+            task.objective,
+            task.rule,
+            parameters,
+            buffers,
+            Batch(arranged(batch.inputs), batch.labels),
+            context if draw is None else replace(context, draws=draw(size)),
+            memory,
+            task.options,
+            task.lr,
+        )
+        # Kept as a tensor: reading it now would make an accelerator wait for every step.
+        losses.append(loss.cross_entropy)
+        sizes.append(size)
+    if not losses or len(losses) != task.steps:
+        raise ValueError(f"the data gave {len(losses)} batches for {task.steps} local steps")
+    return JobResult(torch.cat([parameters, buffers]), torch.stack(losses), tuple(sizes))
+
+
+def _draws(task: JobTask) -> Callable[[int], Mapping[str, Tensor]] | None:
+    """The source of the objective's random inputs, batch size by batch size, or ``None`` when it has none."""
+    if type(task.objective).draw is Objective.draw:
+        return None
+    numbers = generator(task.seed, "objective", task.client, task.dispatch)
+
+    def draw(size: int) -> Mapping[str, Tensor]:
+        drawn = task.objective.draw(numbers, size)
+        return {name: tensor.to(task.start.device) for name, tensor in drawn.items()}
+
+    return draw

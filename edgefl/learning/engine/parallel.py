@@ -1,0 +1,108 @@
+"""The engine for CPUs: clients side by side on the cores, each on one."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from torch import Tensor
+
+from edgefl.learning.engine.base import JobData, JobResult, JobTask
+from edgefl.learning.engine.evaluation import BatchScore, evaluate_batch, total
+from edgefl.learning.engine.local_training import Abandoned, train_job
+from edgefl.learning.engine.threads import one_core_each
+from edgefl.learning.job import Evaluation
+from edgefl.learning.models.block_model import BlockModel
+
+Result = TypeVar("Result")
+
+
+class ParallelEngine:
+    """Trains jobs on several cores at once; each job runs the same code as in the sequential engine, so bits agree.
+
+    Workers are threads, because operators let go of Python's lock while they compute: on two cores they finish the
+    small CNN's jobs within a few percent of processes, and they share data and weights for nothing. They live as long
+    as a call, so there is nothing to leak; what is worth keeping, one skeleton a worker, stays.
+
+    Args:
+        model: the skeleton that jobs are called with; every worker gets a copy, for a call puts weights into it.
+        data: where batches come from; read by all workers.
+        workers: jobs at once, at least 1.
+    """
+
+    def __init__(self, model: BlockModel, data: JobData, workers: int) -> None:
+        if workers < 1:
+            raise ValueError(f"an engine needs at least one worker, not {workers}")
+        self._skeletons = [model, *(copy.deepcopy(model) for _ in range(workers - 1))]
+        self._data = data
+
+    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
+        """Train all jobs, the longest first, so that no core waits long for the last one."""
+        order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
+
+        def work(index: int, model: BlockModel, abandoned: Callable[[], bool]) -> JobResult:
+            return train_job(tasks[index], model, self._data, abandoned)
+
+        return self._spread(work, order)
+
+    def evaluate(self, vector: Tensor) -> Evaluation:
+        """Accuracy and mean cross-entropy on the evaluation split; batches are added up in their own order."""
+        places = self._data.evaluation()
+
+        def work(index: int, model: BlockModel, _: Callable[[], bool]) -> BatchScore:
+            return evaluate_batch(vector, places[index], model, self._data)
+
+        return total(self._spread(work, range(len(places))))
+
+    def close(self) -> None:
+        """Let go of the workers' skeletons."""
+        del self._skeletons[1:]
+
+    def _spread(
+        self, work: Callable[[int, BlockModel, Callable[[], bool]], Result], order: Sequence[int]
+    ) -> list[Result]:
+        """``work`` on every index, taken in ``order`` by whoever is free; the results in ascending order of index."""
+        waiting = deque(order)
+        results: dict[int, Result] = {}
+        failures: dict[int, BaseException] = {}
+        leaving = threading.Event()
+
+        def worker(model: BlockModel) -> None:
+            while not leaving.is_set():
+                try:
+                    index = waiting.popleft()
+                except IndexError:
+                    return
+                try:
+                    results[index] = work(index, model, leaving.is_set)
+                except Abandoned:
+                    return
+                except BaseException as error:  # noqa: BLE001  (a worker hands every failure to the caller)
+                    failures[index] = error
+                    leaving.set()
+
+        with one_core_each():
+            crew = self._skeletons[: len(order)]
+            if len(crew) <= 1:
+                worker(self._skeletons[0])
+            else:
+                threads = [
+                    threading.Thread(target=worker, args=(model,), name="edgefl-trainer", daemon=True) for model in crew
+                ]
+                try:
+                    for thread in threads:
+                        thread.start()
+                    for thread in threads:
+                        thread.join()
+                finally:
+                    # Ctrl-C reaches the joining thread: the workers leave at their next step, none outlives the call.
+                    leaving.set()
+                    for thread in threads:
+                        if thread.ident is not None:
+                            thread.join()
+        if failures:
+            raise failures[min(failures)]
+        return [results[index] for index in range(len(order))]

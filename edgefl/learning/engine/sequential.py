@@ -1,0 +1,45 @@
+"""The reference engine: one client after another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from edgefl.learning.engine.base import JobData, JobResult, JobTask
+from edgefl.learning.engine.device import exact_arithmetic
+from edgefl.learning.engine.evaluation import evaluate_batch, total
+from edgefl.learning.engine.local_training import train_job
+from edgefl.learning.engine.threads import one_core_each
+from edgefl.learning.job import Evaluation
+from edgefl.learning.models.block_model import BlockModel
+
+
+class SequentialEngine:
+    """Trains jobs in the order they come, in the calling thread.
+
+    Args:
+        model: the skeleton that jobs are called with.
+        data: where batches come from.
+        device: where model, data and jobs live.
+    """
+
+    def __init__(self, model: BlockModel, data: JobData, device: torch.device) -> None:
+        self._model = model
+        self._device = device
+        self._data = data
+
+    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
+        """Train all jobs; see :class:`~edgefl.learning.engine.base.Engine`."""
+        with one_core_each(), exact_arithmetic(self._device):
+            return [train_job(task, self._model, self._data) for task in tasks]
+
+    def evaluate(self, vector: Tensor) -> Evaluation:
+        """Accuracy and mean cross-entropy on the evaluation split."""
+        with one_core_each(), exact_arithmetic(self._device):
+            places = self._data.evaluation()
+            return total([evaluate_batch(vector, place, self._model, self._data) for place in places])
+
+    def close(self) -> None:
+        """Nothing to let go of."""

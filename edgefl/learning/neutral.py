@@ -1,0 +1,42 @@
+"""A learner that learns nothing: the world alone, with neutral numbers in place of training (``--no-train``)."""
+
+from __future__ import annotations
+
+from math import nan
+
+from edgefl.learning.job import Evaluation, Feedback, JobId, TrainingJob
+
+_FEEDBACK = Feedback(loss=0.0, first_loss=0.0, distance=1.0, drift=0.0)
+_EVALUATION = Evaluation(accuracy=nan, loss=nan)
+
+
+class NeutralLearner:
+    """Answers the world's questions without a model; it remembers nothing, so nothing grows.
+
+    Losses are 0 and equal, so every rule that compares them sees no difference; distances are 1, so that products with
+    them keep their other factor. Accuracies are unknown, not zero.
+
+    >>> learner = NeutralLearner()
+    >>> learner.aggregate(4, [JobId("fedavg", 0, 7, 0)], round=4)
+    5
+    >>> learner.evaluate(5)
+    Evaluation(accuracy=nan, loss=nan)
+    """
+
+    def submit(self, job: TrainingJob) -> None:
+        """A job has started; nothing will come of it."""
+
+    def discard(self, job: JobId) -> None:
+        """The job's result is not wanted; there is none."""
+
+    def aggregate(self, version: int, jobs: list[JobId], round: int) -> int:
+        """The number of the next model version."""
+        return version + 1
+
+    def feedback(self, job: JobId) -> Feedback:
+        """The same numbers for every job."""
+        return _FEEDBACK
+
+    def evaluate(self, version: int) -> Evaluation:
+        """Unknown accuracy and loss."""
+        return _EVALUATION
