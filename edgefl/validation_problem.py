@@ -177,16 +177,18 @@ def _likeliest(members: list[list[Problem]], depth: int) -> list[Problem]:
 
 
 def without_echoes(problems: list[Problem]) -> list[Problem]:
-    """Leaves out a missing key that an unknown one beside it was meant to be."""
+    """Leaves out what only follows from another problem.
+
+    That is a missing key that an unknown one beside it was meant to be, and a list that is too short because its wrong
+    items do not count.
+    """
     meant = {
-        (problem.path[:-1], key)
+        (*problem.path[:-1], key)
         for problem in problems
         if problem.details["type"] == "extra_forbidden"
         for key in problem.keys
         if nearest(str(problem.path[-1]), problem.keys) == f"did you mean '{key}'?"
     }
-    return [
-        problem
-        for problem in problems
-        if problem.details["type"] != "missing" or (problem.path[:-1], problem.path[-1]) not in meant
-    ]
+    inside = {problem.path[:depth] for problem in problems for depth in range(len(problem.path))}
+    echoed = {"missing": meant, "too_short": inside}
+    return [problem for problem in problems if problem.path not in echoed.get(problem.details["type"], ())]

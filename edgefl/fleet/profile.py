@@ -82,6 +82,9 @@ class Power(_Part):
         return self
 
 
+_Texts = tuple[Annotated[str, Field(min_length=1)], ...]
+
+
 def _listed(sources: object) -> object:
     return [sources] if isinstance(sources, str) else sources
 
@@ -89,7 +92,7 @@ def _listed(sources: object) -> object:
 class Provenance(_Part):
     """Where the figures come from."""
 
-    sources: Annotated[tuple[str, ...], BeforeValidator(_listed, json_schema_input_type=str | tuple[str, ...])] = Field(
+    sources: Annotated[_Texts, BeforeValidator(_listed, json_schema_input_type=str | _Texts)] = Field(
         min_length=1, description="Who says so: a text, or a list of them."
     )
     date: datetime.date = Field(description="When the figures were gathered.")

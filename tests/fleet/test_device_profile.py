@@ -89,6 +89,7 @@ def test_the_figures_of_a_profile_can_be_listed():
         ("power.radio.down", 3, "power.radio.down: expected a mapping, found 3"),
         ("provenance.date", "yesterday", "provenance.date: expected a date"),
         ("provenance.sources", [], "provenance.sources: expected at least 1 item(s), found 0"),
+        ("provenance.sources", [""], "provenance.sources.0: expected text of at least 1 character(s), found ''"),
         ("provenance.verified", "perhaps", "provenance.verified: expected true or false, found 'perhaps'"),
         ("provenance.derivation", {"compute.fp32_peek": "x"}, "did you mean 'compute.fp32_peak'?"),
     ],
