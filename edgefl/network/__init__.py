@@ -1,8 +1,29 @@
 """Topologies, links, capacities over time, and max-min fair flows."""
 
+from edgefl.network.build import build_topology
+from edgefl.network.client_links import ClientLinks
 from edgefl.network.flow import Flow, FlowObserver, Node
 from edgefl.network.flow_network import FlowNetwork
+from edgefl.network.processes import CapacityProcess, StepTrace
+from edgefl.network.specs import LinkSpec, NetworkSpec
 from edgefl.network.topology import GraphLinks, Topology
+from edgefl.network.traces import read_csv, read_mahimahi
 from edgefl.network.tree import TreeLinks
 
-__all__ = ["Flow", "FlowNetwork", "FlowObserver", "GraphLinks", "Node", "Topology", "TreeLinks"]
+__all__ = [
+    "CapacityProcess",
+    "ClientLinks",
+    "Flow",
+    "FlowNetwork",
+    "FlowObserver",
+    "GraphLinks",
+    "LinkSpec",
+    "NetworkSpec",
+    "Node",
+    "StepTrace",
+    "Topology",
+    "TreeLinks",
+    "build_topology",
+    "read_csv",
+    "read_mahimahi",
+]

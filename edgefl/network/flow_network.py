@@ -9,10 +9,12 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import networkx as nx
+import numpy as np
 import simpy
+from numpy.typing import NDArray
 from simpy.events import EventPriority
 
 from edgefl.network.flow import Flow, FlowObserver, Node
@@ -151,15 +153,16 @@ class FlowNetwork:
         self._sharing.announce(link)
         self._apply(link)
 
-    def set_capacities(self, links: Iterable[int], bits_per_second: Iterable[float]) -> None:
-        """Give many links, named by number, another capacity from now on.
+    def set_capacities(self, links: NDArray[np.int64], bits_per_second: NDArray[np.float64]) -> None:
+        """Give many links, named by number, another capacity from now on; the numbers must differ.
 
         The observer is told at once of links that carry flows, and of an idle link when a flow next uses it: a redraw
         over a whole fleet costs an array assignment.
         """
-        for link, capacity in zip(links, bits_per_second, strict=True):
-            self._processes.pop(link, None)
-            self._sharing.set_capacity(link, capacity)
+        if self._processes:
+            for link in links.tolist():
+                self._processes.pop(link, None)
+        for link in self._sharing.assign_capacities(links, bits_per_second):
             self._apply(link)
 
     def set_process(self, source: Node, target: Node, process: CapacityProcess) -> None:

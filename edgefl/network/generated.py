@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl.network.processes import SteppedProcess
 from edgefl.randomness import generator
 
 
@@ -60,9 +61,9 @@ class GeneratedRates:
         self._out: NDArray[np.bool_] = np.zeros(clients, dtype=bool)
         self._present: NDArray[np.float64] = np.zeros(clients)
 
-    def process(self, client: int) -> GeneratedProcess:
+    def process(self, client: int) -> SteppedProcess:
         """One client's capacity over time."""
-        return GeneratedProcess(self, client)
+        return SteppedProcess(self, client)
 
     def at_step(self, number: int) -> NDArray[np.float64]:
         """All clients' capacities during step ``number``, bit/s."""
@@ -88,29 +89,3 @@ class GeneratedRates:
             self._out = np.where(self._out, luck >= self._recover, luck < self._fail)
         rates = np.interp(ndtr(self._gauss), self._shares, self._rates)
         self._present = np.where(self._out, 0.0, rates)
-
-
-class GeneratedProcess:
-    """One client's view of :class:`GeneratedRates`."""
-
-    __slots__ = ("_client", "_rates")
-
-    def __init__(self, rates: GeneratedRates, client: int) -> None:
-        self._rates = rates
-        self._client = client
-
-    def value(self, seconds: float) -> float:
-        """The capacity at this moment, bit/s."""
-        return float(self._rates.at_step(self._number(seconds))[self._client])
-
-    def next_change(self, seconds: float) -> float:
-        """The end of the present step."""
-        return (self._number(seconds) + 1) * self._rates.step
-
-    def _number(self, seconds: float) -> int:
-        step = self._rates.step
-        number = int(seconds / step)
-        # Steps begin at number * step as rounded; the quotient may miss that by one.
-        if (number + 1) * step <= seconds:
-            return number + 1
-        return number - 1 if number * step > seconds else number

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgefl.errors import UserError
 
@@ -105,3 +106,38 @@ class StepTrace:
 
     def _moment(self, cycle: int, step: int) -> float:
         return (cycle * self.period if cycle else 0.0) + self.times[step] - self.offset
+
+
+class SteppedSeries(Protocol):
+    """Capacities of many clients that change together, every ``step`` seconds."""
+
+    step: float
+
+    def at_step(self, number: int) -> NDArray[np.float64]:
+        """All clients' capacities during step ``number`` (from 0), bit/s."""
+
+
+class SteppedProcess:
+    """One client's view of a :class:`SteppedSeries`."""
+
+    __slots__ = ("_client", "_series")
+
+    def __init__(self, series: SteppedSeries, client: int) -> None:
+        self._series = series
+        self._client = client
+
+    def value(self, seconds: float) -> float:
+        """The capacity at this moment, bit/s."""
+        return float(self._series.at_step(self._number(seconds))[self._client])
+
+    def next_change(self, seconds: float) -> float:
+        """The end of the present step."""
+        return (self._number(seconds) + 1) * self._series.step
+
+    def _number(self, seconds: float) -> int:
+        step = self._series.step
+        number = int(seconds / step)
+        # Steps begin at number * step as rounded; the quotient may miss that by one.
+        if (number + 1) * step <= seconds:
+            return number + 1
+        return number - 1 if number * step > seconds else number

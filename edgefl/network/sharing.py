@@ -8,6 +8,9 @@ import math
 from array import array
 from collections.abc import Callable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from edgefl.network.bundle import Bundle, Stream
 from edgefl.network.fairness import fair_levels
 from edgefl.network.topology import Topology
@@ -75,6 +78,12 @@ class Sharing:
         if capacity != self._announced[link]:
             self._announced[link] = capacity
             self._announce(link, capacity)
+
+    def assign_capacities(self, links: NDArray[np.int64], bits_per_second: NDArray[np.float64]) -> list[int]:
+        """Note other capacities of many links; returns the busy ones that changed, in a fixed order."""
+        before = [(link, self._capacity[link]) for link in self._busy]
+        np.frombuffer(self._capacity)[links] = bits_per_second
+        return [link for link, capacity in before if self._capacity[link] != capacity]
 
     def set_capacity(self, link: int, bits_per_second: float) -> None:
         """Note another capacity; :meth:`apply_capacity` must follow where the link is busy."""

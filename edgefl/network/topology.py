@@ -32,6 +32,9 @@ class Topology(Protocol):
     def path(self, source: Node, target: Node) -> tuple[int, ...]:
         """The links of the least-latency path; UserError where there is none."""
 
+    def access(self, node: Node, *, up: bool) -> int:
+        """The one link by which a node sends (``up``) or receives; UserError where it has none or several."""
+
 
 def unknown_node(node: Node, known: list[str]) -> UserError:
     """The error for a node that the network does not have."""
@@ -119,6 +122,14 @@ class GraphLinks:
                 raise UserError(f"the network has no path from {source!r} to {target!r}")
             self._paths[start, goal] = core
         return (*head, *self._paths[start, goal], *reversed(tail))
+
+    def access(self, node: Node, *, up: bool) -> int:
+        """The one link by which a node sends (``up``) or receives; UserError where it has none or several."""
+        links = (self._out if up else self._in)[self._find(node)]
+        if len(links) != 1:
+            direction = "out of" if up else "into"
+            raise UserError(f"expected one link {direction} {node!r}, found {len(links)}")
+        return links[0]
 
     def _find(self, node: Node) -> int:
         number = self._number.get(node)

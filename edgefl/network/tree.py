@@ -74,10 +74,6 @@ class TreeLinks:
         if not all(value >= 0.0 for value in self.capacity):
             raise UserError("expected capacities of at least 0 bit/s")
 
-    def client_link(self, client: int, *, up: bool) -> int:
-        """The number of a client's own link."""
-        return 2 + 2 * self.cells + 2 * client + up
-
     def link(self, source: Node, target: Node) -> int:
         """The number of the link from ``source`` to ``target``; UserError where there is none."""
         if (source, target) in {(SERVER, INTERNET), (INTERNET, SERVER)}:
@@ -104,6 +100,15 @@ class TreeLinks:
         descent = (1 if link == 0 else link for link in reversed(down))
         return (*ascent, *descent)
 
+    def access(self, node: Node, *, up: bool) -> int:
+        """The one link by which a client, a cell or the server sends (``up``) or receives."""
+        if node == SERVER:
+            return 0 if up else 1
+        chain = self._chain(node)
+        if not chain:
+            raise UserError(f"{node!r} has no link of its own")
+        return chain[0] + up
+
     def _chain(self, node: Node) -> list[int]:
         """The down links between the node and the internet, the node's own first (the server's is link 0)."""
         if node == SERVER:
@@ -115,7 +120,7 @@ class TreeLinks:
         if kind == "cell" and 0 <= number < self.cells:
             return [2 + 2 * number]
         if kind == "client" and 0 <= number < self.clients:
-            own = self.client_link(number, up=False)
+            own = 2 + 2 * self.cells + 2 * number
             return [own] if self._cell is None else [own, 2 + 2 * self._cell[number]]
         known = [SERVER, INTERNET, *(f"cell/{c}" for c in range(min(self.cells, 1000)))]
         raise unknown_node(node, [*known, *(f"client/{c}" for c in range(min(self.clients, 1000)))])

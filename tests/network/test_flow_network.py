@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import networkx as nx
+import numpy as np
 import pytest
 import simpy
 
@@ -250,9 +251,9 @@ def test_an_observer_hears_of_flows_and_of_the_capacities_that_they_meet():
     env = simpy.Environment()
     notes = Notes()
     network = FlowNetwork(env, star(1, [2, 2]), observer=notes)
-    network.set_capacities([1, 2], [8e6, 4e6])
+    network.set_capacities(np.array([1, 2]), np.array([8e6, 4e6]))
     network.transfer("server", "client/0", MEGABYTE)
-    at(env, 0.5, lambda: network.set_capacities([1, 2], [4e6, 2e6]))
+    at(env, 0.5, lambda: network.set_capacities(np.array([1, 2]), np.array([4e6, 2e6])))
     env.run()
     assert notes.rows == [
         (0, "start", 0),

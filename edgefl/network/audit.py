@@ -1,0 +1,301 @@
+"""An independent look at a finished run: did every flow get what max-min fairness gives it, when it should?
+
+Nothing here is shared with the network's own solver. Rates come from textbook progressive filling (Bertsekas and
+Gallager, Data Networks, section 6.5.2): link by link, the one that offers its flows least freezes them. The logged
+starts, ends and capacities are taken as they stand, so one wrong row is reported where it is, not wherever it leads.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+Link = Hashable
+"""Whatever names a link: its number, or its two nodes."""
+
+
+@dataclass(frozen=True)
+class FlowRecord:
+    """What a log says of one flow.
+
+    Attributes:
+        flow: the number by which a violation names it.
+        path: the links that it crossed.
+        bytes: its size.
+        started: when it was asked for, seconds.
+        latency: one-way seconds of its path, in which it used no bandwidth.
+        ended: when it was complete or cancelled; None where it was still under way when the log ends.
+        delivered: bytes that arrived; None for the size, or where nobody knows.
+        cancelled: whether it was stopped.
+        weight: its share of a contended link.
+    """
+
+    flow: int
+    path: tuple[Link, ...]
+    bytes: float
+    started: float
+    latency: float = 0.0
+    ended: float | None = None
+    delivered: float | None = None
+    cancelled: bool = False
+    weight: float = 1.0
+
+
+class Violation(NamedTuple):
+    """A rule that a log breaks."""
+
+    seconds: float
+    flow: int
+    message: str
+
+
+class _Capacity(NamedTuple):
+    """A row that gives a link another capacity."""
+
+    link: Link
+    bits_per_second: float
+
+
+class _Active:
+    """A flow between its first byte and its logged end."""
+
+    __slots__ = ("bits", "rate", "reached", "record", "since")
+
+    def __init__(self, record: FlowRecord, now: float) -> None:
+        self.record = record
+        self.bits = 0.0
+        self.rate = 0.0
+        self.since = now
+        self.reached = now if record.bytes == 0 else math.inf
+
+    def advance(self, now: float) -> None:
+        size = 8.0 * self.record.bytes
+        if self.rate == math.inf:
+            self.bits, self.reached = size, min(self.reached, self.since)
+            self.since = now
+            return
+        arrived = self.bits + self.rate * (now - self.since)
+        if self.reached == math.inf and self.rate > 0.0 and arrived >= size:
+            self.reached = self.since + (size - self.bits) / self.rate
+        self.bits, self.since = arrived, now
+
+
+def audit_flows(
+    capacities: Iterable[tuple[float, Link, float]],
+    flows: Iterable[FlowRecord],
+    *,
+    tolerance: float = 1e-6,
+) -> list[Violation]:
+    """Everything in a log of transfers that exact max-min sharing could not have done.
+
+    Args:
+        capacities: (seconds, link, bit/s): from then on the link has that capacity. Each link's first row must not come
+            after its first use.
+        flows: all flows of the run.
+        tolerance: relative, on bytes and on durations.
+
+    Returns:
+        Violations in the order of time; none for a sound log.
+
+    Two flows share 8 Mbit/s; the second claims to have ended before it could.
+
+    >>> sound = FlowRecord(0, ("a",), 1e6, started=0.0, ended=2.0)
+    >>> hasty = FlowRecord(1, ("a",), 1e6, started=0.0, ended=1.5)
+    >>> [violation.flow for violation in audit_flows([(0.0, "a", 8e6)], [sound, hasty])]
+    [1, 0]
+    """
+    return _Audit(tolerance).run(capacities, flows)
+
+
+class _Audit:
+    def __init__(self, tolerance: float) -> None:
+        self.tolerance = tolerance
+        self.capacity: dict[Link, float] = {}
+        self.users: dict[Link, dict[int, _Active]] = {}
+        self.violations: list[Violation] = []
+        self.carried = _Carried(self.capacity)
+
+    def run(self, capacities: Iterable[tuple[float, Link, float]], flows: Iterable[FlowRecord]) -> list[Violation]:
+        changes: list[tuple[float, int, FlowRecord | _Capacity]] = [
+            (seconds, 0, _Capacity(link, rate)) for seconds, link, rate in capacities
+        ]
+        for record in flows:
+            self.check_record(record)
+            joined = record.started + record.latency
+            # A flow that is cancelled at the very instant at which its latency ends has used nothing.
+            if record.ended is None or record.ended > joined or (record.ended == joined and not record.cancelled):
+                changes.append((joined, 1, record))
+                if record.ended is not None:
+                    changes.append((record.ended, 2, record))
+        changes.sort(key=lambda change: change[:2])
+        active: dict[int, _Active] = {}
+        for now, batch in itertools.groupby(changes, key=lambda change: change[0]):
+            touched: dict[Link, None] = {}
+            for _, kind, what in batch:
+                if isinstance(what, FlowRecord):
+                    links: Sequence[Link] = what.path
+                    if kind == 1:
+                        active[what.flow] = self.join(what, now)
+                    else:
+                        self.leave(active.pop(what.flow), now)
+                else:
+                    links = (what.link,)
+                    self.carried.advance(what.link, now)
+                    self.capacity[what.link] = what.bits_per_second
+                touched.update(dict.fromkeys(links))
+            self.share(touched, now)
+        return sorted(self.violations)
+
+    def report(self, seconds: float, flow: int, message: str) -> None:
+        self.violations.append(Violation(seconds, flow, message))
+
+    def check_record(self, record: FlowRecord) -> None:
+        if record.ended is None:
+            return
+        joined = record.started + record.latency
+        if record.ended < record.started:
+            self.report(record.ended, record.flow, f"ended before it started, at {record.started} s")
+        elif not record.cancelled and record.ended < joined - self.tolerance * record.latency:
+            self.report(record.ended, record.flow, f"ended before its latency of {record.latency} s had passed")
+        if not record.cancelled and record.delivered is not None and record.delivered != record.bytes:
+            self.report(record.ended, record.flow, f"delivered {record.delivered:g} of {record.bytes:g} bytes")
+
+    def join(self, record: FlowRecord, now: float) -> _Active:
+        active = _Active(record, now)
+        for link in record.path:
+            if link not in self.capacity:
+                self.report(now, record.flow, f"used link {link} before any capacity of it was told")
+                self.capacity[link] = 0.0
+            self.users.setdefault(link, {})[record.flow] = active
+            self.carried.begin(link, now)
+        return active
+
+    def leave(self, active: _Active, now: float) -> None:
+        record = active.record
+        active.advance(now)
+        expected = active.bits / 8.0
+        # The clock itself resolves no more than this; a rate turns it into bytes.
+        blur = 4.0 * math.ulp(now)
+        slack = self.tolerance * record.bytes + (active.rate / 8.0 * blur if active.rate < math.inf else 0.0)
+        if record.cancelled:
+            # Logs may keep whole bytes of what a cancelled flow had delivered.
+            if record.delivered is not None and abs(min(expected, record.bytes) - record.delivered) > slack + 1.0:
+                self.report(
+                    now, record.flow, f"delivered {record.delivered:g} bytes where fair sharing gives {expected:g}"
+                )
+        elif record.path:
+            late = now - active.reached
+            if expected < record.bytes - slack:
+                self.report(
+                    now, record.flow, f"ended early: fair sharing had given {expected:g} of {record.bytes:g} bytes"
+                )
+            elif late > self.tolerance * (now - record.started) + blur:
+                self.report(now, record.flow, f"ended {late:g} s later than fair sharing gives")
+        delivered = record.delivered
+        if delivered is None:
+            delivered = min(expected, record.bytes) if record.cancelled else record.bytes
+        for link in record.path:
+            del self.users[link][record.flow]
+            excess = self.carried.excess(link, 8.0 * delivered, now)
+            if excess > self.tolerance:
+                self.report(now, record.flow, f"link {link} carried {excess:.3g} of its capacity too much")
+            if not self.users[link]:
+                self.carried.end(link)
+
+    def share(self, touched: Mapping[Link, None], now: float) -> None:
+        """New rates for the flows that hang together with the touched links."""
+        links = {link: None for link in touched if self.users.get(link)}
+        members: dict[int, _Active] = {}
+        queue = list(links)
+        for link in queue:
+            for number, active in self.users[link].items():
+                if number not in members:
+                    members[number] = active
+                    for other in active.record.path:
+                        if other not in links:
+                            links[other] = None
+                            queue.append(other)
+        rates = fill({link: self.capacity[link] for link in links}, [members[n].record for n in sorted(members)])
+        for number in sorted(members):
+            members[number].advance(now)
+            members[number].rate = rates[number]
+
+
+def fill(capacity: Mapping[Link, float], flows: Sequence[FlowRecord]) -> dict[int, float]:
+    """Weighted max-min fair rates (bit/s) by progressive filling.
+
+    >>> flows = [FlowRecord(0, ("a",), 1, 0.0), FlowRecord(1, ("a", "b"), 1, 0.0)]
+    >>> fill({"a": 10.0, "b": 2.0}, flows)
+    {1: 2.0, 0: 8.0}
+    """
+    left = {link: limit for link, limit in capacity.items() if limit < math.inf}
+    unfrozen: dict[Link, dict[int, FlowRecord]] = {}
+    weight: dict[Link, float] = {}
+    limiting = {flow.flow: [link for link in flow.path if link in left] for flow in flows}
+    for flow in flows:
+        for link in limiting[flow.flow]:
+            unfrozen.setdefault(link, {})[flow.flow] = flow
+            weight[link] = weight.get(link, 0.0) + flow.weight
+    order = {link: number for number, link in enumerate(unfrozen)}
+    offers = [(left[link] / weight[link], order[link], link) for link in unfrozen]
+    heapq.heapify(offers)
+    latest = {link: offer for offer, _, link in offers}
+    rates = {flow.flow: math.inf for flow in flows if not limiting[flow.flow]}
+    while offers:
+        offer, _, bottleneck = heapq.heappop(offers)
+        if offer != latest[bottleneck] or not unfrozen[bottleneck]:
+            continue
+        changed: dict[Link, None] = {}
+        for flow in list(unfrozen[bottleneck].values()):
+            rates[flow.flow] = offer * flow.weight
+            for link in limiting[flow.flow]:
+                del unfrozen[link][flow.flow]
+                left[link] = max(left[link] - rates[flow.flow], 0.0)
+                changed[link] = None
+        for link in changed:
+            if unfrozen[link]:
+                # Weights are summed afresh: subtracting them one by one would leave rounding in the divisor.
+                total = sum(flow.weight for flow in unfrozen[link].values())
+                latest[link] = max(left[link] / total, offer)
+                heapq.heappush(offers, (latest[link], order[link], link))
+    return rates
+
+
+class _Carried:
+    """What each link has carried, and could have carried, since it was last idle; in bits."""
+
+    def __init__(self, capacity: Mapping[Link, float]) -> None:
+        self._capacity = capacity
+        self._since: dict[Link, float] = {}
+        self._possible: dict[Link, float] = {}
+        self._sent: dict[Link, float] = {}
+
+    def begin(self, link: Link, now: float) -> None:
+        """A flow begins to use the link."""
+        if link not in self._since:
+            self._since[link] = now
+            self._possible[link] = self._sent[link] = 0.0
+
+    def advance(self, link: Link, now: float) -> None:
+        """Bring what the link could have carried up to now."""
+        if link in self._since and self._capacity[link] < math.inf:
+            self._possible[link] += self._capacity[link] * (now - self._since[link])
+            self._since[link] = now
+
+    def excess(self, link: Link, bits: float, now: float) -> float:
+        """A flow leaves with so many bits delivered; returns the part by which the link carried more than it could."""
+        self.advance(link, now)
+        self._sent[link] += bits
+        if self._capacity[link] == math.inf:
+            return 0.0
+        possible = self._possible[link] + self._capacity[link] * 4.0 * math.ulp(now)
+        sent = self._sent[link]
+        return max(sent / possible - 1.0, 0.0) if possible > 0.0 else (math.inf if sent > 0.0 else 0.0)
+
+    def end(self, link: Link) -> None:
+        """The link is idle."""
+        del self._since[link]

@@ -1,0 +1,90 @@
+"""From a scenario's ``network:`` to the links of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from edgefl.errors import UserError, nearest
+from edgefl.network.flow import Node
+from edgefl.network.specs import CellsTopology, FileTopology, LinkSpec, StarTopology, find_file
+from edgefl.network.topology import GraphLinks, Topology
+from edgefl.network.tree import TreeLinks
+
+
+def build_topology(
+    spec: StarTopology | CellsTopology | FileTopology,
+    links: Mapping[str, LinkSpec],
+    link_of_client: Sequence[str],
+    *,
+    folder: Path | None = None,
+) -> Topology:
+    """The links between ``server`` and ``client/0``, ``client/1``, … as a scenario describes them.
+
+    In a star and in cells the clients' own capacities are still 0 here, for
+    :class:`~edgefl.network.client_links.ClientLinks` to set. In a file they are what the file says, until the client's
+    link says otherwise.
+
+    Args:
+        spec: the topology.
+        links: the named links.
+        link_of_client: the name of each client's link.
+        folder: where files are looked for that are not found as they are named.
+
+    Raises:
+        UserError: a link that is not there; a file that is not there, or is no such graph.
+    """
+    for name in dict.fromkeys(link_of_client):
+        if name not in links:
+            raise UserError(f"unknown link '{name}'; {nearest(name, links)}")
+    if isinstance(spec, FileTopology):
+        return GraphLinks(_read_graph(spec, len(link_of_client), folder))
+    latency_of = {name: spec.latency if link.latency is None else link.latency for name, link in links.items()}
+    count = len(link_of_client)
+    cells = spec.cells if isinstance(spec, CellsTopology) else 0
+    return TreeLinks(
+        server=(spec.server.down, spec.server.up),
+        down=np.zeros(count),
+        up=np.zeros(count),
+        latency=[latency_of[name] for name in link_of_client],
+        backhaul=[(spec.backhaul.down, spec.backhaul.up)] * cells if isinstance(spec, CellsTopology) else (),
+        cell=[client % cells for client in range(count)] if cells else None,
+    )
+
+
+def _read_graph(spec: FileTopology, clients: int, folder: Path | None) -> nx.DiGraph[Node]:
+    """The file's graph with its server and clients renamed to ``server`` and ``client/k``."""
+    file = find_file(spec.file, folder)
+    graph: Any
+    try:
+        if file.suffix == ".graphml":
+            graph = nx.read_graphml(file)
+        elif file.suffix == ".json":
+            data = json.loads(file.read_text(encoding="utf-8"))
+            graph = nx.node_link_graph(data, edges="links" if "links" in data else "edges")
+        else:
+            raise UserError(f"expected a .graphml or .json file, found '{file.suffix}'", file=spec.file)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SyntaxError, nx.NetworkXException) as error:
+        raise UserError(f"expected a networkx graph ({type(error).__name__}: {error})", file=spec.file) from None
+    if graph.is_multigraph() or not graph.is_directed():
+        raise UserError("expected a directed graph without parallel edges", file=spec.file)
+    names = [f"client/{k}" for k in range(clients)] if spec.clients is None else spec.clients
+    if len(names) != clients:
+        raise UserError(f"expected {clients} clients, found {len(names)}", field="clients", file=spec.file)
+    new_names = {spec.server: "server", **{name: f"client/{k}" for k, name in enumerate(names)}}
+    known = {str(node): node for node in graph.nodes}
+    for name in new_names:
+        if name not in known:
+            raise UserError(f"the graph has no node '{name}'; {nearest(name, known)}", file=spec.file)
+    if len(new_names) != clients + 1:
+        raise UserError("expected the server and the clients to be nodes of their own", file=spec.file)
+    renamed: nx.DiGraph[Node] = nx.relabel_nodes(graph, {known[old]: new for old, new in new_names.items()})
+    for node in graph.nodes:
+        if str(node) not in new_names and str(node) in new_names.values():
+            raise UserError(f"node '{node}' bears the name of another's role", file=spec.file)
+    return renamed

@@ -1,0 +1,190 @@
+"""The capacities of all clients' own links: drawn, redrawn, or following traces.
+
+One keyed vector stream per (seed, link, direction, epoch) gives all clients' capacities at once. The method is no part
+of the key, so all methods of an experiment meet the same network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefl.errors import UserError
+from edgefl.network.flow_network import FlowNetwork
+from edgefl.network.generated import GeneratedRates
+from edgefl.network.processes import CapacityProcess, SteppedProcess, StepTrace
+from edgefl.network.specs import (
+    ConstantCapacity,
+    GeneratedCapacity,
+    LinkSpec,
+    TraceCapacity,
+    UniformCapacity,
+    find_file,
+    redraw_rule,
+)
+from edgefl.network.topology import Topology
+from edgefl.network.traces import read_csv, read_mahimahi
+from edgefl.randomness import generator
+
+Direction = Literal["down", "up"]
+DIRECTIONS: tuple[Direction, Direction] = ("down", "up")
+
+
+class ClientLinks:
+    """What the clients' links can carry, round by round.
+
+    Args:
+        links: the named links of the scenario.
+        link_of_client: the name of each client's link.
+        seed: the run's seed.
+        folder: where trace files are looked for that are not found as they are named.
+
+    Raises:
+        UserError: a link that is not there, or a trace that cannot be read.
+
+    >>> spec = LinkSpec.model_validate(
+    ...     {"down": {"kind": "uniform", "low": 40e6, "high": 280e6}, "up": "9 Mbit/s", "redraw": "10 rounds"}
+    ... )
+    >>> links = ClientLinks({"5g": spec}, ["5g"] * 3, seed=0)
+    >>> bool((links.capacities("down", 0) == links.capacities("down", 9)).all()), links.redraws_at(10)
+    (True, True)
+    >>> links.capacities("up", 0)
+    array([9000000., 9000000., 9000000.])
+    """
+
+    def __init__(
+        self, links: Mapping[str, LinkSpec], link_of_client: Sequence[str], seed: int, *, folder: Path | None = None
+    ) -> None:
+        self._seed = seed
+        self._count = len(link_of_client)
+        self._folder = folder
+        self._numbers: dict[Direction, NDArray[np.int64]] = {}
+        names = np.array(link_of_client, dtype=object)
+        # Sorted, so that the order of a mapping's keys has no say in anything.
+        self._members = {name: np.flatnonzero(names == name) for name in sorted(set(link_of_client))}
+        for name in self._members:
+            if name not in links:
+                raise UserError(f"unknown link '{name}'; expected one of: {', '.join(sorted(links))}")
+        self._links = {name: links[name] for name in self._members}
+        self._rounds = {name: int(amount) for name, (kind, amount) in self._rules().items() if kind == "rounds"}
+        self._seconds = {name: amount for name, (kind, amount) in self._rules().items() if kind == "seconds"}
+
+    def redraws_at(self, round: int) -> bool:
+        """Whether some client's capacity is drawn anew at the beginning of this round (from 0)."""
+        return any(round % rounds == 0 for rounds in self._rounds.values())
+
+    def capacities(self, direction: Direction, round: int) -> NDArray[np.float64]:
+        """All clients' capacities in one direction during a round, bit/s; NaN where they follow a process."""
+        vector = np.full(self._count, np.nan)
+        for name, clients in self._members.items():
+            spec = self._spec(name, direction)
+            if isinstance(spec, ConstantCapacity):
+                vector[clients] = spec.rate
+            elif isinstance(spec, UniformCapacity) and name not in self._seconds:
+                epoch = round // self._rounds[name] if name in self._rounds else 0
+                vector[clients] = self._drawn(name, direction, spec, epoch)[clients]
+        return vector
+
+    def attach(self, network: FlowNetwork) -> None:
+        """Set all capacities of round 0, and let links with traces or generators follow them."""
+        for direction in DIRECTIONS:
+            numbers = client_link_numbers(network.topology, self._count, direction)
+            self._numbers[direction] = numbers
+            self._set(network, numbers, self.capacities(direction, 0))
+            for name, clients in self._members.items():
+                processes = self._processes(name, direction, clients)
+                for client, process in zip(clients.tolist(), processes, strict=False):
+                    network.follow(int(numbers[client]), process)
+
+    def round_begins(self, network: FlowNetwork, round: int) -> None:
+        """Draw anew what is drawn anew at the beginning of this round (from 0)."""
+        if round == 0 or not self.redraws_at(round):
+            return
+        for direction in DIRECTIONS:
+            self._set(network, self._numbers[direction], self.capacities(direction, round))
+
+    def _rules(self) -> dict[str, tuple[Literal["rounds", "seconds"], float]]:
+        return {name: redraw_rule(link.redraw) for name, link in self._links.items() if link.redraw is not None}
+
+    def _spec(
+        self, name: str, direction: Direction
+    ) -> ConstantCapacity | UniformCapacity | TraceCapacity | GeneratedCapacity:
+        link = self._links[name]
+        return link.down if direction == "down" else link.up
+
+    def _drawn(self, name: str, direction: Direction, spec: UniformCapacity, epoch: int) -> NDArray[np.float64]:
+        # Every client of the fleet is drawn, so that who else has this link changes nobody's capacity.
+        luck = generator(self._seed, "link", name, direction, epoch).random(self._count)
+        return spec.low + (spec.high - spec.low) * luck
+
+    def _set(self, network: FlowNetwork, numbers: NDArray[np.int64], capacities: NDArray[np.float64]) -> None:
+        known = ~np.isnan(capacities)
+        network.set_capacities(numbers[known], capacities[known])
+
+    def _processes(self, name: str, direction: Direction, clients: NDArray[np.int64]) -> list[CapacityProcess]:
+        """One process a client; none where the capacity is constant or drawn by rounds."""
+        spec = self._spec(name, direction)
+        if isinstance(spec, TraceCapacity):
+            return self._replayed(name, direction, spec, clients)
+        if isinstance(spec, GeneratedCapacity):
+            rates = GeneratedRates(
+                self._seed,
+                f"{name} {direction}",
+                self._count,
+                quantiles=spec.quantiles,
+                step=spec.step,
+                correlation=spec.correlation,
+                outage_every=float("inf") if spec.outage_every is None else spec.outage_every,
+                outage_seconds=spec.outage_length,
+            )
+            return [rates.process(client) for client in clients.tolist()]
+        if isinstance(spec, UniformCapacity) and name in self._seconds:
+            redrawn = _Redrawn(self, name, direction, spec, self._seconds[name])
+            return [SteppedProcess(redrawn, client) for client in clients.tolist()]
+        return []
+
+    def _replayed(
+        self, name: str, direction: Direction, spec: TraceCapacity, clients: NDArray[np.int64]
+    ) -> list[CapacityProcess]:
+        try:
+            file = find_file(spec.file, self._folder)
+            trace = read_csv(file) if spec.format == "csv" else read_mahimahi(file, every=spec.every)
+        except UserError as error:
+            raise error.located(field=f"network.links.{name}.{direction}") from None
+        trace = StepTrace(trace.times, [rate * spec.scale for rate in trace.rates], period=trace.period)
+        if spec.shift == "none":
+            return [trace] * len(clients)
+        luck = generator(self._seed, "link-shift", name, direction).random(self._count)
+        return [trace.shifted(float(luck[client]) * trace.period) for client in clients.tolist()]
+
+
+def client_link_numbers(topology: Topology, clients: int, direction: Direction) -> NDArray[np.int64]:
+    """The number of each client's own link in one direction.
+
+    Raises:
+        UserError: a client that does not hang on one single link.
+    """
+    return np.array(
+        [topology.access(f"client/{client}", up=direction == "up") for client in range(clients)], dtype=np.int64
+    )
+
+
+class _Redrawn:
+    """Capacities of all clients on a link that are drawn anew every so many seconds."""
+
+    def __init__(
+        self, links: ClientLinks, name: str, direction: Direction, spec: UniformCapacity, seconds: float
+    ) -> None:
+        self._draw: Callable[[int], NDArray[np.float64]] = lambda epoch: links._drawn(name, direction, spec, epoch)
+        self.step = seconds
+        self._epoch = -1
+        self._present: NDArray[np.float64] = np.zeros(0)
+
+    def at_step(self, number: int) -> NDArray[np.float64]:
+        if number != self._epoch:
+            self._epoch, self._present = number, self._draw(number)
+        return self._present

@@ -1,0 +1,212 @@
+"""What a scenario's ``network:`` may say: the topology, and the named links by which clients reach it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from edgefl.errors import UserError
+from edgefl.units import BitsPerSecond, Seconds, parse
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+# --- capacities of a client's link ------------------------------------------------------------------------------------
+
+
+class ConstantCapacity(_Spec):
+    """The same for all clients, always; a bare quantity means this."""
+
+    kind: Literal["constant"] = Field("constant", description="A capacity that never changes.")
+    rate: BitsPerSecond = Field(description="The capacity of each client's link.")
+
+
+class UniformCapacity(_Spec):
+    """Drawn for each client uniformly from ``[low, high)``; drawn anew as the link's ``redraw`` says."""
+
+    kind: Literal["uniform"] = Field("uniform", description="Each client's capacity is drawn from U(low, high).")
+    low: BitsPerSecond = Field(description="Lowest capacity.")
+    high: BitsPerSecond = Field(description="Highest capacity.")
+
+    @model_validator(mode="after")
+    def _low_before_high(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"expected low at most high, found low {self.low:g} and high {self.high:g} bit/s")
+        return self
+
+
+class TraceCapacity(_Spec):
+    """A recorded trace, looped; each client enters it at a point of its own unless ``shift`` is none."""
+
+    kind: Literal["trace"] = Field("trace", description="A capacity that follows a recorded trace.")
+    file: str = Field(description="The trace's file; a relative path is looked up here, then below EDGEFL_DATA.")
+    format: Literal["mahimahi", "csv"] = Field(
+        "mahimahi", description="mahimahi: a millisecond per packet of 1500 bytes; csv: seconds,bits_per_second."
+    )
+    every: Seconds = Field(1.0, gt=0, description="Interval over which a mahimahi trace is averaged; 1 ms is exact.")
+    scale: float = Field(1.0, gt=0, description="Factor on every rate of the trace.")
+    shift: Literal["random", "none"] = Field("random", description="Whether clients enter the trace at random points.")
+
+
+class GeneratedCapacity(_Spec):
+    """A seeded random series per client: quantiles of the rate, correlation in time, outages."""
+
+    kind: Literal["process"] = Field("process", description="A capacity that follows a generated random series.")
+    quantiles: dict[Annotated[float, Field(ge=0, le=100)], BitsPerSecond] = Field(
+        min_length=2, description="Percent to rate, {10: 12 Mbit/s, 50: 98 Mbit/s, …}; linear between, flat outside."
+    )
+    step: Seconds = Field(1.0, gt=0, description="How long a value holds.")
+    correlation: float = Field(0.7, ge=0, lt=1, description="Lag-1 autocorrelation of the underlying Gaussian series.")
+    outage_every: Seconds | None = Field(None, gt=0, description="Mean time between outages; null for none.")
+    outage_length: Seconds = Field(2.0, gt=0, description="Mean length of an outage.")
+
+    @model_validator(mode="after")
+    def _quantiles_rise(self) -> Self:
+        rates = [rate for _, rate in sorted(self.quantiles.items())]
+        if rates != sorted(rates):
+            raise ValueError("expected rates that rise with the percent")
+        if self.outage_length < self.step or (self.outage_every is not None and self.outage_every < self.step):
+            raise ValueError("expected outage_every and outage_length of at least one step")
+        return self
+
+
+def _constant(value: Any) -> Any:
+    return {"kind": "constant", "rate": value} if isinstance(value, int | float | str) else value
+
+
+def _kind(value: Any) -> Any:
+    if isinstance(value, dict):
+        return value.get("kind")
+    return getattr(value, "kind", None)
+
+
+Capacity = Annotated[
+    Annotated[ConstantCapacity, Tag("constant")]
+    | Annotated[UniformCapacity, Tag("uniform")]
+    | Annotated[TraceCapacity, Tag("trace")]
+    | Annotated[GeneratedCapacity, Tag("process")],
+    Discriminator(_kind),
+    BeforeValidator(_constant, json_schema_input_type=Any),
+]
+"""What ``down`` and ``up`` of a link may be: a quantity, or a mapping with ``kind``."""
+
+_REDRAW = re.compile(r"\s*(\d+)\s*rounds?\s*")
+
+
+def redraw_rule(text: str) -> tuple[Literal["rounds", "seconds"], float]:
+    """``10 rounds`` or ``30 s`` as a rule.
+
+    Raises:
+        UserError: neither a positive whole number of rounds nor a positive time.
+
+    >>> redraw_rule("10 rounds"), redraw_rule("2 min")
+    (('rounds', 10.0), ('seconds', 120.0))
+    """
+    match = _REDRAW.fullmatch(text)
+    kind: Literal["rounds", "seconds"] = "rounds" if match else "seconds"
+    try:
+        amount = float(match[1]) if match else parse(text, "seconds")
+    except UserError:
+        amount = 0.0
+    if amount <= 0:
+        raise UserError(f"expected a number of rounds or seconds above 0, '10 rounds' or '30 s', found '{text}'")
+    return kind, amount
+
+
+def _checked_redraw(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            redraw_rule(value)
+        except UserError as error:
+            raise ValueError(error.message) from None
+    return value
+
+
+class LinkSpec(_Spec):
+    """How one kind of client reaches the network: ``network.links.NAME``."""
+
+    down: Capacity = Field(description="Capacity towards the client.")
+    up: Capacity = Field(description="Capacity from the client.")
+    redraw: Annotated[str | None, BeforeValidator(_checked_redraw)] = Field(
+        None, description="When drawn capacities are drawn anew: '10 rounds', '30 s', or null for never."
+    )
+    latency: Seconds | None = Field(None, description="One-way latency of this link; null takes the topology's.")
+
+    @model_validator(mode="after")
+    def _redraw_has_an_object(self) -> Self:
+        if self.redraw is not None and "uniform" not in (self.down.kind, self.up.kind):
+            raise ValueError("redraw: expected null, because neither down nor up is drawn (kind: uniform)")
+        return self
+
+
+# --- topologies -------------------------------------------------------------------------------------------------------
+
+
+class Rates(_Spec):
+    """A capacity in each direction; *down* is from the server towards the clients."""
+
+    down: BitsPerSecond = Field(description="Capacity from the server towards the clients.")
+    up: BitsPerSecond = Field(description="Capacity from the clients towards the server.")
+
+
+class StarTopology(_Spec):
+    """``server`` - ``internet`` - every ``client/k``."""
+
+    kind: Literal["star"] = Field("star", description="Every client reaches the server over its own link.")
+    server: Rates = Field(description="Capacity of the server's connection, shared by all clients.")
+    latency: Seconds = Field(0.0, description="One-way latency between the server and a client.")
+
+
+class CellsTopology(_Spec):
+    """``server`` - ``internet`` - ``cell/c`` - ``client/k``; client k is in cell k modulo the number of cells."""
+
+    kind: Literal["cells"] = Field(description="Clients reach the server through cells with a backhaul each.")
+    server: Rates = Field(description="Capacity of the server's connection, shared by all cells.")
+    cells: int = Field(gt=0, description="Number of cells.")
+    backhaul: Rates = Field(description="Capacity of each cell's connection.")
+    latency: Seconds = Field(0.0, description="One-way latency between the server and a client.")
+    sharing: Literal["wired", "rate_fair", "airtime_fair"] = Field(
+        "wired",
+        description="How a cell's clients share its air. wired: each link by itself; rate_fair: equal rates, each"
+        " taking air in proportion to 1/capacity (WiFi); airtime_fair: equal shares of the air (cellular).",
+    )
+
+
+class FileTopology(_Spec):
+    """Any directed graph from a file, with ``capacity`` (bit/s) and ``latency`` (s) on its edges."""
+
+    kind: Literal["file"] = Field(description="A graph from a GraphML file, or node-link JSON.")
+    file: str = Field(description="The graph's file (.graphml or .json); looked up here, then below EDGEFL_DATA.")
+    server: str = Field("server", description="The node that is the server.")
+    clients: list[str] | None = Field(
+        None, description="The nodes that are clients 0, 1, …; null takes those named client/0, client/1, …"
+    )
+
+
+TopologySpec = Annotated[StarTopology | CellsTopology | FileTopology, Field(discriminator="kind")]
+
+
+class NetworkSpec(_Spec):
+    """A scenario's ``network:``."""
+
+    topology: TopologySpec = Field(description="How the server and the clients are connected.")
+    links: dict[str, LinkSpec] = Field(min_length=1, description="The links that fleet groups name.")
+
+
+def find_file(file: str, folder: Path | None) -> Path:
+    """A file that a scenario names: as it stands, else below ``folder`` (where the data sets are).
+
+    Raises:
+        UserError: it is in neither place.
+    """
+    candidates = [Path(file).expanduser(), *([folder / file] if folder is not None else [])]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    places = " or ".join(f"'{candidate}'" for candidate in candidates)
+    raise UserError(f"expected a file at {places}, found none")

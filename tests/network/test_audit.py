@@ -1,0 +1,137 @@
+"""The audit agrees with the network on sound runs, and catches what a hand edits in."""
+
+import dataclasses
+import random
+
+import networkx as nx
+import pytest
+import simpy
+
+from edgefl.network import FlowNetwork, StepTrace
+from edgefl.network.audit import FlowRecord, audit_flows, fill
+
+
+class Log:
+    """What a run's log keeps: capacities as told, flows as they ended."""
+
+    def __init__(self, env):
+        self.env, self.capacities, self.flows = env, [], []
+
+    def flow_started(self, flow):
+        self.flows.append(flow)
+
+    def flow_ended(self, flow):
+        pass
+
+    def flow_cancelled(self, flow):
+        pass
+
+    def capacity_changed(self, source, target, bits_per_second):
+        self.capacities.append((self.env.now, (source, target), bits_per_second))
+
+    def records(self, network):
+        return [
+            FlowRecord(
+                flow.id,
+                tuple(network.topology.ends(link) for link in flow.path),
+                flow.bytes,
+                flow.started,
+                latency=flow.latency,
+                ended=flow.ended,
+                delivered=flow.delivered,
+                cancelled=flow.cancelled,
+                weight=flow.weight,
+            )
+            for flow in self.flows
+        ]
+
+
+def random_run(seed, flows=60, until=None):
+    """Cells, both directions, traces, outages, redraws, cancellations, weights, latencies."""
+    luck = random.Random(seed)
+    env = simpy.Environment()
+    graph = nx.DiGraph()
+    pairs = [("server", "internet", 20e6)]
+    pairs += [("internet", f"cell/{c}", luck.uniform(4e6, 12e6)) for c in range(3)]
+    pairs += [(f"cell/{c % 3}", f"client/{c}", luck.uniform(0.5e6, 8e6)) for c in range(12)]
+    for near, far, capacity in pairs:
+        graph.add_edge(near, far, capacity=capacity, latency=luck.choice([0, 0.01]))
+        graph.add_edge(far, near, capacity=capacity * 0.7, latency=0.005)
+    log = Log(env)
+    network = FlowNetwork(env, graph, observer=log)
+    network.set_process("cell/0", "client/0", StepTrace([0, 0.3, 0.7], [3e6, 0, 5e6], period=1.1))
+    network.set_process("internet", "cell/1", StepTrace([0, 1, 2], [9e6, 2e6, 5e6], period=3))
+
+    def act():
+        for _ in range(flows):
+            yield env.timeout(luck.choice([0, 0, luck.expovariate(6)]))
+            kind = luck.random()
+            ends = ("server", f"client/{luck.randrange(12)}")
+            if kind < 0.1 and network.flows:
+                network.cancel(luck.choice(network.flows))
+            if kind > 0.85:
+                near, far, capacity = luck.choice(pairs)
+                network.set_capacity(near, far, capacity * luck.choice([0, 0.5, 1, 2]))
+                env.timeout(1).callbacks.append(lambda _, e=(near, far), c=capacity: network.set_capacity(*e, c))
+            weight = luck.choice([1, 1, 1, 2.5])
+            network.transfer(*luck.choice([ends, ends[::-1]]), luck.choice([0, 1e4, 3e5, 1e6]), weight=weight)
+
+    env.process(act())
+    env.run(until=until)
+    return log.capacities, log.records(network)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_audit_finds_nothing_in_the_networks_own_runs(seed):
+    capacities, records = random_run(seed, until=None if seed % 2 else 4.0)
+    assert audit_flows(capacities, records) == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_audit_finds_an_end_moved_by_a_thousandth(seed):
+    capacities, records = random_run(seed)
+    victims = [record for record in records if not record.cancelled and record.bytes >= 3e5]
+    for victim, factor in zip(victims[:8], [0.999, 1.001] * 4, strict=False):
+        ended = victim.started + factor * (victim.ended - victim.started)
+        edited = [dataclasses.replace(r, ended=ended) if r is victim else r for r in records]
+        assert any(violation.flow == victim.flow for violation in audit_flows(capacities, edited))
+
+
+def test_the_audit_finds_edited_bytes_capacities_and_starts():
+    capacities, records = random_run(1)
+    victim = next(record for record in records if not record.cancelled and record.bytes >= 1e6)
+
+    def flows_named(capacities, records):
+        return {violation.flow for violation in audit_flows(capacities, records)}
+
+    def edited(**change):
+        return [dataclasses.replace(r, **change) if r is victim else r for r in records]
+
+    assert victim.flow in flows_named(capacities, edited(bytes=1.01e6, delivered=1.01e6))
+    assert victim.flow in flows_named(capacities, edited(delivered=0.9e6))
+    assert victim.flow in flows_named(capacities, edited(started=victim.started + 0.01))
+    assert victim.flow in flows_named(capacities, edited(latency=victim.ended - victim.started + 1))
+    slower = [(t, link, c * (0.5 if link in victim.path else 1)) for t, link, c in capacities]
+    assert any("too much" in violation.message for violation in audit_flows(slower, records))
+    assert flows_named(capacities[1:], records)
+    assert flows_named(capacities, [r for r in records if r is not victim])
+    cancelled = next(record for record in records if record.cancelled and record.delivered > 10)
+    shaved = [dataclasses.replace(r, delivered=r.delivered - 5) if r is cancelled else r for r in records]
+    assert cancelled.flow in flows_named(capacities, shaved)
+    whole = [dataclasses.replace(r, delivered=float(int(r.delivered))) if r.cancelled else r for r in records]
+    assert audit_flows(capacities, whole) == []
+
+
+def test_a_late_end_during_an_outage_is_found():
+    capacities = [(0.0, "a", 8e6), (1.0, "a", 0.0)]
+    record = FlowRecord(0, ("a",), 1e6, 0.0, ended=1.0)
+    assert audit_flows(capacities, [record]) == []
+    assert "later" in audit_flows(capacities, [dataclasses.replace(record, ended=3.0)])[0].message
+
+
+def test_progressive_filling_gives_the_textbook_rates():
+    # Bertsekas and Gallager's shape: three links in a row, one flow over all of them, one more on each.
+    flows = [FlowRecord(0, ("a", "b", "c"), 1, 0)] + [
+        FlowRecord(k + 1, (k_link,), 1, 0) for k, k_link in enumerate("abc")
+    ]
+    assert fill({"a": 1.0, "b": 2.0, "c": 4.0}, flows) == {0: 0.5, 1: 0.5, 2: 1.5, 3: 3.5}

@@ -1,0 +1,166 @@
+"""What a scenario says about the network, and the links that come of it."""
+
+import json
+
+import networkx as nx
+import numpy as np
+import pytest
+import simpy
+from pydantic import TypeAdapter, ValidationError
+
+from edgefl.errors import UserError
+from edgefl.network import ClientLinks, FlowNetwork, LinkSpec, NetworkSpec, build_topology
+from edgefl.validation import validated
+
+SCENARIO = {
+    "topology": {"kind": "star", "server": {"down": "1 Gbit/s", "up": "1 Gbit/s"}, "latency": "20 ms"},
+    "links": {
+        "5g": {
+            "down": {"kind": "uniform", "low": "40 Mbit/s", "high": "280 Mbit/s"},
+            "up": {"kind": "uniform", "low": "40 Mbit/s", "high": "280 Mbit/s"},
+            "redraw": "10 rounds",
+        },
+        "wifi": {"down": "54 Mbit/s", "up": {"kind": "constant", "rate": 6e6}, "latency": "5 ms"},
+    },
+}
+
+
+def test_the_contract_scenario_is_read_and_written_back_unchanged():
+    spec = NetworkSpec.model_validate(SCENARIO)
+    assert spec.links["wifi"].down.rate == 54e6
+    assert NetworkSpec.model_validate(json.loads(spec.model_dump_json())) == spec
+    TypeAdapter(NetworkSpec).json_schema()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"down": {"kind": "uniform", "low": "9 Mbit/s", "high": "1 Mbit/s"}}, "low at most high"),
+        ({"down": "5 mbit/s"}, "Mbit/s"),
+        ({"down": -3}, "0"),
+        ({"down": {"kind": "unifrom", "low": 1, "high": 2}}, "uniform"),
+        ({"redraw": "ten rounds"}, "10 rounds"),
+        ({"redraw": "0 rounds"}, "10 rounds"),
+        ({"redraw": "10 rounds", "down": 1e6, "up": 1e6}, "neither down nor up is drawn"),
+        ({"delay": 3}, "delay"),
+        ({"down": {"kind": "process", "quantiles": {10: 5e6, 50: 4e6}}}, "rise"),
+    ],
+)
+def test_wrong_links_are_refused_with_the_reason(change, message):
+    with pytest.raises(UserError, match=message):
+        validated(LinkSpec, {**SCENARIO["links"]["5g"], **change})
+
+
+def test_a_star_has_the_latency_of_each_clients_link_and_the_servers_rates():
+    spec = NetworkSpec.model_validate(SCENARIO)
+    topology = build_topology(spec.topology, spec.links, ["5g", "wifi"])
+    latencies = [sum(topology.latency[k] for k in topology.path("server", f"client/{c}")) for c in (0, 1)]
+    assert latencies == [0.02, 0.005]
+    assert topology.capacity[topology.access("server", up=True)] == 1e9
+    with pytest.raises(UserError, match="5g"):
+        build_topology(spec.topology, spec.links, ["5gg"])
+
+
+def test_draws_change_every_ten_rounds_and_by_nothing_else():
+    spec = NetworkSpec.model_validate(SCENARIO)
+    names = ["5g", "wifi"] * 500
+    links = ClientLinks(spec.links, names, seed=3)
+    down = links.capacities("down", 0)
+    drawn = down[::2]
+    assert (drawn >= 40e6).all()
+    assert (drawn < 280e6).all()
+    assert drawn.mean() == pytest.approx(160e6, rel=0.06)
+    assert (down[1::2] == 54e6).all()
+    assert (links.capacities("down", 9) == down).all()
+    assert not (links.capacities("down", 10)[::2] == drawn).any()
+    assert not (links.capacities("up", 0)[::2] == drawn).any()
+    assert not (ClientLinks(spec.links, names, seed=4).capacities("down", 0)[::2] == drawn).any()
+    # Nobody's capacity depends on who else has the link, nor on whether others are asked first.
+    alone = ClientLinks(spec.links, ["wifi"] * 998 + ["5g", "wifi"], seed=3)
+    assert alone.capacities("down", 10)[998] == links.capacities("down", 10)[998]
+    assert [r for r in range(25) if links.redraws_at(r)] == [0, 10, 20]
+
+
+def test_the_network_meets_the_drawn_capacities_round_by_round():
+    spec = NetworkSpec.model_validate(SCENARIO)
+    names = ["5g", "wifi"]
+    links = ClientLinks(spec.links, names, seed=0)
+    network = FlowNetwork(simpy.Environment(), build_topology(spec.topology, spec.links, names))
+    links.attach(network)
+    assert network.capacity("internet", "client/0") == links.capacities("down", 0)[0]
+    assert network.capacity("client/1", "internet") == 6e6
+    links.round_begins(network, 7)
+    assert network.capacity("internet", "client/0") == links.capacities("down", 0)[0]
+    links.round_begins(network, 10)
+    assert network.capacity("client/0", "internet") == links.capacities("up", 10)[0]
+
+
+def test_draws_by_seconds_follow_the_clock():
+    link = LinkSpec.model_validate({**SCENARIO["links"]["5g"], "redraw": "30 s"})
+    spec = NetworkSpec.model_validate(SCENARIO)
+    links = ClientLinks({"5g": link}, ["5g"], seed=0)
+    env = simpy.Environment()
+    network = FlowNetwork(env, build_topology(spec.topology, {"5g": link}, ["5g"]))
+    links.attach(network)
+    assert np.isnan(links.capacities("down", 0)[0])
+    seen = []
+    for moment in (1, 29, 31, 59, 61):
+        env.run(until=moment)
+        seen.append(network.capacity("internet", "client/0"))
+    assert seen[0] == seen[1] != seen[2] == seen[3] != seen[4]
+    first = ClientLinks({"5g": LinkSpec.model_validate(SCENARIO["links"]["5g"])}, ["5g"], seed=0)
+    assert seen[0] == first.capacities("down", 0)[0]
+
+
+def test_clients_enter_a_trace_at_points_of_their_own(tmp_path):
+    (tmp_path / "t.csv").write_text("seconds,bits_per_second\n" + "".join(f"{k},{k}e6\n" for k in range(1, 101)))
+    trace = {"kind": "trace", "file": "t.csv", "format": "csv", "scale": 2}
+    links = {
+        "a": LinkSpec.model_validate({"down": trace, "up": {**trace, "shift": "none"}}),
+    }
+    topology = build_topology(NetworkSpec.model_validate(SCENARIO).topology, links, ["a"] * 50)
+    network = FlowNetwork(simpy.Environment(), topology)
+    ClientLinks(links, ["a"] * 50, seed=0, folder=tmp_path).attach(network)
+    down = {network.capacity("internet", f"client/{c}") for c in range(50)}
+    assert len(down) > 30
+    assert down <= {2e6 * k for k in range(1, 101)}
+    assert {network.capacity(f"client/{c}", "internet") for c in range(50)} == {2e6}
+    with pytest.raises(UserError, match=r"network\.links\.a\.down"):
+        ClientLinks(links, ["a"] * 50, seed=0).attach(network)
+
+
+def test_a_graph_from_a_file_is_the_network(tmp_path):
+    graph = nx.DiGraph()
+    for client in ("phone", "board"):
+        graph.add_edge("hub", client, capacity=1e6, latency=0.01)
+        graph.add_edge(client, "hub", capacity=1e6, latency=0.01)
+    graph.add_edge("hub", "cloud", capacity=8e6, latency=0.03)
+    graph.add_edge("cloud", "hub", capacity=8e6, latency=0.03)
+    nx.write_graphml(graph, tmp_path / "net.graphml")
+    (tmp_path / "net.json").write_text(json.dumps(nx.node_link_data(graph, edges="links")))
+    links = {"a": LinkSpec.model_validate({"down": 4e6, "up": 2e6})}
+    for name in ("net.graphml", "net.json"):
+        spec = {"kind": "file", "file": name, "server": "cloud", "clients": ["phone", "board"]}
+        topology = NetworkSpec.model_validate({"topology": spec, "links": links}).topology
+        env = simpy.Environment()
+        network = FlowNetwork(env, build_topology(topology, links, ["a", "a"], folder=tmp_path))
+        ClientLinks(links, ["a", "a"], seed=0).attach(network)
+        flow = network.transfer("server", "client/1", 1e6)
+        env.run()
+        assert flow.ended == pytest.approx(0.04 + 2.0)
+        with pytest.raises(UserError, match="expected 3 clients, found 2"):
+            build_topology(topology, links, ["a"] * 3, folder=tmp_path)
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.json", "[]"), ("a.json", "{"), ("a.graphml", "<x>"), ("a.txt", "")])
+def test_a_file_that_is_no_graph_is_refused(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    links = {"a": LinkSpec.model_validate({"down": 4e6, "up": 2e6})}
+    topology = NetworkSpec.model_validate({"topology": {"kind": "file", "file": name}, "links": links}).topology
+    with pytest.raises(UserError, match=name):
+        build_topology(topology, links, ["a"], folder=tmp_path)
+
+
+def test_specs_do_not_take_unknown_keys():
+    with pytest.raises(ValidationError):
+        NetworkSpec.model_validate({**SCENARIO, "mtu": 1500})
