@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Self
+from typing import Literal, Self
 
 
 @dataclass
@@ -35,6 +35,10 @@ class Ledger:
     def bytes(self) -> float:
         """Bytes delivered in both directions."""
         return self.bytes_down + self.bytes_up
+
+    def of(self, kind: Literal["bytes", "flops", "joules"]) -> float:
+        """What has been spent of one budget."""
+        return {"bytes": self.bytes, "flops": self.flops, "joules": self.joules}[kind]
 
     def copy(self) -> Self:
         """The totals as they stand now."""

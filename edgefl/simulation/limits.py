@@ -7,9 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from edgefl.simulation.ledger import Ledger
-
-SPENT: dict[str, str] = {"bytes": "bytes", "flops": "flops", "joules": "joules"}
-"""Budgets that the ledger counts; the budget on seconds is a timer."""
+from edgefl.simulation.specs import BudgetKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +33,28 @@ class Target:
 class Budget:
     """A limit, and the best that was affordable: where the run stood after the last evaluated round within it."""
 
-    kind: str
+    kind: BudgetKind
     limit: float
     exhausted: bool = False
     within: Standing | None = None
 
     def allows(self, standing: Standing) -> bool:
         """Whether everything up to this standing was paid from the budget."""
-        spent = standing.seconds if self.kind == "seconds" else getattr(standing.spent, SPENT[self.kind])
-        return bool(spent <= self.limit)
+        spent = standing.seconds if self.kind == "seconds" else standing.spent.of(self.kind)
+        return spent <= self.limit
 
 
 class Limits:
     """The budgets and targets of one run.
 
     Args:
-        budgets: limits by kind (``seconds``, ``bytes``, ``flops``, ``joules``); ``None`` for no limit.
+        budgets: limits by kind that are limited.
         targets: accuracies.
         metric: ``accuracy`` or ``accuracy_ema``: which of them a target speaks of.
     """
 
-    def __init__(self, budgets: Mapping[str, float | None], targets: Iterable[float], metric: str) -> None:
-        self.budgets = [Budget(kind, limit) for kind, limit in budgets.items() if limit is not None]
+    def __init__(self, budgets: Mapping[BudgetKind, float], targets: Iterable[float], metric: str) -> None:
+        self.budgets = [Budget(kind, limit) for kind, limit in budgets.items()]
         self.targets = [Target(accuracy) for accuracy in targets]
         self._metric = metric
 
@@ -70,7 +68,8 @@ class Limits:
         crossed = [
             budget
             for budget in self.budgets
-            if not budget.exhausted and budget.kind in SPENT and getattr(spent, SPENT[budget.kind]) > budget.limit
+            # The budget on seconds is a timer.
+            if not budget.exhausted and budget.kind != "seconds" and spent.of(budget.kind) > budget.limit
         ]
         for budget in crossed:
             budget.exhausted = True

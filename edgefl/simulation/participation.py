@@ -74,9 +74,9 @@ class Participation:
         client: int,
         round: int,
         downlink: Downlink,
+        *,
         chosen: int | None,
         prefetch: Prefetch | None,
-        *,
         on_downloaded: Callable[[Participation], None],
         on_left: Callable[[Participation], None],
     ) -> None:
@@ -112,7 +112,7 @@ class Participation:
         for flow in self._flows:
             if flow.ended is None:
                 yield flow
-            if self.phase != "download":
+            if not self._still("download"):
                 return
         self.download_seconds = self._end_phase()
         world.waited(self.client, self.round, self.download_seconds)
@@ -124,7 +124,7 @@ class Participation:
         world.setup.learner.submit(self.job)
         world.compute_started(self.client, self.round, self.work)
         yield env.timeout(self.work.seconds)
-        if self.phase != "compute":
+        if not self._still("compute"):
             return
         self.compute_seconds = self._end_phase()
         world.compute_ended(self.client, self.round, self.work)
@@ -133,7 +133,7 @@ class Participation:
         self.phase = "upload"
         self._flows = [world.send(self.client, "up", world.setup.method.payload.uplink(world.setup.sizes), self.round)]
         yield self._flows[0]
-        if self.phase != "upload":
+        if not self._still("upload"):
             return
         self.upload_seconds = self._end_phase()
         world.waited(self.client, self.round, self.upload_seconds)
@@ -173,6 +173,10 @@ class Participation:
         if rest:
             flows.append(self.world.send(self.client, "down", rest, self.round))
         return flows
+
+    def _still(self, phase: Phase) -> bool:
+        """Whether the client is in that phase; while it waited, the round may have closed without it."""
+        return self.phase == phase
 
     def _end_phase(self) -> float:
         began, self._phase_began = self._phase_began, self.world.now

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import networkx as nx
 import numpy as np
@@ -55,8 +55,8 @@ class Setup:
         weather: changes of capacity.
         learner: trains, or pretends to.
         limits: budgets and targets.
-        stop: ``budget`` ends at the first exhausted budget, ``target`` when all targets are reached, ``rounds`` never
-            before the last round.
+        stop: ``budget`` ends at the first exhausted budget, ``target`` also when all targets are reached,
+            ``rounds`` never before the last round.
         evaluate_every: rounds between evaluations; the last model is always evaluated.
         trains: whether the learner's numbers mean anything.
     """
@@ -74,7 +74,7 @@ class Setup:
     cost: CostOf
     fleet: FleetAssignment
     samples: NDArray[np.int64]
-    topology: nx.DiGraph | Topology
+    topology: nx.DiGraph[Any] | Topology
     weather: Weather
     learner: Learner
     limits: Limits

@@ -58,7 +58,7 @@ class Synchronous:
     def _pick(self, round: int) -> list[int]:
         setup = self.world.setup
         size = min(setup.protocol.picked(setup.cohort), setup.clients)
-        cohort = setup.selector.pick(round, self._everyone, size, setup.facts).tolist()
+        cohort = [int(client) for client in setup.selector.pick(round, self._everyone, size, setup.facts)]
         self.world.decided(round, "selection", setup.selector.reads, clients=cohort)
         return cohort
 
@@ -96,8 +96,8 @@ class Synchronous:
                 client,
                 round,
                 world.downlink(client, round, chosen),
-                chosen,
-                self._prefetches.pop(client, None),
+                chosen=chosen,
+                prefetch=self._prefetches.pop(client, None),
                 on_downloaded=downloaded,
                 on_left=left,
             )

@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from edgefl.fleet import DeviceProfile, FleetAssignment, compute_joules, fits, step_seconds
 from edgefl.fleet.roofline import Operator
 from edgefl.learning.rules.base import LocalOptions
@@ -96,7 +99,7 @@ class WorkModel:
         self,
         cost: CostOf,
         fleet: FleetAssignment,
-        samples: Sequence[int],
+        samples: NDArray[np.int64],
         options: LocalOptions,
         on_new: Callable[[Work, DeviceProfile], None],
     ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import simpy
-from simpy.core import EventPriority
+from simpy.events import EventPriority
 
 from edgefl.fleet import DeviceProfile, idle_joules, transfer_joules
 from edgefl.learning.job import JobId, TrainingJob
@@ -241,7 +241,7 @@ class World:
 
     def _exhausted(self, kind: str, limit: float) -> None:
         self._write("budget", item=kind, value=limit)
-        if self.setup.stop == "budget":
+        if self.setup.stop != "rounds":
             self.stop(kind)
 
     def _new_work(self, work: Work, profile: DeviceProfile) -> None:

@@ -1,0 +1,83 @@
+"""``edgefl verify``: a run directory against the laws of the world."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from edgefl.errors import UserError
+from edgefl.experiment.step_costs import read_costs
+from edgefl.experiment.summary import SCHEMA
+from edgefl.experiment.tables import EVENTS, ROUNDS
+from edgefl.fleet import assign
+from edgefl.scenario import Scenario, load_scenario
+from edgefl.simulation.invariants import CostEntry, Record, violations
+from edgefl.simulation.log import Event
+
+
+def verify(run: Path) -> list[str]:
+    """Every broken law of every run in a run directory, as sentences; none where the logs can be believed.
+
+    Raises:
+        UserError: the folder holds no finished run.
+    """
+    summary = _summary(run)
+    scenario = load_scenario(run / "scenario.yaml")
+    try:
+        costs = read_costs(run / "costs.json")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return [f"costs.json cannot be read: {error}"]
+    found = []
+    for label, entries in summary["methods"].items():
+        for entry in entries:
+            place = f"{label}, seed {entry['seed']}"
+            found += [f"{place}: {text}" for text in _check(run, scenario, costs.get(label, {}), label, entry)]
+    return found
+
+
+def _summary(run: Path) -> dict[str, Any]:
+    path = run / "summary.json"
+    if not path.is_file():
+        raise UserError("expected the folder of a finished run, found no summary.json", file=str(run))
+    try:
+        summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"expected JSON, {error}", file=str(path)) from None
+    if summary.get("schema") != SCHEMA:
+        raise UserError(f"expected schema {SCHEMA}, found {summary.get('schema')!r}", file=str(path), field="schema")
+    return summary
+
+
+def _check(
+    run: Path, scenario: Scenario, costs: dict[tuple[int, int], CostEntry], label: str, entry: dict[str, Any]
+) -> Iterator[str]:
+    folder = run / label / f"seed-{entry['seed']}"
+    try:
+        events = _table(folder / "events.parquet", EVENTS)
+        rounds = _table(folder / "rounds.parquet", ROUNDS)
+    except (OSError, pa.ArrowException, ValueError) as error:
+        yield f"a table cannot be read: {error}"
+        return
+    record = Record(
+        events=[Event(*row) for row in zip(*(events[name] for name in EVENTS.names), strict=True)],
+        rounds=rounds,
+        summary=entry,
+        fleet=assign(scenario.fleet, scenario.data.clients, int(entry["seed"])),
+        costs=costs,
+    )
+    try:
+        yield from violations(record)
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        yield f"the files are damaged ({type(error).__name__}: {error})"
+
+
+def _table(path: Path, schema: pa.Schema) -> dict[str, list[Any]]:
+    table = pq.read_table(path)
+    if table.schema.names != schema.names:
+        raise ValueError(f"{path.name}: expected the columns {', '.join(schema.names)}")
+    return {name: table.column(name).to_pylist() for name in schema.names}

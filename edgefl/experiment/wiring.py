@@ -1,0 +1,116 @@
+"""From a scenario to the setup of one run: every section becomes the part that it describes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefl.experiment.step_costs import StepCosts
+from edgefl.fleet import FleetAssignment, assign
+from edgefl.learning.data.federated import FederatedData, shard_sizes
+from edgefl.learning.job import Learner
+from edgefl.learning.methods.build import build_method
+from edgefl.learning.methods.recipe import Method
+from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.registry import build_model
+from edgefl.learning.payload import ModelSizes
+from edgefl.network.build import build_topology
+from edgefl.network.client_links import ClientLinks
+from edgefl.scenario import Scenario
+from edgefl.scenario.methods import ScenarioMethod
+from edgefl.scheduling.selection.base import Facts
+from edgefl.simulation.limits import Limits
+from edgefl.simulation.log import EventLog, Sink
+from edgefl.simulation.setup import RoundRow, Setup
+
+
+@dataclass(frozen=True)
+class SharedWorld:
+    """What all methods of one seed meet alike: who has which device, link and shard.
+
+    Attributes:
+        seed: the seed.
+        fleet: devices and links.
+        samples: n_k ``[clients]``.
+        facts: what a selector may know of the clients.
+    """
+
+    seed: int
+    fleet: FleetAssignment
+    samples: NDArray[np.int64]
+    facts: Facts
+
+
+def skeleton(scenario: Scenario) -> BlockModel:
+    """The scenario's model; no image is read where the data set knows their shape beforehand."""
+    description = scenario.data.describe()
+    return build_model(scenario.model.spec, description.shape, description.classes)
+
+
+def recipe_of(scenario: Scenario, chosen: ScenarioMethod) -> Method:
+    """The method of one entry, under the scenario's label."""
+    return build_method({**chosen.entry, "as": chosen.label}, scenario.training.local)
+
+
+def shared_world(scenario: Scenario, seed: int, data: FederatedData | None) -> SharedWorld:
+    """The fleet and shards of a seed; without ``data`` only the shards' sizes are worked out."""
+    fleet = assign(scenario.fleet, scenario.data.clients, seed)
+    if data is None:
+        samples = shard_sizes(scenario.data, seed, scenario.evaluation.split)
+        return SharedWorld(seed, fleet, samples, Facts())
+    return SharedWorld(seed, fleet, data.sizes, Facts(label_support=data.label_counts > 0))
+
+
+def setup_of(
+    scenario: Scenario,
+    chosen: ScenarioMethod,
+    world: SharedWorld,
+    costs: StepCosts,
+    *,
+    learner: Learner,
+    trains: bool,
+    sink: Sink | None = None,
+    on_round: Callable[[RoundRow], None] | None = None,
+) -> Setup:
+    """One run's setup.
+
+    Args:
+        scenario: what is compared.
+        chosen: the method.
+        world: what all methods of the seed share.
+        costs: step costs of the method.
+        learner: trains, or pretends to.
+        trains: which of the two.
+        sink: takes the log's rows.
+        on_round: told of every round.
+    """
+    method = costs.method
+    model = costs.adapted_model()
+    links = [str(name) for name in world.fleet.link_names()]
+    return Setup(
+        label=chosen.label,
+        seed=world.seed,
+        rounds=scenario.training.rounds,
+        cohort=scenario.training.cohort,
+        protocol=scenario.protocol,
+        method=method,
+        scheduler=None if chosen.scheduler is None else chosen.scheduler.spec.start(world.seed, model.depth),
+        selector=scenario.training.selection.spec.start(world.seed),
+        facts=world.facts,
+        sizes=ModelSizes(model.layout.block_bytes()),
+        cost=costs.step,
+        fleet=world.fleet,
+        samples=world.samples,
+        topology=build_topology(scenario.network.topology, scenario.network.links, links),
+        weather=ClientLinks(scenario.network.links, links, world.seed),
+        learner=learner,
+        limits=Limits(scenario.budgets.limits(), scenario.targets, scenario.target_metric),
+        stop=scenario.stop,
+        evaluate_every=scenario.evaluation.every,
+        trains=trains,
+        log=EventLog(sink),
+        on_round=on_round,
+    )

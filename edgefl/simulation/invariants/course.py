@@ -1,0 +1,106 @@
+"""Time never goes back, rounds follow one another, and only clients of the cohort take part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from edgefl.simulation.invariants.record import Record, at, close, facts
+
+_BUDGETS = ("seconds", "bytes", "flops", "joules")
+
+
+def clock(record: Record) -> Iterator[str]:
+    """Time never goes back, and nothing happens after the stop."""
+    now = 0.0
+    for event in record.events:
+        if not event.time >= now:
+            yield f"{at(event)}: time goes back from {now:.6f} s"
+        now = max(now, event.time)
+    stops = list(record.of("stop"))
+    if len(stops) != 1 or record.events[-1].kind != "stop":
+        yield f"expected one stop as the last event, found {len(stops)}"
+
+
+def rounds_in_order(record: Record) -> Iterator[str]:
+    """Rounds are numbered 1, 2, 3, …; each starts when the one before has ended, and aggregates once."""
+    begun = ended = aggregated = 0
+    end_of_last = 0.0
+    for event in record.events:
+        if event.kind == "round_start":
+            begun += 1
+            if event.round != begun or begun != ended + 1:
+                yield f"{at(event)}: round {event.round} starts after round {ended} ended"
+            if not close(event.time, end_of_last):
+                yield f"{at(event)}: the round starts {event.time - end_of_last:g} s after the one before ended"
+        elif event.kind == "aggregation":
+            aggregated += 1
+            if event.round != aggregated or aggregated != begun:
+                yield f"{at(event)}: aggregation of round {event.round} during round {begun}"
+        elif event.kind == "round_end":
+            ended += 1
+            if event.round != ended or ended != begun:
+                yield f"{at(event)}: round {event.round} ends during round {begun}"
+            if not close(event.value, event.time - end_of_last):
+                yield f"{at(event)}: the round lasted {event.time - end_of_last:g} s, not {event.value:g} s"
+            end_of_last = event.time
+    if ended != aggregated:
+        yield f"{ended} rounds ended, {aggregated} aggregated"
+
+
+def cohorts(record: Record) -> Iterator[str]:
+    """Who transfers or computes for a round was selected for it; who was aggregated had sent its update."""
+    selected: dict[int, set[int]] = {}
+    for event in record.of("decision"):
+        if event.item == "selection":
+            selected[event.round] = set(facts(event).get("clients", ()))
+    uploaded: set[tuple[int, int]] = set()
+    for event in record.events:
+        if event.kind in ("transfer_start", "compute_start") and event.client not in selected.get(event.round, ()):
+            yield f"{at(event)}: the client was not selected for round {event.round}"
+        if event.kind == "transfer_end" and event.item == "up":
+            uploaded.add((event.round, event.client))
+        if event.kind == "aggregation":
+            clients = facts(event).get("clients", [])
+            if event.value != len(clients):
+                yield f"{at(event)}: {event.value:g} updates were aggregated, {len(clients)} are named"
+            for client in clients:
+                if (event.round, client) not in uploaded:
+                    yield f"{at(event)}: client {client} had sent no update for round {event.round}"
+
+
+def ending(record: Record) -> Iterator[str]:
+    """The run ended for the reason that it gives."""
+    stop = record.events[-1]
+    reason = stop.item
+    if reason != record.summary["stop"]["reason"]:
+        yield f"summary.json says that the run stopped by {record.summary['stop']['reason']}, the log by {reason}"
+    if reason in _BUDGETS and not any(event.item == reason for event in record.of("budget")):
+        yield f"{at(stop)}: the budget on {reason} was not exhausted"
+    for event in record.of("budget"):
+        if event.item == "seconds" and not close(event.time, event.value):
+            yield f"{at(event)}: {event.value:g} s were over at {event.time:g} s"
+
+
+def targets(record: Record) -> Iterator[str]:
+    """A target is reached at the first evaluation that is high enough, and not before."""
+    reached = {event.value: event for event in record.of("target")}
+    for target in record.summary["targets"]:
+        event = reached.get(target["accuracy"])
+        if target["reached"] != (event is not None):
+            yield f"target {target['accuracy']:g}: summary.json and the log disagree on whether it was reached"
+        elif event is not None and not (close(event.time, target["seconds"]) and event.round == target["rounds"]):
+            yield f"{at(event)}: summary.json says {target['seconds']:g} s, round {target['rounds']}"
+    for event in reached.values():
+        if not any(
+            found.round == event.round and max(found.value, _number(facts(found).get("ema"))) >= event.value
+            for found in record.of("evaluation")
+        ):
+            yield f"{at(event)}: no evaluation of round {event.round} reaches {event.value:g}"
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else -math.inf
+
+
+LAWS = (clock, rounds_in_order, cohorts, ending, targets)

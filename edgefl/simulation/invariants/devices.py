@@ -1,0 +1,100 @@
+"""A client is in one place at a time, and its device takes as long, and draws as much, as its profile says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from edgefl.fleet import compute_joules, fits, idle_joules, step_seconds
+from edgefl.simulation.invariants.record import Record, at, close, facts
+from edgefl.simulation.log import Event
+
+_BEGINS = {"transfer_start": "sends or receives", "compute_start": "computes"}
+_ENDS = {"transfer_end", "transfer_drop", "compute_end", "compute_drop"}
+
+
+def one_place(record: Record) -> Iterator[str]:
+    """A client neither computes nor transfers twice at once; only prefetches run beside something else."""
+    busy: dict[int, Event] = {}
+    for event in record.events:
+        if event.item == "prefetch" or event.client < 0:
+            continue
+        if event.kind in _BEGINS:
+            before = busy.get(event.client)
+            if before is not None:
+                since = f"{before.kind} at {before.time:.6f} s"
+                yield f"{at(event)}: the client {_BEGINS[event.kind]} while its {since} lasts"
+            busy[event.client] = event
+        elif event.kind in _ENDS:
+            begun = busy.pop(event.client, None)
+            if begun is None:
+                yield f"{at(event)}: nothing was under way"
+            elif begun.kind.split("_")[0] != event.kind.split("_")[0]:
+                yield f"{at(event)}: what was under way is a {begun.kind}"
+            elif event.kind.startswith("compute") and not close(event.time - begun.time, event.seconds):
+                yield f"{at(event)}: computed for {event.time - begun.time:g} s, not {event.seconds:g} s"
+    for client, event in sorted(busy.items()):
+        yield f"{at(event)}: client {client} never ends it"
+
+
+def work_costs(record: Record) -> Iterator[str]:
+    """Each kind of work takes cost over throughput: step costs from ``costs.json``, throughput from the profile."""
+    profiles = {profile.name: profile for profile in record.fleet.profiles}
+    for event in record.of("work"):
+        found = facts(event)
+        profile = profiles.get(found.get("profile", ""))
+        try:
+            batches = {int(size): int(count) for size, count in found["batches"].items()}
+            costs = {size: record.costs[int(found["alpha"]), size] for size in batches}
+        except (KeyError, ValueError, AttributeError):
+            yield f"{at(event)}: work '{event.item}' has no step cost"
+            continue
+        if profile is None:
+            yield f"{at(event)}: work '{event.item}' is on no device of the fleet"
+            continue
+        seconds = sum(count * step_seconds(profile, costs[size].operators) for size, count in batches.items())
+        flops = sum(count * costs[size].training_flops for size, count in batches.items())
+        peak = max((cost.peak_memory_bytes for cost in costs.values()), default=0.0)
+        for what, logged, expected in (
+            ("seconds", event.seconds, seconds),
+            ("FLOP", event.flops, flops),
+            ("joules", event.joules, compute_joules(profile, seconds)),
+            ("bytes of memory", float(event.bytes), float(int(peak))),
+        ):
+            if not close(logged, expected):
+                yield f"{at(event)}: work '{event.item}' takes {logged:g} {what}, cost over throughput is {expected:g}"
+        if fits(profile, peak) != found.get("fits"):
+            yield f"{at(event)}: work '{event.item}' is said to {'' if found.get('fits') else 'not '}fit its device"
+
+
+def computations(record: Record) -> Iterator[str]:
+    """Every computation is known work on the client's own device, charged in proportion where it was broken off."""
+    works = {event.item: event for event in record.of("work")}
+    clients = len(record.fleet.group)
+    for event in record.of("compute_end", "compute_drop"):
+        work = works.get(event.item)
+        if work is None or not 0 <= event.client < clients:
+            yield f"{at(event)}: unknown work '{event.item}'"
+            continue
+        if facts(work).get("profile") != record.fleet.profile_of(event.client).name:
+            yield f"{at(event)}: work '{event.item}' belongs to another device than the client's"
+        share = event.seconds / work.seconds if work.seconds else 1.0
+        if event.kind == "compute_end" and not close(share, 1.0):
+            yield f"{at(event)}: took {event.seconds:g} s, the work takes {work.seconds:g} s"
+        if share > 1 + 1e-9:
+            yield f"{at(event)}: was broken off after {event.seconds:g} s of {work.seconds:g} s"
+        if not close(event.flops, share * work.flops) or not close(event.joules, share * work.joules):
+            yield f"{at(event)}: FLOPs or joules are not the work's"
+
+
+def waiting(record: Record) -> Iterator[str]:
+    """Waiting draws the device's idle watts."""
+    for event in record.of("idle"):
+        if not 0 <= event.client < len(record.fleet.group):
+            yield f"{at(event)}: there is no such client"
+            continue
+        joules = idle_joules(record.fleet.profile_of(event.client), event.seconds)
+        if not close(joules, event.joules):
+            yield f"{at(event)}: drew {event.joules:g} J, the profile gives {joules:g} J"
+
+
+LAWS = (one_place, work_costs, computations, waiting)

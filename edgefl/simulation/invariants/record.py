@@ -1,0 +1,86 @@
+"""What is known of a finished run."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from edgefl.fleet import FleetAssignment
+from edgefl.simulation.log import Event
+
+TOLERANCE = 1e-9
+"""Relative difference that rounding may cause in a sum or a product of float64 numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCount:
+    """An operator that a step executes ``count`` times."""
+
+    flops: float
+    bytes: float
+    count: int
+
+
+@dataclass(frozen=True)
+class CostEntry:
+    """The cost of one local step, as the run directory keeps it."""
+
+    operators: tuple[OperatorCount, ...]
+    training_flops: float
+    peak_memory_bytes: float
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run as its files tell it.
+
+    Attributes:
+        events: the log, in order.
+        rounds: the columns of ``rounds.parquet``.
+        summary: the run's entry in ``summary.json``.
+        fleet: which device each client has.
+        costs: the cost of a local step by (alpha, batch).
+    """
+
+    events: Sequence[Event]
+    rounds: Mapping[str, Sequence[Any]]
+    summary: Mapping[str, Any]
+    fleet: FleetAssignment
+    costs: Mapping[tuple[int, int], CostEntry]
+
+    @cached_property
+    def by_kind(self) -> dict[str, list[Event]]:
+        """Events of each kind, in order."""
+        kinds: dict[str, list[Event]] = {}
+        for event in self.events:
+            kinds.setdefault(event.kind, []).append(event)
+        return kinds
+
+    def of(self, *kinds: str) -> Iterator[Event]:
+        """Events of these kinds, in order of kinds, then of time."""
+        for kind in kinds:
+            yield from self.by_kind.get(kind, ())
+
+
+def close(a: float, b: float, *, tolerance: float = TOLERANCE) -> bool:
+    """Whether two numbers are the same up to rounding."""
+    return math.isclose(a, b, rel_tol=tolerance, abs_tol=tolerance)
+
+
+def facts(event: Event) -> dict[str, Any]:
+    """The event's details; empty where they are damaged."""
+    try:
+        found = json.loads(event.detail) if event.detail else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def at(event: Event) -> str:
+    """How a violation names an event."""
+    who = f", client {event.client}" if event.client >= 0 else ""
+    return f"{event.kind} at {event.time:.6f} s{who}"

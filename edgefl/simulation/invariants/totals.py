@@ -1,0 +1,118 @@
+"""Every total in ``summary.json`` and every row of ``rounds.parquet`` is a sum over the log."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from edgefl.simulation.invariants.record import Record, close, facts
+from edgefl.simulation.log import Event
+
+_SUM = 1e-7  # the order of addition differs between the run and the check
+
+
+def summary(record: Record) -> Iterator[str]:
+    """Bytes, FLOPs, joules, seconds, rounds and accuracies of the summary are the log's."""
+    useful = set()
+    for event in record.of("aggregation"):
+        useful |= {(event.round, client) for client in facts(event).get("clients", ())}
+    bytes_by: defaultdict[str, int] = defaultdict(int)
+    for event in record.of("transfer_end", "transfer_drop"):
+        bytes_by["up" if event.item == "up" else "down"] += int(event.bytes)
+        bytes_by["useful" if (event.round, event.client) in useful else "wasted"] += int(event.bytes)
+    told = record.summary
+    for name in ("down", "up", "useful", "wasted"):
+        if bytes_by[name] != told["bytes"][name]:
+            yield f"bytes.{name}: summary.json says {told['bytes'][name]}, the log sums to {bytes_by[name]}"
+    ends = list(record.of("round_end"))
+    expected: dict[str, float] = {
+        "flops": sum(event.flops for event in record.events if event.kind.startswith("compute")),
+        "joules": sum(event.joules for event in record.events if event.kind != "work"),
+        "seconds": record.events[-1].time,
+        "rounds": len(ends),
+    }
+    for name, value in expected.items():
+        if not close(value, told[name], tolerance=_SUM):
+            yield f"{name}: summary.json says {told[name]}, the log gives {value}"
+    for name in ("exposed_seconds", "hidden_seconds"):
+        value = sum(facts(event).get(name, 0.0) for event in ends)
+        if not close(value, told["communication"][name], tolerance=_SUM):
+            yield f"communication.{name}: summary.json says {told['communication'][name]}, the log sums to {value}"
+    evaluations = [event.value for event in record.of("evaluation")]
+    if evaluations:
+        for name, value in (("final", evaluations[-1]), ("best", max(evaluations))):
+            if value != told["accuracy"][name]:
+                yield f"accuracy.{name}: summary.json says {told['accuracy'][name]}, the log {value}"
+
+
+def critical_path(record: Record) -> Iterator[str]:
+    """Exposed and hidden seconds of a round are those of the client that closed it."""
+    spans: defaultdict[tuple[int, int], list[tuple[float, float, str]]] = defaultdict(list)
+    starts = {event.flow: event for event in record.of("transfer_start")}
+    for event in record.of("transfer_end"):
+        begin = starts.get(event.flow)
+        if begin is not None:
+            spans[event.round, event.client].append((begin.time, event.time, event.item))
+    begun = {event.round: event.time for event in record.of("round_start")}
+    for event in record.of("round_end"):
+        told = facts(event)
+        exposed = hidden = 0.0
+        if event.client >= 0:
+            start = begun.get(event.round, 0.0)
+            mine = spans[event.round, event.client]
+            downs = [end for _, end, item in mine if item != "up"]
+            exposed = max([end - start for end in downs if end > start], default=0.0)
+            exposed += sum(end - since for since, end, item in mine if item == "up")
+            hidden = sum(min(end, start) - since for since, end, item in mine if item == "prefetch")
+        for name, value in (("exposed_seconds", exposed), ("hidden_seconds", hidden)):
+            if not close(value, told.get(name, 0.0), tolerance=_SUM):
+                yield f"round {event.round}: {name} is {told.get(name)}, the critical client's transfers give {value}"
+
+
+def rows(record: Record) -> Iterator[str]:
+    """Each row of ``rounds.parquet`` sums the events of its round."""
+    sums: list[dict[str, Any]] = []
+    current: dict[str, Any] = _nothing()
+    for event in record.events:
+        _add(current, event)
+        if event.kind == "round_end":
+            sums.append({**current, "round": event.round, "seconds": event.time})
+            current = _nothing()
+    told = record.rounds
+    if len(told["round"]) != len(sums):
+        yield f"rounds.parquet has {len(told['round'])} rows, the log {len(sums)} rounds"
+        return
+    for index, expected in enumerate(sums):
+        for name, value in expected.items():
+            found = told[name][index]
+            if (found is None) != (value is None) or (value is not None and not close(found, value, tolerance=_SUM)):
+                yield f"rounds.parquet, row {index + 1}: {name} is {found}, the log gives {value}"
+
+
+def _nothing() -> dict[str, Any]:
+    return {
+        "bytes_down": 0, "bytes_up": 0, "flops": 0.0, "joules": 0.0, "aggregated": 0, "accuracy": None, "loss": None,
+        "accuracy_ema": None,
+    }  # fmt: skip
+
+
+def _add(row: dict[str, Any], event: Event) -> None:
+    if event.kind in ("transfer_end", "transfer_drop"):
+        row["bytes_up" if event.item == "up" else "bytes_down"] += event.bytes
+    if event.kind.startswith("compute"):
+        row["flops"] += event.flops
+    if event.kind != "work":
+        row["joules"] += event.joules
+    if event.kind == "aggregation":
+        row["aggregated"] = int(event.value)
+    if event.kind == "evaluation":
+        found = facts(event)
+        row.update(accuracy=event.value, loss=_finite(found.get("loss")), accuracy_ema=_finite(found.get("ema")))
+
+
+def _finite(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+LAWS = (summary, critical_path, rows)

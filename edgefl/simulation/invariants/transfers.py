@@ -1,0 +1,86 @@
+"""Every transfer ends or is dropped, delivers what was sent, and gets its fair share of its links."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from edgefl.fleet import Direction, transfer_joules
+from edgefl.network.audit import FlowRecord, audit_flows
+from edgefl.simulation.invariants.record import Record, at, close, facts
+from edgefl.simulation.log import Event
+
+
+def paired(record: Record) -> Iterator[str]:
+    """Each start has exactly one end, later, by the same client and over the same nodes."""
+    starts: dict[int, Event] = {}
+    ended: set[int] = set()
+    for event in record.of("transfer_start"):
+        if event.flow in starts:
+            yield f"{at(event)}: transfer {event.flow} starts twice"
+        starts[event.flow] = event
+        parts = facts(event).get("parts", {})
+        if sum(parts.values()) != event.bytes:
+            yield f"{at(event)}: transfer {event.flow} carries parts of {sum(parts.values())} bytes, not {event.bytes}"
+    for event in record.of("transfer_end", "transfer_drop"):
+        start = starts.get(event.flow)
+        if start is None:
+            yield f"{at(event)}: transfer {event.flow} ends without a start"
+            continue
+        if event.flow in ended:
+            yield f"{at(event)}: transfer {event.flow} ends twice"
+        ended.add(event.flow)
+        same = ("round", "client", "item", "source", "target")
+        for name in same:
+            if getattr(start, name) != getattr(event, name):
+                yield f"{at(event)}: transfer {event.flow} has another {name} at its end than at its start"
+        if not close(event.time - start.time, event.seconds):
+            yield f"{at(event)}: transfer {event.flow} took {event.time - start.time:g} s, not {event.seconds:g} s"
+        if event.kind == "transfer_end" and event.bytes != start.bytes:
+            yield f"{at(event)}: transfer {event.flow} delivered {event.bytes} of {start.bytes} bytes"
+        if not 0 <= event.bytes <= start.bytes:
+            yield f"{at(event)}: transfer {event.flow} delivered {event.bytes} of {start.bytes} bytes"
+    for flow in sorted(set(starts) - ended):
+        yield f"{at(starts[flow])}: transfer {flow} neither ends nor is dropped"
+
+
+def energy(record: Record) -> Iterator[str]:
+    """A transfer draws what the client's radio draws for its seconds and bytes."""
+    for event in record.of("transfer_end", "transfer_drop"):
+        if not 0 <= event.client < len(record.fleet.group):
+            yield f"{at(event)}: there is no such client"
+            continue
+        profile = record.fleet.profile_of(event.client)
+        direction: Direction = "up" if event.item == "up" else "down"
+        joules = transfer_joules(profile, direction, event.seconds, event.bytes)
+        if not close(joules, event.joules):
+            yield f"{at(event)}: drew {event.joules:g} J, the profile gives {joules:g} J"
+
+
+def fair(record: Record) -> Iterator[str]:
+    """No link carries more than its capacity, and every transfer takes as long as max-min fair sharing makes it."""
+    ends = {event.flow: event for event in record.of("transfer_end", "transfer_drop")}
+    flows = []
+    for start in record.of("transfer_start"):
+        end = ends.get(start.flow)
+        path = facts(start).get("path", [])
+        if end is None or len(path) < 2:
+            continue
+        flows.append(
+            FlowRecord(
+                flow=start.flow,
+                path=tuple(itertools.pairwise(path)),
+                bytes=float(start.bytes),
+                started=start.time,
+                ended=end.time,
+                cancelled=end.kind == "transfer_drop",
+                delivered=float(end.bytes),
+                latency=start.value,
+            )
+        )
+    changes = [(event.time, (event.source, event.target), event.value) for event in record.of("capacity")]
+    for violation in audit_flows(changes, flows):
+        yield f"at {violation.seconds:.6f} s, transfer {violation.flow}: {violation.message}"
+
+
+LAWS = (paired, energy, fair)

@@ -1,0 +1,18 @@
+"""All laws together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from edgefl.simulation.invariants import course, devices, totals, transfers
+from edgefl.simulation.invariants.record import Record
+
+
+def violations(record: Record) -> Iterator[str]:
+    """Every broken law of a run as one sentence; nothing where the log can be believed."""
+    if not record.events:
+        yield "the log is empty"
+        return
+    for family in (course, transfers, devices, totals):
+        for law in family.LAWS:
+            yield from law(record)
