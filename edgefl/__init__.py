@@ -1,5 +1,42 @@
-"""edgefl: on these devices, over these networks, within this budget, which method reaches which accuracy, and when?"""
+"""edgefl: on these devices, over these networks, within this budget, which method reaches which accuracy, and when?
+
+>>> import edgefl
+>>> edgefl.load_scenario("5g_100clients", ["training.rounds=20"]).training.rounds
+20
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from edgefl.version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from edgefl.api import simulate
+    from edgefl.errors import UserError
+    from edgefl.report import RunResult
+    from edgefl.scenario import Scenario, load_scenario
+
+__all__ = ["RunResult", "Scenario", "UserError", "__version__", "load_scenario", "simulate"]
+
+_HOME = {
+    "RunResult": "edgefl.report",
+    "Scenario": "edgefl.scenario",
+    "UserError": "edgefl.errors",
+    "load_scenario": "edgefl.scenario",
+    "simulate": "edgefl.api",
+}
+"""Where each public name lives; imported when it is first used, because torch takes a second."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'edgefl' has no attribute '{name}'")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,1 +1,12 @@
-"""The scenario: one YAML file that names everything a comparison depends on."""
+"""The scenario: one YAML file that names everything a comparison depends on.
+
+:func:`load_scenario` reads and checks one, :func:`resolve` says it in full, :func:`json_schema` describes all of them.
+"""
+
+from edgefl.scenario.loading import load_scenario, resolve, with_overrides
+from edgefl.scenario.methods import ScenarioMethod
+from edgefl.scenario.scenario import Scenario
+from edgefl.scenario.schema import json_schema
+from edgefl.scenario.writing import dump_yaml
+
+__all__ = ["Scenario", "ScenarioMethod", "dump_yaml", "json_schema", "load_scenario", "resolve", "with_overrides"]

@@ -83,7 +83,7 @@ class BudgetSpec(_Spec):
     flops: Annotated[Flops, Field(gt=0)] | None = Field(default=None, description="FLOPs of all clients' training")
     joules: Annotated[Joules, Field(gt=0)] | None = Field(default=None, description="joules drawn by all clients")
 
-    def limits(self) -> dict[str, float]:
+    def limits(self) -> dict[BudgetKind, float]:
         """Each limited kind with its limit, in the order seconds, bytes, flops, joules."""
         kinds: tuple[BudgetKind, ...] = ("seconds", "bytes", "flops", "joules")
         return {kind: limit for kind in kinds if (limit := getattr(self, kind)) is not None}

@@ -1,0 +1,102 @@
+"""``edgefl`` as a program: runs the command and turns whatever happens into one message and an exit code.
+
+0 done; 2 the user's input is wrong; 1 a fault; 128 + the signal's number when stopped by Ctrl-C or SIGTERM.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+import typer
+
+from edgefl.cli.app import app
+from edgefl.errors import UserError
+
+DONE, FAULT, WRONG_INPUT = 0, 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``edgefl`` with these arguments (the process's own if not given) and return the exit code."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    with _stopping_politely() as received:
+        try:
+            code = _invoke(arguments)
+        except (KeyboardInterrupt, typer.Abort):
+            code = 128 + signal.SIGINT
+        if received or code == 128 + signal.SIGINT:
+            stop = received[0] if received else signal.SIGINT
+            _say(f"stopped by {signal.Signals(stop).name}; what was finished is kept")
+            code = 128 + stop
+    return code
+
+
+def _invoke(arguments: list[str]) -> int:
+    try:
+        result = app(args=arguments, prog_name="edgefl", standalone_mode=False)
+        sys.stdout.flush()
+    except UserError as error:
+        _say(f"error: {error}")
+        return WRONG_INPUT
+    except BrokenPipeError:
+        # The reader (`| head`) has seen enough. Without this the interpreter complains once more while it exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except (typer.Abort, typer.Exit):
+        raise
+    except Exception as error:  # noqa: BLE001  (the last resort of a program)
+        if _is_usage_error(error):
+            return WRONG_INPUT
+        return _fault(error, arguments)
+    # What a command returns is ignored; typer.Exit arrives here as its code.
+    return result if isinstance(result, int) else DONE
+
+
+def _is_usage_error(error: Exception) -> bool:
+    """Tells about a misused option; whose class lives in click or in typer, depending on typer's version."""
+    form = getattr(error, "format_message", None)
+    if form is None:
+        return False
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "edgefl"
+    _say(f"error: {form()} (see '{command} --help')")
+    return True
+
+
+def _fault(error: Exception, arguments: list[str]) -> int:
+    if "--traceback" in arguments or os.environ.get("EDGEFL_TRACEBACK", "0") not in ("", "0"):
+        traceback.print_exception(error)
+    else:
+        reason = " ".join(str(error).split()) or "no message"
+        _say(f"fault: {type(error).__name__}: {reason} (EDGEFL_TRACEBACK=1 or 'edgefl --traceback …' shows where)")
+    return FAULT
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _stopping_politely() -> Iterator[list[int]]:
+    """Ctrl-C and SIGTERM both unwind the command as KeyboardInterrupt, so that files are closed; lists what came."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # only there may signals be set up
+        yield received
+        return
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,93 @@
+"""``edgefl methods | models | datasets``: what a scenario can name, and the options of each."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show the options of this one.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, options included.")]
+
+
+def methods(name: Name = None, as_json: Json = False) -> None:
+    """List the methods that can be compared."""
+    from edgefl.learning.methods.build import method_model
+    from edgefl.learning.methods.recipe import METHODS
+
+    recipes = {name: METHODS[name]} if name else dict(METHODS)
+    rows = {
+        key: {"summary": recipe.summary, "paper": recipe.paper, "options": _options(method_model(key))}
+        for key, recipe in recipes.items()
+    }
+    _print("methods", rows, detailed=name is not None, as_json=as_json)
+
+
+def models(name: Name = None, as_json: Json = False) -> None:
+    """List the models that can be trained."""
+    from edgefl.learning.models.registry import MODELS
+
+    specs = {name: MODELS[name]} if name else dict(MODELS)
+    rows = {key: {"summary": _summary(spec), "options": _options(spec)} for key, spec in specs.items()}
+    _print("models", rows, detailed=name is not None, as_json=as_json)
+
+
+def datasets(name: Name = None, as_json: Json = False) -> None:
+    """List the data sets that can be trained on."""
+    from edgefl.learning.data.spec import DATA_SETS
+
+    specs = {name: DATA_SETS[name]} if name else dict(DATA_SETS)
+    rows = {key: {"summary": _summary(spec), "options": _options(spec)} for key, spec in specs.items()}
+    _print("datasets", rows, detailed=name is not None, as_json=as_json)
+
+
+def _summary(part: type[Any]) -> str:
+    """The first sentence of a class's docstring."""
+    return (inspect.getdoc(part) or "").split("\n\n")[0].replace("\n", " ")
+
+
+def _options(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
+    """Each option's default and meaning."""
+    schema = model.model_json_schema(mode="validation")
+    required = schema.get("required", ())
+    return {
+        option: {
+            "default": described.get("default"),
+            "required": option in required,
+            "description": described.get("description", ""),
+        }
+        for option, described in schema.get("properties", {}).items()
+    }
+
+
+def _print(what: str, rows: Mapping[str, Mapping[str, Any]], *, detailed: bool, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({what: [{"name": name, **row} for name, row in rows.items()]}, indent=2))
+        return
+    from rich.markup import escape
+    from rich.table import Table
+
+    from edgefl.cli.console import standard_output
+
+    console = standard_output()
+    columns = [column for column in ("summary", "paper") if any(column in row for row in rows.values())]
+    table = Table("name", *columns, box=None, pad_edge=False, header_style="bold")
+    for name, row in rows.items():
+        table.add_row(escape(name), *(escape(row.get(column, "")) for column in columns))
+    console.print(table)
+    if not detailed:
+        console.print(f"Options of one: edgefl {what} NAME", style="dim")
+        return
+    for row in rows.values():
+        options = Table("option", "default", "meaning", box=None, pad_edge=False, header_style="bold")
+        for option, described in row["options"].items():
+            default = "(required)" if described["required"] else json.dumps(described["default"])
+            options.add_row(escape(option), escape(default), escape(described["description"]))
+        console.print()
+        console.print(options)

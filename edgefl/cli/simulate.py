@@ -1,0 +1,154 @@
+"""``edgefl simulate``: the main job."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from edgefl.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from edgefl.scenario import Scenario
+
+
+class Device(StrEnum):
+    """Where training runs."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class Engine(StrEnum):
+    """How training runs."""
+
+    auto = "auto"
+    sequential = "sequential"
+    parallel = "parallel"
+
+
+def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
+    scenario: Annotated[
+        str, typer.Argument(metavar="SCENARIO", help="A YAML file, or a shipped scenario's name.", show_default=False)
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="The run directory; runs/NAME if not given.", show_default=False),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method", metavar="NAME", help="Only this method, by its label; repeatable.", show_default=False
+        ),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="PATH=VALUE",
+            help="Change a value, such as training.rounds=20 or fleet.0.share=0.3; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--seed", metavar="N", help="This seed instead of the scenario's; repeatable.", show_default=False
+        ),
+    ] = None,
+    device: Annotated[Device, typer.Option("--device", help="Where training runs.")] = Device.auto,
+    engine: Annotated[Engine, typer.Option("--engine", help="How training runs.")] = Engine.auto,
+    no_train: Annotated[
+        bool, typer.Option("--no-train", help="Run devices and network alone: no accuracy, milliseconds a round.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print summary.json to standard output, and nothing else there.")
+    ] = False,
+) -> None:
+    """Compare the methods of a scenario: run it, and print who reaches which accuracy, and when."""
+    from edgefl.scenario import load_scenario
+
+    chosen = load_scenario(scenario, changes or ())
+    if seed:
+        chosen = chosen.with_seeds(seed)
+    labels = _labels(chosen, method)
+    folder = _free_folder(out, chosen)
+    _check_device(device)
+
+    from edgefl.cli.progress import watching
+    from edgefl.experiment import run
+
+    with watching() as progress:
+        finished = run(
+            chosen,
+            out=folder,
+            methods=labels,
+            device=device.value,
+            engine=engine.value,
+            train=not no_train,
+            progress=progress,
+        )
+    _print_result(finished, trained=not no_train, as_json=as_json)
+
+
+def _labels(scenario: Scenario, wanted: list[str] | None) -> list[str] | None:
+    """The chosen methods in the scenario's order, or ``None`` for all of them."""
+    labels = [method.label for method in scenario.methods]
+    for name in wanted or ():
+        if name not in labels:
+            raise UserError(
+                f"the scenario '{scenario.name}' has no method labelled '{name}'; {nearest(name, labels)}",
+                file=f"--method {name}",
+            )
+    return [label for label in labels if label in wanted] if wanted else None
+
+
+def _free_folder(out: Path | None, scenario: Scenario) -> Path:
+    """The run directory, which must not hold anything yet."""
+    folder = out if out is not None else Path("runs") / scenario.name
+    hint = "" if out is not None else "; choose another with --out"
+    # The nearest thing that is there tells whether the folder can be made.
+    present = next((path for path in (folder, *folder.absolute().parents) if path.exists()), None)
+    if present is not None and not present.is_dir():
+        raise UserError(f"expected a folder, found the file {present}{hint}", file="--out")
+    if folder.is_dir():
+        if (folder / "summary.json").exists() or (folder / "scenario.yaml").exists():
+            raise UserError(f"{folder} already holds a run{hint or '; choose another folder'}", file="--out")
+        if any(folder.iterdir()):
+            raise UserError(f"expected a new or an empty folder, found files in {folder}{hint}", file="--out")
+    return folder
+
+
+def _check_device(device: Device) -> None:
+    if device is Device.cuda:
+        import torch
+
+        if not torch.cuda.is_available():
+            raise UserError("torch finds no CUDA device on this machine; use cpu or auto", file="--device cuda")
+
+
+def _print_result(run: Path, *, trained: bool, as_json: bool) -> None:
+    from rich.markup import escape
+
+    from edgefl.cli.console import standard_output
+    from edgefl.report import RunResult, comparison_table, verdict, write_pictures
+
+    result = RunResult(run)
+    pictures = write_pictures(result) if trained else []
+    if as_json:
+        typer.echo((run / "summary.json").read_text(encoding="utf-8"), nl=False)
+        if not trained:
+            typer.echo("nothing was trained (--no-train): accuracies mean nothing", err=True)
+        return
+    console = standard_output()
+    console.print(comparison_table(result))
+    if trained:
+        console.print(escape(verdict(result)))
+    else:
+        console.print("Nothing was trained (--no-train): times, bytes and joules are real, accuracies are not.")
+    console.print(escape(f"{run}: summary.json, rounds.parquet and events.parquet of each run"))
+    for picture in pictures:
+        console.print(escape(str(picture)))

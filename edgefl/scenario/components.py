@@ -1,0 +1,129 @@
+"""Sections that name a registered part and set its options: ``model: {name: cnn, width: 16}``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import BaseModel, PlainSerializer, PlainValidator
+
+from edgefl.errors import UserError
+from edgefl.learning.models.registry import MODELS, ModelSpec
+from edgefl.registry import Registry
+from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockSchedulerSpec
+from edgefl.scheduling.selection.base import SELECTORS, SelectorSpec
+from edgefl.validation import shown, validated
+
+Part = TypeVar("Part", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Named(Generic[Part]):
+    """A registered part with its options set.
+
+    Attributes:
+        name: its registered name.
+        spec: an instance of the registered class.
+    """
+
+    name: str
+    spec: Part
+
+
+@dataclass(frozen=True)
+class Section(Generic[Part]):
+    """How a section that names a registered part is read, written and described.
+
+    Attributes:
+        tag: the key that holds the part's name (``name``, ``kind``).
+        registry: where the names come from.
+    """
+
+    tag: str
+    registry: Registry[type[Part]]
+
+    def read(self, value: Any, field: str) -> Named[Part]:
+        """A part from ``{tag: name, option: value…}``, or from its name alone; one that was read already stays.
+
+        Args:
+            value: what stands in the scenario.
+            field: the section's dotted path, for messages.
+
+        Raises:
+            UserError: unknown name or option; the message gives the nearest one.
+        """
+        if isinstance(value, Named):
+            return value
+        options = {self.tag: value} if isinstance(value, str) else value
+        noun = self.registry.noun
+        if not isinstance(options, Mapping):
+            raise UserError(
+                f"expected a {noun} as a mapping with the key {self.tag}, found {shown(value)}", field=field
+            )
+        options = dict(options)
+        tagged = f"{field}.{self.tag}"
+        if self.tag not in options:
+            choices = ", ".join(self.registry.names())
+            raise UserError(f"this key is missing; expected one of: {choices}", field=tagged)
+        name = options.pop(self.tag)
+        if not isinstance(name, str):
+            raise UserError(f"expected the name of a {noun}, found {shown(name)}", field=tagged)
+        try:
+            part = self.registry[name]
+        except UserError as error:
+            raise error.located(field=tagged) from None
+        return Named(name, validated(part, options, field=field))
+
+    def write(self, part: Named[Part]) -> dict[str, Any]:
+        """The mapping that :meth:`read` turns back into ``part``."""
+        return {self.tag: part.name, **part.spec.model_dump(mode="json")}
+
+    def json_schema(self) -> dict[str, Any]:
+        """What :meth:`read` accepts, for every registered part."""
+        names = self.registry.names()
+        return {"anyOf": [{"enum": names}, *(self._schema(name) for name in names)]}
+
+    def _schema(self, name: str) -> dict[str, Any]:
+        schema = self.registry[name].model_json_schema(mode="validation")
+        schema["properties"] = {**schema.get("properties", {}), self.tag: {"const": name}}
+        schema["required"] = sorted({self.tag, *schema.get("required", [])})
+        return schema
+
+
+def within(error: UserError, field: str) -> UserError:
+    """The same error, its path now starting at ``field``.
+
+    >>> str(within(UserError("expected more", field="local.lr"), "methods.2"))
+    'methods.2.local.lr: expected more'
+    """
+    path = f"{field}.{error.field}" if error.field else field
+    return UserError(error.message, field=path, file=error.file)
+
+
+MODEL_SECTION: Section[ModelSpec] = Section("name", MODELS)
+SELECTION_SECTION: Section[SelectorSpec] = Section("kind", SELECTORS)
+SCHEDULER_SECTION: Section[BlockSchedulerSpec] = Section("kind", BLOCK_SCHEDULERS)
+
+
+def _read_model(value: Any) -> Named[ModelSpec]:
+    return MODEL_SECTION.read(value, "model")
+
+
+def _read_selection(value: Any) -> Named[SelectorSpec]:
+    return SELECTION_SECTION.read(value, "training.selection")
+
+
+Model = Annotated[
+    Named[ModelSpec],
+    PlainValidator(_read_model, json_schema_input_type=Any),
+    PlainSerializer(MODEL_SECTION.write, return_type=dict[str, Any]),
+]
+"""``model:``, a name and options."""
+
+Selection = Annotated[
+    Named[SelectorSpec],
+    PlainValidator(_read_selection, json_schema_input_type=Any),
+    PlainSerializer(SELECTION_SECTION.write, return_type=dict[str, Any]),
+]
+"""``training.selection:``, a kind and options."""

@@ -1,0 +1,117 @@
+"""From a file to a checked scenario, and from a scenario to a file that says everything."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from edgefl import shipped
+from edgefl.errors import UserError, nearest
+from edgefl.scenario.overrides import Override, Overrides, overridden, parse_overrides
+from edgefl.scenario.paths import anchored
+from edgefl.scenario.scenario import Scenario
+from edgefl.validation import shown, validated
+from edgefl.yaml_file import read_yaml
+
+
+def load_scenario(path_or_name: str | PathLike[str], overrides: Overrides = ()) -> Scenario:
+    """A checked scenario, with every device profile in it.
+
+    Relative paths in a file start at the file's folder; those in overrides start at the working directory.
+
+    Args:
+        path_or_name: the path of a YAML file, or the name of a shipped scenario. Whatever ends in ``.yaml`` or ``.yml``
+            or exists as a file is a path.
+        overrides: changes made before it is checked, ``{"training.rounds": 20}`` or ``["training.rounds=20"]``.
+
+    Raises:
+        UserError: no such scenario, or something in it is wrong; says file, field and what was expected.
+
+    >>> load_scenario("5g_100clients", {"training.cohort": 5}).training.cohort
+    5
+    """
+    changes = parse_overrides(overrides)
+    path = _located(path_or_name)
+    name = str(path_or_name)
+    try:
+        data = read_yaml(path)
+    except UserError as error:
+        raise UserError(error.message, file=name) from None
+    return check(data, changes, file=name, folder=path.absolute().parent)
+
+
+def _located(path_or_name: str | PathLike[str]) -> Path:
+    """The file that is meant; a shipped scenario may also be named by the path it has in a checkout."""
+    name = str(path_or_name)
+    path = Path(path_or_name)
+    try:
+        exists = path.exists()
+    except (OSError, ValueError):  # too long a name, or a null character in it
+        raise UserError("cannot be read: no such file name is possible", file=name[:80]) from None
+    is_a_path = not isinstance(path_or_name, str) or name.endswith((".yaml", ".yml"))
+    shipped_files = shipped.files("scenarios")
+    if exists and (is_a_path or path.is_file() or name not in shipped_files):
+        return path
+    if name in shipped_files:
+        return shipped_files[name]
+    if is_a_path:
+        known = path.parent.name == "scenarios" and path.stem in shipped_files
+        hint = f"; '{path.stem}' alone names the one that comes with edgefl" if known else ""
+        raise UserError(f"no such file{hint}", file=name)
+    hint = nearest(name, shipped_files) if shipped_files else "none comes with this edgefl"
+    raise UserError(f"no such file, and no shipped scenario of that name; {hint}", file=name)
+
+
+def check(
+    data: Any, changes: Sequence[Override] = (), *, file: str | None = None, folder: Path | None = None
+) -> Scenario:
+    """Plain data as a scenario.
+
+    Args:
+        data: what a scenario file holds.
+        changes: changes to make first.
+        file: the file's name in messages.
+        folder: where relative paths in ``data`` start; the working directory if not given.
+
+    Raises:
+        UserError: something in it is wrong.
+    """
+    if not isinstance(data, Mapping):
+        raise UserError(f"expected a mapping with the keys of a scenario, found {shown(data)}", file=file)
+    try:
+        changed = anchored(overridden(anchored(data, folder or Path.cwd()), changes), Path.cwd())
+        _refuse_not_finite(changed)
+        return validated(Scenario, changed)
+    except UserError as error:
+        culprit = next((change for change in reversed(changes) if change.concerns(error.field)), None)
+        raise error.located(file=culprit.origin if culprit else file) from None
+
+
+def with_overrides(scenario: Scenario, overrides: Overrides) -> Scenario:
+    """The same scenario with changes made to what :func:`resolve` says of it.
+
+    Raises:
+        UserError: a change does not fit.
+    """
+    return check(resolve(scenario), parse_overrides(overrides), file=scenario.name)
+
+
+def resolve(scenario: Scenario) -> dict[str, Any]:
+    """Everything that a scenario says, as plain data: defaults filled in, device profiles embedded, base units.
+
+    It depends on no other file of edgefl and is read back as an equal scenario.
+    """
+    data: dict[str, Any] = scenario.model_dump(mode="json", by_alias=True)
+    return data
+
+
+def _refuse_not_finite(data: Any, path: tuple[str, ...] = ()) -> None:
+    """Numbers such as ``.inf`` slip through bounds like "more than 0"."""
+    if isinstance(data, float) and not math.isfinite(data):
+        raise UserError(f"expected a finite number, found {data}", field=".".join(path))
+    items = data.items() if isinstance(data, Mapping) else enumerate(data) if isinstance(data, list) else ()
+    for name, inner in items:
+        _refuse_not_finite(inner, (*path, str(name)))

@@ -1,0 +1,168 @@
+"""The ``methods:`` list: which methods are compared, with which options, under which labels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, PlainSerializer, PlainValidator
+
+from edgefl.errors import UserError, nearest
+from edgefl.learning.methods.build import method_model, server_name
+from edgefl.learning.methods.recipe import METHODS, Recipe
+from edgefl.learning.servers.base import ServerUpdate
+from edgefl.scenario.components import SCHEDULER_SECTION, Named
+from edgefl.scheduling.blocks.base import BlockSchedulerSpec
+from edgefl.validation import shown, validated
+
+LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9+_.-]{0,99}")
+"""What may become the name of a folder anywhere: no separator, no dot in front, no space."""
+
+
+@dataclass(frozen=True)
+class ScenarioMethod:
+    """One method of a scenario.
+
+    Attributes:
+        label: what the scenario calls it (``as``), unique, and the name of its folder in a run directory.
+        entry: for :func:`edgefl.learning.methods.build.build_method`: the method's name, label and every option.
+        scheduler: who chooses how many blocks a client is sent, for methods with a partial downlink.
+    """
+
+    label: str
+    entry: Mapping[str, Any]
+    scheduler: Named[BlockSchedulerSpec] | None = None
+
+    @property
+    def name(self) -> str:
+        """The method's registered name."""
+        return str(self.entry["method"])
+
+
+def read_methods(value: Any) -> tuple[ScenarioMethod, ...]:
+    """The methods that a list of names and mappings says.
+
+    Raises:
+        UserError: an unknown method, option or scheduler, a label that cannot name a folder, or one that stands twice.
+    """
+    if not isinstance(value, list | tuple):
+        raise UserError(f"expected a list of methods, found {shown(value)}", field="methods")
+    if not value:
+        raise UserError("expected at least one method, found an empty list", field="methods")
+    methods = tuple(
+        item if isinstance(item, ScenarioMethod) else _read(item, f"methods.{index}")
+        for index, item in enumerate(value)
+    )
+    # Some file systems do not tell FedAvg from fedavg.
+    labels = [method.label.casefold() for method in methods]
+    for index, label in enumerate(labels):
+        if label in labels[:index]:
+            raise UserError(
+                f"the label '{methods[index].label}' is taken by methods.{labels.index(label)}; give this one another "
+                "with `as`",
+                field=f"methods.{index}",
+            )
+    return methods
+
+
+def _read(item: Any, field: str) -> ScenarioMethod:
+    data = {"method": item} if isinstance(item, str) else item
+    if not isinstance(data, Mapping):
+        raise UserError(f"expected a method's name or a mapping with the key method, found {shown(item)}", field=field)
+    if "method" not in data:
+        keys = [str(key) for key in data]
+        meant = nearest("method", keys) if keys else ""
+        hint = "; is it " + meant.removeprefix("did you mean ") if meant.startswith("did you mean") else ""
+        raise UserError(f"this key is missing: the name of a method, such as fedavg{hint}", field=f"{field}.method")
+    name = data["method"]
+    if not isinstance(name, str):
+        raise UserError(f"expected the name of a method, found {shown(name)}", field=f"{field}.method")
+    try:
+        recipe = METHODS[name]
+    except UserError as error:
+        raise error.located(field=field if isinstance(item, str) else f"{field}.method") from None
+    label = _label(data.get("as", name), f"{field}.as")
+    options = {key: option for key, option in data.items() if key not in ("as", "scheduler")}
+    checked = validated(method_model(name), options, field=field)
+    entry = {"method": name, "as": label, **_said(checked, recipe)}
+    if recipe.scheduler is None:
+        if data.get("scheduler") is not None:
+            raise UserError(
+                f"the method '{name}' always sends its whole model, so no block scheduler fits it; remove this key",
+                field=f"{field}.scheduler",
+            )
+        return ScenarioMethod(label, entry)
+    chosen = data.get("scheduler") or recipe.scheduler
+    return ScenarioMethod(label, entry, SCHEDULER_SECTION.read(chosen, f"{field}.scheduler"))
+
+
+def _said(entry: BaseModel, recipe: Recipe) -> dict[str, Any]:
+    """Every option of an entry with its value; what builds on something else only as far as it was written."""
+    server: ServerUpdate | None = getattr(entry, "server", None)
+    building = {"method", "label", "local", "server", "weighting"}
+    if server is not None:  # the options of the server update that it replaces mean nothing any more
+        building |= set(type(recipe.server).model_fields) - entry.model_fields_set
+    said = entry.model_dump(mode="json", exclude=building)
+    if "local" in entry.model_fields_set:
+        said["local"] = entry.model_dump(mode="json", include={"local"}, exclude_unset=True)["local"]
+    if server is not None:
+        options = server.model_dump(mode="json", exclude_unset=not recipe.server_choice)
+        said["server"] = {"kind": server_name(server), **options}
+    weighting = getattr(entry, "weighting", None)
+    if weighting is not None:
+        said["weighting"] = weighting
+    return said
+
+
+def _label(label: Any, field: str) -> str:
+    if not isinstance(label, str) or LABEL.fullmatch(label) is None:
+        raise UserError(
+            f"expected a label that can name a folder: letters, digits and + - _ . with a letter or digit in front, "
+            f"found {shown(label)}",
+            field=field,
+        )
+    return label
+
+
+def write_methods(methods: tuple[ScenarioMethod, ...]) -> list[dict[str, Any]]:
+    """The list that :func:`read_methods` turns back into ``methods``."""
+    return [_written(method) for method in methods]
+
+
+def _written(method: ScenarioMethod) -> dict[str, Any]:
+    written = dict(method.entry)
+    if method.scheduler is not None:
+        written["scheduler"] = SCHEDULER_SECTION.write(method.scheduler)
+    return written
+
+
+def methods_schema() -> dict[str, Any]:
+    """The JSON schema of the list, with the options of every registered method."""
+    return {
+        "type": "array",
+        "minItems": 1,
+        "description": "what is compared: names, or mappings with options",
+        "items": {"anyOf": [{"enum": METHODS.names()}, *(_schema(name) for name in METHODS.names())]},
+    }
+
+
+def _schema(name: str) -> dict[str, Any]:
+    recipe = METHODS[name]
+    schema = method_model(name).model_json_schema(mode="validation")
+    properties = {**schema.get("properties", {}), "method": {"const": name}}
+    properties["as"] = {"type": "string", "pattern": f"^{LABEL.pattern}$", "description": "what it is called here"}
+    if recipe.scheduler is not None:
+        properties["scheduler"] = SCHEDULER_SECTION.json_schema()
+    schema.update(properties=properties, required=sorted({"method", *schema.get("required", [])}))
+    schema["description"] = recipe.summary
+    return schema
+
+
+Methods = Annotated[
+    tuple[ScenarioMethod, ...],
+    PlainValidator(read_methods, json_schema_input_type=Any),
+    PlainSerializer(write_methods, return_type=list[dict[str, Any]]),
+]
+"""``methods:`` as a scenario's field."""

@@ -1,0 +1,124 @@
+"""``--set PATH=VALUE``: changing a scenario's data before it is checked.
+
+A path is dotted, with list items by index (``fleet.0.share``). The value is YAML and replaces what stood there.
+Mappings that the file leaves out are created on the way; whether a key is legal is for the scenario's schema to say.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from edgefl.errors import UserError
+from edgefl.validation import shown
+from edgefl.yaml_file import parse_yaml
+
+Overrides = Mapping[str, Any] | Sequence[str]
+"""Either paths to values, or texts of the form ``PATH=VALUE``."""
+
+
+@dataclass(frozen=True)
+class Override:
+    """One change: where, to what, and as whom to blame for it."""
+
+    path: tuple[str, ...]
+    value: Any
+    origin: str
+
+    def concerns(self, field: str | None) -> bool:
+        """Whether a complaint about ``field`` may be about this change: one of the two paths starts the other."""
+        other = tuple(field.split(".")) if field else ()
+        shorter = min(len(other), len(self.path))
+        return shorter > 0 and other[:shorter] == self.path[:shorter]
+
+
+def parse_overrides(overrides: Overrides) -> list[Override]:
+    """The changes in the order given.
+
+    Raises:
+        UserError: a text is not ``PATH=VALUE``, or its value is not YAML.
+
+    >>> [(change.path, change.value) for change in parse_overrides(["training.local.lr=1e-2", "budgets=null"])]
+    [(('training', 'local', 'lr'), 0.01), (('budgets',), None)]
+    """
+    if isinstance(overrides, str):  # a text is a sequence of texts, too
+        overrides = [overrides]
+    if isinstance(overrides, Mapping):
+        return [Override(_path(path, path), copy.deepcopy(value), path) for path, value in overrides.items()]
+    return [_parsed(text) for text in overrides]
+
+
+def _parsed(text: str) -> Override:
+    origin = f"--set {text}"
+    path, equals, value = text.partition("=")
+    if not equals or not value.strip():
+        raise UserError("expected PATH=VALUE, such as training.rounds=20 (null for nothing)", file=origin)
+    # As an item of a list, so that null is a value and not an empty document.
+    item = "- " + value.replace("\n", "\n  ")
+    return Override(_path(path.strip(), origin), parse_yaml(item, file=origin)[0], origin)
+
+
+def _path(path: str, origin: str) -> tuple[str, ...]:
+    names = tuple(path.split("."))
+    if not all(name.strip() for name in names):
+        raise UserError(f"expected a dotted path such as training.rounds, found {shown(path)}", file=origin)
+    return names
+
+
+def overridden(data: Mapping[str, Any], changes: Sequence[Override]) -> dict[str, Any]:
+    """A copy of ``data`` with the changes made, in order.
+
+    Raises:
+        UserError: a path leads through something that is neither a mapping nor a list, or to a list item that is not
+            there.
+
+    >>> overridden({"fleet": [{"share": 1}]}, parse_overrides(["fleet.0.share=0.5", "evaluation.every=5"]))
+    {'fleet': [{'share': 0.5}], 'evaluation': {'every': 5}}
+    >>> overridden({"methods": ["fedprox"]}, parse_overrides(["methods.0.mu=0.1"]))
+    {'methods': [{'method': 'fedprox', 'mu': 0.1}]}
+    """
+    result = copy.deepcopy(dict(data))
+    for change in changes:
+        container: Any = result
+        for depth, name in enumerate(change.path[:-1]):
+            container = _entered(container, name, change, depth)
+        _replace(container, change)
+    return result
+
+
+def _entered(container: Any, name: str, change: Override, depth: int) -> Any:
+    """What stands under ``name``, made a mapping where nothing or only a method's name stands there."""
+    key = _key(container, name, change, depth)
+    inner = container.get(key) if isinstance(container, dict) else container[key]
+    if inner is None:
+        inner = container[key] = {}
+    elif isinstance(inner, str) and depth == 1 and change.path[0] == "methods":
+        inner = container[key] = {"method": inner}
+    elif not isinstance(inner, dict | list):
+        found = f"{'.'.join(change.path[: depth + 1])} is {shown(inner)}, which has nothing inside"
+        raise UserError(found, field=".".join(change.path), file=change.origin)
+    return inner
+
+
+def _replace(container: Any, change: Override) -> None:
+    key = _key(container, change.path[-1], change, len(change.path) - 1)
+    container[key] = copy.deepcopy(change.value)
+
+
+def _key(container: Any, name: str, change: Override, depth: int) -> str | int:
+    """The key or index that ``name`` stands for in ``container``."""
+    if isinstance(container, dict):
+        # A file's keys may be numbers (a link called 5); a path's are texts.
+        return next((key for key in container if str(key) == name), name)
+    place = ".".join(change.path[:depth])
+    if not name.isascii() or not name.isdigit() or int(name) >= len(container):
+        last = len(container) - 1
+        expected = f"an index from 0 to {last}" if container else "no item, as the list is empty"
+        raise UserError(
+            f"{place} is a list: expected {expected}, found {shown(name)}",
+            field=".".join(change.path),
+            file=change.origin,
+        )
+    return int(name)

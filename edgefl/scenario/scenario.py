@@ -1,0 +1,139 @@
+"""What a scenario file may say. Every component brings its own specification; this composes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from edgefl.errors import UserError, nearest
+from edgefl.fleet import FleetGroup, group_counts
+from edgefl.fleet import resolve as with_profile
+from edgefl.learning.data.catalogue import AnyData
+from edgefl.learning.methods.build import build_method
+from edgefl.network.specs import NetworkSpec
+from edgefl.scenario.components import Model, within
+from edgefl.scenario.methods import Methods, ScenarioMethod
+from edgefl.scenario.training import EvaluationSpec, TrainingSpec
+from edgefl.simulation.specs import BudgetSpec, CostSpec, ProtocolSpec
+from edgefl.validation import validated
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9+_.-]{0,99}$"
+"""What may become the name of a folder: letters, digits, + - _ . and no dot in front."""
+
+
+class Scenario(BaseModel):
+    """One comparison: everything it depends on beside edgefl itself, the data's files and the random seeds' meaning."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=NAME, description="what the scenario is called; the run directory's default name")
+    seeds: tuple[Annotated[int, Field(ge=0, le=2**63 - 1)], ...] = Field(
+        default=(0,), min_length=1, description="each method runs once with each of them"
+    )
+    data: AnyData = Field(description="what is learned, and how it is spread over the clients")
+    model: Model = Field(description="what is trained: a model's name and its options")
+    training: TrainingSpec = Field(description="rounds, cohort, and a client's local training")
+    evaluation: EvaluationSpec = Field(default_factory=EvaluationSpec, description="when and on what")
+    protocol: ProtocolSpec = Field(default_factory=ProtocolSpec, description="how rounds run")
+    fleet: tuple[FleetGroup, ...] = Field(min_length=1, description="groups of clients with the same device and link")
+    network: NetworkSpec = Field(description="the graph, and the clients' links by name")
+    cost: CostSpec = Field(default_factory=CostSpec, description="where FLOPs, bytes and seconds of a step come from")
+    methods: Methods = Field(description="what is compared: names, or mappings with options")
+    targets: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
+        default=(), description="accuracies in (0, 1]; time, bytes, joules and rounds to each are reported"
+    )
+    target_metric: Literal["accuracy", "accuracy_ema"] = Field(
+        default="accuracy", description="what has to reach them: accuracy, or its moving average (0.9)"
+    )
+    budgets: BudgetSpec = Field(default_factory=BudgetSpec, description="limits on what a run may spend")
+    stop: Literal["budget", "rounds", "target"] = Field(
+        default="budget",
+        description="budget: at the first exhausted budget; target: also when every target is reached; "
+        "rounds: after all rounds, reporting the accuracy at each budget",
+    )
+
+    @field_validator("targets", "budgets", mode="before")
+    @classmethod
+    def _null_is_none(cls, value: Any, info: Any) -> Any:
+        if value is not None:
+            return value
+        return () if info.field_name == "targets" else {}
+
+    @field_validator("fleet")
+    @classmethod
+    def _embed_profiles(cls, groups: tuple[FleetGroup, ...]) -> tuple[FleetGroup, ...]:
+        embedded = []
+        for index, group in enumerate(groups):
+            field = f"fleet.{index}"
+            try:
+                embedded.append(with_profile(group, field=field))
+            except UserError as error:
+                if error.file is None:
+                    raise
+                # The fault is in another file; the scenario's own name is still to be put in front.
+                raise UserError(str(error), field=f"{field}.profile") from None
+        return tuple(embedded)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        self._check_lists()
+        self._check_cohort()
+        group_counts(self.fleet, self.data.clients)
+        self._check_methods()
+        for index, group in enumerate(self.fleet):
+            if group.link not in self.network.links:
+                hint = nearest(group.link, self.network.links)
+                raise UserError(f"no link '{group.link}' in network.links; {hint}", field=f"fleet.{index}.link")
+        return self
+
+    def _check_lists(self) -> None:
+        for field, values in (("seeds", self.seeds), ("targets", self.targets)):
+            for index, value in enumerate(values):
+                if value in values[:index]:
+                    raise UserError(f"expected different {field}, found {value} twice", field=f"{field}.{index}")
+        if self.stop == "target" and not self.targets:
+            raise UserError("a run that stops at its targets needs at least one, found none", field="targets")
+
+    def _check_cohort(self) -> None:
+        cohort, clients = self.training.cohort, self.data.clients
+        if cohort > clients:
+            raise UserError(f"expected at most data.clients ({clients}), found {cohort}", field="training.cohort")
+        picked = self.protocol.picked(cohort)
+        if picked > clients:
+            found = f"{self.protocol.over_select:g} x {cohort} = {picked}"
+            raise UserError(
+                f"expected a pick of at most data.clients ({clients}), found {found}", field="protocol.over_select"
+            )
+        local = self.training.local
+        if local.epochs is not None and local.steps is not None:
+            raise UserError("expected either epochs or steps, found both", field="training.local.steps")
+
+    def _check_methods(self) -> None:
+        for index, method in enumerate(self.methods):
+            try:
+                build_method(method.entry, self.training.local)
+            except UserError as error:
+                raise within(error, f"methods.{index}") from None
+
+    def method(self, label: str) -> ScenarioMethod:
+        """The method with this label.
+
+        Raises:
+            UserError: the scenario has no such method.
+        """
+        for method in self.methods:
+            if method.label == label:
+                return method
+        hint = nearest(label, [method.label for method in self.methods])
+        raise UserError(f"the scenario '{self.name}' has no method labelled '{label}'; {hint}")
+
+    def with_seeds(self, seeds: Sequence[int]) -> Scenario:
+        """The same scenario with other seeds.
+
+        Raises:
+            UserError: a seed is negative or stands twice, or there is none.
+        """
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return validated(Scenario, {**fields, "seeds": list(seeds)})

@@ -1,0 +1,38 @@
+"""The JSON schema of scenario files, for editors and for other programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgefl.scenario.components import MODEL_SECTION, SELECTION_SECTION
+from edgefl.scenario.methods import methods_schema
+from edgefl.scenario.scenario import Scenario
+
+
+def json_schema() -> dict[str, Any]:
+    """What a scenario file may say, with the options of every registered part.
+
+    >>> sorted(json_schema()["required"])
+    ['data', 'fleet', 'methods', 'model', 'name', 'network', 'training']
+    """
+    schema = Scenario.model_json_schema(mode="validation")
+    definitions = schema["$defs"]
+    sections: dict[str, tuple[dict[str, Any], str]] = {
+        "model": (schema, "what is trained: a model's name and its options"),
+        "selection": (definitions["TrainingSpec"], "how the cohort is picked: a kind and its options"),
+    }
+    for name, described in (("model", MODEL_SECTION.json_schema()), ("selection", SELECTION_SECTION.json_schema())):
+        parent, description = sections[name]
+        parent["properties"][name] = {**_lifted(described, definitions), "description": description}
+    schema["properties"]["methods"] = _lifted(methods_schema(), definitions)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _lifted(schema: Any, definitions: dict[str, Any]) -> Any:
+    """A schema whose own definitions have moved to ``definitions``, where its references look for them."""
+    if isinstance(schema, dict):
+        definitions.update({name: _lifted(inner, definitions) for name, inner in schema.get("$defs", {}).items()})
+        return {key: _lifted(inner, definitions) for key, inner in schema.items() if key != "$defs"}
+    if isinstance(schema, list):
+        return [_lifted(inner, definitions) for inner in schema]
+    return schema

@@ -1,0 +1,36 @@
+"""The ``training:`` and ``evaluation:`` sections of a scenario."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from edgefl.learning.rules.base import LocalOptions
+from edgefl.scenario.components import Named, Selection
+from edgefl.scheduling.selection.base import selection
+
+
+class TrainingSpec(BaseModel):
+    """Who trains in each round, how many rounds there are, and how a client trains."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rounds: int = Field(ge=1, description="aggregations at most; a budget may end the run before")
+    cohort: int = Field(ge=1, description="clients a round, at most data.clients")
+    selection: Selection = Field(
+        default=Named("uniform", selection("uniform")), description="how the cohort is picked: a kind and its options"
+    )
+    local: LocalOptions = Field(default_factory=LocalOptions, description="a client's local training")
+
+
+class EvaluationSpec(BaseModel):
+    """When the server's model is evaluated, on what."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    every: int = Field(default=1, ge=1, description="rounds between evaluations; the last model is always evaluated")
+    split: Literal["test", "validation"] = Field(
+        default="test", description="test, or the validation part held out of the training data (for tuning)"
+    )
+    batch: int = Field(default=500, ge=1, description="images in an evaluation batch; changes speed and memory alone")

@@ -1,0 +1,55 @@
+"""Plain data as YAML that a person likes to read."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+WIDTH = 120
+"""Characters of the longest list or mapping that stands on one line."""
+
+
+def dump_yaml(data: Any) -> str:
+    """YAML 1.2 that :func:`edgefl.yaml_file.parse_yaml` reads back equal; short innermost parts stand on one line.
+
+    >>> print(dump_yaml({"name": "a", "local": {"lr": 0.001}, "budgets": None}), end="")
+    name: a
+    local: {lr: 0.001}
+    budgets: null
+    """
+    writer = YAML(typ="rt", pure=True)
+    writer.width = 10**6  # a text stays on its line
+    writer.representer.add_representer(
+        type(None), lambda representer, _: representer.represent_scalar("tag:yaml.org,2002:null", "null")
+    )
+    text = io.StringIO()
+    writer.dump(_laid_out(data), text)
+    return text.getvalue()
+
+
+def _laid_out(data: Any) -> Any:
+    """The same data with a note on each list and mapping whether it stands on one line."""
+    if isinstance(data, Mapping):
+        mapping = CommentedMap((key, _laid_out(value)) for key, value in data.items())
+        return _styled(mapping, mapping.values(), data)
+    if isinstance(data, list | tuple):
+        sequence = CommentedSeq(_laid_out(value) for value in data)
+        return _styled(sequence, sequence, data)
+    return data
+
+
+def _styled(container: CommentedMap | CommentedSeq, values: Any, data: Any) -> CommentedMap | CommentedSeq:
+    flat = not any(isinstance(value, CommentedMap | CommentedSeq) and not _on_one_line(value) for value in values)
+    if flat and len(str(data)) <= WIDTH:
+        container.fa.set_flow_style()
+    else:
+        container.fa.set_block_style()
+    return container
+
+
+def _on_one_line(container: CommentedMap | CommentedSeq) -> bool:
+    return bool(container.fa.flow_style())

@@ -1,0 +1,96 @@
+"""--set: paths, values, and what is refused."""
+
+import copy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgefl.errors import UserError
+from edgefl.scenario.overrides import overridden, parse_overrides
+
+DATA = {
+    "training": {"rounds": 60, "local": {"lr": 0.2}},
+    "fleet": [{"share": 0.5}, {"share": 0.5}],
+    "methods": ["fedavg", {"method": "fedbr"}],
+    "budgets": None,
+}
+
+
+def changed(*texts):
+    return overridden(DATA, parse_overrides(texts))
+
+
+def test_a_value_is_yaml_and_replaces_what_stood_there():
+    assert changed("training={rounds: 5}")["training"] == {"rounds": 5}
+    assert changed("training.local.lr=1e-3")["training"]["local"]["lr"] == 0.001
+    assert changed("fleet.1.share=0.25")["fleet"] == [{"share": 0.5}, {"share": 0.25}]
+    assert changed("budgets=null")["budgets"] is None
+    assert changed("methods=[fedavg, {method: fedbr, scheduler: {kind: fixed, alpha: 3}}]")["methods"] == [
+        "fedavg",
+        {"method": "fedbr", "scheduler": {"kind": "fixed", "alpha": 3}},
+    ]
+
+
+def test_a_value_may_hold_equals_signs_and_line_breaks():
+    assert changed("name=a=b")["name"] == "a=b"
+    assert changed("targets=\n- 0.5\n- 0.6")["targets"] == [0.5, 0.6]
+
+
+def test_mappings_that_are_absent_or_null_are_created():
+    assert changed("evaluation.every=5")["evaluation"] == {"every": 5}
+    assert changed("budgets.seconds=60 s")["budgets"] == {"seconds": "60 s"}
+
+
+def test_a_method_given_by_its_name_takes_options():
+    assert changed("methods.0.mu=0.1")["methods"][0] == {"method": "fedavg", "mu": 0.1}
+    assert changed("methods.0=fedprox")["methods"][0] == "fedprox"
+
+
+def test_later_changes_see_earlier_ones():
+    assert changed("fleet=[{share: 1}]", "fleet.0.link=5g")["fleet"] == [{"share": 1, "link": "5g"}]
+
+
+def test_a_mapping_of_overrides_means_the_same_as_texts():
+    by_mapping = overridden(DATA, parse_overrides({"training.rounds": 5, "fleet.0.share": 0.1}))
+    assert by_mapping == changed("training.rounds=5", "fleet.0.share=0.1")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("training.rounds", "expected PATH=VALUE"),
+        ("training.rounds=", "expected PATH=VALUE"),
+        ("=3", "expected a dotted path"),
+        ("training..rounds=3", "expected a dotted path"),
+        ("training.rounds=[1", "not YAML"),
+        ("fleet.2.share=1", "fleet is a list: expected an index from 0 to 1, found '2'"),
+        ("fleet.-1.share=1", "fleet is a list: expected an index from 0 to 1, found '-1'"),
+        ("fleet.all.share=1", "fleet is a list"),
+        ("training.rounds.more=1", "training.rounds is 60, which has nothing inside"),
+    ],
+)
+def test_a_wrong_override_names_itself_and_what_was_expected(text, expected):
+    with pytest.raises(UserError, match="--set") as caught:
+        changed(text)
+    assert expected in str(caught.value)
+    assert text.splitlines()[0] in str(caught.value)
+
+
+paths = st.lists(st.sampled_from("abcde"), min_size=1, max_size=4).map(".".join)
+values = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5), st.lists(st.integers(), max_size=3))
+
+
+@given(st.dictionaries(st.sampled_from("abc"), st.dictionaries(st.sampled_from("abc"), st.none())), paths, values)
+def test_an_override_sets_its_path_changes_nothing_else_and_leaves_its_input_alone(data, path, value):
+    before = copy.deepcopy(data)
+    result = overridden(data, parse_overrides({path: value}))
+    assert data == before
+    found = result
+    for name in path.split("."):
+        found = found[name]
+    assert found == value
+    first = path.split(".")[0]
+    assert {key: inner for key, inner in result.items() if key != first} == {
+        key: inner for key, inner in before.items() if key != first
+    }
