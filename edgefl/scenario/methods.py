@@ -28,12 +28,17 @@ class ScenarioMethod:
     Attributes:
         label: what the scenario calls it (``as``), unique, and the name of its folder in a run directory.
         entry: for :func:`edgefl.learning.methods.build.build_method`: the method's name, label and every option.
-        scheduler: who chooses how many blocks a client is sent, for methods with a partial downlink.
+        scheduling: who chooses how many blocks a client is sent, for methods with a partial downlink.
     """
 
     label: str
     entry: Mapping[str, Any]
-    scheduler: Named[BlockSchedulerSpec] | None = None
+    scheduling: Named[BlockSchedulerSpec] | None = None
+
+    @property
+    def scheduler(self) -> BlockSchedulerSpec | None:
+        """The block scheduler's options, which can start one."""
+        return None if self.scheduling is None else self.scheduling.spec
 
     @property
     def name(self) -> str:
@@ -133,8 +138,8 @@ def write_methods(methods: tuple[ScenarioMethod, ...]) -> list[dict[str, Any]]:
 
 def _written(method: ScenarioMethod) -> dict[str, Any]:
     written = dict(method.entry)
-    if method.scheduler is not None:
-        written["scheduler"] = SCHEDULER_SECTION.write(method.scheduler)
+    if method.scheduling is not None:
+        written["scheduler"] = SCHEDULER_SECTION.write(method.scheduling)
     return written
 
 

@@ -26,8 +26,11 @@ def dump_yaml(data: Any) -> str:
     writer.representer.add_representer(
         type(None), lambda representer, _: representer.represent_scalar("tag:yaml.org,2002:null", "null")
     )
+    laid_out = _laid_out(data)
+    if isinstance(laid_out, CommentedMap | CommentedSeq):
+        laid_out.fa.set_block_style()
     text = io.StringIO()
-    writer.dump(_laid_out(data), text)
+    writer.dump(laid_out, text)
     return text.getvalue()
 
 
