@@ -97,7 +97,7 @@ def setup_of(
         cohort=scenario.training.cohort,
         protocol=scenario.protocol,
         method=method,
-        scheduler=None if chosen.scheduler is None else chosen.scheduler.spec.start(world.seed, model.depth),
+        scheduler=None if chosen.scheduler is None else chosen.scheduler.start(world.seed, model.depth),
         selector=scenario.training.selection.spec.start(world.seed),
         facts=world.facts,
         sizes=ModelSizes(model.layout.block_bytes()),
