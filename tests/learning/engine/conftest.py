@@ -1,0 +1,83 @@
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from edgefl.learning.data.batches import batch_plan
+from edgefl.learning.engine.base import JobTask
+from edgefl.learning.engine.core import TrainingCore
+from edgefl.learning.job import JobId, TrainingJob
+from edgefl.learning.methods.build import build_method
+from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.norm import BatchNorm
+from edgefl.learning.models.registry import initial_vector
+from edgefl.learning.models.slimmable import Conv2d, Linear
+from edgefl.learning.objectives.base import Batch
+from edgefl.learning.rules.base import LocalOptions
+
+SIZES = (7, 12, 5, 20, 9, 3)
+
+
+class TinyData:
+    """Six clients of unequal size with 6×6 images of three classes, whole in memory."""
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(5)
+        total = sum(SIZES)
+        self.labels = torch.arange(total) % 3
+        self.images = torch.randn(total, 1, 6, 6, generator=generator) + self.labels.view(-1, 1, 1, 1)
+        self.starts = np.concatenate([[0], np.cumsum(SIZES)])
+        self.clients = len(SIZES)
+        self.fetched: list[int] = []
+
+    def shard(self, client: int) -> np.ndarray:
+        return np.arange(self.starts[client], self.starts[client + 1])
+
+    def samples(self, client: int) -> int:
+        return SIZES[client]
+
+    def facts(self, client: int) -> dict[str, Tensor]:
+        return {"label_counts": torch.bincount(self.labels[self.shard(client)], minlength=3)}
+
+    def batches(self, task: JobTask) -> Iterator[Batch]:
+        self.fetched.append(task.client)
+        plan = batch_plan(self.shard(task.client), task.options, task.steps, task.seed, task.client, task.dispatch)
+        return (Batch(self.images[indices], self.labels[indices]) for indices in plan)
+
+    def evaluation(self) -> Sequence[slice]:
+        return [slice(start, start + 10) for start in range(0, len(self.labels), 10)]
+
+    def evaluation_batch(self, place: slice) -> Batch:
+        return Batch(self.images[place], self.labels[place])
+
+
+def tiny_model() -> BlockModel:
+    blocks = {
+        "first": nn.Sequential(Conv2d(1, 8, 3, bias=False), BatchNorm(8), nn.ReLU(), nn.MaxPool2d(2)),
+        "second": nn.Sequential(Conv2d(8, 16, 3, bias=True), nn.ReLU()),
+        "third": nn.Sequential(nn.Flatten(), Linear(144, 3, slim_outputs=False)),
+    }
+    return BlockModel(blocks, sample_shape=(1, 6, 6), classes=3, align_block=1)
+
+
+@pytest.fixture
+def tiny() -> SimpleNamespace:
+    """A tiny data set and model with batch norm, and what it takes to train on them."""
+    local = LocalOptions(epochs=2, batch=4, lr=0.1, lr_decay=0.9, weight_decay=1e-3, clip_norm=5.0)
+
+    def core(engine: str = "sequential", workers: int | None = None) -> TrainingCore:
+        model = tiny_model()
+        return TrainingCore(TinyData(), model, initial_vector(model, 3), engine=engine, workers=workers)
+
+    def method(entry: object, **changes: object) -> object:
+        return build_method(entry, local.model_copy(update=changes))
+
+    def job(client: int, version: int = 0, *, dispatch: int = 0, alpha: int = 3, previous: int | None = None, **more):
+        before = None if previous is None else JobId("m", 3, client, previous)
+        steps = more.pop("steps", local.steps_for(SIZES[client]))
+        return TrainingJob(JobId("m", 3, client, dispatch), version, version, alpha, steps, before)
+
+    return SimpleNamespace(core=core, method=method, job=job, local=local, model=tiny_model, data=TinyData, sizes=SIZES)
