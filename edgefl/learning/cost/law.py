@@ -90,7 +90,7 @@ class CostModel:
     """The costs of local steps on one model, measured once for each method and number of received blocks.
 
     Args:
-        model: the model that all methods train.
+        model: the scenario's model; what a method's objective adds to it (``Objective.adapt``) is added here.
     """
 
     def __init__(self, model: BlockModel) -> None:
@@ -107,20 +107,26 @@ class CostModel:
         key = (*signature, batch)
         if key not in self._costs:
             law = None if batch == 1 else self._law(signature, method, alpha)
-            self._costs[key] = measure(self.model, method, alpha, batch) if law is None else law.at(batch)
+            if law is None:
+                self._costs[key] = measure(self._adapted(method), method, alpha, batch)
+            else:
+                self._costs[key] = law.at(batch)
         return self._costs[key]
 
     def _law(self, signature: tuple[object, ...], method: Method, alpha: int) -> AffineCost | None:
         if signature not in self._laws:
             self._laws[signature] = AffineCost.through(
-                tuple(trace(self.model, method, alpha, batch) for batch in BATCHES)
+                tuple(trace(self._adapted(method), method, alpha, batch) for batch in BATCHES)
             )
         return self._laws[signature]
+
+    def _adapted(self, method: Method) -> BlockModel:
+        return method.objective.adapt(self.model)
 
 
 def _signature(method: Method) -> tuple[object, ...]:
     """All that a step's cost depends on, beside model, alpha and batch."""
     how_long = {"epochs", "steps", "batch", "lr", "lr_decay", "drop_last"}
     parts = (method.objective, method.rule)
-    options = tuple((type(part), part.model_dump_json()) for part in parts)
+    options = tuple((type(part), repr(part)) for part in parts)
     return (*options, method.local.model_dump_json(exclude=how_long))

@@ -86,6 +86,12 @@ class Trace:
 def measure(model: BlockModel, method: Method, alpha: int, batch: int) -> StepCost:
     """The cost of one local step of ``method`` on ``batch`` images, with the last ``alpha`` blocks freshly received.
 
+    Args:
+        model: the model as the method trains it (see ``Objective.adapt``).
+        method: whose objective and local rule run.
+        alpha: how many of the last blocks are freshly received; M for the whole model.
+        batch: images in the minibatch.
+
     Raises:
         DataDependentError: the method's objective or rule reads a number out of a tensor.
     """

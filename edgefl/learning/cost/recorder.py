@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -14,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgefl.errors import EdgeflError
 from edgefl.learning.cost.formulas import work_of
+from edgefl.learning.cost.shortcuts import SHORTCUTS
 from edgefl.learning.local_step import Phase
 
 LAYERS = frozenset(
@@ -29,35 +29,6 @@ OVERWRITES = frozenset({"copy_", "fill_", "zero_", "normal_", "uniform_", "berno
 
 GATHERS = frozenset({"index", "index_select", "gather", "embedding", "_unsafe_index"})
 """Operators that read only as many numbers of their first argument as they return."""
-
-
-def _group_norm_shapes(arguments: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    inputs, _, _, batch, _, _, groups, _ = arguments
-    return torch.empty_like(inputs), inputs.new_empty(batch, groups), inputs.new_empty(batch, groups)
-
-
-def _batch_norm_shapes(arguments: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    inputs, training = arguments[0], arguments[5]
-    statistics = inputs.shape[1] if training else 0
-    return torch.empty_like(inputs), inputs.new_empty(statistics), inputs.new_empty(statistics)
-
-
-def _norm_backward_shapes(arguments: tuple[Any, ...]) -> tuple[Tensor | None, ...]:
-    inputs, wanted = arguments[1], arguments[9]
-    channels = inputs.shape[1:2]
-    return tuple(
-        inputs.new_empty(shape) if want else None
-        for shape, want in zip((inputs.shape, channels, channels), wanted, strict=True)
-    )
-
-
-SHAPES: Mapping[str, Callable[[tuple[Any, ...]], tuple[Tensor | None, ...]]] = {
-    "native_batch_norm": _batch_norm_shapes,
-    "native_batch_norm_backward": _norm_backward_shapes,
-    "native_group_norm": _group_norm_shapes,
-    "native_group_norm_backward": _norm_backward_shapes,
-}
-"""Outputs of operators on tensors without data for which PyTorch would run a chain of others, at 60 times the time."""
 
 
 class DataDependentError(EdgeflError):
@@ -120,6 +91,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._made: dict[int, weakref.ref[Any]] = {}
         self._layers = _Layers(self)
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: skipping would import PyTorch's compiler, which takes a second, and nothing is compiled here."""
+        return False
+
     def entering(self, phase: Phase) -> None:
         """From now on operators belong to ``phase``."""
         self.phase = phase
@@ -148,9 +124,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 f"a local step must execute the same whatever the data are, but it calls '{name}' "
                 "(.item(), float(tensor), a condition on a tensor, or indexing by a mask); keep it a tensor"
             )
-        shapes = SHAPES.get(name)
-        result = shapes(args) if shapes and args[0].is_meta else func(*args, **keywords)
         inputs = list(_tensors([*args, *keywords.values()]))
+        plain = inputs and inputs[0].is_meta and inputs[0].is_floating_point() and keywords.get("dtype") is None
+        shortcut = SHORTCUTS.get(name) if plain else None
+        result = func(*args, **keywords) if shortcut is None else shortcut(args)
         outputs = list(_tensors([result]))
         known = {self._bring(tensor) for tensor in inputs}
         writes = func._schema.is_mutable

@@ -1,0 +1,151 @@
+"""The outputs of some operators on tensors without data, made directly.
+
+PyTorch works these out by chains of other operators in Python, at up to 60 times the time, and imports its compiler (a
+second) for the first one. Only shapes, types and storages matter here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import zip_longest
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Arguments = tuple[Any, ...]
+
+
+def _new(like: Tensor, *shape: int) -> Tensor:
+    return torch.empty(shape, dtype=like.dtype, device=like.device)
+
+
+def _convolution(arguments: Arguments) -> Tensor:
+    inputs, weight, _, stride, padding, dilation, transposed, output_padding, groups = arguments
+    sides = []
+    for axis, side in enumerate(inputs.shape[2:]):
+        step, pad, spread = (values[axis % len(values)] for values in (stride, padding, dilation))
+        reach = spread * (weight.shape[2 + axis] - 1)
+        if transposed:
+            sides.append((side - 1) * step - 2 * pad + reach + output_padding[axis % len(output_padding)] + 1)
+        else:
+            sides.append((side + 2 * pad - reach - 1) // step + 1)
+    channels = weight.shape[1] * groups if transposed else weight.shape[0]
+    return _new(inputs, inputs.shape[0], channels, *sides)
+
+
+def _convolution_backward(arguments: Arguments) -> tuple[Tensor | None, ...]:
+    _, inputs, weight, bias_shape, *_, wanted = arguments
+    shapes = (inputs.shape, weight.shape, bias_shape)
+    return tuple(_new(inputs, *shape) if want else None for shape, want in zip(shapes, wanted, strict=True))
+
+
+def _group_norm(arguments: Arguments) -> tuple[Tensor, ...]:
+    inputs, _, _, batch, _, _, groups, _ = arguments
+    return _like_first(arguments), _new(inputs, batch, groups), _new(inputs, batch, groups)
+
+
+def _batch_norm(arguments: Arguments) -> tuple[Tensor, ...]:
+    inputs, training = arguments[0], arguments[5]
+    statistics = inputs.shape[1] if training else 0
+    return _like_first(arguments), _new(inputs, statistics), _new(inputs, statistics)
+
+
+def _norm_backward(arguments: Arguments) -> tuple[Tensor | None, ...]:
+    inputs, wanted = arguments[1], arguments[9]
+    channels = inputs.shape[1:2]
+    return tuple(
+        _new(inputs, *shape) if want else None
+        for shape, want in zip((inputs.shape, channels, channels), wanted, strict=True)
+    )
+
+
+def _like_first(arguments: Arguments) -> Tensor:
+    return _new(arguments[0], *arguments[0].shape)
+
+
+def _elementwise(arguments: Arguments) -> Tensor:
+    tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
+    sides = [
+        next((side for side in aligned if side != 1), 1)
+        for aligned in zip_longest(*(reversed(tensor.shape) for tensor in tensors), fillvalue=1)
+    ]
+    return _new(tensors[0], *reversed(sides))
+
+
+def _matrix_product(arguments: Arguments) -> Tensor:
+    first, second = arguments[-2:]
+    return _new(first, *first.shape[:-1], *second.shape[-1:])
+
+
+def _nll_loss(arguments: Arguments) -> tuple[Tensor, Tensor]:
+    log_probabilities, labels, _, reduction, _ = arguments
+    return _new(log_probabilities, *(() if reduction else labels.shape)), _new(log_probabilities)
+
+
+def _max_pool(arguments: Arguments) -> tuple[Tensor, Tensor]:
+    inputs, kernel = arguments[:2]
+    defaults: Arguments = (None, (0,), (1,), False)
+    stride, padding, dilation, ceiling = (*arguments[2:], *defaults[len(arguments) - 2 :])
+    sides = []
+    for axis, side in enumerate(inputs.shape[-2:]):
+        window, pad, spread = (values[axis % len(values)] for values in (kernel, padding, dilation))
+        step = stride[axis % len(stride)] if stride else window
+        extra = side + 2 * pad - spread * (window - 1) - 1 + (step - 1 if ceiling else 0)
+        count = extra // step + 1
+        # A window that starts in the padding beyond the image is left out.
+        sides.append(count - 1 if ceiling and (count - 1) * step >= side + pad else count)
+    values = _new(inputs, *inputs.shape[:-2], *sides)
+    return values, torch.empty(values.shape, dtype=torch.int64, device=inputs.device)
+
+
+def _cat(arguments: Arguments) -> Tensor:
+    pieces, axis = arguments[0], arguments[1] if len(arguments) > 1 else 0
+    shape = list(pieces[0].shape)
+    shape[axis] = sum(piece.shape[axis] for piece in pieces)
+    return _new(pieces[0], *shape)
+
+
+def _reduction(dimensions: int) -> Callable[[Arguments], Tensor]:
+    """A reduction over the dimensions that stand in that argument, all if it is missing; the next one keeps them."""
+
+    def reduced(arguments: Arguments) -> Tensor:
+        inputs, (over, keep) = arguments[0], (*arguments[dimensions : dimensions + 2], None, False)[:2]
+        chosen = {axis % inputs.dim() for axis in ([over] if isinstance(over, int) else over or range(inputs.dim()))}
+        sides = [1 if axis in chosen else side for axis, side in enumerate(inputs.shape) if keep or axis not in chosen]
+        return _new(inputs, *sides)
+
+    return reduced
+
+
+SHORTCUTS: Mapping[str, Callable[[Arguments], Tensor | tuple[Tensor | None, ...]]] = {
+    "convolution": _convolution,
+    "convolution_backward": _convolution_backward,
+    "native_batch_norm": _batch_norm,
+    "native_batch_norm_backward": _norm_backward,
+    "native_group_norm": _group_norm,
+    "native_group_norm_backward": _norm_backward,
+    "addmm": _matrix_product,
+    "mm": _matrix_product,
+    "bmm": _matrix_product,
+    "nll_loss_forward": _nll_loss,
+    "nll_loss_backward": lambda arguments: _like_first(arguments[1:]),
+    "max_pool2d_with_indices": _max_pool,
+    "max_pool2d_with_indices_backward": lambda arguments: _like_first(arguments[1:]),
+    **dict.fromkeys(
+        ("add", "sub", "mul", "div", "pow", "neg", "sqrt", "rsqrt", "exp", "log", "clamp", "reciprocal"), _elementwise
+    ),
+    "cat": _cat,
+    "sum": _reduction(1),
+    "mean": _reduction(1),
+    "linalg_vector_norm": _reduction(2),
+    "ones_like": _like_first,
+    "zeros_like": _like_first,
+    "relu": _like_first,
+    "threshold_backward": _like_first,
+    "_log_softmax": _like_first,
+    "_softmax": _like_first,
+    "_log_softmax_backward_data": _like_first,
+    "_softmax_backward_data": _like_first,
+}
+"""Outputs from positional arguments, by the operator's name; for floating-point calls that ask for no other type."""
