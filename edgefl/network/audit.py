@@ -1,18 +1,19 @@
 """An independent look at a finished run: did every flow get what max-min fairness gives it, when it should?
 
-Nothing here is shared with the network's own solver. Rates come from textbook progressive filling (Bertsekas and
-Gallager, Data Networks, section 6.5.2): link by link, the one that offers its flows least freezes them. The logged
-starts, ends and capacities are taken as they stand, so one wrong row is reported where it is, not wherever it leads.
+Nothing here is shared with the network's own solver: rates come from textbook progressive filling (``filling.py``). The
+logged starts, ends and capacities are taken as they stand, so one wrong row is reported where it is, not wherever it
+leads.
 """
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from edgefl.network.filling import Claim, fill
 
 Link = Hashable
 """Whatever names a link: its number, or its two nodes."""
@@ -88,6 +89,8 @@ def audit_flows(
     capacities: Iterable[tuple[float, Link, float]],
     flows: Iterable[FlowRecord],
     *,
+    air: Mapping[Link, Hashable] | None = None,
+    airtime_fair: bool = False,
     tolerance: float = 1e-6,
 ) -> list[Violation]:
     """Everything in a log of transfers that exact max-min sharing could not have done.
@@ -96,6 +99,9 @@ def audit_flows(
         capacities: (seconds, link, bit/s): from then on the link has that capacity. Each link's first row must not come
             after its first use.
         flows: all flows of the run.
+        air: the wireless channel of each link that has one. The flows of a channel take, together, at most the whole of
+            its time, each ``rate / capacity of its link``.
+        airtime_fair: whether a channel's flows get equal shares of its time; else equal rates.
         tolerance: relative, on bytes and on durations.
 
     Returns:
@@ -108,14 +114,17 @@ def audit_flows(
     >>> [violation.flow for violation in audit_flows([(0.0, "a", 8e6)], [sound, hasty])]
     [1, 0]
     """
-    return _Audit(tolerance).run(capacities, flows)
+    return _Audit(tolerance, dict(air or {}), airtime_fair).run(capacities, flows)
 
 
 class _Audit:
-    def __init__(self, tolerance: float) -> None:
+    def __init__(self, tolerance: float, air: Mapping[Link, Hashable], airtime_fair: bool) -> None:
         self.tolerance = tolerance
+        self.air = air
+        self.airtime_fair = airtime_fair
         self.capacity: dict[Link, float] = {}
         self.users: dict[Link, dict[int, _Active]] = {}
+        self.channel_users: dict[Hashable, dict[int, _Active]] = {}
         self.violations: list[Violation] = []
         self.carried = _Carried(self.capacity)
 
@@ -172,6 +181,8 @@ class _Audit:
                 self.capacity[link] = 0.0
             self.users.setdefault(link, {})[record.flow] = active
             self.carried.begin(link, now)
+            if link in self.air:
+                self.channel_users.setdefault(self.air[link], {})[record.flow] = active
         return active
 
     def leave(self, active: _Active, now: float) -> None:
@@ -205,64 +216,44 @@ class _Audit:
                 self.report(now, record.flow, f"link {link} carried {excess:.3g} of its capacity too much")
             if not self.users[link]:
                 self.carried.end(link)
+            if link in self.air:
+                del self.channel_users[self.air[link]][record.flow]
 
     def share(self, touched: Mapping[Link, None], now: float) -> None:
         """New rates for the flows that hang together with the touched links."""
-        links = {link: None for link in touched if self.users.get(link)}
+        links = dict(touched)
         members: dict[int, _Active] = {}
         queue = list(links)
         for link in queue:
-            for number, active in self.users[link].items():
+            users = self.users.get(link, {})
+            if link in self.air:
+                users = users | self.channel_users.get(self.air[link], {})
+            for number, active in users.items():
                 if number not in members:
                     members[number] = active
                     for other in active.record.path:
                         if other not in links:
                             links[other] = None
                             queue.append(other)
-        rates = fill({link: self.capacity[link] for link in links}, [members[n].record for n in sorted(members)])
+        claims = [self.claim(members[number].record) for number in sorted(members)]
+        rates = fill(claims)
         for number in sorted(members):
             members[number].advance(now)
             members[number].rate = rates[number]
 
-
-def fill(capacity: Mapping[Link, float], flows: Sequence[FlowRecord]) -> dict[int, float]:
-    """Weighted max-min fair rates (bit/s) by progressive filling.
-
-    >>> flows = [FlowRecord(0, ("a",), 1, 0.0), FlowRecord(1, ("a", "b"), 1, 0.0)]
-    >>> fill({"a": 10.0, "b": 2.0}, flows)
-    {1: 2.0, 0: 8.0}
-    """
-    left = {link: limit for link, limit in capacity.items() if limit < math.inf}
-    unfrozen: dict[Link, dict[int, FlowRecord]] = {}
-    weight: dict[Link, float] = {}
-    limiting = {flow.flow: [link for link in flow.path if link in left] for flow in flows}
-    for flow in flows:
-        for link in limiting[flow.flow]:
-            unfrozen.setdefault(link, {})[flow.flow] = flow
-            weight[link] = weight.get(link, 0.0) + flow.weight
-    order = {link: number for number, link in enumerate(unfrozen)}
-    offers = [(left[link] / weight[link], order[link], link) for link in unfrozen]
-    heapq.heapify(offers)
-    latest = {link: offer for offer, _, link in offers}
-    rates = {flow.flow: math.inf for flow in flows if not limiting[flow.flow]}
-    while offers:
-        offer, _, bottleneck = heapq.heappop(offers)
-        if offer != latest[bottleneck] or not unfrozen[bottleneck]:
-            continue
-        changed: dict[Link, None] = {}
-        for flow in list(unfrozen[bottleneck].values()):
-            rates[flow.flow] = offer * flow.weight
-            for link in limiting[flow.flow]:
-                del unfrozen[link][flow.flow]
-                left[link] = max(left[link] - rates[flow.flow], 0.0)
-                changed[link] = None
-        for link in changed:
-            if unfrozen[link]:
-                # Weights are summed afresh: subtracting them one by one would leave rounding in the divisor.
-                total = sum(flow.weight for flow in unfrozen[link].values())
-                latest[link] = max(left[link] / total, offer)
-                heapq.heappush(offers, (latest[link], order[link], link))
-    return rates
+    def claim(self, record: FlowRecord) -> Claim:
+        """What a flow takes of its links and channels, at their present capacities."""
+        rates = {link: self.capacity[link] for link in record.path}
+        limits: list[tuple[Hashable, float, float]] = [
+            (link, rate, 1.0) for link, rate in rates.items() if rate < math.inf
+        ]
+        airy = [link for link in rates if link in self.air]
+        weight = record.weight
+        limits += [(("air", self.air[link]), 1.0, 1.0 / rates[link]) for link in airy if rates[link] > 0.0]
+        slowest = min((rates[link] for link in airy), default=0.0)
+        if self.airtime_fair and slowest > 0.0:
+            weight *= slowest / 1e6
+        return Claim(record.flow, weight, limits)
 
 
 class _Carried:

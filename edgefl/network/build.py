@@ -54,6 +54,7 @@ def build_topology(
         latency=[latency_of[name] for name in link_of_client],
         backhaul=[(spec.backhaul.down, spec.backhaul.up)] * cells if isinstance(spec, CellsTopology) else (),
         cell=[client % cells for client in range(count)] if cells else None,
+        sharing=spec.sharing if isinstance(spec, CellsTopology) else "wired",
     )
 
 

@@ -21,18 +21,36 @@ class Stream:
         flow: the flow's number.
         path: the links that it crosses.
         weight: its share relative to flows of weight 1.
+        own_weight: the weight that was asked for, where that of the channel comes on top.
+        airs: the wireless channels that it uses, each with the link by which it does.
+        airtime: for each of them, the share of its time that a bit/s takes.
         cap: the least capacity of the links that it alone uses, bit/s; infinite where there is none.
         left: bits left at ``since``; meaningful while ``held``.
         held: whether its cap, not the bundle's level, sets its rate.
         end: the time (held) or the clock reading (not held) at which it is complete.
     """
 
-    __slots__ = ("bundle", "cap", "end", "flow", "held", "left", "path", "since", "weight")
+    __slots__ = (
+        "airs",
+        "airtime",
+        "bundle",
+        "cap",
+        "end",
+        "flow",
+        "held",
+        "left",
+        "own_weight",
+        "path",
+        "since",
+        "weight",
+    )
 
     def __init__(self, flow: int, path: tuple[int, ...], bits: float, weight: float) -> None:
         self.flow = flow
         self.path = path
-        self.weight = weight
+        self.weight = self.own_weight = weight
+        self.airs: tuple[tuple[int, int], ...] = ()
+        self.airtime: dict[int, float] = {}
         self.cap = math.inf
         self.left = bits
         self.since = math.nan
@@ -50,7 +68,19 @@ class Bundle:
         now: the virtual time, seconds.
     """
 
-    __slots__ = ("_clock", "_clock_time", "_curve", "_free", "_held", "level", "links", "next_end", "number", "streams")
+    __slots__ = (
+        "_airtime",
+        "_clock",
+        "_clock_time",
+        "_curve",
+        "_free",
+        "_held",
+        "level",
+        "links",
+        "next_end",
+        "number",
+        "streams",
+    )
 
     def __init__(self, links: tuple[int, ...], number: int, now: float) -> None:
         self.links = links
@@ -61,13 +91,13 @@ class Bundle:
         self._clock = 0.0
         self._clock_time = now
         self._curve = DemandCurve()
+        self._airtime: dict[int, DemandCurve] = {}
         self._free: list[tuple[float, int]] = []
         self._held: list[tuple[float, int]] = []
 
     def demand(self, link: int, level: float) -> tuple[float, float]:
         """``(load, slope)`` that the bundle puts on a link near this level."""
-        del link
-        return self._curve.at(level)
+        return self._airtime.get(link, self._curve).at(level)
 
     def add(self, stream: Stream, now: float) -> None:
         """Take in a flow with ``stream.left`` bits left."""
@@ -77,6 +107,11 @@ class Bundle:
         threshold = stream.cap / stream.weight
         if self.links:
             self._curve.add(threshold, stream.flow, stream.cap, stream.weight)
+            for air, per_bit in stream.airtime.items():
+                # A flow whose own link is down takes no air; 0 times its infinite cap would be no number.
+                load = stream.cap * per_bit if per_bit else 0.0
+                curve = self._airtime.setdefault(air, DemandCurve())
+                curve.add(threshold, stream.flow, load, stream.weight * per_bit)
         self._place(stream, now, held=threshold <= self.level)
 
     def remove(self, stream: Stream, now: float) -> None:
@@ -84,7 +119,8 @@ class Bundle:
         stream.left = self.bits_left(stream, now)
         del self.streams[stream.flow]
         if self.links:
-            self._curve.remove(stream.cap / stream.weight, stream.flow)
+            for curve in (self._curve, *(self._airtime[air] for air in stream.airtime)):
+                curve.remove(stream.cap / stream.weight, stream.flow)
         stream.bundle = None
 
     def set_level(self, level: float, now: float) -> None:

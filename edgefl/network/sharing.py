@@ -51,7 +51,10 @@ class Sharing:
         announce: Callable[[int, float], None],
         occupied: Callable[[int], None],
     ) -> None:
-        self._capacity = array("d", topology.capacity)
+        self._topology = topology
+        self._wires = len(topology.capacity)
+        # Each wireless channel is one more link, whose capacity is the whole of its time.
+        self._capacity = array("d", topology.capacity) + array("d", [1.0] * topology.airs)
         self._announced = array("d", [math.nan]) * len(self._capacity)
         self._announce = announce
         self._occupied = occupied
@@ -95,19 +98,24 @@ class Sharing:
         busy = self._busy[link]
         if busy.shared:
             self._unsolved[link] = None
-        else:
-            for stream in busy.streams.values():
+        if not busy.shared or self._topology.air(link) >= 0:
+            for stream in list(busy.streams.values()):
                 self._rebundle(stream, now)
 
     def join(self, flow: int, path: tuple[int, ...], bits: float, weight: float, now: float) -> None:
         """A flow begins to use its links."""
         stream = self._streams[flow] = Stream(flow, path, bits, weight)
-        for link in path:
+        if self._topology.airs:
+            channels = ((self._topology.air(link), link) for link in path)
+            stream.airs = tuple((self._wires + air, link) for air, link in channels if air >= 0)
+            stream.path = (*path, *(air for air, _ in stream.airs))
+        for link in stream.path:
             busy = self._busy.get(link)
             if busy is None:
-                self._occupied(link)
+                if link < self._wires:
+                    self._occupied(link)
+                    self.announce(link)
                 busy = self._busy[link] = _BusyLink()
-                self.announce(link)
             busy.streams[flow] = stream
             if len(busy.streams) == 2:
                 companion = next(iter(busy.streams.values()))
@@ -186,7 +194,10 @@ class Sharing:
     def _bundle(self, stream: Stream, now: float) -> None:
         busy, capacity = self._busy, self._capacity
         key = tuple(link for link in stream.path if len(busy[link].streams) > 1)
-        stream.cap = min((capacity[link] for link in stream.path if len(busy[link].streams) == 1), default=math.inf)
+        alone = (link for link in stream.path if len(busy[link].streams) == 1 and link < self._wires)
+        stream.cap = min((capacity[link] for link in alone), default=math.inf)
+        if stream.airs:
+            self._take_air(stream, key)
         bundle = self._bundles.get(key)
         if bundle is None:
             bundle = self._bundles[key] = Bundle(key, next(self._bundle_numbers), now)
@@ -194,6 +205,14 @@ class Sharing:
                 busy[link].bundles[key] = bundle
         bundle.add(stream, now)
         self._touch(bundle)
+
+    def _take_air(self, stream: Stream, key: tuple[int, ...]) -> None:
+        """What a flow takes of its channels, given the present capacities of the links by which it uses them."""
+        rates = {air: self._capacity[link] for air, link in stream.airs}
+        stream.airtime = {air: 1.0 / rate if rate > 0.0 else 0.0 for air, rate in rates.items() if air in key}
+        slowest = min(rates.values())
+        if self._topology.airtime_fair and slowest > 0.0:
+            stream.weight = stream.own_weight * slowest / 1e6
 
     def _unbundle(self, stream: Stream, now: float) -> None:
         bundle = stream.bundle

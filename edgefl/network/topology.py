@@ -22,6 +22,13 @@ class Topology(Protocol):
 
     capacity: array[float]
     latency: array[float]
+    airs: int
+    """How many wireless channels there are, each shared by some of the links."""
+    airtime_fair: bool
+    """Whether a channel gives its flows equal shares of its time; else equal rates."""
+
+    def air(self, link: int) -> int:
+        """The wireless channel that a link is part of, from 0; -1 for a wired link."""
 
     def link(self, source: Node, target: Node) -> int:
         """The number of the link; UserError where there is none."""
@@ -76,6 +83,8 @@ class GraphLinks:
         self._paths: dict[tuple[int, int], tuple[int, ...]] = {}
         self.capacity = array("d")
         self.latency = array("d")
+        self.airs = 0
+        self.airtime_fair = False
         for source, target, attributes in graph.edges(data=True):
             edge = f"edge {source!r} -> {target!r}"
             if "capacity" not in attributes:
@@ -90,6 +99,11 @@ class GraphLinks:
             self._in[ends[1]].append(link)
             self.capacity.append(checked_capacity(attributes["capacity"], edge))
             self.latency.append(latency)
+
+    def air(self, link: int) -> int:
+        """-1: all links of a graph are wired."""
+        del link
+        return -1
 
     def link(self, source: Node, target: Node) -> int:
         """The number of the link from ``source`` to ``target``; UserError where there is none."""

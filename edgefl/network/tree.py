@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from edgefl.errors import UserError
 from edgefl.network.flow import Node
@@ -28,6 +29,9 @@ class TreeLinks:
         latency: one-way seconds between the server and a client, for all or for each client.
         backhaul: each cell's capacity (down, up), bit/s; none for a star.
         cell: each client's cell; needed where there are cells.
+        sharing: how the clients of a cell share its air, down and up apart. ``wired``: not at all. ``rate_fair``: equal
+            rates, each taking air in proportion to 1/capacity (WiFi's anomaly: Heusse et al., INFOCOM 2003).
+            ``airtime_fair``: equal shares of the time, so rates in proportion to capacity (proportionally fair cells).
 
     Raises:
         UserError: lengths that differ, a cell that is not there, a negative capacity or latency.
@@ -48,6 +52,7 @@ class TreeLinks:
         latency: float | Iterable[float] = 0.0,
         backhaul: Sequence[tuple[float, float]] = (),
         cell: Sequence[int] | None = None,
+        sharing: Literal["wired", "rate_fair", "airtime_fair"] = "wired",
     ) -> None:
         downs, ups = array("d", down), array("d", up)
         count = len(downs)
@@ -61,6 +66,10 @@ class TreeLinks:
         self.clients = count
         self.cells = len(backhaul)
         self._cell = array("q", cell) if backhaul and cell is not None else None
+        if sharing != "wired" and not backhaul:
+            raise UserError(f"expected cells for '{sharing}' sharing, found a star")
+        self.airs = 0 if sharing == "wired" else 2 * self.cells
+        self.airtime_fair = sharing == "airtime_fair"
         self.capacity = array("d", server)
         self.latency = array("d", [0.0, 0.0])
         for pair in backhaul:
@@ -73,6 +82,13 @@ class TreeLinks:
         self.latency += access_latency
         if not all(value >= 0.0 for value in self.capacity):
             raise UserError("expected capacities of at least 0 bit/s")
+
+    def air(self, link: int) -> int:
+        """The channel of a client's link: one for each cell and direction; -1 for a wired link."""
+        first = 2 + 2 * self.cells
+        if not self.airs or link < first or self._cell is None:
+            return -1
+        return 2 * self._cell[(link - first) // 2] + link % 2
 
     def link(self, source: Node, target: Node) -> int:
         """The number of the link from ``source`` to ``target``; UserError where there is none."""

@@ -7,8 +7,9 @@ import networkx as nx
 import pytest
 import simpy
 
-from edgefl.network import FlowNetwork, StepTrace
-from edgefl.network.audit import FlowRecord, audit_flows, fill
+from edgefl.network import FlowNetwork, StepTrace, TreeLinks
+from edgefl.network.audit import FlowRecord, audit_flows
+from edgefl.network.filling import Claim, fill
 
 
 class Log:
@@ -131,7 +132,45 @@ def test_a_late_end_during_an_outage_is_found():
 
 def test_progressive_filling_gives_the_textbook_rates():
     # Bertsekas and Gallager's shape: three links in a row, one flow over all of them, one more on each.
-    flows = [FlowRecord(0, ("a", "b", "c"), 1, 0)] + [
-        FlowRecord(k + 1, (k_link,), 1, 0) for k, k_link in enumerate("abc")
-    ]
-    assert fill({"a": 1.0, "b": 2.0, "c": 4.0}, flows) == {0: 0.5, 1: 0.5, 2: 1.5, 3: 3.5}
+    links = {"a": 1.0, "b": 2.0, "c": 4.0}
+    paths = ["abc", "a", "b", "c"]
+    claims = [Claim(n, 1.0, [(link, links[link], 1.0) for link in path]) for n, path in enumerate(paths)]
+    assert fill(claims) == {0: 0.5, 1: 0.5, 2: 1.5, 3: 3.5}
+
+
+@pytest.mark.parametrize("sharing", ["rate_fair", "airtime_fair"])
+def test_the_audit_knows_the_air_of_cells(sharing):
+    luck = random.Random(5)
+    env = simpy.Environment()
+    log = Log(env)
+    rates = [luck.choice([6e6, 24e6, 54e6]) for _ in range(12)]
+    tree = TreeLinks(
+        server=(6e7, 6e7),
+        down=rates,
+        up=rates,
+        latency=0.01,
+        backhaul=[(4e7, 2e7)] * 3,
+        cell=[c % 3 for c in range(12)],
+        sharing=sharing,
+    )
+    network = FlowNetwork(env, tree, observer=log)
+
+    def act():
+        for number in range(80):
+            yield env.timeout(luck.expovariate(10))
+            client = f"client/{luck.randrange(12)}"
+            network.transfer(
+                *(("server", client) if luck.random() < 0.6 else (client, "server")), luck.uniform(1e5, 1e6)
+            )
+            if number % 10 == 9:
+                network.set_capacity(f"cell/{number % 3}", f"client/{number % 12}", luck.choice([0, 6e6, 54e6]))
+        for client, rate in enumerate(rates):
+            network.set_capacity(f"cell/{client % 3}", f"client/{client}", rate)
+
+    env.run(until=env.process(act()))
+    env.run()
+    air = {tree.ends(k): tree.air(k) for k in range(len(tree.capacity)) if tree.air(k) >= 0}
+    records = log.records(network)
+    assert audit_flows(log.capacities, records, air=air, airtime_fair=sharing == "airtime_fair") == []
+    assert audit_flows(log.capacities, records)
+    assert audit_flows(log.capacities, records, air=air, airtime_fair=sharing != "airtime_fair")

@@ -1,0 +1,64 @@
+"""Textbook progressive filling, the yardstick of the audit; the network itself solves on groups (``fairness.py``).
+
+All rates rise together, each in proportion to its weight, until a constraint is full and freezes the flows that it
+holds; the others rise on (Bertsekas and Gallager, Data Networks, section 6.5.2).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+
+class Claim(NamedTuple):
+    """A flow as progressive filling sees it.
+
+    Attributes:
+        flow: its number.
+        weight: its rate is ``weight`` times the level that its bottleneck gives.
+        limits: (constraint, its capacity, what one bit/s takes of it), one a link or channel.
+    """
+
+    flow: int
+    weight: float
+    limits: Sequence[tuple[Hashable, float, float]]
+
+
+def fill(claims: Sequence[Claim]) -> dict[int, float]:
+    """Weighted max-min fair rates (bit/s) by progressive filling.
+
+    >>> fill([Claim(0, 1.0, [("a", 10.0, 1.0)]), Claim(1, 1.0, [("a", 10.0, 1.0), ("b", 2.0, 1.0)])])
+    {1: 2.0, 0: 8.0}
+    """
+    left: dict[Hashable, float] = {}
+    slopes: dict[Hashable, dict[int, float]] = {}
+    by_flow = {claim.flow: claim for claim in claims}
+    for claim in claims:
+        for constraint, capacity, per_bit in claim.limits:
+            left[constraint] = capacity
+            slopes.setdefault(constraint, {})[claim.flow] = per_bit * claim.weight
+    order = {constraint: number for number, constraint in enumerate(slopes)}
+    latest = {constraint: left[constraint] / sum(slopes[constraint].values()) for constraint in slopes}
+    offers = [(latest[constraint], order[constraint], constraint) for constraint in slopes]
+    heapq.heapify(offers)
+    rates = {claim.flow: math.inf for claim in claims if not claim.limits}
+    while offers:
+        offer, _, bottleneck = heapq.heappop(offers)
+        if offer != latest[bottleneck] or not slopes[bottleneck]:
+            continue
+        changed: dict[Hashable, None] = {}
+        for flow in list(slopes[bottleneck]):
+            claim = by_flow[flow]
+            rates[flow] = offer * claim.weight
+            for constraint, _, per_bit in claim.limits:
+                del slopes[constraint][flow]
+                left[constraint] = max(left[constraint] - rates[flow] * per_bit, 0.0)
+                changed[constraint] = None
+        for constraint in changed:
+            if slopes[constraint]:
+                # Summed afresh: subtracting the weights one by one would leave rounding in the divisor.
+                latest[constraint] = max(left[constraint] / sum(slopes[constraint].values()), offer)
+                heapq.heappush(offers, (latest[constraint], order[constraint], constraint))
+    return rates
