@@ -37,7 +37,9 @@ class Problem:
         """The problem that pydantic's details describe, of data validated as ``model`` (or as something unknown)."""
         steps, keys = _walked(details["loc"], model)
         if details["type"] in ("union_tag_invalid", "union_tag_not_found"):
-            steps = (*steps, ("key", str(details["ctx"]["discriminator"]).strip("'")))
+            # A discriminator that is a function bears the name of the key that it reads: _kind() reads kind.
+            key = str(details["ctx"]["discriminator"]).strip("'").removesuffix("()").lstrip("_")
+            steps = (*steps, ("key", key))
         return Problem(steps, details, keys)
 
     @property
