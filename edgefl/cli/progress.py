@@ -97,7 +97,7 @@ class Lines:
         self._ahead -= 1
         now = self.clock()
         self._standings.setdefault((label, seed), _Standing(started=now))
-        self._print(f"{self._described((label, seed), now)}; ended by {reason}; {self._ahead} runs to go")
+        self._print(f"{self._described((label, seed), now)}; ended by {reason}; {self._ahead} to go")
         self._last = now
 
     def close(self) -> None:

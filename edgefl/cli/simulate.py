@@ -148,7 +148,7 @@ def _print_result(run: Path, *, trained: bool, as_json: bool) -> None:
     if trained:
         console.print(escape(verdict(result)))
     else:
-        console.print("Nothing was trained (--no-train): times, bytes and joules are real, accuracies are not.")
+        console.print("--no-train: nothing was trained, so there are no accuracies; times, bytes and joules stand.")
     console.print(escape(f"{run}: summary.json, rounds.parquet and events.parquet of each run"))
     for picture in pictures:
         console.print(escape(str(picture)))
