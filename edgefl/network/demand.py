@@ -7,6 +7,7 @@ what lets 10,000 flows share one link without being visited at each event.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 
 _BUCKET = 128  # two levels of at most ~128 entries serve 16,000 flows with short C-speed sums
@@ -24,9 +25,11 @@ class DemandCurve:
     (4.0, 1.0)
     """
 
-    __slots__ = ("_highs", "_keys", "_load_sums", "_loads", "_slope_sums", "_slopes", "_thresholds")
+    __slots__ = ("_high", "_highs", "_keys", "_load_sums", "_loads", "_low", "_piece", "_slope_sums", "_slopes", "_thresholds")
 
     def __init__(self) -> None:
+        self._low, self._high = math.inf, -math.inf
+        self._piece = (0.0, 0.0)
         self._keys: list[list[tuple[float, int]]] = []
         self._thresholds: list[list[float]] = []
         self._loads: list[list[float]] = []
@@ -38,6 +41,7 @@ class DemandCurve:
     def add(self, threshold: float, flow: int, load: float, slope: float) -> None:
         """Add a flow: below ``threshold`` it asks for ``slope * level``, above it for ``load``."""
         key = (threshold, flow)
+        self._low, self._high = math.inf, -math.inf  # the last piece is not known any more
         if not self._keys:
             self._insert_bucket(0, [key], [load], [slope])
             return
@@ -56,6 +60,7 @@ class DemandCurve:
     def remove(self, threshold: float, flow: int) -> None:
         """Remove the flow that was added with this threshold."""
         key = (threshold, flow)
+        self._low, self._high = math.inf, -math.inf  # the last piece is not known any more
         bucket = bisect_left(self._highs, key)
         keys = self._keys[bucket]
         at = bisect_left(keys, key)
@@ -70,18 +75,30 @@ class DemandCurve:
 
     def at(self, level: float) -> tuple[float, float]:
         """``(load, slope)``: the demand near this level is ``load + slope * level``."""
+        # Levels move little between events: mostly the piece of the last call serves again.
+        if self._low <= level < self._high:
+            return self._piece
         bucket = bisect_right(self._highs, (level, _LAST))
         load = sum(self._load_sums[:bucket])
         slope = sum(self._slope_sums[bucket + 1 :])
+        self._low = self._highs[bucket - 1][0] if bucket else -math.inf
+        self._high = math.inf
         if bucket < len(self._keys):
-            at = bisect_right(self._thresholds[bucket], level)
+            thresholds = self._thresholds[bucket]
+            at = bisect_right(thresholds, level)
             load += sum(self._loads[bucket][:at])
             slope += sum(self._slopes[bucket][at:])
-        return load, slope
+            self._high = thresholds[at]
+            if at:
+                self._low = thresholds[at - 1]
+        self._piece = (load, slope)
+        return self._piece
 
     def between(self, low: float, high: float) -> list[int]:
         """The flows with ``low < threshold <= high``, by threshold and then by number."""
         flows: list[int] = []
+        if self._low <= low and high < self._high:
+            return flows
         for bucket in range(bisect_right(self._highs, (low, _LAST)), len(self._keys)):
             thresholds = self._thresholds[bucket]
             start, stop = bisect_right(thresholds, low), bisect_right(thresholds, high)

@@ -55,12 +55,16 @@ def link_level(capacity: float, link: int, groups: Sequence[Group], guess: float
         level, moved = step, True
 
 
-def fair_levels(capacity: Mapping[int, float], groups: Sequence[Group]) -> list[float]:
+def fair_levels(
+    capacity: Mapping[int, float], groups: Sequence[Group], open_levels: dict[int, float] | None = None
+) -> list[float]:
     """The max-min fair level of each group; infinite where only the flows' own caps bind.
 
     Args:
         capacity: bit/s of each shared link that a group crosses.
         groups: all groups of one connected component, in a fixed order.
+        open_levels: the levels of links before any group is frozen, as this function left them here in an earlier call;
+            links whose capacity or groups have changed since must not be in it.
     """
     crossing: dict[int, dict[int, None]] = {}
     for number, group in enumerate(groups):
@@ -68,14 +72,19 @@ def fair_levels(capacity: Mapping[int, float], groups: Sequence[Group]) -> list[
             crossing.setdefault(link, {})[number] = None
     levels = [math.nan] * len(groups)
     left = {link: capacity[link] for link in crossing}
-    link_levels: dict[int, float] = {}
-    stale = dict.fromkeys(crossing)
+    known = {} if open_levels is None else open_levels
+    link_levels = {link: known[link] for link in crossing if link in known}
+    stale = {link: None for link in crossing if link not in known}
+    is_open = True
     while crossing:
         for link in stale:
             if link in crossing:
                 members = [groups[number] for number in crossing[link]]
                 guess = max((member.level for member in members if member.level < math.inf), default=0.0)
                 link_levels[link] = link_level(left[link], link, members, guess)
+                if is_open:
+                    known[link] = link_levels[link]
+        is_open = False
         stale = {}
         lowest: dict[int, float] = {}
         for link, numbers in crossing.items():

@@ -64,6 +64,7 @@ class Sharing:
         self._alone = Bundle((), 0, now)
         self._bundles: dict[tuple[int, ...], Bundle] = {(): self._alone}
         self._unsolved: dict[int, None] = {}
+        self._open_levels: dict[int, float] = {}
         self._moved: dict[tuple[int, ...], Bundle] = {}
         self._ends: list[tuple[float, int, Bundle]] = []
 
@@ -161,8 +162,10 @@ class Sharing:
         while self._unsolved:
             links, bundles = self._component(next(iter(self._unsolved)))
             for link in links:
-                self._unsolved.pop(link, None)
-            levels = fair_levels({link: self._capacity[link] for link in links}, bundles)
+                if link in self._unsolved:
+                    del self._unsolved[link]
+                    self._open_levels.pop(link, None)
+            levels = fair_levels({link: self._capacity[link] for link in links}, bundles, self._open_levels)
             for bundle, level in zip(bundles, levels, strict=True):
                 if level != bundle.level:
                     bundle.set_level(level, now)
