@@ -106,6 +106,13 @@ def _cat(arguments: Arguments) -> Tensor:
     return _new(pieces[0], *shape)
 
 
+def _stack(arguments: Arguments) -> Tensor:
+    pieces, axis = arguments[0], arguments[1] if len(arguments) > 1 else 0
+    shape = list(pieces[0].shape)
+    shape.insert(axis % (len(shape) + 1), len(pieces))
+    return _new(pieces[0], *shape)
+
+
 def _reduction(dimensions: int) -> Callable[[Arguments], Tensor]:
     """A reduction over the dimensions that stand in that argument, all if it is missing; the next one keeps them."""
 
@@ -136,6 +143,7 @@ SHORTCUTS: Mapping[str, Callable[[Arguments], Tensor | tuple[Tensor | None, ...]
         ("add", "sub", "mul", "div", "pow", "neg", "sqrt", "rsqrt", "exp", "log", "clamp", "reciprocal"), _elementwise
     ),
     "cat": _cat,
+    "stack": _stack,
     "sum": _reduction(1),
     "mean": _reduction(1),
     "linalg_vector_norm": _reduction(2),

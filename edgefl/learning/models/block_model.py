@@ -63,13 +63,19 @@ class BlockModel(nn.Module):
 
     @cached_property
     def feature_size(self) -> int:
-        """Numbers in the features that the last block classifies (see :meth:`features`)."""
+        """Numbers in the features before the last block (see :meth:`features`)."""
         return self.features(torch.empty(1, *self.tap_shapes[-2], device="meta")).shape[1]
 
     def features(self, tap: Tensor) -> Tensor:
-        """The features ``[batch, feature_size]`` in the tap before the last block: pooled or flattened as it does."""
+        """The features ``[batch, feature_size]`` in the tap before the last block.
+
+        They are what a :class:`Classifier` makes of it (pooled or flattened); where the last block is more than a
+        classifier, the spatial mean of a feature map.
+        """
         last = self._sequence[-1]
-        return last.embed(tap) if isinstance(last, Classifier) else torch.flatten(tap, 1)
+        if isinstance(last, Classifier):
+            return last.embed(tap)
+        return tap.flatten(2).mean(dim=-1) if tap.dim() > 2 else tap
 
     def apply_blocks(self, weights: Weights, inputs: Tensor, start: int = 0, stop: int | None = None) -> Tensor:
         """The output of blocks ``start … stop-1`` (0-based) on ``inputs``, under the current mode.

@@ -64,8 +64,10 @@ def _fill_layer(module: nn.Module, own: Mapping[str, Tensor], generator: torch.G
     weight = own["weight"]
     if isinstance(module, Conv2d) and module.fan_out:
         nn.init.kaiming_normal_(weight, mode="fan_out", nonlinearity="relu", generator=generator)
-    else:
-        nn.init.kaiming_uniform_(weight, a=math.sqrt(5), generator=generator)
+        if "bias" in own:
+            own["bias"].zero_()
+        return
+    nn.init.kaiming_uniform_(weight, a=math.sqrt(5), generator=generator)
     if "bias" in own:
         bound = 1 / math.sqrt(weight[0].numel())
         own["bias"].uniform_(-bound, bound, generator=generator)

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from edgefl.errors import UserError
 from edgefl.learning.models.mode import mode
 
 NormKind = Literal["group", "batch"]
@@ -19,9 +20,24 @@ EPSILON = 1e-5
 """Added to the variance, as PyTorch does."""
 
 
-def norm_of(kind: NormKind, groups: int) -> Norm:
-    """The normalisation that a model's options name; ``groups`` matters to group norm only."""
-    return (lambda channels: GroupNorm(groups, channels)) if kind == "group" else BatchNorm
+def norm_of(kind: NormKind, groups: int, *, least: int) -> Norm:
+    """The normalisation that a model's options name; ``groups`` matters to group norm only.
+
+    Args:
+        kind: the option ``norm``.
+        groups: the option ``groups``.
+        least: the greatest common divisor of the model's numbers of channels.
+
+    Raises:
+        UserError: ``groups`` does not divide the channels.
+    """
+    if kind == "batch":
+        return BatchNorm
+    if least % groups:
+        raise UserError(
+            f"the model's channels come in multiples of {least}, which {groups} does not divide", field="groups"
+        )
+    return lambda channels: GroupNorm(groups, channels)
 
 
 class GroupNorm(nn.Module):

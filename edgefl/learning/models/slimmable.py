@@ -33,6 +33,11 @@ def channels(full: int, width: float) -> int:
     return min(kept, full)
 
 
+def no_narrower() -> UserError:
+    """What is wrong with slimming channels that are mixed within groups: the leading ones are no network."""
+    return UserError("a model with grouped convolutions (shufflenet) has no sub-network of smaller width")
+
+
 class Conv2d(nn.Conv2d):
     """A 2-D convolution of the leading channels; parameters as of ``torch.nn.Conv2d``, padding keeps the size.
 
@@ -45,7 +50,7 @@ class Conv2d(nn.Conv2d):
         groups: groups of channels that don't mix; ``inputs`` makes it depthwise.
         bias: whether a bias is added.
         slim_outputs: a narrower width keeps fewer outputs; off for a layer whose outputs are the classes.
-        fan_out: initialise by N(0, 2 / fan-out) instead of PyTorch's uniform default.
+        fan_out: initialise by N(0, 2 / fan-out), bias 0, instead of PyTorch's uniform default.
     """
 
     def __init__(
@@ -86,7 +91,7 @@ class Conv2d(nn.Conv2d):
                 kept = groups = arriving
                 weight = weight[:kept]
             else:
-                raise UserError("a model with grouped convolutions (shufflenet) has no sub-network of smaller width")
+                raise no_narrower()
             bias = None if bias is None else bias[:kept]
         return F.conv2d(inputs, weight, bias, self.stride, self.padding, self.dilation, groups)
 

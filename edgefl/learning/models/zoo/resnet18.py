@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch import nn
 
 from edgefl.learning.models.block_model import BlockModel
@@ -29,16 +29,10 @@ class ResNet18(ModelSpec):
     norm: NormKind = Field(default="group", description="group norm or batch norm")
     groups: int = Field(default=2, ge=1, le=64, description="groups of group norm (2 in FedMLB, 32 in FedADC)")
 
-    @model_validator(mode="after")
-    def _groups_divide(self) -> Self:
-        if WIDTHS[0] % self.groups:
-            raise ValueError(f"groups must divide {WIDTHS[0]}, found {self.groups}")
-        return self
-
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
         """The skeleton for images of at least 8×8 pixels."""
         channels, _, _ = image_shape("resnet18", sample_shape, least=8)
-        norm = norm_of(self.norm, self.groups)
+        norm = norm_of(self.norm, self.groups, least=WIDTHS[0])
         blocks: dict[str, nn.Module] = {"conv1": self._stem(channels, norm)}
         arriving = WIDTHS[0]
         for stage, planes in enumerate(WIDTHS, start=1):
