@@ -109,7 +109,7 @@ class MethodLearner:
         old = [id for id in self._discarded if self._waiting[id].version <= version - HORIZON]
         with one_core_each(), torch.no_grad():
             self._train([*jobs, *old])
-            arrived = {id: self._outcomes[id] for id in sorted(jobs, key=_order)}
+            arrived = {id: self._outcome(id) for id in sorted(jobs, key=_order)}
             losses = {id.client: outcome.loss for id, outcome in arrived.items()}
             self._server.check(round, losses)
             self._server.update(
@@ -186,6 +186,14 @@ class MethodLearner:
                     )
                 self._discarded.discard(job.id)
                 del needed[job.id], self._waiting[job.id]
+
+    def _outcome(self, job: JobId) -> _Outcome:
+        try:
+            return self._outcomes[job]
+        except KeyError:
+            raise KeyError(
+                f"no training job {job} waits: it was never submitted, or it was aggregated before"
+            ) from None
 
     def _with_predecessors(self, jobs: Iterable[JobId]) -> dict[JobId, TrainingJob]:
         """The untrained ones among ``jobs``, and the untrained jobs whose client state they build on."""

@@ -10,7 +10,15 @@ from edgefl.learning.engine.sequential import SequentialEngine
 from edgefl.learning.faults import TrainingFault
 from edgefl.learning.job import JobId, TrainingJob
 
-METHODS = ["fedavg", "fedprox", "fedalign", "fedbr", "fedmlb", {"method": "fedadc"}, {"method": "fedadc", "variant": "blue"}]
+METHODS = [
+    "fedavg",
+    "fedprox",
+    "fedalign",
+    "fedbr",
+    "fedmlb",
+    {"method": "fedadc"},
+    {"method": "fedadc", "variant": "blue"},
+]
 CPU = torch.device("cpu")
 
 
@@ -53,7 +61,7 @@ def test_the_small_cnn_trains_to_the_same_bits_on_many_threads_whatever_intra_op
     from edgefl.learning.models.registry import MODELS
     from edgefl.learning.rules.base import LocalOptions
 
-    data = load_federated(Synthetic(clients=6, shape=(1, 28, 28), classes=4, train=600, test=200), seed=3)
+    data = load_federated(Synthetic(clients=6, shape=(1, 28, 28), classes=4, train=600, test_images=200), seed=3)
     method = build_method("fedavg", LocalOptions(batch=32, lr=0.1))
     models, before = [], torch.get_num_threads()
     try:
@@ -122,7 +130,9 @@ def test_a_failing_step_is_told_with_method_client_round_and_step(tiny, workers)
     data = Failing(tiny.data(), ValueError("torn page"))
     model = tiny.model()
     engine = ParallelEngine(model, data, workers) if workers else SequentialEngine(model, data, CPU)
-    with pytest.raises(TrainingFault, match="method 'fedavg', client 3, round 0, local step 2: ValueError: torn page") as told:
+    with pytest.raises(
+        TrainingFault, match="method 'fedavg', client 3, round 0, local step 2: ValueError: torn page"
+    ) as told:
         engine.train(tasks_of(tiny))
     assert isinstance(told.value.__cause__, ValueError)
 

@@ -1,0 +1,58 @@
+"""Training on a CUDA device, held to the CPU's numbers. Bits differ: kernels add in other orders."""
+
+import pytest
+import torch
+
+from edgefl.learning.data.federated import load_federated
+from edgefl.learning.data.sets.synthetic import Synthetic
+from edgefl.learning.engine.core import TrainingCore
+from edgefl.learning.job import JobId, TrainingJob
+from edgefl.learning.methods.build import build_method
+from edgefl.learning.models.registry import MODELS
+from edgefl.learning.rules.base import LocalOptions
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here"),
+]
+
+METHODS = ["fedavg", "fedprox", "fedalign", "fedadc", "fedbr", "fedmlb"]
+MODEL_OPTIONS = [("cnn", {}), ("resnet18", {"norm": "group"}), ("resnet18", {"norm": "batch"})]
+
+
+def two_rounds(device, entry, model, options, *, rounds=2):
+    data = load_federated(Synthetic(clients=4, shape=(3, 16, 16), train=128, test_images=100), 0, device)
+    local = LocalOptions(batch=16, lr=0.02, weight_decay=1e-3, clip_norm=10)
+    method = build_method(entry, local)
+    with TrainingCore.of(data, MODELS[model].model_validate(options), 0) as core:
+        learner = core.learner(method)
+        for round in range(rounds):
+            jobs = []
+            for client in range(4):
+                before = JobId("m", 0, client, round - 1) if method.state is not None and round else None
+                alpha = 2 if before else core.model.depth
+                jobs.append(TrainingJob(JobId("m", 0, client, round), round, round, alpha, 2, before))
+            for job in jobs:
+                learner.submit(job)
+            learner.aggregate(round, [job.id for job in jobs], round)
+        said = [learner.feedback(job.id) for job in jobs]
+        return learner.model(rounds).cpu(), said, learner.evaluate(rounds)
+
+
+@pytest.mark.parametrize(("model", "options"), MODEL_OPTIONS, ids=str)
+@pytest.mark.parametrize("entry", METHODS)
+def test_two_rounds_agree_with_the_cpu(entry, model, options):
+    one = two_rounds("cpu", entry, model, options)
+    other = two_rounds("cuda", entry, model, options)
+    torch.testing.assert_close(other[0], one[0], rtol=1e-2, atol=1e-3)
+    for here, there in zip(one[1], other[1], strict=True):
+        assert tuple(there) == pytest.approx(tuple(here), rel=2e-2, abs=1e-4)
+    assert other[2].loss == pytest.approx(one[2].loss, rel=1e-2)
+    assert other[2].accuracy == pytest.approx(one[2].accuracy, abs=0.03)
+
+
+@pytest.mark.parametrize("entry", ["fedavg", "fedalign", "fedbr"])
+def test_a_device_repeats_itself_to_the_last_bit(entry):
+    one, other = (two_rounds("cuda", entry, "cnn", {}) for _ in range(2))
+    assert torch.equal(one[0], other[0])
+    assert one[1:] == other[1:]

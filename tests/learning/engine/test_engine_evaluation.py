@@ -1,0 +1,71 @@
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from edgefl.learning.data.federated import load_federated
+from edgefl.learning.data.sets.synthetic import Synthetic
+from edgefl.learning.engine.client_data import ClientData
+from edgefl.learning.engine.core import TrainingCore
+from edgefl.learning.engine.evaluation import BatchScore, total
+from edgefl.learning.engine.memory_format import arranged
+from edgefl.learning.models.mode import using
+from edgefl.learning.models.registry import MODELS
+
+
+@pytest.mark.parametrize("workers", [None, 3])
+def test_accuracy_and_loss_are_those_of_the_whole_split_in_one_batch(tiny, workers):
+    core = tiny.core("parallel" if workers else "sequential", workers)
+    said = core.learner(tiny.method("fedavg")).evaluate(0)
+    model, data = tiny.model().eval(), core.data
+    for block, tensors in zip(
+        model.blocks.values(), core.model.layout.weights(*core.model.layout.split(core.initial)), strict=True
+    ):
+        block.load_state_dict(tensors)
+    with torch.no_grad(), using(training=False):
+        logits = model(data.images)
+    assert said.accuracy == float((logits.argmax(1) == data.labels).double().mean())
+    assert said.loss == pytest.approx(float(F.cross_entropy(logits, data.labels)), rel=1e-5)
+
+
+def test_an_empty_split_has_no_accuracy():
+    with pytest.raises(ValueError, match="empty"):
+        total([])
+
+
+def test_a_loss_without_a_number_is_reported_as_it_is():
+    scores = [BatchScore(torch.tensor(1), torch.tensor(loss), 2) for loss in (math.inf, 1.0, math.nan)]
+    assert total(scores).accuracy == 0.5
+    assert math.isnan(total(scores).loss)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_arranged_images_hold_the_same_numbers_channels_last(channels):
+    images = torch.arange(2.0 * channels * 20).reshape(2, channels, 4, 5)
+    result = arranged(images)
+    assert torch.equal(result, images)
+    assert result.stride() == (channels * 20, 1, 5 * channels, channels)
+    assert arranged(images[:, 0]) is not None
+    assert torch.equal(arranged(images.flatten(1)), images.flatten(1))
+
+
+def test_the_layers_hand_channels_last_on():
+    conv = torch.nn.Conv2d(1, 4, 3, padding=1)
+    assert conv(arranged(torch.zeros(2, 1, 6, 6))).is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("test", ["whole", "partitioned"])
+def test_clients_data_say_what_the_data_set_says(test):
+    spec = Synthetic(clients=5, shape=(1, 8, 8), classes=3, train=300, test_images=150, test=test)
+    data = load_federated(spec, seed=0)
+    facts = ClientData(data)
+    assert facts.clients == 5
+    assert sum(facts.samples(client) for client in range(5)) == 300
+    assert all(int(facts.facts(client)["label_counts"].sum()) == facts.samples(client) for client in range(5))
+    evaluated = len(data.test) if data.evaluation_shards is None else len(data.evaluation_shards.indices)
+    batches = [facts.evaluation_batch(place) for place in facts.evaluation()]
+    assert sum(len(batch.labels) for batch in batches) == evaluated
+    with TrainingCore.of(data, MODELS["cnn"](), 0, engine="sequential") as core:
+        assert core.engine_name == "sequential"
+        assert core.initial.shape == (core.model.layout.size,)
