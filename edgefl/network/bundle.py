@@ -13,6 +13,8 @@ import math
 
 from edgefl.network.demand import DemandCurve
 
+_REBASE = 1024.0  # clock readings stay within this factor of what the flows have left: 13 digits of the largest
+
 
 class Stream:
     """The fluid part of one flow: what is left of it, and how it runs.
@@ -74,6 +76,7 @@ class Bundle:
         "_clock_time",
         "_curve",
         "_free",
+        "_furthest",
         "_held",
         "level",
         "links",
@@ -90,6 +93,7 @@ class Bundle:
         self.next_end = math.inf
         self._clock = 0.0
         self._clock_time = now
+        self._furthest = 0.0
         self._curve = DemandCurve()
         self._airtime: dict[int, DemandCurve] = {}
         self._free: list[tuple[float, int]] = []
@@ -191,6 +195,7 @@ class Bundle:
             heapq.heappush(self._held, (stream.end, stream.flow))
         else:
             stream.end = self._reading(now) + stream.left / stream.weight
+            self._furthest = max(self._furthest, stream.end)
             heapq.heappush(self._free, (stream.end, stream.flow))
 
     def _reading(self, now: float) -> float:
@@ -202,4 +207,17 @@ class Bundle:
         self._clock = self._reading(now)
         self._clock_time = now
         if not self._free:
-            self._clock = 0.0  # a small reading keeps the sums above precise
+            self._clock = self._furthest = 0.0
+        elif self._clock > _REBASE * (self._furthest - self._clock):
+            self._set_back_clock()
+
+    def _set_back_clock(self) -> None:
+        # An end is kept as a clock reading, to the precision of that reading. Where a link never falls idle the clock
+        # would run up until the last bits of a small flow drowned in it.
+        free = [stream for stream in self.streams.values() if not stream.held]
+        for stream in free:
+            stream.end -= self._clock
+        self._free = [(stream.end, stream.flow) for stream in free]
+        heapq.heapify(self._free)
+        self._furthest = max((end for end, _ in self._free), default=0.0)
+        self._clock = 0.0

@@ -25,7 +25,18 @@ class DemandCurve:
     (4.0, 1.0)
     """
 
-    __slots__ = ("_high", "_highs", "_keys", "_load_sums", "_loads", "_low", "_piece", "_slope_sums", "_slopes", "_thresholds")
+    __slots__ = (
+        "_high",
+        "_highs",
+        "_keys",
+        "_load_sums",
+        "_loads",
+        "_low",
+        "_piece",
+        "_slope_sums",
+        "_slopes",
+        "_thresholds",
+    )
 
     def __init__(self) -> None:
         self._low, self._high = math.inf, -math.inf

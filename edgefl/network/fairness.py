@@ -73,6 +73,11 @@ def fair_levels(
     levels = [math.nan] * len(groups)
     left = {link: capacity[link] for link in crossing}
     known = {} if open_levels is None else open_levels
+    if len(crossing) == 1:
+        (link,) = crossing  # a star's server: all groups stand at its level
+        if link not in known:
+            known[link] = link_level(capacity[link], link, groups, _guess(groups))
+        return [known[link]] * len(groups)
     link_levels = {link: known[link] for link in crossing if link in known}
     stale = {link: None for link in crossing if link not in known}
     is_open = True
@@ -80,8 +85,7 @@ def fair_levels(
         for link in stale:
             if link in crossing:
                 members = [groups[number] for number in crossing[link]]
-                guess = max((member.level for member in members if member.level < math.inf), default=0.0)
-                link_levels[link] = link_level(left[link], link, members, guess)
+                link_levels[link] = link_level(left[link], link, members, _guess(members))
                 if is_open:
                     known[link] = link_levels[link]
         is_open = False
@@ -109,3 +113,7 @@ def fair_levels(
                     if not others:
                         del crossing[link]
     return levels
+
+
+def _guess(groups: Sequence[Group]) -> float:
+    return max((group.level for group in groups if group.level < math.inf), default=0.0)

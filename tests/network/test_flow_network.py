@@ -262,3 +262,21 @@ def test_an_observer_hears_of_flows_and_of_the_capacities_that_they_meet():
         (0.5, "internet", "client/0", 4e6),
         (1.5, "end", 0),
     ]
+
+
+def test_a_link_that_never_falls_idle_keeps_small_flows_exact():
+    env = simpy.Environment()
+    network = FlowNetwork(env, star(1, [100, 100, 100]))
+    network.transfer("server", "client/0", 1e12)
+    spans = []
+
+    def sender():
+        for size in [1e9, 1e3] * 300:
+            begun = env.now
+            yield network.transfer("server", "client/1", size)
+            spans.append((env.now - begun) / (2 * size / MEGABYTE))
+
+    env.run(until=env.process(sender()))
+    # At 3e5 s the clock itself resolves 6e-11 s, 3e-8 of the small flows' 2 ms.
+    assert spans[::2] == pytest.approx([1.0] * 300, rel=1e-9)
+    assert spans[1::2] == pytest.approx([1.0] * 300, rel=5e-8)
