@@ -138,6 +138,7 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions) -> Method:
     rule = part(recipe.rule)
     merged = _merged(local, options.get("local"))
     rule.accept(merged)
+    server.accept(merged)
     weighting = options.get("weighting") or (chosen and chosen.default_weighting) or recipe.weighting
     method = Method(
         name=name,

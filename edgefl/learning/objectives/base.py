@@ -64,6 +64,9 @@ class Objective(Component):
     client: ClassVar[frozenset[str]] = frozenset()
     """Names of the facts about the client's data it reads: ``label_counts``."""
 
+    side_by_side: ClassVar[bool] = True
+    """Whether clients can be trained in one stack; off where a draw decides shapes."""
+
     @abstractmethod
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         """The loss of one batch, differentiable by ``local``."""

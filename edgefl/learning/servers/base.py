@@ -9,6 +9,7 @@ from torch import Tensor
 from edgefl.learning.client_state import ClientState
 from edgefl.learning.component import Component
 from edgefl.learning.objectives.base import Objective
+from edgefl.learning.rules.base import LocalOptions
 from edgefl.registry import Registry
 
 Weighting = Literal["uniform", "samples"]
@@ -38,6 +39,13 @@ class ServerUpdate(Component):
     def client_state(self) -> ClientState | None:
         """What clients keep for this server update, beside what their method keeps; nothing by default."""
         return None
+
+    def accept(self, options: LocalOptions) -> None:
+        """Refuse local options that make no sense with this server update; every option fits by default.
+
+        Raises:
+            UserError: an option does not fit; the message says why.
+        """
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
         """The server state before the first round, vectors ``[parameter_count]`` by name."""

@@ -1,0 +1,23 @@
+"""FedADC+: FedADC with self-confidence distillation."""
+
+from __future__ import annotations
+
+from edgefl.learning.methods.recipe import METHODS, Recipe
+from edgefl.learning.objectives.self_confidence import SelfConfidence
+from edgefl.learning.payloads.fedadc import FedAdcPayload
+from edgefl.learning.rules.fedadc import FedAdcRule
+from edgefl.learning.servers.fedadc import FedAdcServer
+
+METHODS.register("fedadc+")(
+    Recipe(
+        summary="FedADC with distillation that trusts the received model where a client has seen little",
+        paper="Ozfatura et al. (FedADC), Sec. III-C, Eqs. 7-9",
+        objective=SelfConfidence,
+        rule=FedAdcRule,
+        server=FedAdcServer(),
+        payload=FedAdcPayload,
+        weighting="uniform",
+        server_choice=False,
+        server_reason="its clients follow that server's momentum in their local steps",
+    )
+)

@@ -1,0 +1,19 @@
+"""FedDyn: a penalty that follows what each client did before."""
+
+from __future__ import annotations
+
+from edgefl.learning.methods.recipe import METHODS, Recipe
+from edgefl.learning.objectives.cross_entropy import CrossEntropy
+from edgefl.learning.rules.sgd import Sgd
+from edgefl.learning.servers.feddyn import FedDynServer
+
+METHODS.register("feddyn")(
+    Recipe(
+        summary="a penalty per client that makes local optima agree with the global one",
+        paper="Acar et al. 2021 (FedDyn), Alg. 1",
+        objective=CrossEntropy,
+        rule=Sgd,
+        server=FedDynServer(),
+        weighting="uniform",
+    )
+)

@@ -1,0 +1,22 @@
+"""FedGKD: the mean of the last global models teaches."""
+
+from __future__ import annotations
+
+from edgefl.learning.methods.recipe import METHODS, Recipe
+from edgefl.learning.objectives.fedgkd import FedGKD
+from edgefl.learning.payloads.extra_vector import FedGkdPayload
+from edgefl.learning.rules.sgd import Sgd
+from edgefl.learning.servers.fedgkd import FedGkdServer
+
+METHODS.register("fedgkd")(
+    Recipe(
+        summary="FedAvg with distillation from the mean of the last global models",
+        paper="Yao et al. 2021 (FedGKD)",
+        objective=FedGKD,
+        rule=Sgd,
+        server=FedGkdServer(),
+        payload=FedGkdPayload,
+        server_choice=False,
+        server_reason="it makes the teacher of the last global models",
+    )
+)

@@ -1,0 +1,18 @@
+"""FedAvg+FitNet: the received model gives hints for features."""
+
+from __future__ import annotations
+
+from edgefl.learning.methods.recipe import METHODS, Recipe
+from edgefl.learning.objectives.fitnet import FitNet
+from edgefl.learning.rules.sgd import Sgd
+from edgefl.learning.servers.mean import Mean
+
+METHODS.register("fitnet")(
+    Recipe(
+        summary="FedAvg with the received model's features as hints",
+        paper="Romero et al. 2015; baseline of Kim et al. 2022",
+        objective=FitNet,
+        rule=Sgd,
+        server=Mean(),
+    )
+)

@@ -1,0 +1,20 @@
+"""MOON: contrast between the received and the client's own old features."""
+
+from __future__ import annotations
+
+from edgefl.learning.client_state import ClientState
+from edgefl.learning.methods.recipe import METHODS, Recipe
+from edgefl.learning.objectives.moon import Moon
+from edgefl.learning.rules.sgd import Sgd
+from edgefl.learning.servers.mean import Mean
+
+METHODS.register("moon")(
+    Recipe(
+        summary="features near the received model's and far from the client's own old ones",
+        paper="Li et al. 2021 (MOON), Eqs. 3-4",
+        objective=Moon,
+        rule=Sgd,
+        server=Mean(),
+        state=ClientState(),
+    )
+)

@@ -1,0 +1,63 @@
+"""FedDyn's penalty, on top of any loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import Field, SerializeAsAny
+from torch import Tensor
+
+from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.layout import Weights
+from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
+from edgefl.learning.objectives.cross_entropy import CrossEntropy
+from edgefl.learning.objectives.fedprox import squared_distance
+
+
+class FedDyn(Objective):
+    """f(θ) - ⟨λ_k, θ⟩ + (α/2)‖θ - θ_t‖² with another loss f (Acar et al. 2021, Eq. 1).
+
+    The client keeps h_k, the sum of its past deltas, as the vector ``drift``; λ_k = -α h_k. Both terms are part of the
+    loss, so that clipping sees them.
+    """
+
+    base: SerializeAsAny[Objective] = Field(default_factory=CrossEntropy, description="the loss f")
+    alpha: float = Field(default=0.1, gt=0, description="weight α of the dynamic regulariser")
+
+    @property
+    def frozen(self) -> frozenset[str]:  # type: ignore[override]
+        """What the base loss reads."""
+        return self.base.frozen
+
+    @property
+    def vectors(self) -> frozenset[str]:  # type: ignore[override]
+        """What the base loss reads, and what the penalty does."""
+        return self.base.vectors | {"received", "drift"}
+
+    @property
+    def client(self) -> frozenset[str]:  # type: ignore[override]
+        """What the base loss reads."""
+        return self.base.client
+
+    def adapt(self, model: BlockModel) -> BlockModel:
+        """See :class:`Objective`."""
+        return self.base.adapt(model)
+
+    def evaluation_mode(self, model: BlockModel) -> dict[str, Any]:
+        """See :class:`Objective`."""
+        return self.base.evaluation_mode(model)
+
+    def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
+        """See :class:`Objective`."""
+        return self.base.draw(generator, batch)
+
+    def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
+        """See :class:`Objective`."""
+        loss = self.base.loss(local, batch, context)
+        layout = context.model.layout
+        drift = layout.weights(context.vectors["drift"])
+        linear = torch.stack([(drift[e.block][e.name] * local[e.block][e.name]).sum() for e in layout.parameters]).sum()
+        penalty = self.alpha * (linear + 0.5 * squared_distance(local, context))
+        return Loss(loss.total + penalty, loss.cross_entropy)

@@ -1,0 +1,31 @@
+"""FedRS: the logits of classes that a client does not hold are restricted."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+
+from edgefl.learning.models.layout import Weights
+from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
+
+
+class FedRS(Objective):
+    """Cross-entropy with the logits of absent classes multiplied by ``absent_scale`` (Li and Zhan 2021).
+
+    The whole logit is scaled, bias included; only during local training.
+    """
+
+    client: ClassVar[frozenset[str]] = frozenset({"label_counts"})
+
+    absent_scale: float = Field(default=0.5, ge=0, le=1, description="factor α on the logits of classes not held")
+
+    def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
+        """See :class:`Objective`."""
+        logits = context.model.apply_blocks(local, batch.inputs)
+        held = context.client["label_counts"] > 0
+        restricted = torch.where(held, logits, self.absent_scale * logits)
+        cross_entropy = F.cross_entropy(restricted, batch.labels)
+        return Loss(cross_entropy, cross_entropy)

@@ -1,0 +1,35 @@
+"""Mixup: convex combinations of pairs of images."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from edgefl.learning.models.layout import Weights
+from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
+
+
+class Mixup(Objective):
+    """λ CE(y) + (1-λ) CE(y') on images λ x + (1-λ) x', one λ ~ Beta(a, a) a batch, partners by a permutation of it.
+
+    Zhang et al. 2018, as FedAlign's authors run it.
+    """
+
+    mixing: float = Field(default=0.1, gt=0, description="both parameters a of the beta distribution of λ")
+
+    def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
+        """λ (one number) and each image's partner ``[batch]``."""
+        share = torch.tensor(generator.beta(self.mixing, self.mixing), dtype=torch.float32)
+        return {"share": share, "partner": torch.from_numpy(generator.permutation(batch))}
+
+    def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
+        """See :class:`Objective`."""
+        share, partner = context.draws["share"], context.draws["partner"]
+        mixed = share * batch.inputs + (1 - share) * batch.inputs[partner]
+        logits = context.model.apply_blocks(local, mixed)
+        cross_entropy = share * F.cross_entropy(logits, batch.labels)
+        cross_entropy = cross_entropy + (1 - share) * F.cross_entropy(logits, batch.labels[partner])
+        return Loss(cross_entropy, cross_entropy)

@@ -1,0 +1,66 @@
+"""MOON: features should resemble the received model's more than the client's own old ones."""
+
+from __future__ import annotations
+
+import copy
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.layout import Weights
+from edgefl.learning.models.mode import using
+from edgefl.learning.models.residual import Classifier
+from edgefl.learning.models.slimmable import Linear
+from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
+
+
+class Moon(Objective):
+    """CE + μ · (-log softmax([cos(z, z_received), cos(z, z_previous)] / T)_1), batch mean (Li et al. 2021, Eqs. 3-4).
+
+    z is the output of a two-layer projection head that stands before the classifier (:meth:`adapt`). Both other models
+    are frozen, in evaluation mode. A client that never took part has the received model as its previous one: both
+    similarities are then equal and the term has no gradient, so it is skipped in effect.
+    """
+
+    frozen: ClassVar[frozenset[str]] = frozenset({"received", "previous"})
+
+    mu: float = Field(default=1.0, ge=0, description="weight μ of the contrastive term (5 for CIFAR-10 in the paper)")
+    temperature: float = Field(default=0.5, gt=0, description="temperature T of the similarities")
+    projection: int = Field(default=256, ge=1, description="numbers in the projection z")
+
+    def adapt(self, model: BlockModel) -> BlockModel:
+        """The model with a projection head (linear d → d, ReLU, linear d → ``projection``) as its last block but one.
+
+        The classifier sits on the projection; d is the number of features that the scenario's own last block reads.
+        """
+        names = list(model.blocks)
+        last = model.blocks[names[-1]]
+        features = model.feature_size
+        head = nn.Sequential(
+            Linear(features, features), nn.ReLU(), Linear(features, self.projection, slim_outputs=False)
+        )
+        blocks: dict[str, nn.Module] = {name: copy.deepcopy(model.blocks[name]) for name in names[:-1]}
+        blocks["projection"] = Classifier(head, pool=isinstance(last, Classifier) and last.pool)
+        blocks[names[-1]] = Classifier(Linear(self.projection, model.classes, slim_outputs=False), pool=False)
+        return BlockModel(blocks, sample_shape=model.sample_shape, classes=model.classes, align_block=model.align_block)
+
+    def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
+        """See :class:`Objective`."""
+        model = context.model
+
+        def projected(name: str) -> Tensor:
+            return model.apply_blocks(context.frozen[name], batch.inputs, stop=model.depth - 1)
+
+        z = model.apply_blocks(local, batch.inputs, stop=model.depth - 1)
+        logits = model.apply_blocks(local, z, start=model.depth - 1)
+        cross_entropy = F.cross_entropy(logits, batch.labels)
+        with torch.no_grad(), using(training=False, track=False):
+            wanted, unwanted = projected("received"), projected("previous")
+        gap = F.cosine_similarity(z, unwanted) - F.cosine_similarity(z, wanted)
+        # -log(e^a / (e^a + e^b)) = log(1 + e^(b - a))
+        contrast = F.softplus(gap / self.temperature).mean()
+        return Loss(cross_entropy + self.mu * contrast, cross_entropy)
