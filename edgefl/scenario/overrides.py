@@ -46,7 +46,7 @@ def parse_overrides(overrides: Overrides) -> list[Override]:
     if isinstance(overrides, str):  # a text is a sequence of texts, too
         overrides = [overrides]
     if isinstance(overrides, Mapping):
-        return [Override(_path(path, path), copy.deepcopy(value), path) for path, value in overrides.items()]
+        return [Override(_path(path, path), copy.deepcopy(value), "overrides") for path, value in overrides.items()]
     return [_parsed(text) for text in overrides]
 
 

@@ -1,0 +1,226 @@
+"""A scenario: defaults, what it resolves to, and how its sections must fit together."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import edgefl
+from edgefl.errors import UserError
+from edgefl.fleet import DeviceProfile, load_profile
+from edgefl.learning.methods.build import build_method
+from edgefl.learning.methods.recipe import METHODS
+from edgefl.learning.rules.base import LocalOptions
+from edgefl.scenario import dump_yaml, load_scenario, resolve, with_overrides
+from edgefl.scenario.loading import check
+from edgefl.scenario.methods import read_methods, write_methods
+from edgefl.simulation.specs import BudgetSpec, ProtocolSpec
+from edgefl.yaml_file import parse_yaml
+
+LOCAL = LocalOptions(epochs=1, lr=0.2, clip_norm=10)
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return load_scenario("5g_100clients")
+
+
+def reloaded(scenario):
+    return check(parse_yaml(dump_yaml(resolve(scenario))))
+
+
+def test_the_shipped_scenario_is_the_one_of_the_contract(shipped):
+    assert shipped.name == "5g_100clients"
+    assert shipped.seeds == (0, 1, 2)
+    assert shipped.data.clients == 100
+    assert [method.label for method in shipped.methods] == ["fedavg", "fedprox", "fedalign", "fedadc", "fedbr"]
+    assert len({group.profile.name for group in shipped.fleet}) >= 4
+    link = shipped.network.links["5g"]
+    assert (link.down.low, link.down.high, link.redraw) == (40e6, 280e6, "10 rounds")
+    assert shipped.methods[3].entry["overlap"] is True
+    assert shipped.methods[4].scheduler is not None
+
+
+def test_the_resolved_scenario_holds_every_profile_and_needs_no_other_file(shipped):
+    data = resolve(shipped)
+    assert all(isinstance(group["profile"], dict) for group in data["fleet"])
+    assert DeviceProfile.model_validate(data["fleet"][0]["profile"]) == load_profile("raspberry-pi-4")
+    assert json.loads(json.dumps(data)) == data
+    assert set(data) == set(type(shipped).model_fields), "every key stands there, whether the file had it or not"
+    assert data["evaluation"]["every"] == 1
+
+
+def test_the_resolved_scenario_reads_back_equal_and_resolves_to_itself(shipped):
+    again = reloaded(shipped)
+    assert again == shipped
+    assert dump_yaml(resolve(again)) == dump_yaml(resolve(shipped))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    lr=st.floats(1e-12, 1e12),
+    level=st.integers(1, 9),
+    cohort=st.integers(1, 100),
+    deadline=st.none() | st.floats(1e-6, 1e9),
+    joules=st.none() | st.floats(1e-3, 1e15),
+    targets=st.lists(st.floats(0.01, 1), unique=True, max_size=3),
+)
+def test_any_legal_values_survive_the_round_trip(shipped, lr, level, cohort, deadline, joules, targets):
+    changed = with_overrides(
+        shipped,
+        {
+            "training.local.lr": lr,
+            "training.cohort": cohort,
+            "data.partition.level": level,
+            "protocol.deadline": deadline,
+            "budgets.joules": joules,
+            "targets": targets,
+        },
+    )
+    assert changed.training.local.lr == lr
+    assert reloaded(changed) == changed
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *METHODS.names(),
+        {"method": "fedavg", "server": {"kind": "fedavgm", "beta": 0.3}},
+        {"method": "fedprox", "local": {"steps": 3}, "mu": 0.5, "as": "prox+3"},
+        {"method": "fedavg", "weighting": "uniform"},
+        {"method": "fedbr", "scheduler": "random", "full_every": 4},
+        {"method": "fedadc", "overlap": True, "beta_l": 0.5},
+    ],
+)
+def test_filling_in_a_methods_defaults_does_not_change_the_method(entry):
+    (method,) = read_methods([entry])
+    direct = {key: value for key, value in entry.items() if key != "scheduler"} if isinstance(entry, dict) else entry
+    assert build_method(method.entry, LOCAL) == build_method(direct, LOCAL)
+    assert read_methods(write_methods((method,))) == (method,)
+
+
+def test_a_block_scheduler_is_split_off_and_defaults_to_the_methods_own():
+    default, fixed = read_methods(["fedbr", {"method": "fedbr", "as": "f", "scheduler": {"kind": "fixed", "alpha": 3}}])
+    assert default.scheduling.name == "gmbs"
+    assert (fixed.scheduling.name, fixed.scheduler.alpha) == ("fixed", 3)
+    assert "scheduler" not in fixed.entry
+    (plain,) = read_methods(["fedavg"])
+    assert plain.scheduler is None
+
+
+@pytest.mark.parametrize("label", ["fedmlb+fedadam", "a", "A-1_2.x", "x" * 100])
+def test_labels_that_can_name_a_folder_are_kept(label):
+    (method,) = read_methods([{"method": "fedavg", "as": label}])
+    assert method.label == label
+    assert method.entry["as"] == label
+
+
+@pytest.mark.parametrize("label", ["", ".", "..", ".hidden", "a/b", "a\\b", "a b", "é", "-x", "x" * 101, 3, None, "a\n"])
+def test_labels_that_cannot_are_refused(label):
+    with pytest.raises(UserError, match=r"methods\.0\.as: expected a label"):
+        read_methods([{"method": "fedavg", "as": label}])
+
+
+def test_targets_and_budgets_may_be_left_out_null_or_empty(shipped):
+    for nothing in (None, {}):
+        assert with_overrides(shipped, {"budgets": nothing}).budgets == BudgetSpec()
+    for nothing in (None, []):
+        assert with_overrides(shipped, {"targets": nothing}).targets == ()
+    data = resolve(shipped)
+    del data["targets"], data["budgets"]
+    bare = check(data)
+    assert (bare.targets, bare.budgets.limits()) == ((), {})
+
+
+def test_a_run_that_stops_at_targets_needs_one(shipped):
+    with pytest.raises(UserError, match="targets"):
+        with_overrides(shipped, {"stop": "target", "targets": []})
+
+
+def test_other_seeds_are_checked_too(shipped):
+    assert shipped.with_seeds([7]).seeds == (7,)
+    assert shipped.with_seeds([7]).fleet == shipped.fleet
+    with pytest.raises(UserError, match=r"seeds\.0"):
+        shipped.with_seeds([-1])
+
+
+def test_a_method_is_found_by_its_label(shipped):
+    assert shipped.method("fedbr").name == "fedbr"
+    with pytest.raises(UserError, match="did you mean 'fedprox'"):
+        shipped.method("fedprx")
+
+
+def test_over_selection_picks_the_next_whole_number_of_clients():
+    # 1.1 * 10 is a little more than 11 in binary; 1.05 * 10 is 10.5.
+    assert [ProtocolSpec(over_select=factor).picked(10) for factor in (1, 1.05, 1.1, 1.3, 2)] == [10, 11, 11, 13, 20]
+
+
+def test_the_schema_accepts_the_shipped_file_and_names_every_method(shipped):
+    schema = edgefl.scenario.json_schema()
+    assert set(schema["properties"]) == set(resolve(shipped))
+    named = json.dumps(schema["properties"]["methods"])
+    assert all(f'"const": "{name}"' in named for name in METHODS.names())
+    for reference in references(schema):
+        found = schema
+        for step in reference.removeprefix("#/").split("/"):
+            found = found[step]
+
+
+def references(schema):
+    """Every $ref of a schema."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("$ref"), str):
+            yield schema["$ref"]
+        for inner in schema.values():
+            yield from references(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from references(inner)
+
+
+class TestFiles:
+    """Relative paths in a scenario."""
+
+    @pytest.fixture
+    def folder(self, tmp_path, shipped):
+        (tmp_path / "there").mkdir()
+        profile = resolve(shipped)["fleet"][0]["profile"] | {"name": "mine"}
+        (tmp_path / "there" / "mine.yaml").write_text(dump_yaml(profile))
+        (tmp_path / "there" / "trace.csv").write_text("0,1000\n1,2000\n")
+        data = resolve(shipped)
+        data["fleet"][0]["profile"] = "./mine.yaml"
+        data["data"]["root"] = "images"
+        data["network"]["links"]["5g"] = {
+            "down": {"kind": "trace", "file": "trace.csv", "format": "csv"},
+            "up": "1 Mbit/s",
+        }
+        (tmp_path / "there" / "my.yaml").write_text(dump_yaml(data))
+        return tmp_path
+
+    def test_they_start_at_the_scenarios_folder(self, folder, monkeypatch):
+        monkeypatch.chdir(folder)
+        scenario = load_scenario("there/my.yaml")
+        assert scenario.fleet[0].profile.name == "mine"
+        assert Path(scenario.data.root) == folder / "there" / "images"
+        assert Path(scenario.network.links["5g"].down.file) == folder / "there" / "trace.csv"
+        assert reloaded(scenario) == scenario
+
+    def test_those_in_overrides_start_at_the_working_directory(self, folder, monkeypatch):
+        monkeypatch.chdir(folder)
+        (folder / "here.yaml").write_text((folder / "there" / "mine.yaml").read_text().replace("mine", "here"))
+        scenario = load_scenario("there/my.yaml", ["fleet.1.profile=./here.yaml", "data.root=pictures"])
+        assert scenario.fleet[1].profile.name == "here"
+        assert Path(scenario.data.root) == folder / "pictures"
+
+    def test_a_file_that_is_not_beside_the_scenario_is_left_to_the_data_folder(self, folder, monkeypatch):
+        monkeypatch.chdir(folder)
+        scenario = load_scenario("there/my.yaml", ["network.links.5g.down.file=traces/other.csv"])
+        assert scenario.network.links["5g"].down.file == "traces/other.csv"
+
+    def test_a_shipped_name_works_from_anywhere_and_a_file_of_that_name_comes_first(self, folder, monkeypatch, shipped):
+        monkeypatch.chdir(folder)
+        assert load_scenario("5g_100clients") == shipped
+        (folder / "5g_100clients").write_text(dump_yaml(resolve(shipped) | {"name": "mine"}))
+        assert load_scenario("5g_100clients").name == "mine"
