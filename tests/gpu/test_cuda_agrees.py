@@ -17,7 +17,8 @@ pytestmark = [
 ]
 
 METHODS = ["fedavg", "fedprox", "fedalign", "fedadc", "fedbr", "fedmlb"]
-MODEL_OPTIONS = [("cnn", {}), ("resnet18", {"norm": "group"}), ("resnet18", {"norm": "batch"})]
+CASES = [(entry, "cnn", {}) for entry in METHODS]
+CASES += [(entry, "resnet18", {"norm": norm}) for entry in ("fedavg", "fedbr") for norm in ("group", "batch")]
 
 
 def two_rounds(device, entry, model, options, *, rounds=2):
@@ -39,8 +40,7 @@ def two_rounds(device, entry, model, options, *, rounds=2):
         return learner.model(rounds).cpu(), said, learner.evaluate(rounds)
 
 
-@pytest.mark.parametrize(("model", "options"), MODEL_OPTIONS, ids=str)
-@pytest.mark.parametrize("entry", METHODS)
+@pytest.mark.parametrize(("entry", "model", "options"), CASES, ids=str)
 def test_two_rounds_agree_with_the_cpu(entry, model, options):
     one = two_rounds("cpu", entry, model, options)
     other = two_rounds("cuda", entry, model, options)
