@@ -50,7 +50,14 @@ class ClientData:
         data = self._data
         shard = data.shards.shard(task.client)
         plan = job_batches(
-            data.train, data.augment, shard, task.options, task.steps, task.seed, task.client, task.dispatch
+            data.train,
+            data.augment,
+            shard,
+            task.options,
+            task.steps,
+            seed=task.seed,
+            client=task.client,
+            dispatch=task.dispatch,
         )
         return (plan.step(step) for step in range(len(plan)))
 

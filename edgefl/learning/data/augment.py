@@ -1,0 +1,121 @@
+"""Random crops, flips and rotations of a batch, as one gather of bytes on the device that holds the images.
+
+Every transformation here moves pixels without mixing them, so a chain of them is one map from target to source pixels.
+It is computed in integers: every device gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+Augmentation = Literal["none", "crop_flip", "rotate_crop_flip"]
+
+PADDING = 4
+"""Zero pixels around the image before the crop, so a crop shifts it by up to 4 pixels each way."""
+MAXIMUM_DEGREES = 10.0
+"""Rotations are uniform between minus and plus this."""
+_FRACTION_BITS = 14
+
+
+class AugmentDraws(NamedTuple):
+    """The random numbers of ``n`` images.
+
+    Attributes:
+        down: shift of the crop window down, −4 to 4, int64 ``[n]``.
+        right: shift to the right, likewise.
+        flip: 1 to mirror left and right, else 0, int64 ``[n]``.
+        cosine: of the rotation, as an integer in units of 2⁻¹⁴, int64 ``[n]``; ``None`` without rotation.
+        sine: likewise.
+    """
+
+    down: Tensor
+    right: Tensor
+    flip: Tensor
+    cosine: Tensor | None
+    sine: Tensor | None
+
+    def part(self, start: int, stop: int) -> AugmentDraws:
+        """The draws of images ``start`` to ``stop``."""
+        return self._each(lambda values: values[start:stop])
+
+    def to(self, device: torch.device | str) -> AugmentDraws:
+        """The same numbers on a device."""
+        return self._each(lambda values: values.to(device))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> AugmentDraws:
+        return AugmentDraws(
+            down=change(self.down),
+            right=change(self.right),
+            flip=change(self.flip),
+            cosine=None if self.cosine is None else change(self.cosine),
+            sine=None if self.sine is None else change(self.sine),
+        )
+
+
+def augment_draws(augment: Augmentation, rng: np.random.Generator, count: int) -> AugmentDraws | None:
+    """The random numbers that augment ``count`` images; ``None`` where nothing is augmented.
+
+    >>> augment_draws("crop_flip", np.random.default_rng(0), 5).down.shape
+    torch.Size([5])
+    """
+    if augment == "none":
+        return None
+    import torch
+
+    shifts = torch.from_numpy(rng.integers(-PADDING, PADDING + 1, size=(2, count)))
+    flip = torch.from_numpy(rng.integers(0, 2, size=count))
+    if augment == "crop_flip":
+        return AugmentDraws(shifts[0], shifts[1], flip, None, None)
+    radians = np.deg2rad(rng.uniform(-MAXIMUM_DEGREES, MAXIMUM_DEGREES, size=count))
+    turn = [torch.from_numpy(np.rint(f(radians) * 2**_FRACTION_BITS).astype(np.int64)) for f in (np.cos, np.sin)]
+    return AugmentDraws(shifts[0], shifts[1], flip, turn[0], turn[1])
+
+
+def augmented(images: Tensor, draws: AugmentDraws) -> Tensor:
+    """The images rotated about their centre (nearest pixel), then cropped from zero padding, then flipped.
+
+    Args:
+        images: ``[n, channels, height, width]``, any type.
+        draws: the random numbers of these n images, on the same device.
+
+    Pixels from outside the image are 0. A positive angle turns counter-clockwise, as torchvision's ``rotate`` does.
+    """
+    import torch
+
+    count, channels, height, width = images.shape
+    device = images.device
+    row = torch.arange(height, device=device).view(1, height, 1)
+    column = torch.arange(width, device=device).view(1, 1, width)
+    down, right, flip = (values.view(count, 1, 1) for values in (draws.down, draws.right, draws.flip))
+    # From a target pixel back through flip, crop and rotation to its source.
+    column = torch.where(flip == 1, width - 1 - column, column)
+    source_row, source_column = row + down, column + right
+    inside = _inside(source_row, height) & _inside(source_column, width)
+    if draws.cosine is not None and draws.sine is not None:
+        cosine, sine = draws.cosine.view(count, 1, 1), draws.sine.view(count, 1, 1)
+        # Twice the distance from the centre is an integer for even and odd sizes alike.
+        twice_row, twice_column = 2 * source_row - (height - 1), 2 * source_column - (width - 1)
+        source_row = _nearest(cosine * twice_row + sine * twice_column, height)
+        source_column = _nearest(cosine * twice_column - sine * twice_row, width)
+        inside = inside & _inside(source_row, height) & _inside(source_column, width)
+    flat = source_row.clamp(0, height - 1) * width + source_column.clamp(0, width - 1)
+    flat = flat.view(count, 1, height * width).expand(count, channels, height * width)
+    moved = images.reshape(count, channels, height * width).gather(2, flat)
+    return (moved * inside.view(count, 1, height * width)).view(count, channels, height, width)
+
+
+def _inside(position: Tensor, size: int) -> Tensor:
+    return (position >= 0) & (position < size)
+
+
+def _nearest(twice_distance: Tensor, size: int) -> Tensor:
+    """The pixel whose cell holds a point; ``twice_distance`` is from the centre, in units of 2⁻¹⁴ pixels."""
+    # position = distance + (size - 1) / 2, and the cell of pixel p reaches from p - 1/2 to p + 1/2.
+    return (twice_distance + (size << _FRACTION_BITS)) >> (_FRACTION_BITS + 1)

@@ -1,0 +1,151 @@
+"""The minibatches of a training job, decided before it starts and independent of the method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgefl.learning.data.augment import Augmentation, AugmentDraws, augment_draws, augmented
+from edgefl.learning.data.dataset import ImageData
+from edgefl.learning.data.sharding import Integers
+from edgefl.learning.objectives.base import Batch
+from edgefl.learning.rules.base import LocalOptions
+from edgefl.randomness import generator
+
+
+def batch_plan(
+    shard: Integers, options: LocalOptions, steps: int, *, seed: int, client: int, dispatch: int
+) -> list[Integers]:
+    """The positions of the images in each of a job's ``steps`` minibatches.
+
+    Every pass over the shard is a fresh permutation, cut into batches of ``options.batch``. The last, incomplete batch
+    of a pass is kept, unless ``drop_last`` is set and the shard fills at least one batch. A job longer than a pass goes
+    on with the next one.
+
+    Args:
+        shard: positions of the client's images in the training set.
+        options: ``batch`` and ``drop_last`` are read.
+        steps: local steps H_k.
+        seed: the run's seed.
+        client: with the seed and the dispatch, the random key; the method is no part of it.
+        dispatch: the how-manieth job of the client.
+
+    Raises:
+        ValueError: the shard is empty.
+
+    >>> [batch.tolist() for batch in batch_plan(np.arange(5), LocalOptions(batch=2), 4, seed=0, client=0, dispatch=0)]
+    [[4, 0], [2, 3], [1], [1, 4]]
+    """
+    if len(shard) == 0 and steps > 0:
+        raise ValueError(f"client {client} has no images to train on")
+    rng = generator(seed, "batches", client, dispatch)
+    size = options.batch
+    whole, rest = divmod(len(shard), size)
+    per_pass = whole if options.drop_last and whole else whole + (rest > 0)
+    plan: list[Integers] = []
+    while len(plan) < steps:
+        shuffled = rng.permutation(shard)
+        count = min(per_pass, steps - len(plan))
+        plan += [shuffled[step * size : (step + 1) * size] for step in range(count)]
+    return plan
+
+
+@dataclass(frozen=True, slots=True)
+class JobBatches:
+    """Everything random about a job's minibatches, on the device that holds the images; :meth:`step` makes one of them.
+
+    Attributes:
+        data: the training images.
+        indices: positions of all images of all steps, one step after the other.
+        offsets: step i has the positions ``offsets[i]`` to ``offsets[i + 1]``.
+        draws: the augmentation of each of these images; ``None`` without augmentation.
+    """
+
+    data: ImageData
+    indices: Tensor
+    offsets: tuple[int, ...]
+    draws: AugmentDraws | None
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def step(self, step: int) -> Batch:
+        """The minibatch of one local step, augmented and normalised."""
+        start, stop = self.offsets[step], self.offsets[step + 1]
+        draws = None if self.draws is None else self.draws.part(start, stop)
+        return fetch(self.data, self.indices[start:stop], draws)
+
+
+def job_batches(
+    data: ImageData,
+    augment: Augmentation,
+    shard: Integers,
+    options: LocalOptions,
+    steps: int,
+    *,
+    seed: int,
+    client: int,
+    dispatch: int,
+) -> JobBatches:
+    """The minibatches of one job: :func:`batch_plan`, with the augmentation of every image drawn at once.
+
+    Args:
+        data: the training images.
+        augment: what happens to them.
+        shard: positions of the client's images in ``data``.
+        options: see :func:`batch_plan`, as for the further arguments.
+        steps: local steps H_k.
+        seed: the run's seed.
+        client: whose job it is.
+        dispatch: the how-manieth job of the client.
+    """
+    plan = batch_plan(shard, options, steps, seed=seed, client=client, dispatch=dispatch)
+    offsets = (0, *np.cumsum([len(batch) for batch in plan]).tolist())
+    draws = augment_draws(augment, generator(seed, "augment", client, dispatch), offsets[-1])
+    return JobBatches(
+        data=data,
+        indices=torch.from_numpy(np.concatenate(plan) if plan else np.zeros(0, dtype=np.int64)).to(data.device),
+        offsets=offsets,
+        draws=None if draws is None else draws.to(data.device),
+    )
+
+
+def fetch(data: ImageData, indices: Tensor | Integers, draws: AugmentDraws | None = None) -> Batch:
+    """The images at these positions, augmented, as normalised float32, with their labels.
+
+    Args:
+        data: the images, which stay where they are.
+        indices: positions ``[batch]``.
+        draws: the random numbers of these images, on the device of the data; ``None``: as they are.
+
+    >>> data = ImageData(torch.full((1, 1, 2, 2), 255, dtype=torch.uint8), torch.tensor([3]), 10, (0.5,), (0.25,))
+    >>> fetch(data, np.array([0, 0])).inputs.flatten().tolist()
+    [2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]
+    """
+    positions = indices if isinstance(indices, Tensor) else torch.from_numpy(indices).to(data.device)
+    images = data.images[positions]
+    if draws is not None:
+        images = augmented(images, draws)
+    return Batch(_normalised(images, data), data.labels[positions])
+
+
+def evaluation_batches(data: ImageData, batch: int = 1000) -> Iterator[Batch]:
+    """All images in order, without augmentation, in batches of ``batch`` and a last smaller one."""
+    for start in range(0, len(data), batch):
+        images, labels = data.images[start : start + batch], data.labels[start : start + batch]
+        yield Batch(_normalised(images, data), labels)
+
+
+def _normalised(images: Tensor, data: ImageData) -> Tensor:
+    """(x/255 − mean)/std as one multiplication and one addition."""
+    mean, std = (torch.tensor(values, dtype=torch.float64).view(1, -1, 1, 1) for values in (data.mean, data.std))
+    scale, shift = 1 / (255 * std), -mean / std
+    return (
+        images.to(torch.float32)
+        .mul_(scale.to(images.device, torch.float32))
+        .add_(shift.to(images.device, torch.float32))
+    )

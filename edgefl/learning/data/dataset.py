@@ -1,0 +1,135 @@
+"""Images and labels on a device, whole, as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgefl.errors import UserError
+from edgefl.learning.data.location import data_root
+from edgefl.learning.data.sharding import Integers
+from edgefl.learning.data.spec import DataSpec, Pixels, check_channels
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImageData:
+    """A labelled set of images.
+
+    Attributes:
+        images: uint8 ``[images, channels, height, width]``.
+        labels: int64 ``[images]`` on the same device.
+        classes: how many classes there are.
+        mean: per channel, of pixels in [0, 1]; what a batch is normalised with.
+        std: likewise.
+        origin: int64 ``[images]`` in main memory: which original a distorted copy came from; ``None`` without copies.
+    """
+
+    images: Tensor
+    labels: Tensor
+    classes: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    origin: Integers | None = None
+
+    def __len__(self) -> int:
+        return self.images.shape[0]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of an image."""
+        channels, height, width = self.images.shape[1:]
+        return channels, height, width
+
+    @property
+    def device(self) -> torch.device:
+        """Where the images lie."""
+        return self.images.device
+
+    def to(self, device: torch.device | str) -> ImageData:
+        """The same images on a device."""
+        return replace(self, images=self.images.to(device), labels=self.labels.to(device))
+
+    def part(self, indices: Integers) -> ImageData:
+        """The images at these positions, in this order."""
+        chosen = torch.from_numpy(indices).to(self.device)
+        origin = None if self.origin is None else self.origin[indices]
+        return replace(self, images=self.images[chosen], labels=self.labels[chosen], origin=origin)
+
+
+def load(spec: DataSpec) -> tuple[ImageData, ImageData]:
+    """The training and the test images that ``spec`` names, in main memory.
+
+    The last set stays in memory, so that the seeds and methods of a run read it once; treat its tensors as constants.
+
+    Raises:
+        UserError: files are missing or unreadable, or ``normalise`` doesn't fit the images.
+    """
+    # What does not change the pixels leaves the key.
+    bare = type(spec).model_construct(
+        **{name: getattr(spec, name) for name in type(spec).model_fields if name not in _USE},
+        **{name: type(spec).model_fields[name].get_default() for name in _USE},
+    )
+    train, test, mean, std = _read(bare, data_root(spec.root))
+    if spec.normalise is not None:
+        try:
+            check_channels(spec.normalise, train.images.shape[1])
+        except ValueError as error:
+            raise UserError(str(error), field="data.normalise") from None
+        mean, std = spec.normalise.mean, spec.normalise.std
+    classes = int(max(train.labels.max(), test.labels.max())) + 1
+    known = spec.declared()
+    classes = known.classes if known is not None else classes
+    return _image_data(train, classes, mean, std), _image_data(test, classes, mean, std)
+
+
+_USE = ("clients", "test", "partition", "validation", "augment", "normalise")
+
+
+@lru_cache(maxsize=1)
+def _read(spec: DataSpec, _root: Path) -> tuple[Pixels, Pixels, tuple[float, ...], tuple[float, ...]]:
+    """The pixels and their statistics; ``_root`` is in the key because the environment may change it."""
+    train, test = spec.read()
+    known = spec.declared()
+    if known is not None and known.mean is not None and known.std is not None:
+        return train, test, known.mean, known.std
+    return train, test, *channel_statistics(train)
+
+
+def channel_statistics(pixels: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel, of pixels in [0, 1]; exact, from a histogram of the 256 values.
+
+    A channel without contrast gets the deviation 1, so that normalising never divides by zero.
+    """
+    values = np.arange(256) / 255
+    means, deviations = [], []
+    for channel in range(pixels.images.shape[1]):
+        histogram = sum(
+            (np.bincount(chunk[:, channel].ravel(), minlength=256) for chunk in _chunks(pixels.images)),
+            start=np.zeros(256, dtype=np.int64),
+        )
+        share = histogram / histogram.sum()
+        mean = float(share @ values)
+        means.append(mean)
+        deviations.append(float(np.sqrt(share @ (values - mean) ** 2)) or 1.0)
+    return tuple(means), tuple(deviations)
+
+
+def _chunks(images: np.ndarray) -> Iterator[np.ndarray]:
+    return (images[start : start + 4096] for start in range(0, len(images), 4096))
+
+
+def _image_data(pixels: Pixels, classes: int, mean: tuple[float, ...], std: tuple[float, ...]) -> ImageData:
+    return ImageData(
+        images=torch.from_numpy(pixels.images),
+        labels=torch.from_numpy(pixels.labels),
+        classes=classes,
+        mean=mean,
+        std=std,
+        origin=pixels.origin,
+    )

@@ -1,0 +1,102 @@
+"""A data set cut for its clients: what training and evaluation read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from edgefl.learning.data.augment import Augmentation
+from edgefl.learning.data.dataset import ImageData, load
+from edgefl.learning.data.holdout import held_out
+from edgefl.learning.data.partitions.like_training import cut_like_training
+from edgefl.learning.data.sharding import Integers, Shards
+from edgefl.learning.data.sizes import Split
+from edgefl.learning.data.spec import DataSpec
+from edgefl.randomness import generator
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FederatedData:
+    """The images of one run on the training device, and who owns which.
+
+    Attributes:
+        train: the training images; without the held-out ones where the validation split is evaluated.
+        test: the test images.
+        validation: the held-out training images, or ``None`` where the test split is evaluated.
+        shards: positions in ``train`` by client.
+        label_counts: training images of each class on each client, ``[clients, classes]``.
+        evaluation_shards: positions in :attr:`evaluation` by client; ``None`` unless ``test: partitioned``. A shard may
+            be empty where clients have few images.
+        augment: what happens to training batches.
+    """
+
+    train: ImageData
+    test: ImageData
+    validation: ImageData | None
+    shards: Shards
+    label_counts: Integers
+    evaluation_shards: Shards | None
+    augment: Augmentation
+
+    @property
+    def evaluation(self) -> ImageData:
+        """What accuracy is measured on: the validation images where there are any, else the test images."""
+        return self.test if self.validation is None else self.validation
+
+    @property
+    def sizes(self) -> Integers:
+        """Training images of each client, ``[clients]``."""
+        return self.shards.sizes
+
+    @property
+    def clients(self) -> int:
+        """How many clients there are."""
+        return self.shards.clients
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        return self.train.classes
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of an image."""
+        return self.train.shape
+
+
+def load_federated(
+    spec: DataSpec, seed: int, device: torch.device | str = "cpu", split: Split = "test"
+) -> FederatedData:
+    """Reads the data set and cuts it for the clients.
+
+    Args:
+        spec: the scenario's ``data`` section.
+        seed: the run's seed; decides the partition, not the images.
+        device: where the images will lie, as bytes.
+        split: what is evaluated. ``validation`` takes the held-out images away from training.
+
+    Raises:
+        UserError: data files are missing, or the images cannot be cut as the partition says.
+    """
+    train, test = load(spec)
+    validation = None
+    if split == "validation":
+        kept, held = held_out(train.labels.numpy(), train.origin, spec.validation)
+        train, validation = train.part(kept), train.part(held)
+    labels = train.labels.numpy()
+    shards = spec.partition.split(labels, train.classes, spec.clients, generator(seed, "partition"))
+    label_counts = shards.label_counts(labels, train.classes)
+    evaluation_shards = None
+    if spec.test == "partitioned":
+        evaluated = (test if validation is None else validation).labels.numpy()
+        evaluation_shards = cut_like_training(evaluated, label_counts, generator(seed, "test partition"), split)
+    return FederatedData(
+        train=train.to(device),
+        test=test.to(device),
+        validation=None if validation is None else validation.to(device),
+        shards=shards,
+        label_counts=label_counts,
+        evaluation_shards=evaluation_shards,
+        augment=spec.augment,
+    )

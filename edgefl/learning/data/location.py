@@ -1,0 +1,28 @@
+"""Where data sets lie on this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def data_root(root: str | None = None) -> Path:
+    """The folder that holds data sets: ``root`` if given, else ``$EDGEFL_DATA``, else the user's cache directory.
+
+    The cache directory is ``$XDG_CACHE_HOME/edgefl/data``, or ``~/.cache/edgefl/data`` where that variable is unset. An
+    empty variable counts as unset.
+
+    >>> data_root("images").name
+    'images'
+    """
+    if root is not None:
+        return Path(root).expanduser()
+    if from_environment := os.environ.get("EDGEFL_DATA"):
+        return Path(from_environment).expanduser()
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "edgefl" / "data"
+
+
+def how_to_set_the_root() -> str:
+    """The clause that ends every message about missing data files."""
+    return "set data.root or the environment variable EDGEFL_DATA to the folder that holds the data"

@@ -1,0 +1,175 @@
+"""Image sets in Parquet files, as they lie on the Hugging Face hub: encoded images beside whole-number labels."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefl.errors import UserError, nearest
+from edgefl.learning.data.sharding import Integers
+from edgefl.learning.data.spec import Pixels
+
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
+"""The encodings that are decoded; no other decoder is ever tried on a file's bytes."""
+MAXIMUM_PIXELS = 2**24
+"""Largest image that is decoded, so that a few bytes cannot ask for gigabytes."""
+
+
+def split_files(folder: Path, split: str) -> list[Path]:
+    """The files of one split, sorted: ``split-*.parquet`` or ``split.parquet``, in the folder or in its ``data``."""
+    places = [folder, folder / "data"]
+    return sorted(file for place in places for form in ("-*", "") for file in place.glob(f"{split}{form}.parquet"))
+
+
+def read_split(folder: Path, split: str, image_column: str, label_column: str, shape: tuple[int, int, int]) -> Pixels:
+    """The images and labels of one split, in the order of the files.
+
+    Args:
+        folder: where the files lie.
+        split: what their names begin with.
+        image_column: encoded images.
+        label_column: classes.
+        shape: what every image must be, see :func:`image_shape`; grey and coloured ones are converted to it.
+
+    Raises:
+        UserError: no such files or columns, images that are not embedded, unreadable or of another size, or labels
+            that are not whole numbers from 0.
+    """
+    files = split_files(folder, split)
+    labels = read_labels(files, label_column)
+    channels, height, width = shape
+    images = np.empty((len(labels), *shape), dtype=np.uint8)
+    position = 0
+    with ThreadPoolExecutor(max_workers=min(16, os.cpu_count() or 1)) as pool:
+        for encoded in _encoded(files, image_column):
+            for pixels in pool.map(_decoded, encoded, [channels] * len(encoded), [folder] * len(encoded)):
+                if pixels.shape[:2] != (height, width):
+                    raise UserError(
+                        f"expected images of {height}×{width} pixels in '{folder}', as the first one is, found "
+                        f"{pixels.shape[0]}×{pixels.shape[1]} (image {position} of {split})"
+                    )
+                images[position] = pixels if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+                position += 1
+    return Pixels(images, labels)
+
+
+def image_shape(folder: Path, split: str, image_column: str) -> tuple[int, int, int]:
+    """Channels, height and width of a split's images, from the first of them.
+
+    The images count as grey where the first 64 all are; a few grey ones among coloured ones (as in Tiny-ImageNet) do
+    not make a set grey.
+
+    Raises:
+        UserError: there is no image, or no readable one.
+    """
+    files = split_files(folder, split)
+    first = next(_encoded(files, image_column), [])[:64]
+    if not first:
+        raise UserError(f"expected images in '{folder}', found none")
+    opened = [_header(encoded, folder) for encoded in first]
+    width, height = opened[0][1]
+    return (1 if all(mode in ("1", "L") for mode, _ in opened) else 3), height, width
+
+
+def read_labels(files: list[Path], column: str) -> Integers:
+    """The labels of a split, without its images.
+
+    Raises:
+        UserError: a file has no such column, or it holds anything but whole numbers from 0.
+    """
+    parts = []
+    for file in files:
+        values = _opened(file, column).read(columns=[column]).column(0)
+        if values.null_count or not str(values.type).startswith(("int", "uint")):
+            raise UserError(
+                f"expected whole numbers in column '{column}' of '{file}', found {values.type} with "
+                f"{values.null_count} empty"
+            )
+        parts.append(values.to_numpy().astype(np.int64))
+    labels = np.concatenate(parts)
+    if len(labels) and labels.min() < 0:
+        raise UserError(f"expected labels from 0 in column '{column}' of '{files[0].parent}', found {labels.min()}")
+    return labels
+
+
+def _opened(file: Path, column: str) -> Any:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        table = pyarrow.parquet.ParquetFile(file)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise UserError(f"'{file}' is not a readable Parquet file ({str(error).partition('.')[0]})") from None
+    names = table.schema_arrow.names
+    if column not in names:
+        raise UserError(f"unknown column '{column}' in '{file}'; {nearest(column, names)}")
+    return table
+
+
+def _encoded(files: list[Path], column: str) -> Iterator[list[bytes]]:
+    """The encoded images, some hundreds at a time."""
+    import pyarrow
+
+    for file in files:
+        table = _opened(file, column)
+        kind = table.schema_arrow.field(column).type
+        inner = (
+            kind.field("bytes").type if pyarrow.types.is_struct(kind) and kind.get_field_index("bytes") >= 0 else kind
+        )
+        if not (pyarrow.types.is_binary(inner) or pyarrow.types.is_large_binary(inner)):
+            raise UserError(
+                f"expected encoded images (struct<bytes, path>) in column '{column}' of '{file}', found {kind}"
+            )
+        for batch in table.iter_batches(batch_size=512, columns=[column]):
+            cells = batch.column(0)
+            values = (cells.field("bytes") if pyarrow.types.is_struct(kind) else cells).to_pylist()
+            if None in values:
+                raise UserError(f"expected images inside '{file}', found one that is only a path")
+            yield values
+
+
+def _header(encoded: bytes, folder: Path) -> tuple[str, tuple[int, int]]:
+    """Mode, width and height of an image that is not decoded yet."""
+    with _image(encoded, folder) as image:
+        return image.mode, image.size
+
+
+def _decoded(encoded: bytes, channels: int, folder: Path) -> NDArray[np.uint8]:
+    """Grey ``[height, width]`` or coloured ``[height, width, 3]``."""
+    try:
+        with _image(encoded, folder) as image:
+            return np.asarray(image.convert("L" if channels == 1 else "RGB"), dtype=np.uint8)
+    except (OSError, ValueError, SyntaxError) as error:
+        raise UserError(f"an image in '{folder}' cannot be decoded ({error})") from None
+
+
+def _image(encoded: bytes, folder: Path) -> Any:
+    from PIL import Image
+
+    try:
+        image = Image.open(io.BytesIO(encoded), formats=FORMATS)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise UserError(f"an image in '{folder}' cannot be decoded ({error})") from None
+    if image.width * image.height > MAXIMUM_PIXELS:
+        raise UserError(f"expected images of at most {MAXIMUM_PIXELS} pixels in '{folder}', found {image.size}")
+    return image
+
+
+def decoded_file(file: Path) -> NDArray[np.uint8]:
+    """A coloured image from a file of its own, ``[height, width, 3]``.
+
+    Raises:
+        UserError: it is missing or cannot be decoded.
+    """
+    try:
+        encoded = file.read_bytes()
+    except OSError as error:
+        raise UserError(f"'{file}' cannot be read ({error.strerror})") from None
+    return _decoded(encoded, 3, file.parent)

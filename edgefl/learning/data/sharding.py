@@ -1,0 +1,84 @@
+"""Which images belong to which client, as one flat index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shards:
+    """A partition of (a part of) a data set over clients, in compressed rows.
+
+    Attributes:
+        indices: positions in the data set, client after client; no position occurs twice.
+        offsets: ``[clients + 1]``; client k owns ``indices[offsets[k]:offsets[k + 1]]``.
+    """
+
+    indices: Integers
+    offsets: Integers
+
+    @classmethod
+    def of(cls, owners: Integers, indices: Integers, clients: int) -> Shards:
+        """The shards in which ``indices[i]`` belongs to client ``owners[i]``; ascending within each client.
+
+        >>> Shards.of(np.array([1, 0, 1]), np.array([7, 2, 5]), clients=2).shard(1).tolist()
+        [5, 7]
+        """
+        order = np.lexsort((indices, owners))
+        offsets = np.zeros(clients + 1, dtype=np.int64)
+        np.cumsum(np.bincount(owners, minlength=clients), out=offsets[1:])
+        return cls(indices[order].astype(np.int64, copy=False), offsets)
+
+    @property
+    def clients(self) -> int:
+        """How many clients there are."""
+        return len(self.offsets) - 1
+
+    @property
+    def sizes(self) -> Integers:
+        """Images of each client, ``[clients]``."""
+        return np.diff(self.offsets)
+
+    def shard(self, client: int) -> Integers:
+        """The positions of one client's images, ascending."""
+        return self.indices[self.offsets[client] : self.offsets[client + 1]]
+
+    def label_counts(self, labels: Integers, classes: int) -> Integers:
+        """Images of each class on each client, ``[clients, classes]``.
+
+        >>> Shards(np.array([0, 1, 2]), np.array([0, 1, 3])).label_counts(np.array([1, 0, 0]), 2).tolist()
+        [[0, 1], [2, 0]]
+        """
+        owners = np.repeat(np.arange(self.clients), self.sizes)
+        cells = np.bincount(owners * classes + labels[self.indices], minlength=self.clients * classes)
+        return cells.reshape(self.clients, classes).astype(np.int64, copy=False)
+
+
+def deal(labels: Integers, counts: Integers, rng: np.random.Generator) -> Shards:
+    """Hands out images so that client k gets exactly ``counts[k, c]`` of class c, in random order within a class.
+
+    Args:
+        labels: the class of each image, ``[images]``.
+        counts: ``[clients, classes]``; no column may ask for more images than its class has. What no client asks for
+            belongs to nobody.
+        rng: shuffles each class once.
+
+    >>> labels = np.array([0, 0, 1, 1, 1])
+    >>> deal(labels, np.array([[1, 2], [1, 0]]), np.random.default_rng(0)).label_counts(labels, 2).tolist()
+    [[1, 2], [1, 0]]
+    """
+    clients, classes = counts.shape
+    owners, indices = [], []
+    for label in range(classes):
+        members = rng.permutation(np.flatnonzero(labels == label))
+        wanted = counts[:, label]
+        if wanted.sum() > len(members):
+            raise ValueError(f"class {label} has {len(members)} images, and {wanted.sum()} are asked for")
+        owners.append(np.repeat(np.arange(clients), wanted))
+        indices.append(members[: wanted.sum()])
+    return Shards.of(np.concatenate(owners), np.concatenate(indices), clients)

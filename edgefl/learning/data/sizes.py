@@ -1,0 +1,40 @@
+"""How many images each client has, for runs that need no images."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from edgefl.learning.data.sharding import Integers
+from edgefl.learning.data.spec import DataSpec
+from edgefl.randomness import generator
+
+Split = Literal["test", "validation"]
+"""What is evaluated: the test images, or training images that are held out of training for it."""
+
+
+def shard_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:
+    """Training images of each client, ``[clients]``: the sizes that ``load_federated`` would give, without pixels.
+
+    Reads no file where the data set says how many images of each class it has, so a run without training needs none.
+    Only the validation split reads the set, to find out what is held out.
+
+    Raises:
+        UserError: data files are missing, or the images cannot be cut as the partition says.
+
+    >>> from edgefl.learning.data.sets.digits import Digits
+    >>> shard_sizes(Digits(clients=5), seed=0).tolist()
+    [2400, 2400, 2400, 2400, 2400]
+    """
+    if split == "validation":
+        from edgefl.learning.data.dataset import load
+        from edgefl.learning.data.holdout import held_out
+
+        train, _ = load(spec)
+        labels = train.labels.numpy()
+        kept, _ = held_out(labels, train.origin, spec.validation)
+        class_sizes = np.bincount(labels[kept], minlength=train.classes)
+    else:
+        class_sizes = np.array(spec.describe().train, dtype=np.int64)
+    return spec.partition.sizes(class_sizes, spec.clients, generator(seed, "partition"))
