@@ -44,7 +44,8 @@ class TinyData:
 
     def batches(self, task: JobTask) -> Iterator[Batch]:
         self.fetched.append(task.client)
-        plan = batch_plan(self.shard(task.client), task.options, task.steps, task.seed, task.client, task.dispatch)
+        key = {"seed": task.seed, "client": task.client, "dispatch": task.dispatch}
+        plan = batch_plan(self.shard(task.client), task.options, task.steps, **key)
         return (Batch(self.images[indices], self.labels[indices]) for indices in plan)
 
     def evaluation(self) -> Sequence[slice]:

@@ -45,7 +45,7 @@ def plain_training(tiny, core, client, vector, options, dispatch=0, round=0):
     optimiser = torch.optim.SGD(model.parameters(), lr=lr, momentum=options.momentum, weight_decay=options.weight_decay)
     steps = options.steps_for(tiny.sizes[client])
     losses = []
-    for indices in batch_plan(core.data.shard(client), options, steps, 3, client, dispatch):
+    for indices in batch_plan(core.data.shard(client), options, steps, seed=3, client=client, dispatch=dispatch):
         loss = F.cross_entropy(model(core.data.images[indices]), core.data.labels[indices])
         optimiser.zero_grad()
         loss.backward()
