@@ -38,7 +38,7 @@ def batch_plan(
         ValueError: the shard is empty.
 
     >>> [batch.tolist() for batch in batch_plan(np.arange(5), LocalOptions(batch=2), 4, seed=0, client=0, dispatch=0)]
-    [[4, 0], [2, 3], [1], [1, 4]]
+    [[4, 3], [0, 1], [2], [1, 2]]
     """
     if len(shard) == 0 and steps > 0:
         raise ValueError(f"client {client} has no images to train on")

@@ -11,9 +11,11 @@ from edgefl.learning.data.dataset import ImageData, load
 from edgefl.learning.data.holdout import held_out
 from edgefl.learning.data.partitions.like_training import cut_like_training
 from edgefl.learning.data.sharding import Integers, Shards
-from edgefl.learning.data.sizes import Split
+from edgefl.learning.data.sizes import Split, shard_sizes
 from edgefl.learning.data.spec import DataSpec
 from edgefl.randomness import generator
+
+__all__ = ["FederatedData", "Split", "load_federated", "shard_sizes"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
