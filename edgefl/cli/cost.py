@@ -1,0 +1,148 @@
+"""``edgefl cost``: what a method costs a client, measured on the graph that it executes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from edgefl.errors import UserError
+
+if TYPE_CHECKING:
+    from edgefl.learning.cost import CostModel
+    from edgefl.learning.cost.method_cost import MethodCost
+    from edgefl.learning.methods.recipe import Method
+    from edgefl.learning.rules.base import LocalOptions
+
+SECTIONS = ("model", "training", "methods")
+"""The parts of a scenario that a step's cost depends on."""
+
+
+def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by name)
+    model: Annotated[str, typer.Option("--model", "-m", help="Model, as in a scenario.", show_default=False)],
+    method: Annotated[str | None, typer.Option("--method", "-x", help="Method.", show_default=False)] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="PATH=VALUE",
+            help="An option by its path in a scenario: model.stem=imagenet, methods.0.mu=0.1, training.local.momentum=0.9",
+            show_default=False,
+        ),
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="Images in a batch.")] = 1,
+    alpha: Annotated[
+        int | None, typer.Option(min=1, help="How many of the last blocks are received (FedBR).", show_default="all")
+    ] = None,
+    classes: Annotated[int, typer.Option(min=2, help="Number of classes.")] = 10,
+    shape: Annotated[str, typer.Option(metavar="CxHxW", help="Channels, height and width of an image.")] = "3x32x32",
+    all_methods: Annotated[bool, typer.Option("--all", help="Compare all methods.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Measure what one local step and one round of a method cost a client.
+
+    One real local step runs on tensors without data: forward, backward, update. MACs are those of the forward pass;
+    layer MACs are what papers call FLOPs. Work is per batch; memory is the step's peak.
+    """
+    from edgefl.learning.cost import CostModel
+    from edgefl.learning.models.registry import build_model
+
+    if (method is None) == (not all_methods):
+        raise UserError("expected one of the two: --method NAME or --all")
+    spec, methods = _read(model, method, changes or [])
+    costs = CostModel(build_model(spec, _shape(shape), classes))
+    rows = [row for each in methods for row in _rows(costs, each, batch, alpha, every=all_methods)]
+    if as_json:
+        data = [row if isinstance(row, dict) else row.as_dict() for row in rows]
+        typer.echo(
+            json.dumps({"model": model, "methods": data} if all_methods else {"model": model, **data[0]}, indent=2)
+        )
+    else:
+        _print(rows, _fedavg_flops(costs, methods[0].local, batch))
+
+
+def _read(model: str, method: str | None, changes: list[str]) -> tuple[Any, list[Method]]:
+    """The model's options and the methods, from a scenario of nothing else."""
+    from edgefl.errors import nearest
+    from edgefl.learning.methods.build import build_method
+    from edgefl.learning.methods.recipe import METHODS
+    from edgefl.learning.rules.base import LocalOptions
+    from edgefl.scenario.components import MODEL_SECTION
+    from edgefl.scenario.methods import read_methods
+    from edgefl.scenario.overrides import overridden, parse_overrides
+    from edgefl.validation import validated
+
+    scenario = {
+        "model": {"name": model},
+        "training": {"local": {}},
+        "methods": METHODS.names() if method is None else [method],
+    }
+    said = overridden(scenario, parse_overrides(changes))
+    for section in said:
+        if section not in SECTIONS:
+            raise UserError(f"a step's cost does not depend on this; {nearest(section, SECTIONS)}", field=section)
+    local = validated(LocalOptions, said["training"].get("local", {}), field="training.local")
+    methods = [build_method(each.entry, local) for each in read_methods(said["methods"])]
+    return MODEL_SECTION.read(said["model"], "model").spec, methods
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    sides = text.lower().replace("×", "x").split("x")
+    if not all(side.isascii() and side.isdigit() and int(side) > 0 for side in sides):
+        raise UserError(f"expected a shape such as 3x32x32, found '{text}'", field="--shape")
+    return tuple(int(side) for side in sides)
+
+
+def _rows(
+    costs: CostModel, method: Method, batch: int, alpha: int | None, *, every: bool
+) -> list[MethodCost | dict[str, Any]]:
+    """A method's costs; in a comparison for each number of blocks that it may send, or why it cannot be."""
+    from edgefl.learning.cost.method_cost import method_cost, sends_blocks
+
+    if not every:
+        return [method_cost(costs, method, batch, alpha)]
+    try:
+        blocks = costs.model.depth
+        alphas = [alpha or blocks] if alpha or not sends_blocks(method) else list(range(1, blocks + 1))
+        return [method_cost(costs, method, batch, each if sends_blocks(method) else None) for each in alphas]
+    except UserError as error:
+        return [{"method": method.label, "refused": str(error)}]
+
+
+def _fedavg_flops(costs: CostModel, local: LocalOptions, batch: int) -> float:
+    from edgefl.learning.methods.build import build_method
+
+    return costs.cost(build_method("fedavg", local), costs.model.depth, batch).training_flops
+
+
+def _print(rows: list[MethodCost | dict[str, Any]], fedavg_flops: float) -> None:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    from edgefl.cli.console import standard_output
+
+    headings = ("layer MMACs", "forward MMACs", "training MFLOPs", "x FedAvg", "MB touched", "peak MB", "launches")
+    table = Table(box=box.SIMPLE)
+    table.add_column("method", no_wrap=True)
+    for heading in ("received", *headings, "stored M", "kept M", "down MB", "up MB"):
+        table.add_column(heading, justify="right")
+    measured = [row for row in rows if not isinstance(row, dict)]
+    for row in measured:
+        step, stored = row.step, row.stored
+        numbers = (
+            *(step.layer_macs / 1e6, step.forward_macs / 1e6, step.training_flops / 1e6),
+            *(step.training_flops / fedavg_flops, step.bytes_touched / 1e6, step.peak_memory_bytes / 1e6),
+            *(float(step.launches), stored.stored / 1e6, stored.between_rounds / 1e6),
+            *(sum(part.bytes for part in row.down) / 1e6, sum(part.bytes for part in row.up) / 1e6),
+        )
+        table.add_row(escape(row.label), f"{row.alpha} blocks", *(f"{number:,.4g}" for number in numbers))
+    console = standard_output()
+    console.print(table)
+    for refused in (row for row in rows if isinstance(row, dict)):
+        console.print(f"{escape(refused['method'])}: {escape(refused['refused'])}")
+    console.print(
+        "Work per batch. stored: parameters held while training; kept: between a client's rounds. MB are 10^6 bytes.",
+        style="dim",
+    )

@@ -1,0 +1,114 @@
+"""Everything that a method costs a client: a step's work and memory, what is stored, and what is sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from edgefl.errors import UserError
+from edgefl.learning.cost.law import CostModel
+from edgefl.learning.cost.measure import StepCost
+from edgefl.learning.cost.storage import StoredParameters, stored_parameters
+from edgefl.learning.methods.recipe import Method
+from edgefl.learning.payload import ModelSizes, Part
+
+STEADY_ROUND = 2
+"""The earliest round that tells nothing of how a run begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class MethodCost:
+    """What one method costs one client.
+
+    Attributes:
+        label: what the method is called.
+        alpha: how many of the last blocks are received; M for the whole model.
+        step: the cost of a local step.
+        stored: parameters that the client holds.
+        down, up: the parts of a round's downlink and uplink, for a client that skipped the round before.
+    """
+
+    label: str
+    alpha: int
+    step: StepCost
+    stored: StoredParameters
+    down: tuple[Part, ...]
+    up: tuple[Part, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; counts of work are per batch of ``batch`` images."""
+        return {
+            "method": self.label,
+            "alpha": self.alpha,
+            "batch": self.step.batch,
+            "layer_macs": self.step.layer_macs,
+            "forward_macs": self.step.forward_macs,
+            "training_flops": self.step.training_flops,
+            "bytes_touched": self.step.bytes_touched,
+            "launches": self.step.launches,
+            "peak_memory_bytes": self.step.peak_memory_bytes,
+            "parameters": self.stored.model,
+            "stored_parameters": self.stored.stored,
+            "stored_parameters_without_norm": self.stored.stored_without_norm,
+            "parameters_between_rounds": self.stored.between_rounds,
+            "download_bytes": sum(part.bytes for part in self.down),
+            "upload_bytes": sum(part.bytes for part in self.up),
+            "download_parts": {part.name: part.bytes for part in self.down},
+            "upload_parts": {part.name: part.bytes for part in self.up},
+        }
+
+
+def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None = None) -> MethodCost:
+    """What ``method`` costs a client.
+
+    Args:
+        costs: measures steps on the scenario's model.
+        method: whose costs.
+        batch: images in a minibatch.
+        alpha: how many of the last blocks are received; the whole model if not given.
+
+    Raises:
+        UserError: the method cannot train this model, or sends nothing but whole models though ``alpha`` asks for less.
+    """
+    model = method.objective.adapt(costs.model)
+    blocks = model.depth
+    if alpha is not None and not 1 <= alpha <= blocks:
+        raise UserError(f"expected alpha from 1 to the {blocks} blocks of the model, found {alpha}", field="alpha")
+    whole = alpha is None or alpha == blocks
+    received = blocks if alpha is None else alpha
+    if not whole and not sends_blocks(method):
+        raise UserError(f"method '{method.label}' always sends the whole model, so alpha is {blocks}", field="alpha")
+    payload, sizes = method.payload, ModelSizes(model.layout.block_bytes())
+    rounds = range(STEADY_ROUND, STEADY_ROUND + 1000)
+    round = STEADY_ROUND if whole else next(index for index in rounds if payload.partial(index))
+    downlink = payload.downlink(sizes, round, None if whole else received, round - 2)
+    return MethodCost(
+        label=method.label,
+        alpha=received,
+        step=costs.cost(method, received, batch),
+        stored=stored_parameters(model, method, received),
+        down=downlink.parts,
+        up=payload.uplink(sizes),
+    )
+
+
+def sends_blocks(method: Method) -> bool:
+    """Whether the method's downlink may hold some of the blocks alone.
+
+    >>> from edgefl.learning.methods.build import build_method
+    >>> from edgefl.learning.rules.base import LocalOptions
+    >>> sends_blocks(build_method("fedbr", LocalOptions())), sends_blocks(build_method("fedavg", LocalOptions()))
+    (True, False)
+    """
+    return any(method.payload.partial(round) for round in range(STEADY_ROUND, STEADY_ROUND + 1000))
+
+
+def hybrid_path_factor(alpha: int, blocks: int) -> float:
+    """A step's compute relative to FedAvg's in FedBR's own model, 1 + α(α+1)/(2M) (Tan et al. 2023, Eq. 3).
+
+    FedMLB is α = M - 1. All M blocks count as equally dear there, which the measured graph shows they are not.
+
+    >>> hybrid_path_factor(5, 6)
+    3.5
+    """
+    return 1 + alpha * (alpha + 1) / (2 * blocks)
