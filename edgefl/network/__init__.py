@@ -8,6 +8,7 @@ from edgefl.network.processes import CapacityProcess, StepTrace
 from edgefl.network.specs import LinkSpec, NetworkSpec
 from edgefl.network.topology import GraphLinks, Topology
 from edgefl.network.traces import read_csv, read_mahimahi
+from edgefl.network.transport import Transport, lv08
 from edgefl.network.tree import TreeLinks
 
 __all__ = [
@@ -22,8 +23,10 @@ __all__ = [
     "Node",
     "StepTrace",
     "Topology",
+    "Transport",
     "TreeLinks",
     "build_topology",
+    "lv08",
     "read_csv",
     "read_mahimahi",
 ]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from edgefl.network.filling import Claim, fill
+from edgefl.network.transport import Transport
 
 Link = Hashable
 """Whatever names a link: its number, or its two nodes."""
@@ -91,6 +92,7 @@ def audit_flows(
     *,
     air: Mapping[Link, Hashable] | None = None,
     airtime_fair: bool = False,
+    transport: Transport | None = None,
     tolerance: float = 1e-6,
 ) -> list[Violation]:
     """Everything in a log of transfers that exact max-min sharing could not have done.
@@ -102,6 +104,7 @@ def audit_flows(
         air: the wireless channel of each link that has one. The flows of a channel take, together, at most the whole of
             its time, each ``rate / capacity of its link``.
         airtime_fair: whether a channel's flows get equal shares of its time; else equal rates.
+        transport: what flows made of their paths; a pure fluid where left out.
         tolerance: relative, on bytes and on durations.
 
     Returns:
@@ -114,11 +117,14 @@ def audit_flows(
     >>> [violation.flow for violation in audit_flows([(0.0, "a", 8e6)], [sound, hasty])]
     [1, 0]
     """
-    return _Audit(tolerance, dict(air or {}), airtime_fair).run(capacities, flows)
+    return _Audit(tolerance, dict(air or {}), airtime_fair, transport or Transport()).run(capacities, flows)
 
 
 class _Audit:
-    def __init__(self, tolerance: float, air: Mapping[Link, Hashable], airtime_fair: bool) -> None:
+    def __init__(
+        self, tolerance: float, air: Mapping[Link, Hashable], airtime_fair: bool, transport: Transport
+    ) -> None:
+        self.transport = transport
         self.tolerance = tolerance
         self.air = air
         self.airtime_fair = airtime_fair
@@ -244,12 +250,15 @@ class _Audit:
     def claim(self, record: FlowRecord) -> Claim:
         """What a flow takes of its links and channels, at their present capacities."""
         rates = {link: self.capacity[link] for link in record.path}
+        usable, latency = self.transport.efficiency, record.latency / self.transport.latency_factor
         limits: list[tuple[Hashable, float, float]] = [
-            (link, rate, 1.0) for link, rate in rates.items() if rate < math.inf
+            (link, rate * usable, 1.0) for link, rate in rates.items() if rate < math.inf
         ]
+        if self.transport.limit(latency) < math.inf:
+            limits.append((("flow", record.flow), self.transport.limit(latency), 1.0))
         airy = [link for link in rates if link in self.air]
-        weight = record.weight
-        limits += [(("air", self.air[link]), 1.0, 1.0 / rates[link]) for link in airy if rates[link] > 0.0]
+        weight = record.weight * self.transport.weight(latency, rates.values())
+        limits += [(("air", self.air[link]), usable, 1.0 / rates[link]) for link in airy if rates[link] > 0.0]
         slowest = min((rates[link] for link in airy), default=0.0)
         if self.airtime_fair and slowest > 0.0:
             weight *= slowest / 1e6

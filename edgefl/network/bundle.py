@@ -23,7 +23,9 @@ class Stream:
         flow: the flow's number.
         path: the links that it crosses.
         weight: its share relative to flows of weight 1.
-        own_weight: the weight that was asked for, where that of the channel comes on top.
+        own_weight: the weight that was asked for, where those of the channel and of TCP come on top.
+        latency: one-way seconds of its path.
+        limit: the most that it gets whatever its links, bit/s.
         airs: the wireless channels that it uses, each with the link by which it does.
         airtime: for each of them, the share of its time that a bit/s takes.
         cap: the least capacity of the links that it alone uses, bit/s; infinite where there is none.
@@ -40,7 +42,9 @@ class Stream:
         "end",
         "flow",
         "held",
+        "latency",
         "left",
+        "limit",
         "own_weight",
         "path",
         "since",
@@ -54,6 +58,8 @@ class Stream:
         self.airs: tuple[tuple[int, int], ...] = ()
         self.airtime: dict[int, float] = {}
         self.cap = math.inf
+        self.latency = 0.0
+        self.limit = math.inf
         self.left = bits
         self.since = math.nan
         self.held = True

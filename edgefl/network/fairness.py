@@ -72,47 +72,67 @@ def fair_levels(
             crossing.setdefault(link, {})[number] = None
     levels = [math.nan] * len(groups)
     left = {link: capacity[link] for link in crossing}
-    known = {} if open_levels is None else open_levels
-    if len(crossing) == 1:
-        (link,) = crossing  # a star's server: all groups stand at its level
-        if link not in known:
-            known[link] = link_level(capacity[link], link, groups, _guess(groups))
-        return [known[link]] * len(groups)
-    link_levels = {link: known[link] for link in crossing if link in known}
-    stale = {link: None for link in crossing if link not in known}
-    is_open = True
-    while crossing:
-        for link in stale:
-            if link in crossing:
-                members = [groups[number] for number in crossing[link]]
-                link_levels[link] = link_level(left[link], link, members, _guess(members))
-                if is_open:
-                    known[link] = link_levels[link]
-        is_open = False
-        stale = {}
-        lowest: dict[int, float] = {}
+    filling = _Filling(capacity, groups, {} if open_levels is None else open_levels)
+    while filling.crossing:
+        filling.freeze(filling.local_bottlenecks())
+        filling.find_levels()
+    return filling.levels
+
+
+class _Filling:
+    """Progressive filling under way: which groups still rise, and what is left of each link for them."""
+
+    def __init__(self, capacity: Mapping[int, float], groups: Sequence[Group], open_levels: dict[int, float]) -> None:
+        self.groups = groups
+        self.levels = [math.nan] * len(groups)
+        self.crossing: dict[int, dict[int, None]] = {}
+        for number, group in enumerate(groups):
+            for link in group.links:
+                self.crossing.setdefault(link, {})[number] = None
+        self.left = {link: capacity[link] for link in self.crossing}
+        self.link_levels = {link: open_levels[link] for link in self.crossing if link in open_levels}
+        self.stale = {link: None for link in self.crossing if link not in open_levels}
+        self.find_levels()
+        open_levels.update(self.link_levels)
+
+    def find_levels(self) -> None:
+        """The level of each link whose remainder or groups have changed."""
+        for link in self.stale:
+            if link in self.crossing:
+                members = [self.groups[number] for number in self.crossing[link]]
+                self.link_levels[link] = link_level(self.left[link], link, members, _guess(members))
+        self.stale = {}
+
+    def local_bottlenecks(self) -> list[int]:
+        """The links on which every group meets its lowest level."""
+        link_levels, crossing = self.link_levels, self.crossing
+        if len(crossing) == 1:
+            return list(crossing)  # a star's server
+        lowest = [math.inf] * len(self.groups)
         for link, numbers in crossing.items():
             level = link_levels[link]
             for number in numbers:
-                lowest[number] = min(level, lowest.get(number, math.inf))
-        bottlenecks = [
+                lowest[number] = min(lowest[number], level)
+        return [
             link for link, numbers in crossing.items() if all(lowest[number] == link_levels[link] for number in numbers)
         ]
+
+    def freeze(self, bottlenecks: Sequence[int]) -> None:
+        """Freeze the groups of these links at their level, and take what they use from the other links."""
         for bottleneck in bottlenecks:
             # A neighbour of exactly the same level may have frozen all groups of this link a moment ago.
-            for number in crossing.pop(bottleneck, ()):
-                level = levels[number] = link_levels[bottleneck]
-                for link in groups[number].links:
-                    others = crossing.get(link)
+            for number in self.crossing.pop(bottleneck, ()):
+                level = self.levels[number] = self.link_levels[bottleneck]
+                for link in self.groups[number].links:
+                    others = self.crossing.get(link)
                     if others is None:
                         continue
-                    load, slope = groups[number].demand(link, level)
-                    left[link] = max(left[link] - load - (slope * level if slope else 0.0), 0.0)
+                    load, slope = self.groups[number].demand(link, level)
+                    self.left[link] = max(self.left[link] - load - (slope * level if slope else 0.0), 0.0)
                     del others[number]
-                    stale[link] = None
+                    self.stale[link] = None
                     if not others:
-                        del crossing[link]
-    return levels
+                        del self.crossing[link]
 
 
 def _guess(groups: Sequence[Group]) -> float:

@@ -17,13 +17,13 @@ class Flow(simpy.Event):
     Attributes:
         id: 0, 1, 2, … in the order of start.
         source: the sending node.
-        target: the receiving node.
+        target: the receiving node; the tuple of them for a multicast.
         bytes: the size.
         started: virtual time of the call, seconds.
         ended: virtual time at which it was complete or cancelled, seconds; None while it is under way.
         tag: whatever the caller attached.
         path: the links that it crosses, as indices into the network's link arrays.
-        latency: one-way seconds of the path, which pass before the first byte flows.
+        latency: seconds that pass before the first byte flows: the path's, as the transport counts them.
         weight: its share of a contended link relative to flows of weight 1.
         cancelled: whether it was stopped before it was complete.
     """

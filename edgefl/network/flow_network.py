@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import networkx as nx
 import numpy as np
@@ -21,6 +21,7 @@ from edgefl.network.flow import Flow, FlowObserver, Node
 from edgefl.network.processes import CapacityProcess
 from edgefl.network.sharing import Sharing
 from edgefl.network.topology import GraphLinks, Topology, checked_capacity
+from edgefl.network.transport import Transport
 
 _LAST = EventPriority(2)  # after SimPy's URGENT (0) and NORMAL (1): whatever else happens at that instant comes first
 
@@ -48,6 +49,8 @@ class FlowNetwork:
             out), or links as arrays (:class:`~edgefl.network.tree.TreeLinks`). Read once; later changes to the graph
             are not seen.
         observer: told of every flow and capacity at its virtual instant.
+        transport: what flows make of their paths; a pure fluid where left out
+            (:func:`~edgefl.network.transport.lv08` for TCP).
 
     Two clients share a server of 8 Mbit/s; the first alone is held back by its own link.
 
@@ -64,12 +67,18 @@ class FlowNetwork:
     """
 
     def __init__(
-        self, env: simpy.Environment, topology: nx.DiGraph[Node] | Topology, *, observer: FlowObserver | None = None
+        self,
+        env: simpy.Environment,
+        topology: nx.DiGraph[Node] | Topology,
+        *,
+        observer: FlowObserver | None = None,
+        transport: Transport | None = None,
     ) -> None:
         self.env = env
         self.topology: Topology = GraphLinks(topology) if isinstance(topology, nx.Graph) else topology
         self._observer = observer
-        self._sharing = Sharing(self.topology, env.now, announce=self._announce, occupied=self._follow)
+        self._transport = Transport() if transport is None else transport
+        self._sharing = Sharing(self.topology, self._transport, env.now, announce=self._announce, occupied=self._follow)
         self._processes: dict[int, CapacityProcess] = {}
         self._following: dict[int, CapacityProcess] = {}
         self._under_way: dict[int, Flow] = {}
@@ -101,12 +110,45 @@ class FlowNetwork:
             UserError: an unknown node, or nodes that no path joins.
             ValueError: a size below 0, infinite or NaN, or a weight that is not positive and finite.
         """
+        path = self.topology.path(source, target)
+        latency = sum(self.topology.latency[link] for link in path)
+        return self._start(source, target, bytes, path=path, latency=latency, tag=tag, weight=weight)
+
+    def multicast(
+        self, source: Node, targets: Sequence[Node], bytes: float, *, tag: object = None, weight: float = 1.0
+    ) -> Flow:
+        """Send one payload to many at once: each link of the paths carries it once, at one rate for all.
+
+        The slowest link of the tree paces everyone, and a link that is down stalls everyone. The flow's ``target`` is
+        the tuple of targets; it is delivered when it has passed the longest latency and the last byte has arrived.
+
+        Raises:
+            UserError: an unknown node, or one that no path reaches.
+            ValueError: as for :meth:`transfer`, or no targets.
+        """
+        paths = [self.topology.path(source, target) for target in targets]
+        if not paths:
+            raise ValueError("expected at least one target")
+        latency = max(sum(self.topology.latency[link] for link in path) for path in paths)
+        tree = tuple(dict.fromkeys(link for path in paths for link in path))
+        return self._start(source, tuple(targets), bytes, path=tree, latency=latency, tag=tag, weight=weight)
+
+    def _start(
+        self,
+        source: Node,
+        target: Node,
+        bytes: float,
+        *,
+        path: tuple[int, ...],
+        latency: float,
+        tag: object,
+        weight: float,
+    ) -> Flow:
         if not 0.0 <= bytes < math.inf:
             raise ValueError(f"expected a finite number of bytes of at least 0, found {bytes!r}")
         if not 0.0 < weight < math.inf:
             raise ValueError(f"expected a positive finite weight, found {weight!r}")
-        path = self.topology.path(source, target)
-        latency = sum(self.topology.latency[link] for link in path)
+        latency *= self._transport.latency_factor
         flow = Flow(
             self.env,
             next(self._numbers),
@@ -236,7 +278,7 @@ class FlowNetwork:
 
     def _join(self, flow: Flow) -> None:
         if flow.id in self._under_way:
-            self._sharing.join(flow.id, flow.path, flow.bytes * 8.0, flow.weight, self.env.now)
+            self._sharing.join(flow, self.env.now)
 
     def _at(self, seconds: float, action: Callable[[], None]) -> None:
         heapq.heappush(self._agenda, (seconds, next(self._agenda_order), action))

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from edgefl.network.bundle import Bundle, Stream
 from edgefl.network.fairness import fair_levels
+from edgefl.network.flow import Flow
 from edgefl.network.topology import Topology
+from edgefl.network.transport import Transport
 
 
 class _BusyLink:
@@ -38,6 +40,7 @@ class Sharing:
 
     Args:
         topology: the links.
+        transport: what flows make of their paths.
         now: the virtual time, seconds.
         announce: called with a link and its capacity before a flow first uses it and when a busy link's changes.
         occupied: called with a link when it begins to carry flows, so that its capacity can be brought up to date.
@@ -46,12 +49,14 @@ class Sharing:
     def __init__(
         self,
         topology: Topology,
+        transport: Transport,
         now: float,
         *,
         announce: Callable[[int, float], None],
         occupied: Callable[[int], None],
     ) -> None:
         self._topology = topology
+        self._transport = transport
         self._wires = len(topology.capacity)
         # Each wireless channel is one more link, whose capacity is the whole of its time.
         self._capacity = array("d", topology.capacity) + array("d", [1.0] * topology.airs)
@@ -99,13 +104,17 @@ class Sharing:
         busy = self._busy[link]
         if busy.shared:
             self._unsolved[link] = None
-        if not busy.shared or self._topology.air(link) >= 0:
+        # The capacity of a client's link in a cell says what air it takes; that of any link may weigh in TCP's shares.
+        if not busy.shared or self._topology.air(link) >= 0 or self._transport.penalty_bytes is not None:
             for stream in list(busy.streams.values()):
                 self._rebundle(stream, now)
 
-    def join(self, flow: int, path: tuple[int, ...], bits: float, weight: float, now: float) -> None:
+    def join(self, flow: Flow, now: float) -> None:
         """A flow begins to use its links."""
-        stream = self._streams[flow] = Stream(flow, path, bits, weight)
+        path = flow.path
+        stream = self._streams[flow.id] = Stream(flow.id, path, flow.bytes * 8.0, flow.weight)
+        stream.latency = flow.latency / self._transport.latency_factor
+        stream.limit = self._transport.limit(stream.latency)
         if self._topology.airs:
             channels = ((self._topology.air(link), link) for link in path)
             stream.airs = tuple((self._wires + air, link) for air, link in channels if air >= 0)
@@ -117,7 +126,7 @@ class Sharing:
                     self._occupied(link)
                     self.announce(link)
                 busy = self._busy[link] = _BusyLink()
-            busy.streams[flow] = stream
+            busy.streams[flow.id] = stream
             if len(busy.streams) == 2:
                 companion = next(iter(busy.streams.values()))
                 self._rebundle(companion, now)
@@ -165,7 +174,7 @@ class Sharing:
                 if link in self._unsolved:
                     del self._unsolved[link]
                     self._open_levels.pop(link, None)
-            levels = fair_levels({link: self._capacity[link] for link in links}, bundles, self._open_levels)
+            levels = fair_levels({link: self._usable(link) for link in links}, bundles, self._open_levels)
             for bundle, level in zip(bundles, levels, strict=True):
                 if level != bundle.level:
                     bundle.set_level(level, now)
@@ -178,6 +187,9 @@ class Sharing:
             # Entries of former levels would pile up where many bundles change at every event.
             self._ends = [(b.next_end, b.number, b) for b in self._bundles.values() if b.next_end < math.inf]
             heapq.heapify(self._ends)
+
+    def _usable(self, link: int) -> float:
+        return self._transport.efficiency * self._capacity[link]
 
     def _component(self, link: int) -> tuple[list[int], list[Bundle]]:
         """The shared links and bundles that this link's rates hang together with, in a fixed order."""
@@ -198,7 +210,14 @@ class Sharing:
         busy, capacity = self._busy, self._capacity
         key = tuple(link for link in stream.path if len(busy[link].streams) > 1)
         alone = (link for link in stream.path if len(busy[link].streams) == 1 and link < self._wires)
-        stream.cap = min((capacity[link] for link in alone), default=math.inf)
+        stream.cap = min(
+            stream.limit, self._transport.efficiency * min((capacity[link] for link in alone), default=math.inf)
+        )
+        if self._transport.penalty_bytes is not None:
+            wires = (capacity[link] for link in stream.path if link < self._wires)
+            stream.weight = stream.own_weight * self._transport.weight(stream.latency, wires)
+        else:
+            stream.weight = stream.own_weight
         if stream.airs:
             self._take_air(stream, key)
         bundle = self._bundles.get(key)
@@ -215,7 +234,7 @@ class Sharing:
         stream.airtime = {air: 1.0 / rate if rate > 0.0 else 0.0 for air, rate in rates.items() if air in key}
         slowest = min(rates.values())
         if self._topology.airtime_fair and slowest > 0.0:
-            stream.weight = stream.own_weight * slowest / 1e6
+            stream.weight *= slowest / 1e6
 
     def _unbundle(self, stream: Stream, now: float) -> None:
         bundle = stream.bundle

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -9,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from edgefl.errors import UserError
+from edgefl.network.transport import Transport, lv08
 from edgefl.units import BitsPerSecond, Seconds, parse
 
 
@@ -191,10 +193,38 @@ class FileTopology(_Spec):
 TopologySpec = Annotated[StarTopology | CellsTopology | FileTopology, Field(discriminator="kind")]
 
 
+class TransportSpec(_Spec):
+    """What a connection makes of its path beyond sharing it."""
+
+    kind: Literal["fluid", "lv08"] = Field(
+        "fluid", description="fluid: whole capacities, plain latency, equal shares; lv08: TCP as in SimGrid's LV08."
+    )
+    acknowledgements: Literal["none", "shared"] = Field(
+        "none", description="lv08 only; shared: both directions are one medium, and acknowledgements take 5 % of it."
+    )
+    connection_limit: BitsPerSecond | None = Field(
+        None, gt=0, description="The most that one transfer gets, whatever its path; null for no limit."
+    )
+
+    @model_validator(mode="after")
+    def _acknowledgements_need_tcp(self) -> Self:
+        if self.kind == "fluid" and self.acknowledgements != "none":
+            raise ValueError("acknowledgements: expected none, because kind is fluid")
+        return self
+
+    def build(self) -> Transport:
+        """The transport that a :class:`~edgefl.network.flow_network.FlowNetwork` takes."""
+        limit = math.inf if self.connection_limit is None else self.connection_limit
+        if self.kind == "lv08":
+            return lv08(acknowledgements=self.acknowledgements, connection_limit=limit)
+        return Transport(connection_limit=limit)
+
+
 class NetworkSpec(_Spec):
     """A scenario's ``network:``."""
 
     topology: TopologySpec = Field(description="How the server and the clients are connected.")
+    transport: TransportSpec = Field(TransportSpec(), description="What a transfer makes of its path.")
     links: dict[str, LinkSpec] = Field(min_length=1, description="The links that fleet groups name.")
 
 
