@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from edgefl.cli.cost import cost
 from edgefl.cli.listings import datasets, methods, models
 from edgefl.cli.profile import app as profile
 from edgefl.cli.profile import app as profile
@@ -51,6 +52,7 @@ app.command()(verify)
 app.add_typer(scenario, name="scenario")
 app.add_typer(profile, name="profile")
 app.add_typer(profile, name="profile")
+app.command()(cost)
 app.command()(methods)
 app.command()(models)
 app.command()(datasets)

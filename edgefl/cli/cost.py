@@ -27,7 +27,7 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
         typer.Option(
             "--set",
             metavar="PATH=VALUE",
-            help="An option by its path in a scenario: model.stem=imagenet, methods.0.mu=0.1, training.local.momentum=0.9",
+            help="An option by its path in a scenario: model.stem=imagenet, methods.0.mu=0.1, training.local.momentum=0",
             show_default=False,
         ),
     ] = None,
@@ -82,7 +82,10 @@ def _read(model: str, method: str | None, changes: list[str]) -> tuple[Any, list
     for section in said:
         if section not in SECTIONS:
             raise UserError(f"a step's cost does not depend on this; {nearest(section, SECTIONS)}", field=section)
-    local = validated(LocalOptions, said["training"].get("local", {}), field="training.local")
+    training = said["training"]
+    if not isinstance(training, dict) or set(training) - {"local"}:
+        raise UserError("of this, a step's cost depends on training.local alone", field="training")
+    local = validated(LocalOptions, training.get("local", {}), field="training.local")
     methods = [build_method(each.entry, local) for each in read_methods(said["methods"])]
     return MODEL_SECTION.read(said["model"], "model").spec, methods
 
