@@ -22,6 +22,13 @@ def clock(record: Record) -> Iterator[str]:
         yield f"expected one stop as the last event, found {len(stops)}"
 
 
+def readable(record: Record) -> Iterator[str]:
+    """Details are JSON."""
+    for event in record.events:
+        if event.detail and not facts(event):
+            yield f"{at(event)}: the details cannot be read"
+
+
 def rounds_in_order(record: Record) -> Iterator[str]:
     """Rounds are numbered 1, 2, 3, …; each starts when the one before has ended, and aggregates once."""
     begun = ended = aggregated = 0
@@ -103,4 +110,4 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) else -math.inf
 
 
-LAWS = (clock, rounds_in_order, cohorts, ending, targets)
+LAWS = (clock, readable, rounds_in_order, cohorts, ending, targets)

@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import nn
 
 from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.norm import norm_of
 from edgefl.learning.models.registry import MODELS, ModelSpec, image_shape
 from edgefl.learning.models.residual import Classifier
 from edgefl.learning.models.slimmable import Conv2d, Linear
@@ -22,16 +23,26 @@ class SmallCnn(ModelSpec):
 
     width: int = Field(default=16, ge=1, description="channels of the first convolution")
     kernel: Literal[3, 5] = Field(default=3, description="side of the convolutions' kernels")
+    norm: Literal["none", "group", "batch"] = Field(
+        default="none", description="normalisation after each convolution; FedAlign's term needs one to be bounded"
+    )
+    groups: int = Field(default=2, ge=1, description="groups of group normalisation; divides the width")
 
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
         """The skeleton for images of at least 8×8 pixels."""
         channels, height, width = image_shape("cnn", sample_shape, least=8)
         flat = 2 * self.width * (height // 4) * (width // 4)
+        norm = None if self.norm == "none" else norm_of(self.norm, self.groups, least=self.width)
+
+        def convolution(inputs: int, outputs: int) -> nn.Sequential:
+            layers: list[nn.Module] = [Conv2d(inputs, outputs, self.kernel, bias=norm is None)]
+            if norm is not None:
+                layers.append(norm(outputs))
+            return nn.Sequential(*layers, nn.ReLU(), nn.MaxPool2d(2))
+
         blocks = {
-            "conv1": nn.Sequential(Conv2d(channels, self.width, self.kernel, bias=True), nn.ReLU(), nn.MaxPool2d(2)),
-            "conv2": nn.Sequential(
-                Conv2d(self.width, 2 * self.width, self.kernel, bias=True), nn.ReLU(), nn.MaxPool2d(2)
-            ),
+            "conv1": convolution(channels, self.width),
+            "conv2": convolution(self.width, 2 * self.width),
             "fc1": nn.Sequential(nn.Flatten(), Linear(flat, 4 * self.width), nn.ReLU()),
             "fc2": Classifier(Linear(4 * self.width, classes, slim_outputs=False), pool=False),
         }

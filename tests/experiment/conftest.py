@@ -1,0 +1,58 @@
+"""A scenario that trains in seconds: eight clients, a tiny network, synthetic images."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgefl.scenario import load_scenario
+from edgefl.scenario.writing import dump_yaml
+
+SMALL: dict[str, Any] = {
+    "name": "small",
+    "seeds": [0],
+    "data": {
+        "name": "synthetic",
+        "shape": [1, 8, 8],
+        "classes": 4,
+        "train": 320,
+        "test": 80,
+        "clients": 8,
+        "partition": {"kind": "shards", "s": 2},
+    },
+    "model": {"name": "cnn", "width": 2},
+    "training": {"rounds": 4, "cohort": 3, "local": {"epochs": 1, "batch": 16, "lr": 0.1}},
+    "fleet": [
+        {"profile": "raspberry-pi-4", "share": 0.5, "link": "5g"},
+        {"profile": "jetson-nano", "share": 0.5, "link": "5g"},
+    ],
+    "network": {
+        "topology": {"kind": "star", "server": {"down": "100 Mbit/s", "up": "100 Mbit/s"}, "latency": "20 ms"},
+        "links": {
+            "5g": {
+                "down": {"kind": "uniform", "low": "4 Mbit/s", "high": "28 Mbit/s"},
+                "up": {"kind": "uniform", "low": "4 Mbit/s", "high": "28 Mbit/s"},
+                "redraw": "2 rounds",
+            }
+        },
+    },
+    "methods": ["fedavg"],
+    "targets": [0.3],
+    "stop": "rounds",
+}
+
+
+@pytest.fixture
+def small(tmp_path: Path):
+    """Makes the small scenario, with changes by dotted path."""
+
+    def make(**changes: Any):
+        data = copy.deepcopy(SMALL)
+        path = tmp_path / "small.yaml"
+        path.write_text(dump_yaml(data), encoding="utf-8")
+        return load_scenario(path, {key.replace("__", "."): value for key, value in changes.items()})
+
+    return make

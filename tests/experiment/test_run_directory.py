@@ -1,0 +1,108 @@
+"""What a run leaves behind: the same bytes whenever it is run, whatever runs beside it."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from edgefl.errors import UserError
+from edgefl.experiment import run, verify
+from edgefl.scenario import load_scenario
+
+FIVE = ["fedavg", "fedprox", "fedalign", {"method": "fedadc", "overlap": True}, "fedbr"]
+
+
+def files(folder):
+    """Every table of a run directory, by path."""
+    return {path.relative_to(folder).as_posix(): pq.read_table(path) for path in sorted(folder.rglob("*.parquet"))}
+
+
+def test_the_same_scenario_gives_the_same_bytes(small, tmp_path):
+    scenario = small(methods=FIVE)
+    first, second = run(scenario, out=tmp_path / "a"), run(scenario, out=tmp_path / "b")
+    for name in ("summary.json", "scenario.yaml", "costs.json"):
+        assert (first / name).read_bytes() == (second / name).read_bytes()
+    assert files(first) == files(second)
+    assert len(files(first)) == 10
+
+
+def test_a_method_alone_comes_to_the_same_as_beside_others(small, tmp_path):
+    together = run(small(methods=FIVE), out=tmp_path / "together")
+    alone = run(small(methods=FIVE), out=tmp_path / "alone", methods=["fedbr"])
+    entry = [json.loads((folder / "summary.json").read_text())["methods"]["fedbr"] for folder in (together, alone)]
+    assert entry[0] == entry[1]
+    tables = files(alone)
+    assert {name: files(together)[name] for name in tables} == tables
+
+
+@pytest.mark.parametrize("engine", ["sequential", "parallel"])
+def test_engines_come_to_the_same(small, tmp_path, engine):
+    expected = run(small(), out=tmp_path / "auto")
+    found = run(small(), out=tmp_path / "chosen", engine=engine)
+    assert (expected / "summary.json").read_bytes() == (found / "summary.json").read_bytes()
+
+
+def test_overlap_changes_times_and_not_one_bit_of_accuracy(small, tmp_path):
+    methods = [{"method": "fedadc", "overlap": overlap, "as": name} for name, overlap in (("off", False), ("on", True))]
+    folder = run(small(methods=methods, training__rounds=8), out=tmp_path / "run")
+    tables = {name: pq.read_table(folder / name / "seed-0" / "rounds.parquet").to_pydict() for name in ("off", "on")}
+    summary = json.loads((folder / "summary.json").read_text())["methods"]
+    assert tables["off"]["accuracy"] == tables["on"]["accuracy"]
+    assert tables["off"]["loss"] == tables["on"]["loss"]
+    assert summary["on"][0]["seconds"] < summary["off"][0]["seconds"]
+    assert summary["on"][0]["communication"]["hidden_seconds"] > 0
+    assert summary["off"][0]["communication"]["hidden_seconds"] == 0
+    assert summary["on"][0]["bytes"] == summary["off"][0]["bytes"]
+
+
+def test_fedbr_downloads_less_than_fedavg_under_both_ways_to_count(small, tmp_path):
+    folder = run(small(methods=["fedavg", "fedbr"], training__rounds=12), out=tmp_path / "run", train=False)
+    summary = json.loads((folder / "summary.json").read_text())["methods"]
+    fedavg, fedbr = summary["fedavg"][0], summary["fedbr"][0]
+    assert fedbr["bytes"]["down"] == fedbr["blocks"]["actual"] < fedavg["bytes"]["down"]
+    assert fedbr["blocks"]["uniform"] < fedavg["bytes"]["down"]
+    assert fedbr["bytes"]["up"] == fedavg["bytes"]["up"]
+
+
+def test_without_training_the_world_is_the_same(small, tmp_path):
+    trained = run(small(), out=tmp_path / "trained")
+    timed = run(small(), out=tmp_path / "timed", train=False)
+    columns = ["round", "seconds", "bytes_down", "bytes_up", "flops", "joules", "participants", "aggregated"]
+    path = "fedavg/seed-0/rounds.parquet"
+    assert pq.read_table(trained / path, columns=columns) == pq.read_table(timed / path, columns=columns)
+    entry = json.loads((timed / "summary.json").read_text())["methods"]["fedavg"][0]
+    assert entry["accuracy"] == {"final": None, "best": None, "ema": None}
+
+
+def test_the_summary_holds_what_its_schema_says_and_nothing_of_the_machine(small, tmp_path):
+    folder = run(small(budgets={"seconds": 1.0, "bytes": "1 MB"}), out=tmp_path / "run")
+    summary = json.loads((folder / "summary.json").read_text())
+    assert set(summary) == {"schema", "scenario", "edgefl", "methods"}
+    entry = summary["methods"]["fedavg"][0]
+    assert set(entry) == {
+        "seed", "stop", "accuracy", "seconds", "rounds", "flops", "joules", "bytes", "communication", "targets", "budgets",
+    }  # fmt: skip
+    assert set(entry["targets"][0]) == {"accuracy", "reached", "seconds", "bytes", "rounds", "flops", "joules"}
+    assert {budget["kind"] for budget in entry["budgets"]} == {"seconds", "bytes"}
+    assert entry["bytes"]["useful"] + entry["bytes"]["wasted"] == entry["bytes"]["down"] + entry["bytes"]["up"]
+    assert str(tmp_path) not in (folder / "summary.json").read_text()
+
+
+def test_the_resolved_scenario_gives_the_run_again(small, tmp_path):
+    first = run(small(methods=FIVE), out=tmp_path / "first")
+    again = run(load_scenario(first / "scenario.yaml"), out=tmp_path / "again")
+    assert (first / "summary.json").read_bytes() == (again / "summary.json").read_bytes()
+
+
+def test_columns_carry_their_units(small, tmp_path):
+    folder = run(small(), out=tmp_path / "run", train=False)
+    schema = pq.read_schema(folder / "fedavg/seed-0/rounds.parquet")
+    assert schema.field("seconds").metadata[b"unit"] == b"s"
+    assert schema.field("bytes_up").metadata[b"unit"] == b"B"
+
+
+def test_a_folder_without_a_run_cannot_be_verified(tmp_path):
+    with pytest.raises(UserError, match=r"summary\.json"):
+        verify(tmp_path)

@@ -1,0 +1,171 @@
+"""A world small enough to be worked out by hand: one kind of device, one kind of link, a model of four equal blocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from edgefl.fleet import DeviceProfile, FleetAssignment
+from edgefl.learning.job import Evaluation, Feedback, JobId, TrainingJob
+from edgefl.learning.methods.build import build_method
+from edgefl.learning.payload import ModelSizes
+from edgefl.learning.rules.base import LocalOptions
+from edgefl.scheduling.blocks.base import block_scheduler
+from edgefl.scheduling.selection.base import Facts, selection
+from edgefl.simulation.limits import Limits
+from edgefl.simulation.run import Outcome, simulate_run
+from edgefl.simulation.setup import Setup
+from edgefl.simulation.specs import ProtocolSpec
+
+BLOCK = 250_000
+"""Bytes of each of the four blocks: a model takes 1 s over 8 Mbit/s."""
+
+
+@pytest.fixture(name="device")
+def device_fixture() -> Callable[..., DeviceProfile]:
+    """See :func:`device`."""
+    return device
+
+
+def device(flops_per_second: float = 1e9, memory: float = 1e9) -> DeviceProfile:
+    """A device without overheads, whose radio draws 2 W and 1 J/MB, which idles at 1 W and computes at 5 W."""
+    radio = {"active": 2.0, "energy_per_megabyte": 1.0}
+    return DeviceProfile.model_validate(
+        {
+            "name": f"device-{flops_per_second:.0f}-{memory:.0f}",
+            "kind": "sbc",
+            "description": "for tests",
+            "compute": {
+                "processor": "one",
+                "fp32_peak": flops_per_second,
+                "fp32_achievable": flops_per_second,
+                "memory_bandwidth": 1e12,
+                "operator_overhead": 0.0,
+                "step_overhead": 0.0,
+            },
+            "memory": {"total": memory, "training": memory},
+            "power": {"idle": 1.0, "compute": 5.0, "radio": {"down": radio, "up": radio}},
+            "provenance": {"sources": "invented", "date": "2026-01-01", "verified": False},
+        }
+    )
+
+
+@dataclass
+class RecordingLearner:
+    """Remembers what the world asks of it; accuracy rises by 0.1 a round."""
+
+    submitted: list[TrainingJob] = field(default_factory=list)
+    discarded: list[JobId] = field(default_factory=list)
+    aggregated: list[list[JobId]] = field(default_factory=list)
+
+    def submit(self, job: TrainingJob) -> None:
+        self.submitted.append(job)
+
+    def discard(self, job: JobId) -> None:
+        self.discarded.append(job)
+
+    def aggregate(self, version: int, jobs: list[JobId], round: int) -> int:
+        assert version == round == len(self.aggregated)
+        self.aggregated.append(jobs)
+        return version + 1
+
+    def feedback(self, job: JobId) -> Feedback:
+        return Feedback(loss=1.0 / (1 + job.dispatch), first_loss=1.0, distance=1.0 + job.client, drift=0.0)
+
+    def evaluate(self, version: int) -> Evaluation:
+        return Evaluation(min(1.0, version / 10), math.exp(-version))
+
+
+def star(rates: Sequence[float], *, server: float = math.inf, latency: float = 0.0) -> nx.DiGraph:
+    """Clients with these rates (bit/s, both ways) around a server."""
+    graph = nx.DiGraph()
+    for ends in (("server", "internet"), ("internet", "server")):
+        graph.add_edge(*ends, capacity=server, latency=0.0)
+    for client, rate in enumerate(rates):
+        for ends in (("internet", f"client/{client}"), (f"client/{client}", "internet")):
+            graph.add_edge(*ends, capacity=rate, latency=latency)
+    return graph
+
+
+@dataclass
+class SmallRun:
+    """A finished run, with everything that a test may want to look at."""
+
+    outcome: Outcome
+    setup: Setup
+    learner: RecordingLearner
+
+    def of(self, kind: str, **columns: Any) -> list[Any]:
+        """Events of a kind whose columns have these values."""
+        return [
+            event
+            for event in self.setup.log.rows
+            if event.kind == kind and all(getattr(event, name) == value for name, value in columns.items())
+        ]
+
+
+@pytest.fixture
+def run() -> Callable[..., SmallRun]:
+    """Runs a world of a few clients; a client's local training takes 2 s on a device of 1 GFLOP/s."""
+
+    def make(
+        entry: Any = "fedavg",
+        *,
+        rates: Sequence[float] = (8e6, 8e6),
+        cohort: int | None = None,
+        rounds: int = 2,
+        devices: Sequence[DeviceProfile] | None = None,
+        server: float = math.inf,
+        latency: float = 0.0,
+        selector: Any = "uniform",
+        scheduler: Any = None,
+        protocol: dict[str, Any] | None = None,
+        budgets: dict[str, float] | None = None,
+        targets: Sequence[float] = (),
+        stop: str = "budget",
+        evaluate_every: int = 1,
+        trains: bool = True,
+        weather: Any = None,
+    ) -> SmallRun:
+        clients = len(rates)
+        chosen = list(devices or [device()] * clients)
+        kinds = list({each.name: each for each in chosen}.values())
+        learner = RecordingLearner()
+        operators = (SimpleNamespace(flops=1e9, bytes=0.0, count=1),)
+        cost = SimpleNamespace(operators=operators, training_flops=1e9, peak_memory_bytes=5e8)
+        setup = Setup(
+            label="method",
+            seed=0,
+            rounds=rounds,
+            cohort=cohort or clients,
+            protocol=ProtocolSpec.model_validate(protocol or {}),
+            method=build_method(entry, LocalOptions(epochs=2, batch=10)),
+            scheduler=None if scheduler is None else block_scheduler(scheduler).start(0, 4),
+            selector=selection(selector).start(0),
+            facts=Facts(),
+            sizes=ModelSizes((BLOCK,) * 4),
+            cost=lambda alpha, batch: cost,
+            fleet=FleetAssignment(
+                profiles=tuple(kinds),
+                links=("link",) * len(kinds),
+                group=np.array([kinds.index(each) for each in chosen], np.int32),
+            ),
+            samples=np.full(clients, 10),
+            topology=star(rates, server=server, latency=latency),
+            weather=weather or SimpleNamespace(attach=lambda network: None, round_begins=lambda network, round: None),
+            learner=learner,
+            limits=Limits(budgets or {}, targets, "accuracy"),
+            stop=stop,
+            evaluate_every=evaluate_every,
+            trains=trains,
+        )
+        return SmallRun(simulate_run(setup), setup, learner)
+
+    return make

@@ -1,0 +1,65 @@
+"""Runs end at the first exhausted budget, and say what was affordable; a round takes 4 s and 4 MB."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def test_a_run_ends_at_the_instant_at_which_its_seconds_are_over(run):
+    result = run(rounds=9, budgets={"seconds": 10.0})
+    assert (result.outcome.reason, result.outcome.rounds, result.outcome.seconds) == ("seconds", 2, 10.0)
+    assert result.outcome.final.accuracy == pytest.approx(0.2)
+    # What was under way counts: two clients computed for 1 of 2 seconds.
+    assert result.outcome.spent.flops == pytest.approx(2 * 4e9 + 2 * 1e9)
+
+
+def test_a_round_that_ends_exactly_with_the_budget_counts(run):
+    result = run(rounds=9, budgets={"seconds": 8.0})
+    assert (result.outcome.reason, result.outcome.rounds) == ("seconds", 2)
+    assert result.outcome.limits.budgets[0].within.round == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit", "rounds"),
+    [("bytes", 4e6 * 2.5, 2), ("flops", 4e9 * 3, 3), ("joules", 36 * 1.9, 1)],
+)
+def test_a_run_ends_at_the_first_event_beyond_a_budget(run, kind, limit, rounds):
+    result = run(rounds=9, budgets={kind: limit})
+    assert (result.outcome.reason, result.outcome.rounds) == (kind, rounds)
+    spent = {
+        "bytes": result.outcome.spent.bytes,
+        "flops": result.outcome.spent.flops,
+        "joules": result.outcome.spent.joules,
+    }
+    assert spent[kind] > limit
+    assert [event.item for event in result.of("budget")] == [kind]
+
+
+def test_the_first_of_several_budgets_ends_the_run(run):
+    result = run(rounds=9, budgets={"seconds": 30.0, "bytes": 1e7, "joules": 1e6})
+    assert result.outcome.reason == "bytes"
+
+
+def test_with_stop_rounds_every_budget_is_reported_and_none_ends_the_run(run):
+    result = run(rounds=5, budgets={"seconds": 9.0, "bytes": 4e6 * 3, "joules": 1e9}, stop="rounds")
+    assert (result.outcome.reason, result.outcome.rounds) == ("rounds", 5)
+    within = {budget.kind: budget.within.round for budget in result.outcome.limits.budgets}
+    assert within == {"seconds": 2, "bytes": 3, "joules": 5}
+
+
+def test_a_budget_too_small_for_one_round_affords_no_accuracy(run):
+    result = run(rounds=5, budgets={"seconds": 1.0})
+    assert result.outcome.limits.budgets[0].within is None
+
+
+def test_targets_are_reached_at_the_end_of_a_round(run):
+    result = run(rounds=5, targets=[0.2, 0.35, 0.9])
+    reached = [
+        target.reached and (target.reached.round, target.reached.seconds) for target in result.outcome.limits.targets
+    ]
+    assert reached == [(2, pytest.approx(8.0)), (4, pytest.approx(16.0)), None]
+
+
+def test_stop_target_ends_when_all_targets_are_reached(run):
+    result = run(rounds=9, targets=[0.1, 0.3], stop="target")
+    assert (result.outcome.reason, result.outcome.rounds) == ("target", 3)

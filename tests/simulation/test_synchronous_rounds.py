@@ -1,0 +1,116 @@
+"""Synchronous rounds against times worked out by hand: a model takes 1 s over 8 Mbit/s, local training 2 s."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+
+def test_a_round_lasts_as_long_as_download_compute_and_upload(run):
+    result = run(rates=[8e6], rounds=3, latency=0.25)
+    assert [row.seconds for row in result.outcome.rows] == pytest.approx([4.5, 9.0, 13.5], rel=1e-12)
+
+
+def test_a_round_waits_for_its_slowest_client(run, device):
+    result = run(rates=[8e6, 4e6], devices=[device(0.5e9), device()], rounds=1)
+    # client 0: 1 + 4 + 1 s; client 1: 2 + 2 + 2 s: a tie at 6 s.
+    assert result.outcome.seconds == pytest.approx(6.0, rel=1e-12)
+    faster = run(rates=[8e6, 8e6], devices=[device(0.5e9), device()], rounds=1)
+    assert faster.outcome.rows[0].critical_client == 0
+    assert faster.outcome.rows[0].exposed_seconds == pytest.approx(2.0, rel=1e-12)
+
+
+def test_clients_share_the_servers_link(run):
+    # Four models through 8 Mbit/s take 4 s each way, instead of 1 s.
+    result = run(rates=[8e6] * 4, server=8e6, rounds=1)
+    assert result.outcome.seconds == pytest.approx(4 + 2 + 4, rel=1e-9)
+
+
+def test_bytes_flops_and_joules_are_sums_over_clients(run):
+    row = run(rounds=1).outcome.rows[0]
+    assert (row.bytes_down, row.bytes_up) == (2_000_000, 2_000_000)
+    assert row.flops == 2 * 2e9
+    # Each client: 2 s computing at 5 W, 2 s transferring at 1 W idle and 2 W radio, 2 MB at 1 J/MB.
+    assert row.joules == pytest.approx(2 * (10 + 2 * 3 + 2), rel=1e-12)
+
+
+def test_a_capacity_that_falls_in_mid_flight_counts_from_that_moment(run):
+    def halve(network):
+        network.env.timeout(0.5).callbacks.append(lambda _: network.set_capacity("internet", "client/0", 4e6))
+
+    weather = SimpleNamespace(attach=halve, round_begins=lambda network, round: None)
+    result = run(rates=[8e6], rounds=1, weather=weather)
+    # Half of the download in 0.5 s, the other half at half the rate in 1 s.
+    assert result.outcome.seconds == pytest.approx(1.5 + 2 + 1, rel=1e-12)
+
+
+def test_a_deadline_closes_the_round_and_drops_who_is_late(run):
+    result = run(rates=[8e6, 1e6], rounds=1, protocol={"deadline": 6.0})
+    row = result.outcome.rows[0]
+    assert result.outcome.seconds == 6.0
+    assert (row.participants, row.aggregated, row.critical_client) == (2, 1, -1)
+    # The slow client had received 6 of 8 Mbit.
+    assert row.bytes_down == 1_000_000 + 750_000
+    assert result.outcome.spent.bytes_useful == 2_000_000
+    assert [job.client for job in result.learner.aggregated[0]] == [0]
+
+
+def test_an_update_that_arrives_exactly_at_the_deadline_counts(run):
+    assert run(rates=[8e6], rounds=1, protocol={"deadline": 4.0}).outcome.rows[0].aggregated == 1
+
+
+def test_a_late_computation_is_discarded_and_charged_in_proportion(run):
+    result = run(rates=[8e6], rounds=1, protocol={"deadline": 2.0})
+    assert result.learner.discarded == [result.learner.submitted[0].id]
+    assert result.outcome.spent.flops == pytest.approx(1e9)
+    assert result.of("compute_drop")[0].seconds == pytest.approx(1.0)
+
+
+def test_over_selection_closes_when_enough_have_arrived(run):
+    result = run(rates=[8e6, 8e6, 1e6], cohort=2, rounds=1, protocol={"over_select": 1.5})
+    row = result.outcome.rows[0]
+    assert (row.participants, row.aggregated, row.seconds) == (3, 2, pytest.approx(4.0))
+
+
+def test_rounds_without_any_update_stall_the_run(run):
+    result = run(rates=[8e6], rounds=50, protocol={"deadline": 0.5})
+    assert (result.outcome.reason, result.outcome.rounds) == ("stalled", 10)
+
+
+def test_a_job_that_does_not_fit_is_refused_by_the_device(run, device):
+    result = run(devices=[device(memory=1e8), device()], rounds=1)
+    assert [event.client for event in result.of("refused")] == [0]
+    assert result.of("transfer_start", client=0) == []
+    assert result.outcome.rows[0].refused == 1
+    assert [job.client for job in result.learner.aggregated[0]] == [1]
+
+
+def test_jobs_are_values_that_count_a_clients_dispatches(run):
+    jobs = run("fedbr", rounds=3, scheduler="all").learner.submitted
+    mine = [job for job in jobs if job.id.client == 0]
+    assert [job.id.dispatch for job in mine] == [0, 1, 2]
+    assert [job.version for job in mine] == [0, 1, 2]
+    assert [job.previous for job in mine] == [None, mine[0].id, mine[1].id]
+    assert {job.steps for job in jobs} == {2}
+
+
+def test_stateless_methods_remember_no_job(run):
+    assert all(job.previous is None for job in run(rounds=3).learner.submitted)
+
+
+def test_results_are_aggregated_in_ascending_order_of_client(run):
+    result = run(rates=[1e6, 8e6, 4e6], rounds=1)
+    assert [job.client for job in result.learner.aggregated[0]] == [0, 1, 2]
+
+
+def test_evaluation_is_done_every_n_rounds_and_at_the_end(run):
+    rows = run(rounds=5, evaluate_every=2).outcome.rows
+    assert [row.accuracy == row.accuracy for row in rows] == [False, True, False, True, True]
+    assert rows[3].accuracy_ema == pytest.approx(0.9 * 0.2 + 0.1 * 0.4)
+
+
+def test_without_training_nothing_is_said_of_accuracy(run):
+    result = run(trains=False)
+    assert result.of("evaluation") == []
+    assert result.of("feedback") == []
