@@ -66,12 +66,6 @@ def fair_levels(
         open_levels: the levels of links before any group is frozen, as this function left them here in an earlier call;
             links whose capacity or groups have changed since must not be in it.
     """
-    crossing: dict[int, dict[int, None]] = {}
-    for number, group in enumerate(groups):
-        for link in group.links:
-            crossing.setdefault(link, {})[number] = None
-    levels = [math.nan] * len(groups)
-    left = {link: capacity[link] for link in crossing}
     filling = _Filling(capacity, groups, {} if open_levels is None else open_levels)
     while filling.crossing:
         filling.freeze(filling.local_bottlenecks())
