@@ -9,7 +9,6 @@ import typer
 from edgefl.cli.cost import cost
 from edgefl.cli.listings import datasets, methods, models
 from edgefl.cli.profile import app as profile
-from edgefl.cli.profile import app as profile
 from edgefl.cli.scenario import app as scenario
 from edgefl.cli.simulate import simulate
 from edgefl.cli.verify import verify
@@ -50,7 +49,6 @@ def edgefl(
 app.command()(simulate)
 app.command()(verify)
 app.add_typer(scenario, name="scenario")
-app.add_typer(profile, name="profile")
 app.add_typer(profile, name="profile")
 app.command()(cost)
 app.command()(methods)

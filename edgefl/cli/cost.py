@@ -27,7 +27,7 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
         typer.Option(
             "--set",
             metavar="PATH=VALUE",
-            help="An option by its path in a scenario: model.stem=imagenet, methods.0.mu=0.1, training.local.momentum=0",
+            help="By its path in a scenario: model.stem=imagenet, methods.0.mu=0.1, training.local.momentum=0.9",
             show_default=False,
         ),
     ] = None,
