@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,7 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 
 from edgefl.cli.console import standard_error
-from edgefl.experiment.progress import Progress
+
+if TYPE_CHECKING:
+    from edgefl.experiment.progress import Progress
 
 _Run = tuple[str, int]
 
@@ -58,7 +61,7 @@ def virtual_time(seconds: float) -> str:
     >>> virtual_time(7.25), virtual_time(125), virtual_time(7325)
     ('7.2 s', '2 min 05 s', '2 h 02 min')
     """
-    if seconds < 60:
+    if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"

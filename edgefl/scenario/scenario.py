@@ -81,7 +81,7 @@ class Scenario(BaseModel):
         self._check_lists()
         self._check_cohort()
         group_counts(self.fleet, self.data.clients)
-        self._check_methods()
+        self._check_parts()
         for index, group in enumerate(self.fleet):
             if group.link not in self.network.links:
                 hint = nearest(group.link, self.network.links)
@@ -110,7 +110,11 @@ class Scenario(BaseModel):
         if local.epochs is not None and local.steps is not None:
             raise UserError("expected either epochs or steps, found both", field="training.local.steps")
 
-    def _check_methods(self) -> None:
+    def _check_parts(self) -> None:
+        try:
+            self.training.selection.spec.start(self.seeds[0])
+        except UserError as error:
+            raise within(error, "training.selection") from None
         for index, method in enumerate(self.methods):
             try:
                 build_method(method.entry, self.training.local)

@@ -24,6 +24,10 @@ def json_schema() -> dict[str, Any]:
     for name, described in (("model", MODEL_SECTION.json_schema()), ("selection", SELECTION_SECTION.json_schema())):
         parent, description = sections[name]
         parent["properties"][name] = {**_lifted(described, definitions), "description": description}
+    for name in ("targets", "budgets"):  # null says the same as leaving them out
+        allowed = schema["properties"][name]
+        meaning = {key: allowed.pop(key) for key in ("description", "default", "title") if key in allowed}
+        schema["properties"][name] = {"anyOf": [allowed, {"type": "null"}], **meaning}
     schema["properties"]["methods"] = _lifted(methods_schema(), definitions)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 

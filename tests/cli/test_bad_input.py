@@ -74,7 +74,7 @@ def written(tmp_path, change=None):
         ("fleet.0.link=4g", ["fleet.0.link", "no link '4g' in network.links; expected one of: 5g"]),
         ("fleet.0.share=0.6", ["fleet", "expected shares that sum to 1, found 1.1"]),
         ("methods.0=fedagv", ["methods.0", "unknown method 'fedagv'; did you mean 'fedavg'?"]),
-        ("methods.1.method=fedrb", ["methods.1.method", "did you mean 'fedbr'?"]),
+        ("methods.1.method=fedbrr", ["methods.1.method", "did you mean 'fedbr'?"]),
         ("methods.0.mu=0.1", ["methods.0.mu", "unknown key"]),
         ("methods.1.scheduler.kind=gmsb", ["methods.1.scheduler.kind", "did you mean 'gmbs'?"]),
         ("methods.1.scheduler.alpha=-1", ["methods.1.scheduler.alpha", "found -1"]),
@@ -167,7 +167,7 @@ def test_missing_data_files_are_named_before_anything_is_written(capsys, tmp_pat
     assert "data.root" in message
 
 
-@pytest.mark.parametrize("flag", ([], ["--out", "runs/small"]))
+@pytest.mark.parametrize("flag", [[], ["--out", "runs/small"]])
 @pytest.mark.parametrize("content", ["summary.json", "scenario.yaml", "notes.txt"])
 def test_an_output_folder_that_holds_something_is_left_alone(capsys, tmp_path, flag, content):
     folder = tmp_path / "runs" / "small"

@@ -117,7 +117,9 @@ def test_labels_that_can_name_a_folder_are_kept(label):
     assert method.entry["as"] == label
 
 
-@pytest.mark.parametrize("label", ["", ".", "..", ".hidden", "a/b", "a\\b", "a b", "é", "-x", "x" * 101, 3, None, "a\n"])
+@pytest.mark.parametrize(
+    "label", ["", ".", "..", ".hidden", "a/b", "a\\b", "a b", "é", "-x", "x" * 101, 3, None, "a\n"]
+)
 def test_labels_that_cannot_are_refused(label):
     with pytest.raises(UserError, match=r"methods\.0\.as: expected a label"):
         read_methods([{"method": "fedavg", "as": label}])

@@ -1,0 +1,99 @@
+"""The progress display, live and in lines."""
+
+import io
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from edgefl.cli.progress import Lines, Live, virtual_time, watching
+from edgefl.experiment.progress import Silent
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    seconds = 0.0
+
+    def __call__(self):
+        return self.seconds
+
+
+def console(terminal):
+    return Console(file=io.StringIO(), force_terminal=terminal, width=200, highlight=False, color_system=None)
+
+
+def told(progress, clock=None):
+    """Two runs of four rounds, the second one ended early."""
+    progress.begin([("fedavg", 0), ("[b]odd", 1)], 4)
+    for round in (1, 2, 3, 4):
+        if clock is not None:
+            clock.seconds += 6
+        progress.round("fedavg", 0, round, round * 30.0, round / 10 if round % 2 else None)
+    progress.end("fedavg", 0, "rounds")
+    progress.round("[b]odd", 1, 1, 7.25, None)
+    progress.end("[b]odd", 1, "joules")
+    progress.close()
+
+
+def test_without_a_terminal_there_are_few_lines_with_all_facts():
+    screen, clock = console(terminal=False), Clock()
+    told(Lines(screen, clock), clock)
+    lines = screen.file.getvalue().splitlines()
+    assert lines[0] == "2 runs of at most 4 rounds"
+    # 6 s between rounds, and at most one line every 10 s: after the second and the fourth round.
+    assert lines[1] == "fedavg seed 0: round 2/4, 1 min 00 s virtual, accuracy  10.0%, 0.3 rounds/s"
+    assert lines[3] == (
+        "fedavg seed 0: round 4/4, 2 min 00 s virtual, accuracy  30.0%, 0.2 rounds/s; ended by rounds; 1 to go"
+    )
+    assert lines[4].startswith("[b]odd seed 1: round 1/4, 7.2 s virtual, accuracy –")
+    assert lines[4].endswith("ended by joules; 0 to go")
+    assert len(lines) == 5
+
+
+def test_on_a_terminal_every_finished_run_leaves_a_line():
+    screen = console(terminal=True)
+    told(Live(screen))
+    output = screen.file.getvalue()
+    assert "fedavg seed 0  4 rounds  2 min 00 s  accuracy  30.0%" in output
+    assert "[b]odd seed 1  1 rounds" in output
+    assert "ended by joules" in output
+
+
+def test_the_bar_of_everything_is_full_when_all_runs_have_ended():
+    screen = console(terminal=True)
+    live = Live(screen)
+    told(live)
+    (everything,) = live._bars.tasks
+    assert (everything.completed, everything.total) == (8, 8)
+
+
+def test_the_display_suits_the_console_and_is_closed_after_an_error():
+    with watching(console(terminal=False)) as progress:
+        assert isinstance(progress, Lines)
+    try:
+        with watching(console(terminal=True)) as progress:
+            progress.begin([("a", 0)], 1)
+            raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        assert not progress._bars.live.is_started
+
+
+def test_an_end_without_a_round_is_told_too():
+    for progress in (Lines(console(terminal=False)), Live(console(terminal=True)), Silent()):
+        progress.begin([("a", 0)], 3)
+        progress.end("a", 0, "stalled")
+        progress.close()
+
+
+@given(st.floats(0, 1e7))
+def test_virtual_time_never_shows_sixty_of_anything(seconds):
+    hours, minutes, rest = (
+        float(found[1]) if (found := re.search(rf"([\d.]+) {unit}\b", virtual_time(seconds))) else 0.0
+        for unit in ("h", "min", "s")
+    )
+    assert minutes < 60
+    assert rest < 60
+    shown = 3600 * hours + 60 * minutes + rest
+    assert shown - 0.06 <= seconds < shown + (60 if hours else 1)

@@ -1,0 +1,64 @@
+"""docs/scenarios.md: its examples are legal, and no key is missing."""
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from edgefl.fleet import FleetGroup
+from edgefl.learning.data.partitions import AnyPartition
+from edgefl.learning.data.spec import DataSpec
+from edgefl.learning.rules.base import LocalOptions
+from edgefl.network import specs as network
+from edgefl.scenario import Scenario, load_scenario, resolve
+from edgefl.scenario.loading import check
+from edgefl.scenario.training import EvaluationSpec, TrainingSpec
+from edgefl.simulation.specs import BudgetSpec, ProtocolSpec
+from edgefl.units import UNITS
+from edgefl.yaml_file import parse_yaml
+
+PAGE = Path(__file__).parents[2] / "docs" / "scenarios.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+
+DESCRIBED = [
+    Scenario,
+    DataSpec,
+    TrainingSpec,
+    LocalOptions,
+    EvaluationSpec,
+    ProtocolSpec,
+    BudgetSpec,
+    FleetGroup,
+    network.NetworkSpec,
+    network.LinkSpec,
+    network.TransportSpec,
+    network.StarTopology,
+    network.CellsTopology,
+    network.FileTopology,
+    network.ConstantCapacity,
+    network.UniformCapacity,
+    network.TraceCapacity,
+    network.GeneratedCapacity,
+    *get_args(get_args(AnyPartition)[0]),
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.split(":")[0])
+def test_every_example_is_legal_in_the_shipped_scenario(example):
+    said = parse_yaml(example)
+    data = said if "name" in said else {**resolve(load_scenario("5g_100clients")), **said}
+    assert check(data)
+
+
+@pytest.mark.parametrize("model", DESCRIBED, ids=lambda model: model.__name__)
+def test_every_key_is_on_the_page(model):
+    absent = [key for key in model.model_fields if not re.search(rf"`[^`\n]*\b{key}\b[^`\n]*`", TEXT)]
+    assert not absent
+
+
+def test_every_unit_of_a_scenario_that_is_on_the_page_exists():
+    table = TEXT.split("| quantity | base | units |")[1].split("\n\n")[0]
+    known = {unit for units in UNITS.values() for unit in units}
+    assert set(re.findall(r"`([^`]+)`", table)) <= known
