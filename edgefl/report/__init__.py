@@ -1,1 +1,21 @@
 """Tables, pictures and sentences, all made from a run directory alone."""
+
+from edgefl.report.formats import as_csv, as_html, as_latex, as_markdown
+from edgefl.report.pictures import write_pictures
+from edgefl.report.rows import Row, comparison_rows
+from edgefl.report.run_result import RunResult
+from edgefl.report.table import comparison_table
+from edgefl.report.verdict import verdict
+
+__all__ = [
+    "Row",
+    "RunResult",
+    "as_csv",
+    "as_html",
+    "as_latex",
+    "as_markdown",
+    "comparison_rows",
+    "comparison_table",
+    "verdict",
+    "write_pictures",
+]

@@ -1,0 +1,130 @@
+"""The comparison's columns: what each is called, its unit, and how a row's figure is written in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from edgefl.report.quantities import Unit, limit, unit_for
+from edgefl.report.rows import Row
+from edgefl.report.statistics import Estimate
+
+MISSING = "–"
+
+
+class Cell(NamedTuple):
+    """A figure, and what qualifies it (its interval, a median); either line may stand alone."""
+
+    figure: str
+    beside: str = ""
+
+    @property
+    def line(self) -> str:
+        """Both on one line."""
+        return f"{self.figure} {self.beside}".strip()
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column.
+
+    Attributes:
+        group: what is measured (``accuracy``, ``down``); the unit or kind follows in ``detail``.
+        cell: how a row's figure reads here.
+        text: it holds words, so it is aligned to the left.
+        section: columns of a section stay together where a table is split.
+    """
+
+    group: str
+    detail: str
+    cell: Callable[[Row], Cell]
+    text: bool = False
+    section: Literal["names", "outcome", "cost"] = "cost"
+
+    @property
+    def header(self) -> str:
+        """Both parts of the header on one line."""
+        return f"{self.group} {self.detail}".strip()
+
+
+def columns(rows: Sequence[Row]) -> list[Column]:
+    """The columns that these rows fill; a column for which no row has a figure is left out.
+
+    All rows share a column's unit, so that the numbers compare at a glance.
+    """
+    found = [Column("method", "", lambda row: Cell(row.label), text=True, section="names")]
+    if len({row.run for row in rows}) > 1:
+        found.insert(0, Column("run", "", lambda row: Cell(row.run), text=True, section="names"))
+    if any(row.final is not None for row in rows):
+        percent = Unit("%", 0.01, 1)
+        accuracies = sorted({accuracy for row in rows for accuracy in row.targets})
+        outcome = [
+            _figure("accuracy", "final", percent, lambda row: row.final),
+            _figure("accuracy", "best", percent, lambda row: row.best),
+            *(_target(accuracy, rows) for accuracy in accuracies),
+        ]
+        found += [replace(column, section="outcome") for column in outcome]
+    seconds, traffic = _unit(rows, "seconds", lambda row: row.seconds), _traffic_unit(rows)
+    found += [
+        _figure("time", "", seconds, lambda row: row.seconds),
+        _figure("rounds", "", Unit("", 1.0, 0), lambda row: row.rounds),
+        _figure("down", "", traffic, lambda row: row.bytes_down),
+        _figure("up", "", traffic, lambda row: row.bytes_up),
+        _figure("wasted", "", traffic, lambda row: row.bytes_wasted),
+        _figure("energy", "", _unit(rows, "joules", lambda row: row.joules), lambda row: row.joules),
+    ]
+    waiting = _unit(rows, "seconds", lambda row: max(row.exposed_seconds, row.hidden_seconds))
+    found += [
+        _figure("exposed", "", waiting, lambda row: row.exposed_seconds),
+        _figure("hidden", "", waiting, lambda row: row.hidden_seconds),
+        Column("stopped", "by", _stop, text=True),
+    ]
+    return found
+
+
+def _unit(rows: Sequence[Row], dimension: str, figure: Callable[[Row], Estimate | None]) -> Unit:
+    return unit_for([value.mean for row in rows if (value := figure(row)) is not None], dimension)
+
+
+def _traffic_unit(rows: Sequence[Row]) -> Unit:
+    return unit_for([max(row.bytes_down.mean, row.bytes_up.mean) for row in rows], "bytes")
+
+
+def _figure(group: str, kind: str, unit: Unit, figure: Callable[[Row], Estimate | None]) -> Column:
+    def cell(row: Row) -> Cell:
+        value = figure(row)
+        if value is None:
+            return Cell(MISSING)
+        return Cell(unit.number(value.mean), _spread(value, unit))
+
+    return Column(group, ", ".join(part for part in (kind, unit.symbol) if part), cell)
+
+
+def _spread(value: Estimate, unit: Unit) -> str:
+    return f"±{unit.number(value.half_width)}" if value.half_width else ""
+
+
+def _target(accuracy: float, rows: Sequence[Row]) -> Column:
+    found = [row.targets[accuracy] for row in rows if accuracy in row.targets]
+    unit = unit_for([value.mean.mean if value.mean else value.median or 0.0 for value in found], "seconds")
+
+    def cell(row: Row) -> Cell:
+        target = row.targets.get(accuracy)
+        if target is None:
+            return Cell(MISSING)
+        if target.mean is not None:
+            return Cell(unit.number(target.mean.mean), _spread(target.mean, unit))
+        if target.reached == 0:
+            return Cell("never")
+        median = f"median {unit.number(target.median)}" if target.median is not None else ""
+        return Cell(f"{target.reached}/{target.seeds}", median)
+
+    return Column(f"to {limit(accuracy, 'fraction')}", unit.symbol, cell)
+
+
+def _stop(row: Row) -> Cell:
+    if len(row.stops) == 1:
+        return Cell(row.stops[0][0])
+    first, *rest = (f"{reason} {count}/{row.seeds}" for reason, count in row.stops)
+    return Cell(first + ",", ", ".join(rest))

@@ -1,0 +1,123 @@
+"""The comparison as Markdown, CSV, LaTeX and HTML."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import re
+from collections.abc import Sequence
+
+from edgefl.report.columns import columns
+from edgefl.report.rows import Row, notes
+from edgefl.report.statistics import Estimate
+
+
+def as_markdown(rows: Sequence[Row]) -> str:
+    """A table in GitHub's Markdown, with the notes below it."""
+    found = columns(rows)
+    lines = [
+        _markdown_line([column.header for column in found]),
+        _markdown_line(["---" if column.text else "---:" for column in found]),
+        *(_markdown_line([column.cell(row).line for column in found]) for row in rows),
+    ]
+    return "\n".join([*lines, "", *(f"{line}  " for line in notes(rows))]).rstrip() + "\n"
+
+
+def _markdown_line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells) + " |"
+
+
+def as_latex(rows: Sequence[Row]) -> str:
+    """A ``tabular`` for the booktabs package, with the notes as comments above it."""
+    found = columns(rows)
+    shape = "".join("l" if column.text else "r" for column in found)
+    return "\n".join(
+        [
+            *(f"% {line}" for line in notes(rows)),
+            rf"\begin{{tabular}}{{{shape}}}",
+            r"\toprule",
+            _latex_line([column.header for column in found]),
+            r"\midrule",
+            *(_latex_line([column.cell(row).line for column in found]) for row in rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+            "",
+        ]
+    )
+
+
+_LATEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "–": "--",
+}
+
+
+def _latex_line(cells: Sequence[str]) -> str:
+    return " & ".join(re.sub(r"[&%$#_{}\\~^±–]", lambda sign: _LATEX[sign[0]], cell) for cell in cells) + r" \\"
+
+
+def as_html(rows: Sequence[Row]) -> str:
+    """A plain HTML table with the notes below it; every text is escaped."""
+    found = columns(rows)
+    head = "".join(f"<th>{html.escape(column.header)}</th>" for column in found)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(column.cell(row).line)}</td>" for column in found) + "</tr>" for row in rows
+    )
+    below = "".join(f"<p><small>{html.escape(line)}</small></p>" for line in notes(rows))
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """Comma-separated values for machines: base units, full precision, an empty field where there is no figure.
+
+    Each quantity has two columns, its mean and the half width of its 95 % interval; each target has four: the mean
+    time with its half width, the number of seeds that reached it, and the median over all seeds.
+    """
+    records = [_record(row) for row in rows]
+    names = list(dict.fromkeys(name for record in records for name in record))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()
+
+
+_QUANTITIES = {
+    "accuracy_final": "final",
+    "accuracy_best": "best",
+    "seconds": "seconds",
+    "rounds": "rounds",
+    "bytes_down": "bytes_down",
+    "bytes_up": "bytes_up",
+    "bytes_wasted": "bytes_wasted",
+    "joules": "joules",
+    "exposed_seconds": "exposed_seconds",
+    "hidden_seconds": "hidden_seconds",
+    "bytes_down_actual_blocks": "down_actual",
+    "bytes_down_uniform_blocks": "down_uniform",
+}
+
+
+def _record(row: Row) -> dict[str, object]:
+    record: dict[str, object] = {"run": _cell(row.run), "method": _cell(row.label), "seeds": row.seeds}
+    for name, attribute in _QUANTITIES.items():
+        record |= _estimate(name, getattr(row, attribute))
+    for accuracy, target in row.targets.items():
+        name = f"seconds_to_{accuracy:g}"
+        record |= _estimate(name, target.mean)
+        record |= {f"{name}_reached": target.reached, f"{name}_median": target.median}
+    return record | {"stop": " ".join(f"{reason}:{count}" for reason, count in row.stops)}
+
+
+def _estimate(name: str, value: Estimate | None) -> dict[str, object]:
+    return {name: value.mean if value else None, f"{name}_half_width": value.half_width if value else None}
+
+
+def _cell(text: str) -> str:
+    """A text that a spreadsheet does not take for a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text

@@ -1,0 +1,190 @@
+"""Accuracy over virtual time and over bytes: what a comparison looks like at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefl.report.quantities import limit, unit_for
+from edgefl.report.run_result import RunResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_Floats = NDArray[np.float64]
+
+# Okabe and Ito's palette, told apart by colour-blind eyes; the light yellow is left out, which vanishes on white.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
+_LINES: tuple[Any, ...] = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_POINTS = 200  # samples along a mean line, finer than the picture's pixels need
+
+
+class _Curve(NamedTuple):
+    """One seed: what had been spent by each evaluation, and the accuracy found there."""
+
+    spent: dict[str, _Floats]
+    accuracy: _Floats
+
+
+def write_pictures(run: RunResult) -> list[Path]:
+    """Writes ``accuracy.png`` into the run directory; nothing where nothing was trained.
+
+    Returns:
+        the files written.
+    """
+    if not run.trained:
+        return []
+    path = run.path / "accuracy.png"
+    accuracy_figure(run).savefig(path, dpi=160, metadata={"Software": None})
+    return [path]
+
+
+def accuracy_figure(run: RunResult) -> Figure:
+    """Two panels, accuracy over virtual time and over bytes in both directions.
+
+    Each method has its own colour, dash and marker. The line is the mean over seeds, as far as every seed went; the
+    band reaches from the lowest seed to the highest. Targets are grey horizontal lines; a budget of the panel's own
+    kind is a vertical line, and a cross marks where a method's joules or FLOPs ran out.
+    """
+    from matplotlib.figure import Figure  # without pyplot: no state of a window system is touched
+
+    figure = Figure(figsize=(9.0, 4.3), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
+    metric = "accuracy_ema" if run.scenario.get("target_metric") == "accuracy_ema" else "accuracy"
+    curves = {
+        label: [curve for result in results if len((curve := _curve(run, label, result.seed, metric)).accuracy)]
+        for label, results in run.results.items()
+    }
+    panels = (("seconds", "virtual time"), ("bytes", "bytes down and up"))
+    for ax, (kind, name) in zip(axes, panels, strict=True):
+        unit = unit_for([float(curve.spent[kind][-1]) for found in curves.values() for curve in found], kind)
+        for number, (label, found) in enumerate(curves.items()):
+            _draw_method(ax, found, kind, unit.scale, label=label, number=number)
+        for number, found in enumerate(curves.values()):
+            _draw_exhausted(ax, run, found, kind, unit.scale, colour=_COLOURS[number % len(_COLOURS)])
+        _draw_limits(ax, run, kind, unit.scale)
+        ax.set_xlabel(f"{name}, {unit.symbol}")
+        ax.set_xlim(left=0)
+        ax.grid(color="0.92", linewidth=0.8)
+        ax.set_axisbelow(True)
+        ax.spines[["top", "right"]].set_visible(False)
+    _zoom(axes[0], run, curves)
+    seeds = len(run.seeds)
+    axes[0].set_ylabel("test accuracy, %" if metric == "accuracy" else "smoothed test accuracy, %")
+    figure.suptitle(
+        f"{run.name}: mean{' and range' if seeds > 1 else ''} of {seeds} seed{'s' * (seeds > 1)}", fontsize=11
+    )
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 6), frameon=False)
+    return figure
+
+
+def _zoom(ax: Axes, run: RunResult, curves: dict[str, list[_Curve]]) -> None:
+    """Leaves out the steep climb far below the lowest target, where methods are not yet told apart."""
+    targets = [target.accuracy for results in run.results.values() for result in results for target in result.targets]
+    found = [curve for method in curves.values() for curve in method]
+    reached = min((float(curve.accuracy.max()) for curve in found), default=0.0)
+    low, _ = ax.get_ylim()
+    if targets and reached >= min(targets):
+        ax.set_ylim(bottom=max(low, 100 * min(targets) - 25))
+
+
+def _curve(run: RunResult, label: str, seed: int, metric: str) -> _Curve:
+    table = run.rounds_of(label, seed)
+
+    def column(name: str) -> _Floats:
+        return np.asarray(table.column(name).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+    accuracy = column(metric)
+    evaluated = np.isfinite(accuracy)
+    spent = {
+        "seconds": column("seconds"),
+        "bytes": np.cumsum(column("bytes_down") + column("bytes_up")),
+        "joules": np.cumsum(column("joules")),
+        "flops": np.cumsum(column("flops")),
+    }
+    return _Curve({kind: values[evaluated] for kind, values in spent.items()}, accuracy[evaluated])
+
+
+def _mean_curve(found: Sequence[_Curve], kind: str) -> tuple[_Floats, _Floats]:
+    """A common axis over the stretch that every seed covers, and the seeds' accuracies on it ``[seeds, points]``."""
+    start = max(curve.spent[kind][0] for curve in found)
+    end = max(start, min(curve.spent[kind][-1] for curve in found))
+    axis = np.linspace(start, end, _POINTS)
+    return axis, np.stack([np.interp(axis, curve.spent[kind], curve.accuracy) for curve in found])
+
+
+def _draw_method(ax: Axes, found: Sequence[_Curve], kind: str, scale: float, *, label: str, number: int) -> None:
+    if not found:
+        return
+    axis, accuracies = _mean_curve(found, kind)
+    axis, accuracies = axis / scale, accuracies * 100
+    colour = _COLOURS[number % len(_COLOURS)]
+    if len(found) > 1:
+        ax.fill_between(axis, accuracies.min(axis=0), accuracies.max(axis=0), color=colour, alpha=0.15, linewidth=0)
+    ax.plot(
+        axis,
+        accuracies.mean(axis=0),
+        color=colour,
+        linestyle=_LINES[number % len(_LINES)],
+        linewidth=1.6,
+        marker=_MARKERS[number % len(_MARKERS)],
+        markersize=5,
+        markevery=[*range(20 + 7 * (number % 4), _POINTS - 15, 45), _POINTS - 1],
+        label=label,
+    )
+
+
+def _draw_limits(ax: Axes, run: RunResult, kind: str, scale: float) -> None:
+    """Targets across, and budgets of this panel's own kind upright."""
+    results = [result for found in run.results.values() for result in found]
+    for accuracy in sorted({target.accuracy for result in results for target in result.targets}):
+        ax.axhline(accuracy * 100, color="0.45", linestyle=(0, (4, 3)), linewidth=0.9, zorder=1)
+        ax.annotate(
+            f"target {limit(accuracy, 'fraction')}",
+            (0.0, accuracy * 100),
+            xycoords=("axes fraction", "data"),
+            xytext=(4, 2),
+            textcoords="offset points",
+            fontsize=8,
+            color="0.3",
+            bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.5},
+            zorder=4,
+        )
+    for budget in sorted({budget.limit for result in results for budget in result.budgets if budget.kind == kind}):
+        ax.axvline(budget / scale, color="0.2", linestyle=":", linewidth=1.2, zorder=1)
+        ax.annotate(
+            f"budget {limit(budget, kind)}",
+            (budget / scale, 0.02),
+            xycoords=("data", "axes fraction"),
+            xytext=(-3, 0),
+            textcoords="offset points",
+            rotation=90,
+            ha="right",
+            va="bottom",
+            fontsize=8,
+            color="0.2",
+        )
+
+
+def _draw_exhausted(ax: Axes, run: RunResult, found: Sequence[_Curve], kind: str, scale: float, *, colour: str) -> None:
+    """A cross on the mean line where joules or FLOPs ran out, if they did in every seed."""
+    results = [result for results in run.results.values() for result in results]
+    limits = sorted({(b.kind, b.limit) for result in results for b in result.budgets if b.kind in ("joules", "flops")})
+    cross: dict[str, Any] = {"marker": "x", "markersize": 9, "markeredgewidth": 2.5, "linestyle": "none"}
+    for other, amount in limits:
+        if not found or any(curve.spent[other][-1] < amount for curve in found):
+            continue
+        axis, accuracies = _mean_curve(found, kind)
+        where = min(axis[-1], np.mean([np.interp(amount, curve.spent[other], curve.spent[kind]) for curve in found]))
+        height = np.interp(where, axis, accuracies.mean(axis=0))
+        ax.plot(where / scale, height * 100, color=colour, zorder=5, **cross)
+        name = f"{limit(amount, other)} spent"
+        if name not in ax.get_legend_handles_labels()[1]:
+            ax.plot([], [], color="0.1", label=name, **cross)

@@ -1,0 +1,83 @@
+"""Quantities as a person reads them: ``12.3 s``, ``4.5 min``, ``120 MB``, ``3.2 kJ``, ``95.2 ± 0.3 %``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from edgefl.report.statistics import Estimate
+
+
+class Unit(NamedTuple):
+    """A unit to print in: ``number = quantity / scale`` with a number of decimals."""
+
+    symbol: str
+    scale: float
+    decimals: int = 0
+
+    def number(self, quantity: float) -> str:
+        """The number alone; a zero has no decimals to read."""
+        return f"{quantity / self.scale:.{self.decimals}f}" if quantity else "0"
+
+
+_LADDERS: dict[str, list[tuple[str, float]]] = {
+    "fraction": [("%", 0.01)],
+    "seconds": [("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86400.0)],
+    "bytes": [("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12)],
+    "joules": [("J", 1.0), ("kJ", 1e3), ("MJ", 1e6), ("GJ", 1e9)],
+    "flops": [("FLOP", 1.0), ("kFLOP", 1e3), ("MFLOP", 1e6), ("GFLOP", 1e9), ("TFLOP", 1e12), ("PFLOP", 1e15)],
+}
+# Minutes begin at two of them: "75.3 s" reads better than "1.26 min".
+_FROM = {"min": 120.0, "h": 7200.0, "days": 172800.0}
+
+
+def unit_for(quantities: Sequence[float], dimension: str) -> Unit:
+    """One unit for a whole column, so that its numbers compare at a glance; three figures for the largest.
+
+    Args:
+        quantities: in the base unit.
+        dimension: ``fraction`` (printed in percent), ``seconds``, ``bytes``, ``joules`` or ``flops``.
+
+    >>> unit_for([3.0e8, 1.25e9], "bytes")
+    Unit(symbol='GB', scale=1000000000.0, decimals=2)
+    """
+    largest = max((abs(quantity) for quantity in quantities), default=0.0)
+    if dimension == "fraction":
+        return Unit("%", 0.01, 1)
+    ladder = _LADDERS[dimension]
+    symbol, scale = next((step for step in reversed(ladder) if largest >= _FROM.get(*step)), ladder[0])
+    figure = largest / scale
+    decimals = 0 if figure == 0 or symbol == "B" else max(0, min(3, 2 - math.floor(math.log10(figure))))
+    return Unit(symbol, scale, decimals)
+
+
+def quantity(value: float, dimension: str) -> str:
+    """One quantity with its unit.
+
+    >>> quantity(75.31, "seconds"), quantity(500e6, "bytes"), quantity(5000, "joules"), quantity(0.8, "fraction")
+    ('75.3 s', '500 MB', '5.00 kJ', '80.0 %')
+    """
+    unit = unit_for([value], dimension)
+    return f"{unit.number(value)} {unit.symbol}"
+
+
+def limit(value: float, dimension: str) -> str:
+    """A round number that a person chose, without idle decimals.
+
+    >>> limit(60.0, "seconds"), limit(5000.0, "joules"), limit(0.8, "fraction"), limit(0.925, "fraction")
+    ('60 s', '5 kJ', '80 %', '92.5 %')
+    """
+    unit = unit_for([value], dimension)
+    return f"{float(f'{value / unit.scale:.6g}'):.6g} {unit.symbol}"
+
+
+def estimate(value: Estimate, dimension: str) -> str:
+    """A mean with its interval and unit.
+
+    >>> estimate(Estimate(0.952, 0.0034, 3), "fraction"), estimate(Estimate(75.31, None, 1), "seconds")
+    ('95.2 ± 0.3 %', '75.3 s')
+    """
+    unit = unit_for([value.mean], dimension)
+    spread = "" if not value.half_width else f" ± {unit.number(value.half_width)}"
+    return f"{unit.number(value.mean)}{spread} {unit.symbol}"

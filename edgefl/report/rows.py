@@ -1,0 +1,130 @@
+"""The comparison as data: one row a method, each figure a mean with its interval over the seeds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edgefl.report.quantities import estimate
+from edgefl.report.run_result import RunResult
+from edgefl.report.statistics import Estimate, TimeToTarget, mean_interval, mean_or_none, time_to_target
+from edgefl.report.summary import SeedResult
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method of one run over its seeds.
+
+    Attributes:
+        run: the scenario's name, or the folder's where two runs share a scenario.
+        label: the method's label.
+        seeds: number of seeds.
+        final, best: accuracy in [0, 1]; ``None`` where nothing was trained.
+        targets: time to each target by its accuracy, in seconds.
+        seconds: virtual time at the end.
+        rounds: aggregations.
+        bytes_down, bytes_up, bytes_wasted: bytes over the run.
+        joules: energy of all devices.
+        exposed_seconds, hidden_seconds: transfers on the rounds' critical paths.
+        down_actual, down_uniform: download bytes by each block's own bytes, and by alpha/M of the model; only where a
+            method sends part of the model.
+        stops: how many seeds ended for which reason, the commonest first.
+    """
+
+    run: str
+    label: str
+    seeds: int
+    final: Estimate | None
+    best: Estimate | None
+    targets: dict[float, TimeToTarget]
+    seconds: Estimate
+    rounds: Estimate
+    bytes_down: Estimate
+    bytes_up: Estimate
+    bytes_wasted: Estimate
+    joules: Estimate
+    exposed_seconds: Estimate
+    hidden_seconds: Estimate
+    down_actual: Estimate | None
+    down_uniform: Estimate | None
+    stops: tuple[tuple[str, int], ...]
+
+
+def comparison_rows(*runs: RunResult) -> list[Row]:
+    """One row a method, runs in the order given and methods in their scenario's order."""
+    names = run_names(runs)
+    return [
+        _row(name, label, results)
+        for name, run in zip(names, runs, strict=True)
+        for label, results in run.results.items()
+    ]
+
+
+def run_names(runs: Sequence[RunResult]) -> list[str]:
+    """A name for each run that tells it from the others: its scenario's, else its folder's, else its path."""
+    for names in (
+        [run.name for run in runs],
+        [run.path.resolve().name for run in runs],
+        [str(run.path) for run in runs],
+    ):
+        if len(set(names)) == len(names):
+            return names
+    return [f"{run.path} ({number})" for number, run in enumerate(runs, 1)]
+
+
+def notes(rows: Sequence[Row]) -> list[str]:
+    """What a reader must know to read the rows rightly, one sentence each."""
+    lines = []
+    counts = sorted({row.seeds for row in rows})
+    if counts == [1]:
+        lines.append("One seed: figures without an interval.")
+    elif counts:
+        several = " or ".join(str(count) for count in counts)
+        lines.append(f"Mean ± half width of the 95 % interval (Student's t) over {several} seeds.")
+    if any(target.reached not in (0, target.seeds) for row in rows for target in row.targets.values()):
+        lines.append(
+            "A seed that ends short of a target counts as later than all that reach it: the seeds that reach it are "
+            "counted, with the median where more than half do, and no mean is formed of them."
+        )
+    if rows and all(row.final is None for row in rows):
+        lines.append("Nothing was trained: time, traffic and energy only.")
+    several_runs = len({row.run for row in rows}) > 1
+    for row in rows:
+        if row.down_actual is not None and row.down_uniform is not None:
+            name = f"{row.run}: {row.label}" if several_runs else row.label
+            lines.append(
+                f"{name} downloads {estimate(row.down_actual, 'bytes')} by the blocks' actual bytes, "
+                f"{estimate(row.down_uniform, 'bytes')} if every block counts as the M-th part of the model."
+            )
+    return lines
+
+
+def _row(run: str, label: str, results: Sequence[SeedResult]) -> Row:
+    accuracies = list(dict.fromkeys(target.accuracy for result in results for target in result.targets))
+    blocks = [result.blocks for result in results]
+    return Row(
+        run=run,
+        label=label,
+        seeds=len(results),
+        final=mean_or_none([result.accuracy.final for result in results]),
+        best=mean_or_none([result.accuracy.best for result in results]),
+        targets={
+            accuracy: time_to_target([_seconds_to(accuracy, result) for result in results]) for accuracy in accuracies
+        },
+        seconds=mean_interval([result.seconds for result in results]),
+        rounds=mean_interval([result.rounds for result in results]),
+        bytes_down=mean_interval([result.bytes.down for result in results]),
+        bytes_up=mean_interval([result.bytes.up for result in results]),
+        bytes_wasted=mean_interval([result.bytes.wasted for result in results]),
+        joules=mean_interval([result.joules for result in results]),
+        exposed_seconds=mean_interval([result.communication.exposed_seconds for result in results]),
+        hidden_seconds=mean_interval([result.communication.hidden_seconds for result in results]),
+        down_actual=mean_or_none([block.actual if block else None for block in blocks]),
+        down_uniform=mean_or_none([block.uniform if block else None for block in blocks]),
+        stops=tuple(Counter(result.stop.reason for result in results).most_common()),
+    )
+
+
+def _seconds_to(accuracy: float, result: SeedResult) -> float | None:
+    return next((found.seconds for found in result.targets if found.accuracy == accuracy and found.reached), None)

@@ -1,0 +1,121 @@
+"""A finished run, read from its directory."""
+
+from __future__ import annotations
+
+import html
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgefl.errors import UserError, nearest
+from edgefl.report.summary import SeedResult, Summary, read_summary
+from edgefl.yaml_file import read_yaml
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from matplotlib.figure import Figure
+
+
+class RunResult:
+    """What a run found: its summary, its rounds, a table, a verdict and a picture.
+
+    Args:
+        path: a run directory that ``edgefl simulate`` has finished.
+
+    Raises:
+        UserError: the folder is no finished run, or its summary has a schema that this edgefl does not know.
+
+    Attributes:
+        path: the run directory.
+        summary: the contents of ``summary.json``.
+        results: the same, typed: for each method's label one :class:`SeedResult` a seed.
+        scenario: the contents of the fully resolved ``scenario.yaml``.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not self.path.is_dir():
+            what = "a file" if self.path.exists() else "nothing"
+            raise UserError(f"expected a run directory, found {what}", file=str(path))
+        for name in ("summary.json", "scenario.yaml"):
+            if not (self.path / name).is_file():
+                raise UserError(f"expected a finished run, found no {name} in it", file=str(path))
+        self.summary: dict[str, Any]
+        typed: Summary
+        self.summary, typed = read_summary(self.path / "summary.json")
+        self.results: dict[str, tuple[SeedResult, ...]] = typed.methods
+        scenario = read_yaml(self.path / "scenario.yaml")
+        if not isinstance(scenario, dict):
+            raise UserError("expected a mapping", file=str(self.path / "scenario.yaml"))
+        self.scenario: dict[str, Any] = scenario
+
+    @property
+    def name(self) -> str:
+        """The scenario's name."""
+        return str(self.summary["scenario"])
+
+    @property
+    def labels(self) -> list[str]:
+        """The methods' labels, in the scenario's order."""
+        return list(self.results)
+
+    @property
+    def seeds(self) -> list[int]:
+        """Every seed, in order of first appearance."""
+        return list(dict.fromkeys(result.seed for results in self.results.values() for result in results))
+
+    @property
+    def trained(self) -> bool:
+        """Whether any accuracy was measured; not so after ``--no-train``."""
+        return any(result.accuracy.final is not None for results in self.results.values() for result in results)
+
+    def rounds_of(self, label: str, seed: int) -> pa.Table:
+        """The rounds of one method and seed, as in its ``rounds.parquet``.
+
+        Raises:
+            UserError: there is no such method or seed in the run, or its file cannot be read.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if label not in self.results:
+            raise UserError(f"no method '{label}' in this run; {nearest(label, self.labels)}", file=str(self.path))
+        if seed not in [result.seed for result in self.results[label]]:
+            found = ", ".join(str(result.seed) for result in self.results[label])
+            raise UserError(f"no seed {seed} of '{label}' in this run, found {found}", file=str(self.path))
+        file = self.path / label / f"seed-{seed}" / "rounds.parquet"
+        try:
+            return pq.read_table(file)
+        except (OSError, pa.ArrowException) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise UserError(f"cannot be read: {reason}", file=str(file)) from None
+
+    @cached_property
+    def rounds(self) -> pa.Table:
+        """Every round of every method and seed, with ``label`` and ``seed`` as first columns."""
+        import pyarrow as pa
+
+        tables = []
+        for label, results in self.results.items():
+            for result in results:
+                table = self.rounds_of(label, result.seed)
+                table = table.add_column(0, "label", pa.array([label] * len(table), pa.string()))
+                tables.append(table.add_column(1, "seed", pa.array([result.seed] * len(table), pa.int64())))
+        return pa.concat_tables(tables, promote_options="permissive")
+
+    def plot(self) -> Figure:
+        """Accuracy over virtual time and over bytes, as a matplotlib figure."""
+        from edgefl.report.pictures import accuracy_figure
+
+        return accuracy_figure(self)
+
+    def __repr__(self) -> str:
+        return f"RunResult({str(self.path)!r}: {', '.join(self.labels)}; {len(self.seeds)} seeds)"
+
+    def _repr_html_(self) -> str:
+        from edgefl.report.formats import as_html
+        from edgefl.report.rows import comparison_rows
+        from edgefl.report.verdict import verdict
+
+        sentences = "".join(f"<p>{html.escape(line)}</p>" for line in verdict(self).splitlines())
+        return f"<h4>{html.escape(self.name)}</h4>{as_html(comparison_rows(self))}{sentences}"

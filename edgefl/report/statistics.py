@@ -1,0 +1,119 @@
+"""Means, 95 % intervals, ties, and times to a target that some seeds never reached.
+
+Three rules, applied everywhere in a report:
+
+1. A figure over seeds is their mean with Student's t interval. One seed has no interval.
+2. Two methods are *tied* when their intervals overlap (ends that touch count). This is stricter than a test of the
+   difference: methods told apart by it differ at the 5 % level, while tied ones may still differ.
+3. A seed that ends without reaching a target counts as later than every seed that reached it. The mean is given only
+   when all seeds reached the target; else the number that did, and the median if more than half of them did.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+CONFIDENCE = 0.95
+
+
+class Estimate(NamedTuple):
+    """A mean over seeds with the half width of its interval (``None`` with one seed)."""
+
+    mean: float
+    half_width: float | None
+    seeds: int
+
+    @property
+    def low(self) -> float:
+        """The interval's lower end; the mean itself where there is no interval."""
+        return self.mean - (self.half_width or 0.0)
+
+    @property
+    def high(self) -> float:
+        """The interval's upper end; the mean itself where there is no interval."""
+        return self.mean + (self.half_width or 0.0)
+
+
+class TimeToTarget(NamedTuple):
+    """When the seeds of one method reached a target, in seconds.
+
+    Attributes:
+        reached: how many seeds reached it, of ``seeds``.
+        mean: mean and interval; only when every seed reached it.
+        median: over all seeds, those that never reached it counted as latest; ``None`` when it falls among those.
+    """
+
+    reached: int
+    seeds: int
+    mean: Estimate | None
+    median: float | None
+
+
+def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
+    """Mean of ``values`` and Student's t interval around it.
+
+    Raises:
+        ValueError: there is no value.
+
+    >>> mean_interval([1.0, 2.0, 3.0])
+    Estimate(mean=2.0, half_width=2.484..., seeds=3)
+    >>> mean_interval([4.0])
+    Estimate(mean=4.0, half_width=None, seeds=1)
+    """
+    count = len(values)
+    if count == 0:
+        raise ValueError("a mean needs at least one value")
+    mean = math.fsum(values) / count
+    if count == 1:
+        return Estimate(mean, None, 1)
+    from scipy.special import stdtrit  # the t quantile without the weight of scipy.stats
+
+    deviation = float(np.std(np.asarray(values), ddof=1))
+    return Estimate(mean, float(stdtrit(count - 1, 0.5 + confidence / 2)) * deviation / math.sqrt(count), count)
+
+
+def mean_or_none(values: Sequence[float | None]) -> Estimate | None:
+    """The same, or ``None`` when any value is missing: a mean of what happens to be there would mislead."""
+    present = [value for value in values if value is not None]
+    return mean_interval(present) if present and len(present) == len(values) else None
+
+
+def overlap(one: Estimate, other: Estimate) -> bool:
+    """Whether two intervals share a point; without intervals, whether the figures are equal.
+
+    >>> overlap(Estimate(1.0, 0.5, 3), Estimate(2.0, 0.5, 3)), overlap(Estimate(1.0, None, 1), Estimate(1.1, None, 1))
+    (True, False)
+    """
+    return one.low <= other.high and other.low <= one.high
+
+
+def leaders(estimates: Mapping[str, Estimate], *, highest: bool) -> list[str]:
+    """The name with the best mean, then those tied with it, from best to worst mean.
+
+    >>> leaders({"a": Estimate(1.0, 0.1, 3), "b": Estimate(3.0, 0.2, 3), "c": Estimate(2.9, 0.2, 3)}, highest=True)
+    ['b', 'c']
+    """
+    ranked = sorted(estimates, key=lambda name: estimates[name].mean, reverse=highest)
+    return [name for name in ranked if overlap(estimates[name], estimates[ranked[0]])]
+
+
+def time_to_target(seconds: Sequence[float | None]) -> TimeToTarget:
+    """What can be said of a target from each seed's time to it (``None``: never reached).
+
+    >>> time_to_target([3.0, None, 1.0])
+    TimeToTarget(reached=2, seeds=3, mean=None, median=3.0)
+    >>> time_to_target([3.0, None]).median is None
+    True
+    """
+    reached = [value for value in seconds if value is not None]
+    mean = mean_interval(reached) if reached and len(reached) == len(seconds) else None
+    ordered = sorted(math.inf if value is None else value for value in seconds)
+    middle = len(ordered) // 2
+    median = math.inf
+    if ordered:
+        median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    return TimeToTarget(len(reached), len(seconds), mean, median if math.isfinite(median) else None)

@@ -1,0 +1,142 @@
+"""What ``summary.json`` says, typed; keys that a later edgefl adds are kept and passed over."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from edgefl.errors import UserError
+from edgefl.validation import validated
+
+SCHEMA = 1
+
+BudgetKind = Literal["seconds", "bytes", "flops", "joules"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+class Stop(_Part):
+    """Why a run ended, and after which round."""
+
+    reason: str
+    round: int
+
+
+class Accuracy(_Part):
+    """Accuracies in [0, 1]; ``None`` where nothing was trained."""
+
+    final: float | None = None
+    best: float | None = None
+    ema: float | None = None
+
+
+class Bytes(_Part):
+    """Bytes over the whole run; ``wasted`` are those of transfers whose work was never aggregated."""
+
+    down: float
+    up: float
+    useful: float
+    wasted: float
+
+
+class Communication(_Part):
+    """Transfer seconds on the rounds' critical paths that did, and did not, lengthen them."""
+
+    exposed_seconds: float
+    hidden_seconds: float
+
+
+class TargetResult(_Part):
+    """When an accuracy was first reached, and what had been spent by then; ``None`` when it never was."""
+
+    accuracy: float
+    reached: bool
+    seconds: float | None = None
+    bytes: float | None = None
+    rounds: float | None = None
+    flops: float | None = None
+    joules: float | None = None
+
+
+class BudgetResult(_Part):
+    """The accuracy held when a budget ran out."""
+
+    kind: BudgetKind
+    limit: float
+    accuracy: float | None = None
+
+
+class Blocks(_Part):
+    """Download bytes of a method with partial downlinks, by blocks' own bytes and by alpha/M of the model."""
+
+    actual: float
+    uniform: float
+
+
+class SeedResult(_Part):
+    """One method's run with one seed."""
+
+    seed: int
+    stop: Stop
+    accuracy: Accuracy
+    seconds: float
+    rounds: int
+    flops: float
+    joules: float
+    bytes: Bytes
+    communication: Communication
+    targets: tuple[TargetResult, ...] = ()
+    budgets: tuple[BudgetResult, ...] = ()
+    blocks: Blocks | None = None
+
+    def spent(self, kind: BudgetKind) -> float:
+        """What the run spent of a kind of budget; bytes are both directions together."""
+        if kind == "bytes":
+            return self.bytes.down + self.bytes.up
+        return {"seconds": self.seconds, "flops": self.flops, "joules": self.joules}[kind]
+
+    def accuracy_within(self, budget: BudgetResult) -> float | None:
+        """The accuracy held at a budget; a run that ended within it holds its final one."""
+        if budget.accuracy is None and self.spent(budget.kind) <= budget.limit:
+            return self.accuracy.final
+        return budget.accuracy
+
+
+class Summary(_Part):
+    """The whole of ``summary.json``."""
+
+    format: int = Field(alias="schema")
+    scenario: str
+    edgefl: str
+    methods: dict[str, tuple[SeedResult, ...]] = Field(min_length=1)
+
+
+def read_summary(path: Path) -> tuple[dict[str, Any], Summary]:
+    """``summary.json`` as plain data and typed.
+
+    Raises:
+        UserError: the file cannot be read, is no JSON, has another schema, or lacks what this schema promises.
+    """
+    name = str(path)
+    try:
+        # A figure that is not finite stands for a missing one.
+        data = json.loads(path.read_text(encoding="utf-8"), parse_constant=lambda _: None)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot be read: {error}", file=name) from None
+    except json.JSONDecodeError as error:
+        raise UserError(f"not JSON (line {error.lineno}: {error.msg})", file=name) from None
+    found = data.get("schema") if isinstance(data, dict) else None
+    if found != SCHEMA:
+        raise UserError(f"expected a summary of schema {SCHEMA}, found {found!r}", file=name, field="schema")
+    summary = validated(Summary, data, file=name)
+    for label, results in summary.methods.items():
+        if not results:
+            raise UserError("expected at least one seed, found none", file=name, field=f"methods.{label}")
+        if label in ("", ".", "..") or any(sign in label for sign in "/\\\0"):
+            raise UserError("expected a method's label, found a path", file=name, field=f"methods.{label}")
+    return data, summary

@@ -1,0 +1,108 @@
+"""The comparison as a table in a terminal, wide or narrow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from edgefl.report.columns import Cell, Column, columns
+from edgefl.report.rows import Row, comparison_rows, notes
+from edgefl.report.run_result import RunResult
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+_GAP = 2  # blanks between two columns: one of padding and the box's own blank divider
+
+
+def comparison_table(*runs: RunResult, width: int | None = None) -> Table:
+    """The methods of one run, or of several, with every figure that a summary has.
+
+    An interval stands beside its mean where the terminal is wide enough, else below it; where even that is too wide,
+    the columns are split into tables below each other that all begin with the method.
+
+    Args:
+        runs: finished runs.
+        width: columns of the terminal; its own width where ``None``.
+    """
+    rows = comparison_rows(*runs)
+    if width is None:
+        from rich.console import Console
+
+        width = Console().width
+    return layout(rows, width)
+
+
+def layout(rows: Sequence[Row], width: int) -> Table:
+    """The rows as one table of at most ``width`` columns, as far as a single figure allows it."""
+    from rich.table import Table
+
+    found = columns(rows)
+    stacked = _total(found, rows, stacked=False) > width
+    groups = _groups(found, rows, width) if stacked else [found]
+    outer = Table.grid()
+    for group in groups:
+        outer.add_row(_table(group, rows, stacked=stacked))
+        outer.add_row("")
+    lines = notes(rows)
+    if lines:
+        from rich.text import Text
+
+        outer.add_row(Text("\n".join(lines), style="dim"))
+    return outer
+
+
+def _table(group: Sequence[Column], rows: Sequence[Row], *, stacked: bool) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    for column in group:
+        header = Text(column.group + (f"\n{column.detail}" if column.detail else ""))
+        table.add_column(header, justify="left" if column.text else "right", no_wrap=True, vertical="top")
+    for row in rows:
+        table.add_row(*(_text(column.cell(row), stacked=stacked) for column in group))
+    return table
+
+
+def _text(cell: Cell, *, stacked: bool) -> Text:
+    from rich.text import Text
+
+    text = Text(cell.figure)
+    if cell.beside:
+        text.append(("\n" if stacked else " ") + cell.beside, style="dim")
+    return text
+
+
+def _width(column: Column, rows: Sequence[Row], *, stacked: bool) -> int:
+    cells = [column.cell(row) for row in rows]
+    texts = [part for cell in cells for part in (cell if stacked else (cell.line,))]
+    return max(len(text) for text in (column.group, column.detail, *texts))
+
+
+def _total(group: Sequence[Column], rows: Sequence[Row], *, stacked: bool) -> int:
+    return sum(_width(column, rows, stacked=stacked) + _GAP for column in group) - _GAP
+
+
+def _groups(found: Sequence[Column], rows: Sequence[Row], width: int) -> list[list[Column]]:
+    """Splits the columns into few groups that fit, each with the names first; sections stay apart once one is split."""
+    names = [column for column in found if column.section == "names"]
+    figures = [column for column in found if column.section != "names"]
+    if _total(found, rows, stacked=True) <= width:
+        return [list(found)]
+    groups = []
+    for section in dict.fromkeys(column.section for column in figures):
+        members = [column for column in figures if column.section == section]
+        groups += _evenly(names, members, rows, width)
+    return groups
+
+
+def _evenly(names: list[Column], members: list[Column], rows: Sequence[Row], width: int) -> list[list[Column]]:
+    for count in range(1, len(members) + 1):
+        size = -(-len(members) // count)
+        groups = [names + members[start : start + size] for start in range(0, len(members), size)]
+        if all(_total(group, rows, stacked=True) <= width for group in groups):
+            return groups
+    return [[*names, column] for column in members]

@@ -1,0 +1,197 @@
+"""Who wins under which budget, and who reaches each target first: one plain sentence each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from edgefl.report.quantities import estimate, limit, quantity
+from edgefl.report.rows import Row, comparison_rows
+from edgefl.report.run_result import RunResult
+from edgefl.report.statistics import Estimate, leaders, mean_interval, mean_or_none
+from edgefl.report.summary import BudgetResult, SeedResult
+
+
+def verdict(run: RunResult) -> str:
+    """Plain sentences, one a line.
+
+    Methods are *tied* where their 95 % intervals overlap. With one seed there is no interval, and the sentences say so.
+    Under ``stop: budget`` all budgets hold together and one sentence says who ends highest, another what stopped whom;
+    under ``stop: rounds`` each budget gets its own sentence. Without training, time, traffic and energy a round are
+    compared, since methods may have run different numbers of rounds.
+    """
+    rows = comparison_rows(run)
+    if not run.trained:
+        lines = ["Nothing was trained, so there is no accuracy to compare.", *_costs(run)]
+    else:
+        lines = [*_accuracies(run), *_targets(rows)]
+    if all(row.seeds == 1 for row in rows) and len(rows) > 1:
+        lines.append("One seed shows no spread: differences may be chance.")
+    return "\n".join(lines)
+
+
+def _accuracies(run: RunResult) -> list[str]:
+    budgets = _budgets(run)
+    smoothed = run.scenario.get("target_metric") == "accuracy_ema"
+    name = "smoothed accuracy" if smoothed else "accuracy"
+    final = _over_methods(run, lambda result: result.accuracy.ema if smoothed else result.accuracy.final)
+    if not budgets:
+        return [_winner(_sentence_start(_rounds_clause(run)), final, run.labels, name)]
+    if run.scenario.get("stop", "budget") == "rounds":
+        return [_under(run, budget) for budget in budgets]
+    limits = [limit(budget.limit, budget.kind) for budget in budgets]
+    first = ", whichever runs out first" if len(limits) > 1 else ""
+    return [_winner(f"Within {_and(limits)}{first},", final, run.labels, name), _stops(run)]
+
+
+def _budgets(run: RunResult) -> list[BudgetResult]:
+    found: dict[tuple[str, float], BudgetResult] = {}
+    for results in run.results.values():
+        for result in results:
+            for budget in result.budgets:
+                found.setdefault((budget.kind, budget.limit), budget)
+    return list(found.values())
+
+
+def _over_methods(run: RunResult, figure: Callable[[SeedResult], float | None]) -> dict[str, Estimate]:
+    """A figure's mean by method; methods that lack it in any seed are left out."""
+    means = {label: mean_or_none([figure(result) for result in results]) for label, results in run.results.items()}
+    return {label: mean for label, mean in means.items() if mean is not None}
+
+
+def _under(run: RunResult, budget: BudgetResult) -> str:
+    def held(result: SeedResult) -> float | None:
+        same = [found for found in result.budgets if (found.kind, found.limit) == (budget.kind, budget.limit)]
+        return result.accuracy_within(same[0]) if same else None
+
+    start = f"Within {limit(budget.limit, budget.kind)},"
+    return _winner(start, _over_methods(run, held), run.labels, "accuracy")
+
+
+def _rounds_clause(run: RunResult) -> str:
+    rounds = sorted({result.rounds for results in run.results.values() for result in results})
+    if len(rounds) == 1:
+        return f"after {rounds[0]} {'round' if rounds[0] == 1 else 'rounds'},"
+    return f"at the end ({rounds[0]} to {rounds[-1]} rounds),"
+
+
+def _winner(start: str, held: Mapping[str, Estimate], labels: Sequence[str], name: str) -> str:
+    """``start`` and who holds the highest accuracy, with who has none."""
+    missing = [label for label in labels if label not in held]
+    none = f"; {_and(missing)} {_have(missing)} no {name} to compare" if missing else ""
+    if not held:
+        return f"{start} no method has an {name} to compare."
+    best = leaders(held, highest=True)
+    figures = [f"{label} ({estimate(held[label], 'fraction')})" for label in best]
+    others = sorted((label for label in held if label not in best), key=lambda label: -held[label].mean)
+    if len(held) == 1:
+        return f"{start} {best[0]} holds an {name} of {estimate(held[best[0]], 'fraction')}{none}."
+    if len(best) == 1:
+        second = f"{others[0]} ({estimate(held[others[0]], 'fraction')})"
+        return f"{start} {figures[0]} wins, ahead of {second}{none}."
+    ahead = f", ahead of {_and(others)}" if others else ""
+    return f"{start} {_and(figures)} are tied{ahead}{none}."
+
+
+def _stops(run: RunResult) -> str:
+    """What ended whom, budgets in the scenario's order and the rest after them."""
+    limits: dict[str, str] = {budget.kind: limit(budget.limit, budget.kind) for budget in _budgets(run)}
+    reasons: dict[str, list[str]] = {kind: [] for kind in limits}
+    for label, results in run.results.items():
+        for reason in dict.fromkeys(result.stop.reason for result in results):
+            count = sum(result.stop.reason == reason for result in results)
+            seeds = "" if count == len(results) else f" ({_of(count, len(results))})"
+            reasons.setdefault(reason, []).append(f"{label}{seeds}")
+    clauses = []
+    for reason, who in reasons.items():
+        if not who:
+            clauses.append(f"by {limits[reason]}: none")
+        else:
+            clauses.append(f"by {limits.get(reason) or _ENDS.get(reason, reason)}: {_and(who)}")
+    return f"Stopped {'; '.join(clauses)}."
+
+
+_ENDS = {"rounds": "the last round", "target": "the last target reached", "stalled": "a stall"}
+
+
+def _targets(rows: Sequence[Row]) -> list[str]:
+    accuracies = sorted({accuracy for row in rows for accuracy in row.targets})
+    return [_target(accuracy, rows) for accuracy in accuracies]
+
+
+def _target(accuracy: float, rows: Sequence[Row]) -> str:
+    wanted = limit(accuracy, "fraction")
+    found = {row.label: row.targets[accuracy] for row in rows if accuracy in row.targets}
+    always = {label: target.mean for label, target in found.items() if target.mean is not None}
+    partly = {label: target for label, target in found.items() if 0 < target.reached < target.seeds}
+    never = [label for label, target in found.items() if target.reached == 0]
+    some = []
+    for label, target in sorted(partly.items(), key=lambda item: -item[1].reached / item[1].seeds):
+        median = "" if target.median is None else f" (median {quantity(target.median, 'seconds')})"
+        some.append(f"{label} reaches it on {_of(target.reached, target.seeds)}{median}")
+    if not always:
+        if not some:
+            return f"{rows[0].label} does not reach {wanted}." if len(rows) == 1 else f"No method reaches {wanted}."
+        who = "No method reaches" if len(rows) > 1 else f"{rows[0].label} does not reach"
+        return f"{who} {wanted} on every seed: {'; '.join(some)}."
+    best = leaders(always, highest=False)
+    figures = [f"{label} ({estimate(always[label], 'seconds')})" for label in best]
+    if len(found) == 1:
+        start = f"{best[0]} reaches {wanted} after {estimate(always[best[0]], 'seconds')}"
+    elif len(always) == 1:
+        start = f"Only {figures[0]} reaches {wanted}{' on every seed' if some else ''}"
+    elif len(best) == 1:
+        second = min((label for label in always if label not in best), key=lambda label: always[label].mean)
+        start = f"{figures[0]} reaches {wanted} first, before {second} ({estimate(always[second], 'seconds')})"
+    else:
+        start = f"{_and(figures)} are tied as the first to reach {wanted}"
+    if never and len(always) > 1:
+        some.append(f"{_and(never)} {'does' if len(never) == 1 else 'do'} not reach it")
+    return "; ".join([start, *some]) + "."
+
+
+def _costs(run: RunResult) -> list[str]:
+    """Who needs least time, traffic and energy a round, where nothing was trained."""
+    measures: list[tuple[str, str, Callable[[SeedResult], float]]] = [
+        ("time", "seconds", lambda result: result.seconds),
+        ("download", "bytes", lambda result: result.bytes.down),
+        ("upload", "bytes", lambda result: result.bytes.up),
+        ("energy", "joules", lambda result: result.joules),
+    ]
+    lines = []
+    for name, dimension, total in measures:
+        needs = {
+            label: mean_interval([total(result) / max(result.rounds, 1) for result in results])
+            for label, results in run.results.items()
+        }
+        best = leaders(needs, highest=False)
+        told = [f"{label} ({estimate(needs[label], dimension)})" for label in best]
+        if len(needs) == 1:
+            lines.append(f"{best[0]} needs {estimate(needs[best[0]], dimension)} of {name} a round.")
+        elif len({need.mean for need in needs.values()}) == 1:
+            lines.append(f"All methods need the same {name} a round, {estimate(needs[best[0]], dimension)}.")
+        elif len(best) == 1:
+            lines.append(f"{told[0]} needs the least {name} a round.")
+        else:
+            lines.append(f"{_and(told)} are tied for the least {name} a round.")
+    return lines
+
+
+def _and(names: Sequence[str]) -> str:
+    """The names as a person lists them.
+
+    >>> _and(["a"]), _and(["a", "b"]), _and(["a", "b", "c"])
+    ('a', 'a and b', 'a, b and c')
+    """
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
+def _of(count: int, seeds: int) -> str:
+    return f"{count} of {seeds} seeds"
+
+
+def _have(names: Sequence[str]) -> str:
+    return "has" if len(names) == 1 else "have"
+
+
+def _sentence_start(clause: str) -> str:
+    return clause[:1].upper() + clause[1:]

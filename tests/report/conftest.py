@@ -1,0 +1,138 @@
+"""Run directories made by the contract of the run directory, with figures that a test chooses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from ruamel.yaml import YAML
+
+from edgefl.report import RunResult
+
+ROUNDS = 40
+BUDGETS = {"seconds": 60.0, "bytes": 500e6, "joules": 5000.0}
+
+
+def seed_result(seed: int = 0, **changes: Any) -> dict[str, Any]:
+    """One method's object for one seed, as summary.json holds it."""
+    result: dict[str, Any] = {
+        "seed": seed,
+        "stop": {"reason": "rounds", "round": ROUNDS},
+        "accuracy": {"final": 0.9, "best": 0.91, "ema": 0.89},
+        "seconds": 50.0,
+        "rounds": ROUNDS,
+        "flops": 1e12,
+        "joules": 4000.0,
+        "bytes": {"down": 200_000_000, "up": 210_000_000, "useful": 400_000_000, "wasted": 10_000_000},
+        "communication": {"exposed_seconds": 12.0, "hidden_seconds": 3.0},
+        "targets": [],
+        "budgets": [],
+    }
+    for path, value in changes.items():
+        inner = result
+        *above, last = path.split("__")
+        for name in above:
+            inner = inner[name]
+        inner[last] = value
+    return result
+
+
+def target(accuracy: float, seconds: float | None) -> dict[str, Any]:
+    spent = None if seconds is None else 1
+    return {
+        "accuracy": accuracy,
+        "reached": seconds is not None,
+        "seconds": seconds,
+        "bytes": spent,
+        "rounds": spent,
+        "flops": spent,
+        "joules": spent,
+    }
+
+
+def rounds_table(seed: int, speed: float, height: float, rounds: int, trained: bool) -> pa.Table:
+    numbers = np.arange(1, rounds + 1)
+    random = np.random.default_rng(seed)
+    accuracy = height - 0.8 * np.exp(-numbers / (8 * speed)) + random.normal(0, 0.006, rounds)
+    if not trained:
+        accuracy = np.full(rounds, np.nan)
+    return pa.table(
+        {
+            "round": pa.array(numbers, pa.int64()),
+            "seconds": np.cumsum(random.uniform(1.0, 1.5, rounds)),
+            "accuracy": accuracy,
+            "accuracy_ema": accuracy,
+            "loss": 1 - accuracy,
+            "bytes_down": pa.array([5_000_000] * rounds, pa.int64()),
+            "bytes_up": pa.array([int(6_000_000 * speed)] * rounds, pa.int64()),
+            "flops": np.full(rounds, 1e10),
+            "joules": np.full(rounds, 110.0 * speed),
+            "participants": pa.array([10] * rounds, pa.int64()),
+            "aggregated": pa.array([10] * rounds, pa.int64()),
+            "exposed_seconds": np.full(rounds, 0.3),
+            "hidden_seconds": np.full(rounds, 0.1),
+        }
+    )
+
+
+MakeRun = Callable[..., RunResult]
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> MakeRun:
+    """Writes a run directory from the seeds' objects, with rounds that fit none of them in particular."""
+
+    def make(
+        methods: Mapping[str, Sequence[Mapping[str, Any]]],
+        folder: str = "run",
+        name: str = "three methods",
+        trained: bool = True,
+        **scenario: Any,
+    ) -> RunResult:
+        path = tmp_path / folder
+        path.mkdir()
+        summary = {"schema": 1, "scenario": name, "edgefl": "0.1.0", "methods": methods}
+        (path / "summary.json").write_text(json.dumps(summary))
+        with (path / "scenario.yaml").open("w") as file:
+            YAML(typ="safe").dump({"name": name, **scenario}, file)
+        for number, (label, results) in enumerate(methods.items()):
+            for result in results:
+                inner = path / label / f"seed-{result['seed']}"
+                inner.mkdir(parents=True)
+                rounds = int(result["rounds"])
+                table = rounds_table(result["seed"], 1.0 - 0.12 * number, 0.96 - 0.01 * number, rounds, trained)
+                pq.write_table(table, inner / "rounds.parquet")
+        return RunResult(path)
+
+    return make
+
+
+@pytest.fixture
+def three_methods(make_run: MakeRun) -> RunResult:
+    """Three methods and three seeds, targets and budgets, one of them with a partial downlink."""
+    methods: dict[str, list[dict[str, Any]]] = {"fedavg": [], "fedbr": [], "fedadc+overlap": []}
+    times = {"fedavg": (31.0, 33.0, 34.0), "fedbr": (25.0, 25.5, None), "fedadc+overlap": (20.0, 22.0, 21.0)}
+    for number, label in enumerate(methods):
+        for seed in range(3):
+            result = seed_result(
+                seed,
+                accuracy__final=0.95 - 0.01 * number + 0.002 * seed,
+                accuracy__best=0.955 - 0.01 * number + 0.002 * seed,
+                seconds=50.0 + number + seed,
+                rounds=ROUNDS - 3 * number,
+                joules=4400.0 - 500 * number + 11 * seed,
+                bytes__down=200_000_000 - 40_000_000 * (label == "fedbr"),
+                stop={"reason": ["joules", "bytes", "seconds"][number], "round": ROUNDS},
+                targets=[target(0.8, 10.0 + number + seed / 4), target(0.9, times[label][seed])],
+                budgets=[{"kind": kind, "limit": amount, "accuracy": None} for kind, amount in BUDGETS.items()],
+            )
+            if label == "fedbr":
+                result["blocks"] = {"actual": 160_000_000, "uniform": 150_000_000}
+            methods[label].append(result)
+    return make_run(methods, stop="budget", targets=[0.8, 0.9], budgets=BUDGETS, target_metric="accuracy")
