@@ -60,7 +60,9 @@ class Moon(Objective):
         cross_entropy = F.cross_entropy(logits, batch.labels)
         with torch.no_grad(), using(training=False, track=False):
             wanted, unwanted = projected("received"), projected("previous")
-        gap = F.cosine_similarity(z, unwanted) - F.cosine_similarity(z, wanted)
+            # One product with the difference, which is exactly zero where both models are the same.
+            apart = F.normalize(unwanted, dim=-1) - F.normalize(wanted, dim=-1)
+        gap = (F.normalize(z, dim=-1) * apart).sum(dim=-1)
         # -log(e^a / (e^a + e^b)) = log(1 + e^(b - a))
         contrast = F.softplus(gap / self.temperature).mean()
         return Loss(cross_entropy + self.mu * contrast, cross_entropy)

@@ -25,7 +25,8 @@ def self_confident_target(teacher: Tensor, labels: Tensor, label_counts: Tensor)
         label_counts: images of each class that the client holds ``[classes]``.
     """
     confidence = label_counts.to(teacher.dtype) / label_counts.max().clamp(min=1)
-    truth = F.one_hot(labels, teacher.shape[-1]).to(teacher.dtype)
+    classes = torch.arange(teacher.shape[-1], device=labels.device)
+    truth = (labels[:, None] == classes).to(teacher.dtype)
     others = (1 - confidence) * teacher * (1 - truth)
     return others + truth * (1 - others.sum(dim=-1, keepdim=True))
 

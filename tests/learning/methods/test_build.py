@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 from pydantic import ValidationError
 
 from edgefl.errors import UserError
 from edgefl.learning.methods.build import RESERVED, build_method, method_model, server_update
 from edgefl.learning.methods.recipe import METHODS
+from edgefl.learning.objectives.feddyn import FedDyn
 from edgefl.learning.objectives.fedmlb import FedMLB
 from edgefl.learning.rules.base import LocalOptions
 from edgefl.learning.servers.base import SERVER_UPDATES
@@ -75,6 +77,20 @@ def test_epochs_and_steps_replace_each_other() -> None:
     assert build_method({"method": "fedavg", "local": {"epochs": 1}}, many).local.steps_for(100) == 5
 
 
+def test_feddyn_s_server_brings_penalty_and_memory_to_any_method() -> None:
+    method = build_method({"method": "fedmlb", "server": {"kind": "feddyn", "alpha": 0.2}}, LOCAL)
+    assert method.objective == FedDyn(base=FedMLB(), alpha=0.2)
+    assert method.state is not None
+    assert method.state.vectors == ("drift",)
+    both = build_method({"method": "moon", "server": "feddyn"}, LOCAL)
+    assert both.objective.frozen == {"received", "previous"}
+    first = both.state.first(torch.arange(5.0), 3)
+    assert {name: vector.tolist() for name, vector in first.items()} == {"previous": [0, 1, 2, 3, 4], "drift": [0] * 3}
+    after = both.state.after(first, torch.arange(5.0), torch.ones(5), 0.1, 4)
+    assert after["previous"].tolist() == [1] * 5
+    assert after["drift"].tolist() == [1, 0, -1]
+
+
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
@@ -89,6 +105,11 @@ def test_epochs_and_steps_replace_each_other() -> None:
         ({"method": "fedadc", "server": "mean"}, "keeps its own server update"),
         ({"method": "fedadc", "server": {"kind": "fedadc", "beta_l": 0.3}}, "beside 'method'"),
         ({"method": "fedadc", "local": {"momentum": 0.9}}, "variant: double"),
+        ({"method": "scaffold", "server": "mean"}, "control variate"),
+        ({"method": "fedavg", "server": "scaffold"}, "must follow the server's 'control'"),
+        ({"method": "fedgkd", "server": "fedadam"}, "teacher"),
+        ({"method": "fednova", "local": {"momentum": 0.9}}, "local_momentum"),
+        ({"method": "scaffold", "local": {"momentum": 0.9}}, "momentum: 0"),
         ({"method": "fedavg", "server": "fedadc"}, "must follow the server's 'momentum'"),
         ({"method": "fedavgm", "beta": 0.5, "server": "mean"}, "option of the server update 'fedavgm'"),
     ],

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from edgefl.learning.payload import ModelSizes, Part, Payload
 from edgefl.learning.payloads.blocks import BlocksPayload, bytes_of_last_blocks, uniform_blocks
+from edgefl.learning.payloads.extra_vector import FedGkdPayload, ScaffoldPayload
 from edgefl.learning.payloads.fedadc import FedAdcPayload
 
 SIZES = ModelSizes((10, 0, 30, 60))
@@ -92,3 +93,18 @@ def test_fedbr_s_traffic_with_three_uniform_blocks_is_the_paper_s_arithmetic(ful
         down = payload.downlink(sizes, t, 3 if payload.partial(t) else None, None)
         total += 10 * (sum(part.bytes for part in down.parts) + sum(part.bytes for part in payload.uplink(sizes)))
     assert total / 2**20 / 1024 == pytest.approx(printed, rel=0.005)
+
+
+def test_fedgkd_sends_its_teacher_when_it_differs_from_the_model() -> None:
+    def sizes(buffer: int, round: int) -> list[int]:
+        return [part.bytes for part in FedGkdPayload(buffer=buffer).downlink(SIZES, round, None, None).parts]
+
+    assert (sizes(5, 0), sizes(5, 3), sizes(1, 3)) == ([S], [S, S], [S])
+
+
+def test_scaffold_sends_control_variates_both_ways() -> None:
+    payload = ScaffoldPayload()
+    assert [part.bytes for part in payload.downlink(SIZES, 0, None, None).parts] == [S]
+    assert [part.name for part in payload.downlink(SIZES, 2, None, None).parts] == ["model", "control"]
+    assert sum(part.bytes for part in payload.uplink(SIZES)) == 2 * S
+    assert sum(part.bytes for part in ScaffoldPayload(control_upload="derived").uplink(SIZES)) == S
