@@ -135,7 +135,7 @@ class ClientLinks:
                 self._seed,
                 f"{name} {direction}",
                 self._count,
-                quantiles=spec.quantiles,
+                quantiles=spec.rates,
                 step=spec.step,
                 correlation=spec.correlation,
                 outage_every=float("inf") if spec.outage_every is None else spec.outage_every,

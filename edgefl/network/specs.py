@@ -18,6 +18,16 @@ class _Spec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+MEASURED_DOWNLINKS: dict[str, dict[float, float]] = {
+    "4g_driving": {5: 3, 25: 15, 50: 32, 75: 55, 95: 112},
+    "4g_walking": {5: 3, 25: 12, 50: 29, 75: 58, 95: 110},
+    "5g_driving": {5: 12, 25: 98, 50: 124, 75: 550, 95: 1170},
+    "5g_walking": {5: 8, 25: 112, 50: 503, 75: 904, 95: 1420},
+}
+"""Percentiles in Mbit/s of the Lumos5G replay traces (Minneapolis; Narayanan et al., IMC 2020), as they lie in the
+artifact of "A Variegated Look at 5G in the Wild" (SIGCOMM 2021)."""
+
+
 # --- capacities of a client's link ------------------------------------------------------------------------------------
 
 
@@ -59,8 +69,13 @@ class GeneratedCapacity(_Spec):
     """A seeded random series per client: quantiles of the rate, correlation in time, outages."""
 
     kind: Literal["process"] = Field("process", description="A capacity that follows a generated random series.")
-    quantiles: dict[Annotated[float, Field(ge=0, le=100)], BitsPerSecond] = Field(
-        min_length=2, description="Percent to rate, {10: 12 Mbit/s, 50: 98 Mbit/s, …}; linear between, flat outside."
+    like: Literal["4g_driving", "4g_walking", "5g_driving", "5g_walking"] | None = Field(
+        None, description="Quantiles of measured downlinks, instead of quantiles of one's own."
+    )
+    quantiles: dict[Annotated[float, Field(ge=0, le=100)], BitsPerSecond] | None = Field(
+        None,
+        min_length=2,
+        description="Percent to rate, {10: 12 Mbit/s, 50: 98 Mbit/s, …}; linear between, flat outside.",
     )
     step: Seconds = Field(1.0, gt=0, description="How long a value holds.")
     correlation: float = Field(0.7, ge=0, lt=1, description="Lag-1 autocorrelation of the underlying Gaussian series.")
@@ -69,12 +84,21 @@ class GeneratedCapacity(_Spec):
 
     @model_validator(mode="after")
     def _quantiles_rise(self) -> Self:
-        rates = [rate for _, rate in sorted(self.quantiles.items())]
+        if (self.quantiles is None) == (self.like is None):
+            raise ValueError(f"expected either quantiles or like, found {'neither' if self.like is None else 'both'}")
+        rates = [rate for _, rate in sorted(self.rates.items())]
         if rates != sorted(rates):
             raise ValueError("expected rates that rise with the percent")
         if self.outage_length < self.step or (self.outage_every is not None and self.outage_every < self.step):
             raise ValueError("expected outage_every and outage_length of at least one step")
         return self
+
+    @property
+    def rates(self) -> dict[float, float]:
+        """Percent to bit/s, whichever way it was said."""
+        if self.quantiles is not None:
+            return self.quantiles
+        return {percent: rate * 1e6 for percent, rate in MEASURED_DOWNLINKS[self.like or "5g_driving"].items()}
 
 
 def _constant(value: Any) -> Any:

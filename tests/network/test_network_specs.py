@@ -44,6 +44,8 @@ def test_the_contract_scenario_is_read_and_written_back_unchanged():
         ({"redraw": "10 rounds", "down": 1e6, "up": 1e6}, "neither down nor up is drawn"),
         ({"delay": 3}, "delay"),
         ({"down": {"kind": "process", "quantiles": {10: 5e6, 50: 4e6}}}, "rise"),
+        ({"down": {"kind": "process"}}, "either quantiles or like, found neither"),
+        ({"down": {"kind": "process", "like": "4g_drivin"}}, "4g_driving"),
     ],
 )
 def test_wrong_links_are_refused_with_the_reason(change, message):
@@ -164,3 +166,20 @@ def test_a_file_that_is_no_graph_is_refused(tmp_path, name, text):
 def test_specs_do_not_take_unknown_keys():
     with pytest.raises(ValidationError):
         NetworkSpec.model_validate({**SCENARIO, "mtu": 1500})
+
+
+@pytest.mark.parametrize("like", ["4g_driving", "4g_walking"])
+def test_generated_links_vary_as_much_as_measured_ones(like):
+    # Mahimahi's one-second bins: coefficient of variation 0.46 to 0.88, lag-1 autocorrelation 0.41 to 0.91.
+    link = LinkSpec.model_validate({"down": {"kind": "process", "like": like}, "up": 1e6})
+    env = simpy.Environment()
+    topology = build_topology(NetworkSpec.model_validate(SCENARIO).topology, {"a": link}, ["a"] * 20)
+    network = FlowNetwork(env, topology)
+    ClientLinks({"a": link}, ["a"] * 20, seed=0).attach(network)
+    series = []
+    for second in range(400):
+        env.run(until=second + 0.5)
+        series.append([network.capacity("internet", f"client/{c}") for c in range(20)])
+    series = np.array(series)
+    assert 0.46 < np.mean(series.std(axis=0) / series.mean(axis=0)) < 0.88
+    assert 0.41 < np.mean([np.corrcoef(s[1:], s[:-1])[0, 1] for s in series.T]) < 0.91
