@@ -1,40 +1,26 @@
 """The network as the simulated world uses it: transfers that share links max-min fairly.
 
-One engine serves all flows. There is no process per flow and no interrupt: one timer is armed for the next thing that
-will happen, and everything that happens at one instant is solved once, after all other events of that instant.
+One engine serves all flows. There is no process per flow and no interrupt: one timer (:class:`Agenda`) is armed for the
+next thing that will happen, and all that happens at one instant is solved once, after all other events of that instant.
 """
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import networkx as nx
 import numpy as np
 import simpy
 from numpy.typing import NDArray
-from simpy.events import EventPriority
 
+from edgefl.network.agenda import Agenda
 from edgefl.network.flow import Flow, FlowObserver, Node
 from edgefl.network.processes import CapacityProcess
 from edgefl.network.sharing import Sharing
 from edgefl.network.topology import GraphLinks, Topology, checked_capacity
 from edgefl.network.transport import Transport
-
-_LAST = EventPriority(2)  # after SimPy's URGENT (0) and NORMAL (1): whatever else happens at that instant comes first
-
-
-class _Wake(simpy.Event):
-    """An event that triggers after a delay and after all other events of its instant."""
-
-    def __init__(self, env: simpy.Environment, callback: Callable[[simpy.Event], None], delay: float) -> None:
-        super().__init__(env)
-        self.callbacks.append(callback)
-        self._ok = True
-        self._value = None
-        env.schedule(self, _LAST, delay)
 
 
 class FlowNetwork:
@@ -83,10 +69,7 @@ class FlowNetwork:
         self._following: dict[int, CapacityProcess] = {}
         self._under_way: dict[int, Flow] = {}
         self._numbers = itertools.count()
-        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
-        self._agenda_order = itertools.count()
-        self._armed_for = math.inf
-        self._token = 0
+        self._agenda = Agenda(env, self._settle)
 
     def transfer(
         self,
@@ -164,7 +147,7 @@ class FlowNetwork:
         self._under_way[flow.id] = flow
         if self._observer is not None:
             self._observer.flow_started(flow)
-        self._at(self.env.now + latency, lambda: self._join(flow))
+        self._agenda.at(self.env.now + latency, lambda: self._join(flow))
         return flow
 
     def cancel(self, flow: Flow) -> None:
@@ -179,7 +162,7 @@ class FlowNetwork:
         flow.settle(max(flow.bytes - left, 0.0), cancelled=True)
         if self._observer is not None:
             self._observer.flow_cancelled(flow)
-        self._wake_at(self.env.now)
+        self._agenda.settle_now()
 
     def set_capacity(self, source: Node, target: Node, bits_per_second: float) -> None:
         """Give the link from ``source`` to ``target`` another capacity from now on; 0 is an outage.
@@ -257,7 +240,7 @@ class FlowNetwork:
         following = process.next_change(seconds)
         if following < math.inf and self._following.get(link) is not process:
             self._following[link] = process
-            self._at(following, lambda: self._change(link, process, following))
+            self._agenda.at(following, lambda: self._change(link, process, following))
 
     def _change(self, link: int, process: CapacityProcess, seconds: float) -> None:
         if self._following.get(link) is not process:
@@ -270,7 +253,7 @@ class FlowNetwork:
     def _apply(self, link: int) -> None:
         if self._sharing.is_busy(link):
             self._sharing.apply_capacity(link, self.env.now)
-            self._wake_at(self.env.now)
+            self._agenda.settle_now()
 
     def _bytes_left(self, flow: Flow) -> float:
         bits = self._sharing.bits_left(flow.id, self.env.now)
@@ -280,29 +263,8 @@ class FlowNetwork:
         if flow.id in self._under_way:
             self._sharing.join(flow, self.env.now)
 
-    def _at(self, seconds: float, action: Callable[[], None]) -> None:
-        heapq.heappush(self._agenda, (seconds, next(self._agenda_order), action))
-        self._wake_at(seconds)
-
-    def _wake_at(self, seconds: float) -> None:
-        if seconds >= self._armed_for:
-            return  # the timer that is armed comes first and will look again
-        self._token += 1
-        self._armed_for = seconds
-        token = self._token
-        _Wake(self.env, lambda _: self._wake(token), max(seconds - self.env.now, 0.0))
-
-    def _wake(self, token: int) -> None:
-        if token != self._token:
-            return  # an earlier timer has taken over since
-        self._armed_for = -math.inf  # whatever is done below, one look at the end arms the next timer
-        now = self.env.now
-        # now + (t - now) may miss t by a rounding error, and the end of a flow may lie so close after now that no
-        # clock reading lies between: both count as now. Otherwise timers of length zero could follow one another for
-        # ever. Relative to the time of day this is 4e-16, far below the promised 1e-9.
-        until = now + 4.0 * math.ulp(now)
-        while self._agenda and self._agenda[0][0] <= until:
-            heapq.heappop(self._agenda)[2]()
+    def _settle(self, until: float, now: float) -> float:
+        """End the flows that are complete, or else bring all rates up to date; returns when the next flow will end."""
         complete = self._sharing.take_complete(until, now)
         for number in sorted(complete):
             flow = self._under_way.pop(number)
@@ -311,10 +273,6 @@ class FlowNetwork:
                 self._observer.flow_ended(flow)
             flow.succeed(flow)
         if complete:
-            following = now  # whoever waited for these flows may start others at this very instant; solve after them
-        else:
-            self._sharing.solve(now)
-            following = min(self._sharing.next_end(), self._agenda[0][0] if self._agenda else math.inf)
-        self._armed_for = math.inf
-        if following < math.inf:
-            self._wake_at(following)
+            return now  # whoever waited for these flows may start others at this very instant; solve after them
+        self._sharing.solve(now)
+        return self._sharing.next_end()

@@ -1,0 +1,80 @@
+"""One timer for everything that the network has to do."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Callable
+
+import simpy
+from simpy.events import EventPriority
+
+_LAST = EventPriority(2)  # after SimPy's URGENT (0) and NORMAL (1): whatever else happens at that instant comes first
+
+
+class _Wake(simpy.Event):
+    """An event that triggers after a delay and after all other events of its instant."""
+
+    def __init__(self, env: simpy.Environment, callback: Callable[[simpy.Event], None], delay: float) -> None:
+        super().__init__(env)
+        self.callbacks.append(callback)
+        self._ok = True
+        self._value = None
+        env.schedule(self, _LAST, delay)
+
+
+class Agenda:
+    """What is to be done when. However many entries there are, SimPy holds one timer for the first of them.
+
+    A timer that another one has overtaken is left in SimPy's queue, and finds by its token that it is stale: to remove
+    it would cost more than to let it pass.
+
+    Args:
+        env: the SimPy environment.
+        settle: called with (until, now) each time after the entries that are due; everything up to ``until`` is due
+            now. Returns when it wants to be called next.
+    """
+
+    def __init__(self, env: simpy.Environment, settle: Callable[[float, float], float]) -> None:
+        self._env = env
+        self._settle = settle
+        self._entries: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._armed_for = math.inf
+        self._token = 0
+
+    def at(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do something at a moment, which may be now: then at the end of this instant."""
+        heapq.heappush(self._entries, (seconds, next(self._order), action))
+        self._arm(seconds)
+
+    def settle_now(self) -> None:
+        """Settle at the end of this instant, once however often it is asked for."""
+        self._arm(self._env.now)
+
+    def _arm(self, seconds: float) -> None:
+        if seconds >= self._armed_for:
+            return  # the timer that is armed comes first and will look again
+        self._token += 1
+        self._armed_for = seconds
+        token = self._token
+        _Wake(self._env, lambda _: self._wake(token), max(seconds - self._env.now, 0.0))
+
+    def _wake(self, token: int) -> None:
+        if token != self._token:
+            return  # an earlier timer has taken over since
+        self._armed_for = -math.inf  # whatever is done below, one look at the end arms the next timer
+        now = self._env.now
+        # now + (t - now) may miss t by a rounding error, and the end of a flow may lie so close after now that no
+        # clock reading lies between: both count as now. Otherwise timers of length zero could follow one another for
+        # ever. Relative to the time of day this is 1e-15, far below the promised 1e-9.
+        until = now + 4.0 * math.ulp(now)
+        while self._entries and self._entries[0][0] <= until:
+            heapq.heappop(self._entries)[2]()
+        following = self._settle(until, now)
+        if self._entries:
+            following = min(following, self._entries[0][0])
+        self._armed_for = math.inf
+        if following < math.inf:
+            self._arm(following)
