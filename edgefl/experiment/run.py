@@ -149,9 +149,6 @@ class _Experiment:
     def _core(self, seed: int, data: FederatedData | None) -> AbstractContextManager[TrainingCore | None]:
         if data is None:
             return nullcontext()
-        from edgefl.learning.engine.client_data import ClientData
         from edgefl.learning.engine.core import TrainingCore
-        from edgefl.learning.models.registry import initial_vector
 
-        initial = initial_vector(self._model, seed).to(data.train.device)
-        return TrainingCore(ClientData(data), self._model, initial, engine=self._engine)
+        return TrainingCore.of(data, self._scenario.model.spec, seed, engine=self._engine)

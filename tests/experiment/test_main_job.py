@@ -1,0 +1,81 @@
+"""The shipped scenario, as users meet it: real digits, a hundred devices, sixty rounds."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+import torch.nn.functional as F
+
+from edgefl.experiment import run, verify
+from edgefl.learning.data.batches import fetch
+from edgefl.learning.data.federated import load_federated
+from edgefl.learning.models.registry import build_model, initial_vector
+from edgefl.randomness import generator
+from edgefl.scenario import load_scenario
+
+
+@pytest.fixture(scope="module")
+def scenario():
+    return load_scenario("5g_100clients")
+
+
+@pytest.fixture(scope="module")
+def fedavg(scenario, tmp_path_factory):
+    """FedAvg alone, for all its rounds."""
+    chosen = load_scenario("5g_100clients", {"stop": "rounds"}).with_seeds([scenario.seeds[0]])
+    return run(chosen, out=tmp_path_factory.mktemp("main") / "run", methods=["fedavg"])
+
+
+def centralised_accuracy(scenario) -> float:
+    """The same model, trained by plain PyTorch on as many images as all rounds together, drawn from all clients."""
+    local = scenario.training.local
+    data = load_federated(scenario.data, 0)
+    model = build_model(scenario.model.spec, data.shape, data.classes)
+    vector = initial_vector(model, 0)
+    with torch.no_grad():
+        tensors = model.layout.weights(*model.layout.split(vector))
+        for block, named in zip(model.blocks.values(), tensors, strict=True):
+            for name, tensor in [*block.named_parameters(), *block.named_buffers()]:
+                tensor.copy_(named[name])
+    optimiser = torch.optim.SGD(model.parameters(), lr=local.lr, weight_decay=local.weight_decay)
+    images = scenario.training.rounds * scenario.training.cohort * int(data.sizes[0])
+    draws = generator(0, "centralised reference")
+    for _ in range(images // local.batch):
+        batch = fetch(data.train, torch.from_numpy(draws.choice(len(data.train), local.batch, replace=False)))
+        optimiser.zero_grad()
+        F.cross_entropy(model(batch.inputs), batch.labels).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), local.clip_norm)
+        optimiser.step()
+    with torch.no_grad():
+        test = fetch(data.test, torch.arange(len(data.test)))
+        return float((model(test.inputs).argmax(1) == test.labels).float().mean())
+
+
+def test_fedavg_ends_within_five_points_of_centralised_training(scenario, fedavg):
+    accuracy = json.loads((fedavg / "summary.json").read_text())["methods"]["fedavg"][0]["accuracy"]["final"]
+    assert accuracy > 0.93
+    assert accuracy > centralised_accuracy(scenario) - 0.05
+
+
+def test_the_log_can_be_believed(fedavg):
+    assert verify(fedavg) == []
+
+
+def test_each_budget_stops_a_method_and_the_servers_link_is_contended(scenario, tmp_path):
+    folder = run(scenario.with_seeds([0]), out=tmp_path / "run", train=False)
+    methods = json.loads((folder / "summary.json").read_text())["methods"]
+    assert {entry[0]["stop"]["reason"] for entry in methods.values()} >= {"seconds", "bytes", "joules"}
+    events = pq.read_table(folder / "fedavg/seed-0/events.parquet").to_pylist()
+    # Before the first redraw every link keeps its rate: an upload alone on its path takes its bytes over that rate.
+    events = events[: next(i for i, row in enumerate(events) if row["kind"] == "round_start" and row["round"] == 11)]
+    rate = {(row["source"], row["target"]): row["value"] for row in events if row["kind"] == "capacity"}
+    latency = {row["flow"]: row["value"] for row in events if row["kind"] == "transfer_start"}
+    uploads = [row for row in events if row["kind"] == "transfer_end" and row["item"] == "up"]
+    slowed = [
+        row["seconds"] - latency[row["flow"]] > 1.02 * 8 * row["bytes"] / rate[row["source"], "internet"]
+        for row in uploads
+    ]
+    assert 0 < sum(slowed) < len(slowed)
