@@ -154,6 +154,7 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions) -> Method:
     )
     _check_vectors(method)
     _check_listeners(method)
+    _check_whole(method)
     return method
 
 
@@ -218,6 +219,16 @@ def _check_listeners(method: Method) -> None:
                 f"{type(method.rule).__name__} does",
                 field="server",
             )
+
+
+def _check_whole(method: Method) -> None:
+    """Clients that remember what they added to the server's model must start from the server's model."""
+    if method.server.client_state() is not None and any(method.payload.partial(round) for round in range(2)):
+        raise UserError(
+            f"server update '{server_name(method.server)}' does not go with method '{method.name}': clients and server "
+            "must agree on the model that local training starts from, and here only some blocks are sent",
+            field="server",
+        )
 
 
 def server_name(server: ServerUpdate) -> str:

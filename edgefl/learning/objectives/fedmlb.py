@@ -6,6 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from edgefl.errors import UserError
+from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.layout import Weights
 from edgefl.learning.models.mode import using
 from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
@@ -35,11 +37,25 @@ class FedMLB(Objective):
         default="local_to_global", description="local blocks first (the method) or received blocks first (ablation)"
     )
 
+    def adapt(self, model: BlockModel) -> BlockModel:
+        """The model itself.
+
+        Raises:
+            UserError: a level that the model does not have.
+        """
+        beyond = [level for level in self.levels or () if not 1 <= level < model.depth]
+        if beyond:
+            raise UserError(
+                f"level {beyond[0]} is none of the model's levels 1 … {model.depth - 1} (it has {model.depth} blocks)",
+                field="levels",
+            )
+        return model
+
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         """See :class:`Objective`."""
         model, received = context.model, context.frozen["received"]
         depth = model.depth
-        levels = range(1, depth) if self.levels is None else [m for m in self.levels if 1 <= m < depth]
+        levels = range(1, depth) if self.levels is None else self.levels
         taps = model.taps(local, batch.inputs)
         with using(track=False):
             if self.direction == "local_to_global":

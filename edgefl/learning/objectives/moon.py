@@ -51,6 +51,8 @@ class Moon(Objective):
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         """See :class:`Objective`."""
         model = context.model
+        if "projection" not in model.blocks:
+            raise ValueError("MOON trains the model that its adapt() returns, which has a projection head")
 
         def projected(name: str) -> Tensor:
             return model.apply_blocks(context.frozen[name], batch.inputs, stop=model.depth - 1)

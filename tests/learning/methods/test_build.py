@@ -91,6 +91,11 @@ def test_feddyn_s_server_brings_penalty_and_memory_to_any_method() -> None:
     assert after["drift"].tolist() == [1, 0, -1]
 
 
+def test_fedbr_that_always_sends_the_whole_model_may_have_any_server() -> None:
+    method = build_method({"method": "fedbr", "full_every": 1, "server": "feddyn"}, LOCAL)
+    assert method.state.vectors == ("previous", "drift")
+
+
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
@@ -107,6 +112,7 @@ def test_feddyn_s_server_brings_penalty_and_memory_to_any_method() -> None:
         ({"method": "fedadc", "local": {"momentum": 0.9}}, "variant: double"),
         ({"method": "scaffold", "server": "mean"}, "control variate"),
         ({"method": "fedavg", "server": "scaffold"}, "must follow the server's 'control'"),
+        ({"method": "fedbr", "server": "feddyn"}, "only some blocks"),
         ({"method": "fedgkd", "server": "fedadam"}, "teacher"),
         ({"method": "fednova", "local": {"momentum": 0.9}}, "local_momentum"),
         ({"method": "scaffold", "local": {"momentum": 0.9}}, "momentum: 0"),

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from edgefl.errors import UserError
 from edgefl.learning.objectives.cross_entropy import CrossEntropy
 from edgefl.learning.objectives.fedbr import FedBR
 from edgefl.learning.objectives.fedmlb import FedMLB
@@ -108,6 +109,11 @@ def test_fedbr_reads_no_block_that_was_not_received(bench, alpha) -> None:
 def test_gradients_agree_with_differences(assert_gradient, objective) -> None:
     assert_gradient(objective)
     assert_gradient(objective, 2)
+
+
+def test_a_level_that_the_model_lacks_is_refused(bench) -> None:
+    with pytest.raises(UserError, match="level 4 is none"):
+        FedMLB(levels=(1, 4)).adapt(bench.model)
 
 
 def test_frozen_blocks_get_no_gradient_and_pass_gradient_on(bench) -> None:
