@@ -66,7 +66,13 @@ def fair_levels(
         open_levels: the levels of links before any group is frozen, as this function left them here in an earlier call;
             links whose capacity or groups have changed since must not be in it.
     """
-    filling = _Filling(capacity, groups, {} if open_levels is None else open_levels)
+    known = {} if open_levels is None else open_levels
+    if len(capacity) == 1:
+        (link,) = capacity  # a star's server, the commonest case: all groups stand at its level
+        if link not in known:
+            known[link] = link_level(capacity[link], link, groups, _guess(groups))
+        return [known[link]] * len(groups)
+    filling = _Filling(capacity, groups, known)
     while filling.crossing:
         filling.freeze(filling.local_bottlenecks())
         filling.find_levels()
@@ -100,8 +106,6 @@ class _Filling:
     def local_bottlenecks(self) -> list[int]:
         """The links on which every group meets its lowest level."""
         link_levels, crossing = self.link_levels, self.crossing
-        if len(crossing) == 1:
-            return list(crossing)  # a star's server
         lowest = [math.inf] * len(self.groups)
         for link, numbers in crossing.items():
             level = link_levels[link]
