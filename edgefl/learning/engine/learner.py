@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -12,7 +11,7 @@ from edgefl.learning.engine.base import Engine, JobData
 from edgefl.learning.engine.client_states import ClientStates
 from edgefl.learning.engine.epochs import epoch_losses
 from edgefl.learning.engine.job_inputs import JobResolver, Received
-from edgefl.learning.engine.server_model import ServerModel
+from edgefl.learning.engine.server_model import Outcome, ServerModel
 from edgefl.learning.engine.threads import one_core_each
 from edgefl.learning.job import Evaluation, Feedback, JobId, TrainingJob
 from edgefl.learning.methods.recipe import Method
@@ -23,19 +22,6 @@ HORIZON = 16
 
 Until then it keeps its model version alive; without a limit, clients that gave up long ago would each hold one.
 """
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Outcome:
-    """What the server needs of a trained job: weights and delta ``[size]``, images, and the numbers for the world."""
-
-    final: Tensor
-    delta: Tensor
-    samples: int
-    steps: int
-    loss: float
-    first_loss: float
-    drift: float
 
 
 class MethodLearner:
@@ -65,7 +51,7 @@ class MethodLearner:
         self._versions: dict[int, Received] = {0: self._server.sent()}
         self._waiting: dict[JobId, TrainingJob] = {}
         self._discarded: set[JobId] = set()
-        self._outcomes: dict[JobId, _Outcome] = {}
+        self._outcomes: dict[JobId, Outcome] = {}
         self._states = ClientStates()
         self._feedback: dict[int, tuple[JobId, Feedback]] = {}
         self._evaluations: dict[int, Evaluation] = {}
@@ -110,14 +96,7 @@ class MethodLearner:
         with one_core_each(), torch.no_grad():
             self._train([*jobs, *old])
             arrived = {id: self._outcome(id) for id in sorted(jobs, key=_order)}
-            losses = {id.client: outcome.loss for id, outcome in arrived.items()}
-            self._server.check(round, losses)
-            self._server.update(
-                [outcome.delta for outcome in arrived.values()],
-                [outcome.samples for outcome in arrived.values()],
-                [outcome.steps for outcome in arrived.values()],
-                round,
-            )
+            self._server.update(list(arrived.values()), round)
             self._versions[version + 1] = self._server.sent()
             for id, outcome in arrived.items():
                 distance = self._server.squared_distance(outcome.final)
@@ -175,9 +154,10 @@ class MethodLearner:
                     after = self._method.state.after(vectors, task.start, result.final, task.lr, job.steps)
                     self._states.put(job.id, after)
                 if job.id not in self._discarded:
-                    self._outcomes[job.id] = _Outcome(
+                    self._outcomes[job.id] = Outcome(
+                        client=job.id.client,
                         final=result.final,
-                        delta=result.final - sent,
+                        sent=sent,
                         samples=samples,
                         steps=job.steps,
                         loss=losses.last,
@@ -187,7 +167,7 @@ class MethodLearner:
                 self._discarded.discard(job.id)
                 del needed[job.id], self._waiting[job.id]
 
-    def _outcome(self, job: JobId) -> _Outcome:
+    def _outcome(self, job: JobId) -> Outcome:
         try:
             return self._outcomes[job]
         except KeyError:

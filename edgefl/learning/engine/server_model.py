@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import isfinite
 
 import torch
@@ -13,6 +14,31 @@ from edgefl.learning.faults import Diverged
 from edgefl.learning.methods.recipe import Method
 from edgefl.learning.servers.base import RoundFacts
 from edgefl.learning.servers.mean import mean_delta
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What a trained job brings to the server.
+
+    Attributes:
+        client: who trained.
+        final: the local model θ_k that it returns ``[size]``.
+        sent: the server model θ_t that it was to train from ``[size]``.
+        samples: n_k, the client's training images.
+        steps: H_k, its local steps.
+        loss: mean cross-entropy over the last local epoch.
+        first_loss: the same over the first.
+        drift: squared distance between ``sent`` and what the client started from.
+    """
+
+    client: int
+    final: Tensor
+    sent: Tensor
+    samples: int
+    steps: int
+    loss: float
+    first_loss: float
+    drift: float
 
 
 class ServerModel:
@@ -40,41 +66,35 @@ class ServerModel:
         """What clients are sent of the latest version."""
         return Received(self.vector, {name: self._state[name] for name in self._method.server.broadcasts})
 
-    def update(self, deltas: Sequence[Tensor], samples: Sequence[int], steps: Sequence[int], round: int) -> None:
-        """Make the next version; without deltas it equals the latest one.
+    def update(self, arrived: Sequence[Outcome], round: int) -> None:
+        """Make the next version of what ``arrived``, in ascending order of client; of nothing, an equal one.
 
-        Args:
-            deltas: θ_k - θ_t of each arrived client ``[size]``, in ascending order of client.
-            samples: n_k of each.
-            steps: H_k of each.
-            round: sets η_t.
+        ``round`` sets the learning rate η_t that the server update may read.
 
         Raises:
-            Diverged: the next model is not finite.
+            Diverged: a client's loss, or the next model, is not finite.
         """
-        if deltas:
-            local = self._method.local
-            stacked = torch.stack(list(deltas))
-            weights = stacked.new_tensor(self._weights(samples))
-            facts = RoundFacts(local.lr * local.lr_decay**round, self._clients, stacked.new_tensor(steps))
-            parameters, self._state = self._method.server.update(
-                self.vector[: self._count], stacked[:, : self._count], weights, self._state, facts
-            )
-            buffers = self.vector[self._count :] + mean_delta(stacked[:, self._count :], weights)
-            self.vector = torch.cat([parameters, buffers])
+        for outcome in arrived:
+            if not isfinite(outcome.loss):
+                raise Diverged(self._method.label, round, f"the loss of client {outcome.client}")
+        if arrived:
+            self.vector = self._next(arrived, round)
             if not bool(torch.isfinite(self.vector).all()):
                 raise Diverged(self._method.label, round, "the server model")
         self.version += 1
 
-    def check(self, round: int, losses: Mapping[int, float]) -> None:
-        """Refuse losses, by client, that are not finite.
-
-        Raises:
-            Diverged: it names the first such client.
-        """
-        for client, loss in losses.items():
-            if not isfinite(loss):
-                raise Diverged(self._method.label, round, f"the loss of client {client}")
+    def _next(self, arrived: Sequence[Outcome], round: int) -> Tensor:
+        local, count = self._method.local, self._count
+        deltas = self.vector.new_empty(len(arrived), len(self.vector))
+        for row, outcome in zip(deltas, arrived, strict=True):
+            torch.sub(outcome.final, outcome.sent, out=row)
+        weights = deltas.new_tensor(self._weights([outcome.samples for outcome in arrived]))
+        steps = deltas.new_tensor([outcome.steps for outcome in arrived])
+        facts = RoundFacts(local.lr * local.lr_decay**round, self._clients, steps)
+        parameters, self._state = self._method.server.update(
+            self.vector[:count], deltas[:, :count], weights, self._state, facts
+        )
+        return torch.cat([parameters, self.vector[count:] + mean_delta(deltas[:, count:], weights)])
 
     def squared_distance(self, vector: Tensor, other: Tensor | None = None) -> float:
         """‖a - b‖² over the parameters, in float64; ``other`` is the latest model unless given.
