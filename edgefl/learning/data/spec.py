@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,9 +81,8 @@ class DataSpec(Component):
         default=None, description="folder of the data files; null: $EDGEFL_DATA, else the user's cache directory"
     )
     clients: int = Field(default=100, ge=1, description="clients that share the training images")
-    test: str = Field(
+    test: Literal["whole", "partitioned"] = Field(
         default="whole",
-        pattern="^(whole|partitioned)$",
         description="whole: every client is tested on the whole test set; partitioned: on a part with the class "
         "proportions of its training data (personalisation)",
     )

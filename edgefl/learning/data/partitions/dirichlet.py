@@ -167,7 +167,8 @@ def unbalanced_class_wise(
         if not total > 0:
             return None
         cuts = (np.cumsum(shares / total) * images).astype(np.int64)
-        cuts[-1] = images
+        # Running sums of floats may end just below 1: the last client with a share takes the rest, full ones nothing.
+        cuts[np.flatnonzero(shares)[-1] :] = images
         counts[:, label] = np.diff(cuts, prepend=0)
         held += counts[:, label]
     return counts

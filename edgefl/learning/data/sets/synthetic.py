@@ -16,6 +16,13 @@ _PATCH = 4
 """Prototypes are made of squares of this many pixels, so that pooling does not blur them away."""
 
 
+def _or_a_number(schema: dict[str, Any]) -> None:
+    """Adds the number of images to what the JSON schema lets ``test`` be."""
+    choices = schema.pop("enum")
+    schema.pop("type", None)
+    schema["anyOf"] = [{"enum": choices, "type": "string"}, {"minimum": 1, "type": "integer"}]
+
+
 @DATA_SETS.register("synthetic")
 class Synthetic(DataSpec):
     """Each class has a random pattern; an image is a weak copy of it under uniform noise.
@@ -27,6 +34,12 @@ class Synthetic(DataSpec):
     shape: tuple[int, int, int] = Field(default=(1, 28, 28), description="channels, height and width")
     classes: int = Field(default=10, ge=2, description="classes")
     train: int = Field(default=10_000, ge=1, description="training images")
+    test: Literal["whole", "partitioned"] = Field(
+        default="whole",
+        description="whole, or partitioned with the class proportions of each client's training data; a number says on "
+        "how many images everybody is tested",
+        json_schema_extra=_or_a_number,
+    )
     test_images: int = Field(default=2_000, ge=1, description="test images; `test: N` says the same")
     signal: float = Field(
         default=0.25, gt=0, le=1, description="strength of the pattern; noise has what is left of the range"
