@@ -9,6 +9,7 @@ import typer
 from edgefl.cli.cost import cost
 from edgefl.cli.listings import datasets, methods, models
 from edgefl.cli.profile import app as profile
+from edgefl.cli.report import report
 from edgefl.cli.scenario import app as scenario
 from edgefl.cli.simulate import simulate
 from edgefl.cli.verify import verify
@@ -48,6 +49,7 @@ def edgefl(
 
 app.command()(simulate)
 app.command()(verify)
+app.command()(report)
 app.add_typer(scenario, name="scenario")
 app.add_typer(profile, name="profile")
 app.command()(cost)

@@ -70,6 +70,8 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Es
     mean = math.fsum(values) / count
     if count == 1:
         return Estimate(mean, None, 1)
+    if min(values) == max(values):  # equal figures have no spread, rounding in the mean or not
+        return Estimate(values[0], 0.0, count)
     from scipy.special import stdtrit  # the t quantile without the weight of scipy.stats
 
     deviation = float(np.std(np.asarray(values), ddof=1))

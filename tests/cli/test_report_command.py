@@ -1,0 +1,80 @@
+"""``edgefl report`` prints and writes what the report room makes of run directories."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from edgefl.cli.entry import main
+
+
+@pytest.fixture
+def run_directory(tmp_path):
+    """A run of two methods and one seed, by the contract of summary.json."""
+
+    def make(name, final):
+        path = tmp_path / name
+        path.mkdir()
+        result = {
+            "seed": 0,
+            "stop": {"reason": "rounds", "round": 2},
+            "accuracy": {"final": final, "best": final, "ema": final},
+            "seconds": 3.0,
+            "rounds": 2,
+            "flops": 1.0,
+            "joules": 5.0,
+            "bytes": {"down": 10, "up": 20, "useful": 30, "wasted": 0},
+            "communication": {"exposed_seconds": 1.0, "hidden_seconds": 0.0},
+            "targets": [],
+            "budgets": [],
+        }
+        methods = {"fedavg": [result], "fedprox": [result]}
+        summary = {"schema": 1, "scenario": "small", "edgefl": "0.1.0", "methods": methods}
+        (path / "summary.json").write_text(json.dumps(summary))
+        (path / "scenario.yaml").write_text("name: small\n")
+        return path
+
+    return make
+
+
+def test_the_table_and_the_verdict_are_printed(run_directory, capsys):
+    assert main(["report", str(run_directory("one", 0.9))]) == 0
+    printed = capsys.readouterr().out
+    assert "fedprox" in printed
+    assert "After 2 rounds, fedavg (90.0 %) and fedprox (90.0 %) are tied." in printed
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "csv", "latex"])
+def test_each_format_can_be_written_to_a_file(run_directory, tmp_path, capsys, form):
+    file = tmp_path / "out"
+    assert main(["report", str(run_directory("one", 0.9)), "--format", form, "-o", str(file)]) == 0
+    assert capsys.readouterr().out == ""
+    assert "fedavg" in file.read_text(encoding="utf-8")
+    assert "\x1b" not in file.read_text(encoding="utf-8")
+
+
+def test_several_runs_stand_side_by_side(run_directory, capsys):
+    assert main(["report", str(run_directory("one", 0.9)), str(run_directory("two", 0.8)), "--format", "csv"]) == 0
+    records = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [(record["run"], record["method"]) for record in records] == [
+        ("one", "fedavg"),
+        ("one", "fedprox"),
+        ("two", "fedavg"),
+        ("two", "fedprox"),
+    ]
+
+
+def test_what_is_no_run_is_one_message_and_exit_code_2(tmp_path, capsys):
+    assert main(["report", str(tmp_path)]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("error: ")
+    assert len(printed.err.splitlines()) == 1
+
+
+def test_a_file_that_cannot_be_written_is_the_users_error(run_directory, tmp_path, capsys):
+    assert main(["report", str(run_directory("one", 0.9)), "-o", str(tmp_path / "no" / "folder")]) == 2
+    assert "cannot be written" in capsys.readouterr().err

@@ -1,0 +1,77 @@
+"""The picture shows every method, target and budget, and is the same each time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from edgefl.report import write_pictures
+
+from .conftest import ROUNDS, seed_result
+
+
+def test_the_picture_is_written_beside_the_runs_files_and_is_a_png(three_methods):
+    (path,) = write_pictures(three_methods)
+    assert path == three_methods.path / "accuracy.png"
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_same_run_gives_the_same_picture_byte_for_byte(three_methods):
+    (path,) = write_pictures(three_methods)
+    first = path.read_bytes()
+    write_pictures(three_methods)
+    assert path.read_bytes() == first
+
+
+def test_each_method_is_told_apart_by_colour_and_dash_and_marker(three_methods):
+    for axes in three_methods.plot().axes:
+        lines = [line for line in axes.get_lines() if line.get_label() in three_methods.labels]
+        assert len(lines) == 3
+        assert len({line.get_color() for line in lines}) == 3
+        assert len({str(line.get_linestyle()) for line in lines}) == 3
+        assert len({line.get_marker() for line in lines}) == 3
+
+
+def test_the_mean_line_passes_through_the_mean_of_the_seeds_and_stays_within_their_range(three_methods):
+    line = next(line for line in three_methods.plot().axes[0].get_lines() if line.get_label() == "fedavg")
+    tables = [three_methods.rounds_of("fedavg", seed) for seed in range(3)]
+    seconds, percent = line.get_data()
+    for position in (0, 57, 199):
+        at = [np.interp(seconds[position], table["seconds"], np.asarray(table["accuracy"])) for table in tables]
+        assert percent[position] == pytest.approx(100 * np.mean(at))
+    # As far as every seed went, and no further.
+    assert seconds[-1] == pytest.approx(min(table["seconds"][-1].as_py() for table in tables))
+
+
+def test_bytes_count_both_directions(three_methods):
+    line = next(line for line in three_methods.plot().axes[1].get_lines() if line.get_label() == "fedavg")
+    assert line.get_xdata()[-1] == pytest.approx(ROUNDS * 11)  # MB: 5 down and 6 up each round
+
+
+def test_targets_and_budgets_are_marked(three_methods):
+    for axes, budget in zip(three_methods.plot().axes, ("budget 60 s", "budget 500 MB"), strict=True):
+        texts = [text.get_text() for text in axes.texts]
+        assert {"target 80 %", "target 90 %", budget} <= set(texts)
+
+
+def test_a_budget_of_energy_is_a_cross_where_it_ran_out(make_run):
+    budgets = [{"kind": "joules", "limit": 2200.0, "accuracy": 0.9}]  # 110 J a round: spent after 20 rounds
+    run = make_run({"fedavg": [seed_result(seed, budgets=budgets) for seed in range(3)]})
+    axes = run.plot().axes[1]
+    (cross,) = [line for line in axes.get_lines() if line.get_marker() == "x" and len(line.get_xdata())]
+    assert cross.get_xdata()[0] == pytest.approx(20 * 11)
+    assert "2.2 kJ spent" in axes.get_legend_handles_labels()[1]
+
+
+def test_without_training_there_is_no_picture_of_accuracy(make_run):
+    untrained = {"final": None, "best": None, "ema": None}
+    run = make_run({"fedavg": [seed_result(accuracy=untrained)]}, trained=False)
+    assert write_pictures(run) == []
+    assert not (run.path / "accuracy.png").exists()
+    assert run.plot().axes  # empty, but no fault
+
+
+def test_one_seed_has_a_line_and_no_band(make_run):
+    axes = make_run({"fedavg": [seed_result()]}).plot().axes[0]
+    assert not axes.collections
+    assert len(axes.get_lines()) == 1

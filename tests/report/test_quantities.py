@@ -1,0 +1,52 @@
+"""Quantities are printed in the unit in which a person would say them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgefl.report.quantities import estimate, limit, quantity, unit_for
+from edgefl.report.statistics import Estimate
+from edgefl.units import parse
+
+
+@pytest.mark.parametrize(
+    ("value", "dimension", "text"),
+    [
+        (0.0, "seconds", "0 s"),
+        (0.1234, "seconds", "0.123 s"),
+        (119.0, "seconds", "119 s"),
+        (150.0, "seconds", "2.50 min"),
+        (7200.0, "seconds", "2.00 h"),
+        (999.0, "bytes", "999 B"),
+        (1_500.0, "bytes", "1.50 kB"),
+        (2.5e9, "bytes", "2.50 GB"),
+        (4321.0, "joules", "4.32 kJ"),
+        (0.9521, "fraction", "95.2 %"),
+    ],
+)
+def test_a_quantity_has_three_figures_and_a_fitting_unit(value, dimension, text):
+    assert quantity(value, dimension) == text
+
+
+@given(st.floats(1e-2, 1e12), st.sampled_from(["seconds", "bytes", "joules"]))
+def test_what_is_printed_reads_back_within_one_percent(value, dimension):
+    if dimension == "bytes":
+        value = float(max(100, round(value)))
+    assert parse(quantity(value, dimension), dimension) == pytest.approx(value, rel=1e-2, abs=1e-3)
+
+
+def test_a_limit_keeps_the_figures_that_a_person_chose():
+    assert [limit(60, "seconds"), limit(500e6, "bytes"), limit(5e3, "joules")] == ["60 s", "500 MB", "5 kJ"]
+    assert [limit(0.8, "fraction"), limit(0.925, "fraction")] == ["80 %", "92.5 %"]
+
+
+def test_a_column_shares_the_unit_of_its_largest_figure():
+    unit = unit_for([20e6, 3.2e9], "bytes")
+    assert [unit.number(20e6), unit.number(3.2e9), unit.symbol] == ["0.02", "3.20", "GB"]
+
+
+def test_an_interval_stands_beside_its_mean_only_where_there_is_one():
+    assert estimate(Estimate(0.9, 0.012, 3), "fraction") == "90.0 ± 1.2 %"
+    assert estimate(Estimate(0.9, None, 1), "fraction") == "90.0 %"

@@ -1,0 +1,107 @@
+"""The comparison says what the summaries say, in every format and on every width."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+from rich.console import Console
+
+from edgefl.report import as_csv, as_latex, as_markdown, comparison_rows, comparison_table
+from edgefl.report.rows import notes
+
+from .conftest import seed_result, target
+
+
+def printed(run, width):
+    console = Console(width=width, file=io.StringIO(), record=True, color_system=None)
+    console.print(comparison_table(run, width=width))
+    return console.export_text()
+
+
+def test_a_row_holds_means_over_the_seeds(three_methods):
+    rows = {row.label: row for row in comparison_rows(three_methods)}
+    assert list(rows) == three_methods.labels
+    assert rows["fedavg"].final.mean == pytest.approx(0.952)
+    assert rows["fedavg"].seconds.mean == pytest.approx(51.0)
+    assert rows["fedavg"].stops == (("joules", 3),)
+    assert rows["fedavg"].down_actual is None
+    assert rows["fedbr"].down_uniform.mean == 150_000_000
+
+
+def test_a_target_that_some_seeds_miss_is_counted_never_averaged(three_methods):
+    late = comparison_rows(three_methods)[1].targets[0.9]
+    assert (late.reached, late.seeds, late.mean, late.median) == (2, 3, None, 25.5)
+    assert "| 2/3 median 25.5 |" in as_markdown(comparison_rows(three_methods))
+    assert any("counts as later" in line for line in notes(comparison_rows(three_methods)))
+
+
+def test_a_target_that_no_seed_reached_reads_never(make_run):
+    run = make_run({"fedavg": [seed_result(seed, targets=[target(0.99, None)]) for seed in range(3)]})
+    assert "| never |" in as_markdown(comparison_rows(run))
+
+
+def test_a_partial_download_is_told_both_ways(three_methods):
+    text = " ".join(printed(three_methods, 120).split())
+    assert "fedbr downloads 160 MB by the blocks' actual bytes, 150 MB if every block counts" in text
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 160, 200])
+def test_no_figure_and_no_header_is_cut_on_any_usual_terminal(three_methods, width):
+    text = printed(three_methods, width)
+    assert "…" not in text
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= width
+    for word in ("method", "accuracy", "to 90 %", "wasted", "energy", "exposed", "hidden", "stopped"):
+        assert word in text
+    assert text.count("4.41") == 1
+
+
+def test_a_wide_terminal_gets_each_method_on_one_line(three_methods):
+    line = next(line for line in printed(three_methods, 200).splitlines() if "fedavg" in line)
+    figures = " ".join(line.split())
+    assert (
+        figures == "fedavg 95.2 ±0.5 95.7 ±0.5 10.2 ±0.6 32.7 ±3.8 51.0 ±2.5 40 200 210 10 4.41 ±0.03 12.0 3.0 joules"
+    )
+
+
+def test_csv_holds_base_units_in_full_precision(three_methods):
+    records = list(csv.DictReader(io.StringIO(as_csv(comparison_rows(three_methods)))))
+    assert [record["method"] for record in records] == three_methods.labels
+    assert float(records[0]["accuracy_final"]) == pytest.approx(0.952, rel=1e-12)
+    assert float(records[1]["bytes_down_uniform_blocks"]) == 150_000_000
+    assert records[0]["bytes_down_uniform_blocks"] == ""
+    assert records[1]["seconds_to_0.9"] == ""
+    assert (records[1]["seconds_to_0.9_reached"], records[1]["seconds_to_0.9_median"]) == ("2", "25.5")
+
+
+def test_csv_cells_are_no_formulas_for_a_spreadsheet(make_run):
+    assert "'=1+1" in as_csv(comparison_rows(make_run({"=1+1": [seed_result()]})))
+
+
+def test_latex_escapes_its_special_signs(make_run):
+    text = as_latex(comparison_rows(make_run({"fed_avg&co#1": [seed_result(seed) for seed in range(3)]})))
+    assert r"fed\_avg\&co\#1" in text
+    body = [line for line in text.splitlines() if not line.startswith("%")]
+    assert not any("±" in line or "–" in line for line in body)
+    assert len({line.count(" & ") for line in body if line.endswith(r"\\")}) == 1
+
+
+def test_markdown_escapes_the_bar(make_run):
+    lines = as_markdown(comparison_rows(make_run({"a|b": [seed_result()]}))).splitlines()
+    assert r"a\|b" in lines[2]
+
+
+def test_without_training_there_are_no_columns_of_accuracy(make_run):
+    untrained = {"final": None, "best": None, "ema": None}
+    run = make_run({"fedavg": [seed_result(accuracy=untrained, targets=[target(0.9, None)])]}, trained=False)
+    text = as_markdown(comparison_rows(run))
+    assert "accuracy" not in text.splitlines()[0]
+    assert "Nothing was trained" in text
+
+
+def test_runs_side_by_side_are_told_apart_by_their_folders(make_run):
+    one = make_run({"fedavg": [seed_result()]}, folder="slow")
+    other = make_run({"fedavg": [seed_result()]}, folder="fast")
+    assert [row.run for row in comparison_rows(one, other)] == ["slow", "fast"]
+    assert as_markdown(comparison_rows(one, other)).splitlines()[0].startswith("| run | method |")

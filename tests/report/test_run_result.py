@@ -1,0 +1,97 @@
+"""A run directory is read by its contract, and what is no run is refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from edgefl.errors import UserError
+from edgefl.report import RunResult
+
+from .conftest import ROUNDS, seed_result
+
+
+def test_a_run_says_its_methods_and_seeds_in_the_scenarios_order(three_methods):
+    assert three_methods.labels == ["fedavg", "fedbr", "fedadc+overlap"]
+    assert three_methods.seeds == [0, 1, 2]
+    assert three_methods.name == "three methods"
+    assert three_methods.scenario["budgets"]["bytes"] == 500e6
+    assert three_methods.summary["methods"]["fedbr"][0]["blocks"]["uniform"] == 150_000_000
+    assert three_methods.trained
+
+
+def test_the_rounds_of_all_methods_are_one_table_with_label_and_seed(three_methods):
+    rounds = three_methods.rounds
+    assert rounds.column_names[:3] == ["label", "seed", "round"]
+    assert len(rounds) == 3 * (ROUNDS + ROUNDS - 3 + ROUNDS - 6)
+    alone = three_methods.rounds_of("fedbr", 2)
+    found = [row for row in rounds.to_pylist() if row["label"] == "fedbr" and row["seed"] == 2]
+    assert [row["seconds"] for row in found] == alone["seconds"].to_pylist()
+
+
+def test_an_unknown_method_or_seed_is_named_with_what_there_is(three_methods):
+    with pytest.raises(UserError, match="did you mean 'fedavg'"):
+        three_methods.rounds_of("fedagv", 0)
+    with pytest.raises(UserError, match="no seed 7 of 'fedbr' in this run, found 0, 1, 2"):
+        three_methods.rounds_of("fedbr", 7)
+
+
+def test_a_missing_or_broken_table_is_the_users_error(three_methods):
+    (three_methods.path / "fedavg" / "seed-0" / "rounds.parquet").write_bytes(b"PAR1 no longer")
+    with pytest.raises(UserError, match=r"rounds\.parquet: cannot be read"):
+        three_methods.rounds_of("fedavg", 0)
+    (three_methods.path / "fedavg" / "seed-1" / "rounds.parquet").unlink()
+    with pytest.raises(UserError, match="cannot be read"):
+        _ = three_methods.rounds
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    with pytest.raises(UserError, match="found nothing"):
+        RunResult(tmp_path / "nowhere")
+    with pytest.raises(UserError, match=r"found no summary\.json"):
+        RunResult(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="found a file"):
+        RunResult(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda summary: summary.update(schema=2), "expected a summary of schema 1, found 2"),
+        (lambda summary: summary.update(methods={}), "methods"),
+        (lambda summary: summary["methods"].update(fedavg=[]), "methods.fedavg: expected at least one seed"),
+        (lambda summary: summary["methods"]["fedavg"][0].pop("joules"), "methods.fedavg.0.joules"),
+        (lambda summary: summary["methods"].update({"../x": [seed_result()]}), "found a path"),
+    ],
+)
+def test_a_summary_that_breaks_the_contract_is_refused_with_the_field(make_run, change, message):
+    run = make_run({"fedavg": [seed_result()]})
+    file = run.path / "summary.json"
+    summary = json.loads(file.read_text())
+    change(summary)
+    file.write_text(json.dumps(summary))
+    with pytest.raises(UserError, match=r"summary\.json") as caught:
+        RunResult(run.path)
+    assert message in str(caught.value)
+
+
+def test_text_that_is_no_json_is_refused(make_run):
+    run = make_run({"fedavg": [seed_result()]})
+    (run.path / "summary.json").write_text('{"schema": 1,')
+    with pytest.raises(UserError, match="not JSON"):
+        RunResult(run.path)
+
+
+def test_keys_of_a_later_edgefl_are_passed_over(make_run):
+    run = make_run({"fedavg": [seed_result(novelty={"x": 1})]})
+    assert run.summary["methods"]["fedavg"][0]["novelty"] == {"x": 1}
+
+
+def test_a_notebook_shows_table_and_verdict_with_every_text_escaped(make_run):
+    run = make_run({"fed<avg>": [seed_result()]}, name="<script>x")
+    page = run._repr_html_()
+    assert "<script>" not in page
+    assert "fed&lt;avg&gt;" in page
+    assert "<table>" in page

@@ -1,0 +1,151 @@
+"""The verdict is plain, right, and says tied where intervals overlap."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgefl.report import verdict
+
+from .conftest import BUDGETS, seed_result, target
+
+
+def seeds(accuracies, times=None, wanted=0.9, **changes):
+    return [
+        seed_result(
+            seed,
+            accuracy__final=accuracy,
+            targets=[target(wanted, times[seed])] if times else [],
+            **changes,
+        )
+        for seed, accuracy in enumerate(accuracies)
+    ]
+
+
+def test_a_clear_winner_is_named_with_the_second(make_run):
+    run = make_run({"a": seeds([0.90, 0.901, 0.902]), "b": seeds([0.95, 0.951, 0.952]), "c": seeds([0.5, 0.5, 0.5])})
+    assert verdict(run) == "After 40 rounds, b (95.1 ± 0.2 %) wins, ahead of a (90.1 ± 0.2 %)."
+
+
+def test_two_methods_whose_intervals_overlap_are_tied(make_run):
+    run = make_run({"a": seeds([0.94, 0.95, 0.96]), "b": seeds([0.95, 0.951, 0.952]), "c": seeds([0.5, 0.5, 0.5])})
+    assert verdict(run) == "After 40 rounds, b (95.1 ± 0.2 %) and a (95.0 ± 2.5 %) are tied, ahead of c."
+
+
+def test_one_method_alone_neither_wins_nor_is_tied(make_run):
+    run = make_run({"a": seeds([0.9, 0.9, 0.9], [10.0, 10.0, 10.0])})
+    assert verdict(run).splitlines() == [
+        "After 40 rounds, a holds an accuracy of 90.0 %.",
+        "a reaches 90 % after 10.0 s.",
+    ]
+
+
+def test_under_common_budgets_the_highest_wins_and_each_stop_is_told(three_methods):
+    first, second, *_ = verdict(three_methods).splitlines()
+    assert first == (
+        "Within 60 s, 500 MB and 5 kJ, whichever runs out first, "
+        "fedavg (95.2 ± 0.5 %) wins, ahead of fedbr (94.2 ± 0.5 %)."
+    )
+    assert second == "Stopped by 60 s: fedadc+overlap; by 500 MB: fedbr; by 5 kJ: fedavg."
+
+
+def test_seeds_that_stop_for_different_reasons_are_counted(make_run):
+    budgets = [{"kind": "seconds", "limit": 60.0, "accuracy": None}]
+    methods = {"a": seeds([0.9, 0.9, 0.9], budgets=budgets)}
+    methods["a"][0]["stop"]["reason"] = "seconds"
+    run = make_run(methods, stop="budget", budgets={"seconds": 60.0})
+    assert "Stopped by 60 s: a (1 of 3 seeds); by the last round: a (2 of 3 seeds)." in verdict(run)
+
+
+def test_with_runs_to_the_last_round_each_budget_has_its_own_winner(make_run):
+    def at(seconds, joules):
+        return [
+            {"kind": "seconds", "limit": 30.0, "accuracy": seconds},
+            {"kind": "joules", "limit": 3000.0, "accuracy": joules},
+        ]
+
+    run = make_run(
+        {"a": seeds([0.9] * 3, budgets=at(0.8, 0.6)), "b": seeds([0.9] * 3, budgets=at(0.7, 0.85))},
+        stop="rounds",
+        budgets={"seconds": 30.0, "joules": 3000.0},
+    )
+    assert verdict(run).splitlines() == [
+        "Within 30 s, a (80.0 %) wins, ahead of b (70.0 %).",
+        "Within 3 kJ, b (85.0 %) wins, ahead of a (60.0 %).",
+    ]
+
+
+def test_a_run_that_ends_within_a_budget_holds_its_final_accuracy_there_and_one_that_was_not_evaluated_holds_none(
+    make_run,
+):
+    within = [{"kind": "seconds", "limit": 60.0, "accuracy": None}]
+    beyond = {"seconds": 100.0, "budgets": within}
+    run = make_run({"a": seeds([0.9] * 3, budgets=within), "b": seeds([0.95] * 3, **beyond)}, stop="rounds")
+    assert verdict(run) == "Within 60 s, a holds an accuracy of 90.0 %; b has no accuracy to compare."
+
+
+def test_the_first_to_a_target_is_told_with_those_who_miss_it(make_run):
+    run = make_run(
+        {
+            "a": seeds([0.9] * 3, [10.0, 10.1, 10.2]),
+            "b": seeds([0.9] * 3, [20.0, 20.1, 20.2]),
+            "c": seeds([0.9] * 3, [5.0, 6.0, None]),
+            "d": seeds([0.5] * 3, [None, None, None]),
+        }
+    )
+    assert verdict(run).splitlines()[1] == (
+        "a (10.1 ± 0.2 s) reaches 90 % first, before b (20.1 ± 0.2 s); c reaches it on 2 of 3 seeds (median 6.00 s); "
+        "d does not reach it."
+    )
+
+
+@pytest.mark.parametrize(
+    ("times", "sentence"),
+    [
+        (
+            {"a": [9.0, 10.0, 11.0], "b": [9.5, 10.5, 11.5]},
+            "a (10.0 ± 2.5 s) and b (10.5 ± 2.5 s) are tied as the first to reach 90 %.",
+        ),
+        ({"a": [9.0, 10.0, 11.0], "b": [None] * 3}, "Only a (10.0 ± 2.5 s) reaches 90 %."),
+        ({"a": [None] * 3, "b": [None] * 3}, "No method reaches 90 %."),
+        ({"a": [None] * 3}, "a does not reach 90 %."),
+        (
+            {"a": [7.0, None, None], "b": [None] * 3},
+            "No method reaches 90 % on every seed: a reaches it on 1 of 3 seeds.",
+        ),
+    ],
+)
+def test_targets_are_told_in_correct_grammar(make_run, times, sentence):
+    run = make_run({label: seeds([0.9] * 3, found) for label, found in times.items()})
+    assert verdict(run).splitlines()[1] == sentence
+
+
+def test_one_seed_is_said_to_show_no_spread(make_run):
+    run = make_run({"a": seeds([0.9]), "b": seeds([0.95])})
+    assert verdict(run).splitlines() == [
+        "After 40 rounds, b (95.0 %) wins, ahead of a (90.0 %).",
+        "One seed shows no spread: differences may be chance.",
+    ]
+
+
+def test_without_training_time_traffic_and_energy_a_round_are_compared(make_run):
+    untrained = {"final": None, "best": None, "ema": None}
+    budgets = [{"kind": kind, "limit": amount, "accuracy": None} for kind, amount in BUDGETS.items()]
+    run = make_run(
+        {
+            "a": [seed_result(s, accuracy=untrained, budgets=budgets, seconds=40.0, rounds=40) for s in range(3)],
+            "b": [seed_result(s, accuracy=untrained, budgets=budgets, seconds=30.0, rounds=20) for s in range(3)],
+        },
+        trained=False,
+    )
+    lines = verdict(run).splitlines()
+    assert lines[:2] == [
+        "Nothing was trained, so there is no accuracy to compare.",
+        "a (1.00 s) needs the least time a round.",
+    ]
+    assert len(lines) == 5
+
+
+def test_the_smoothed_accuracy_decides_where_the_scenario_says_so(make_run):
+    high, low = seeds([0.9] * 3, accuracy__ema=0.7), seeds([0.8] * 3, accuracy__ema=0.75)
+    run = make_run({"a": high, "b": low}, target_metric="accuracy_ema")
+    assert verdict(run) == "After 40 rounds, b (75.0 %) wins, ahead of a (70.0 %)."
