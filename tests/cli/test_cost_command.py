@@ -1,0 +1,82 @@
+import json
+
+import pytest
+
+from edgefl.cli.entry import main
+
+
+def run(capsys, *arguments):
+    code = main(["cost", *arguments])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_json_has_the_promised_keys_for_a_batch_of_one_image(capsys):
+    code, output, _ = run(capsys, "--model", "cnn", "--method", "fedavg", "--shape", "1x28x28", "--json")
+    data = json.loads(output)
+    assert code == 0
+    promised = {
+        *("layer_macs", "forward_macs", "training_flops", "bytes_touched", "peak_memory_bytes"),
+        *("stored_parameters", "parameters", "download_bytes", "upload_bytes"),
+    }
+    assert promised <= set(data)
+    # Two convolutions of 3×3 on 28×28 and 14×14 pixels, two linear layers.
+    assert data["layer_macs"] == 28 * 28 * 16 * 9 + 14 * 14 * 32 * 16 * 9 + 1568 * 64 + 640
+    assert data["batch"] == 1
+
+
+def test_resnet56_and_fedalign_have_the_papers_layer_macs(capsys):
+    both = []
+    for method in ("fedavg", "fedalign"):
+        _, output, _ = run(capsys, "--model", "resnet56", "--method", method, "--classes", "100", "--json")
+        both.append(json.loads(output))
+    assert [round(data["layer_macs"] / 1e6, 2) for data in both] == [87.24, 89.11]
+    assert both[1]["forward_macs"] > both[1]["layer_macs"]
+
+
+def test_options_are_set_by_their_path_in_a_scenario(capsys):
+    arguments = ("--model", "resnet18", "--method", "fedbr", "--alpha", "1", "--json")
+    changes = ("--set", "model.stem=imagenet", "--set", "model.norm=batch", "--set", "methods.0.block_bytes=uniform")
+    _, output, _ = run(capsys, *arguments, *changes)
+    data = json.loads(output)
+    assert data["parameters"] == 11_181_642
+    assert data["download_bytes"] == pytest.approx(data["upload_bytes"] / 6, abs=1)
+
+
+def test_all_methods_come_in_one_table(capsys):
+    code, output, _ = run(capsys, "--model", "cnn", "--all", "--json")
+    rows = json.loads(output)["methods"]
+    assert code == 0
+    assert {"fedavg", "fedprox", "fedalign", "fedadc", "fedbr", "fedmlb"} <= {row["method"] for row in rows}
+    assert [row["alpha"] for row in rows if row["method"] == "fedbr"] == [1, 2, 3, 4]
+    code, output, _ = run(capsys, "--model", "cnn", "--all")
+    assert code == 0
+    assert "fedalign" in output
+
+
+def test_a_method_that_cannot_train_the_model_is_listed_with_the_reason(capsys):
+    _, output, _ = run(capsys, "--model", "shufflenet", "--all", "--json")
+    refused = {row["method"]: row["refused"] for row in json.loads(output)["methods"] if "refused" in row}
+    assert "grouped convolutions" in refused["fedalign"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--model", "cnn"), "--method NAME or --all"),
+        (("--model", "cnn", "--method", "fedagv"), "did you mean 'fedavg'"),
+        (("--model", "resnet", "--method", "fedavg"), "unknown model 'resnet'"),
+        (("--model", "cnn", "--method", "fedavg", "--set", "fleet=1"), "cost does not depend on this"),
+        (("--model", "cnn", "--method", "fedavg", "--set", "training=1"), "training.local alone"),
+        (("--model", "cnn", "--method", "fedavg", "--set", "model.depth=1"), "model.depth: unknown key"),
+        (("--model", "cnn", "--method", "fedavg", "--shape", "28"), "takes images"),
+        (("--model", "cnn", "--method", "fedavg", "--shape", "big"), "such as 3x32x32"),
+        (("--model", "cnn", "--method", "fedavg", "--alpha", "2"), "whole model"),
+    ],
+)
+def test_wrong_input_is_one_sentence_and_exit_code_2(capsys, arguments, message):
+    code, output, error = run(capsys, *arguments)
+    assert code == 2
+    assert message in error
+    assert output == ""
+    assert len(error.strip().splitlines()) == 1
