@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from edgefl.experiment import run
 from edgefl.report import RunResult
-from edgefl.scenario import Scenario, load_scenario, with_overrides
+from edgefl.scenario import Scenario, load_scenario, rehearse, with_overrides
 
 if TYPE_CHECKING:
     from edgefl.experiment.progress import Progress
@@ -46,6 +46,7 @@ def simulate(
         scenario = load_scenario(scenario, overrides)
     elif overrides:
         scenario = with_overrides(scenario, overrides)
+    rehearse(scenario)
     folder = run(
         scenario,
         out=Path(out),

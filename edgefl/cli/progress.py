@@ -34,7 +34,7 @@ def watching(console: Console | None = None) -> Iterator[Progress]:
 
 @dataclass
 class _Standing:
-    """How far a run has come, and since when."""
+    """How far a run has come, and since when: runs begin when the one before ends."""
 
     started: float
     rounds: int = 0
@@ -77,6 +77,7 @@ class Lines:
     _ahead: int = 0
     _standings: dict[_Run, _Standing] = field(default_factory=dict)
     _last: float = 0.0
+    _since: float = 0.0
 
     QUIET_SECONDS = 10.0
     """Between two lines on unfinished runs."""
@@ -84,12 +85,13 @@ class Lines:
     def begin(self, runs: list[tuple[str, int]], rounds: int) -> None:
         """See :class:`Progress`."""
         self._rounds, self._ahead, self._last = rounds, len(runs), self.clock()
+        self._since = self._last
         self._print(f"{len(runs)} runs of at most {rounds} rounds")
 
     def round(self, label: str, seed: int, round: int, seconds: float, accuracy: float | None) -> None:
         """See :class:`Progress`."""
         now = self.clock()
-        standing = self._standings.setdefault((label, seed), _Standing(started=now))
+        standing = self._standings.setdefault((label, seed), _Standing(started=self._since))
         standing.advance(round, seconds, accuracy)
         if now - self._last >= self.QUIET_SECONDS:
             self._last = now
@@ -99,9 +101,9 @@ class Lines:
         """See :class:`Progress`."""
         self._ahead -= 1
         now = self.clock()
-        self._standings.setdefault((label, seed), _Standing(started=now))
+        self._standings.setdefault((label, seed), _Standing(started=self._since))
         self._print(f"{self._described((label, seed), now)}; ended by {reason}; {self._ahead} to go")
-        self._last = now
+        self._last = self._since = now
 
     def close(self) -> None:
         """See :class:`Progress`."""
@@ -134,6 +136,7 @@ class Live:
             transient=True,
         )
         self._clock = clock
+        self._since = clock()
         self._rounds = 0
         self._everything: TaskID | None = None
         self._tasks: dict[_Run, TaskID] = {}
@@ -141,7 +144,7 @@ class Live:
 
     def begin(self, runs: list[tuple[str, int]], rounds: int) -> None:
         """See :class:`Progress`."""
-        self._rounds = rounds
+        self._rounds, self._since = rounds, self._clock()
         self._bars.start()
         self._everything = self._bars.add_task(f"all {len(runs)} runs", total=len(runs) * rounds, facts="rounds")
 
@@ -158,6 +161,7 @@ class Live:
         """See :class:`Progress`."""
         standing = self._standing((label, seed))
         self._advance_everything(self._rounds - standing.rounds)
+        self._since = self._clock()
         self._bars.remove_task(self._tasks.pop((label, seed)))
         name = escape(f"{label} seed {seed}")
         self._bars.console.print(f"{name}  {standing.rounds} rounds  {self._facts(standing)}  ended by {reason}")
@@ -170,7 +174,7 @@ class Live:
         if run not in self._tasks:
             name = escape(f"{run[0]} seed {run[1]}")
             self._tasks[run] = self._bars.add_task(name, total=self._rounds, facts="")
-            self._standings[run] = _Standing(started=self._clock())
+            self._standings[run] = _Standing(started=self._since)
         return self._standings[run]
 
     def _advance_everything(self, rounds: int) -> None:

@@ -24,9 +24,10 @@ def validate(
     ] = False,
 ) -> None:
     """Check a scenario without running it."""
-    from edgefl.scenario import dump_yaml, load_scenario, resolve
+    from edgefl.scenario import dump_yaml, load_scenario, rehearse, resolve
 
     checked = load_scenario(scenario, changes or ())
+    rehearse(checked, file=scenario)
     if resolved:
         typer.echo(dump_yaml(resolve(checked)), nl=False)
     else:

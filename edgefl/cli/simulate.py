@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -69,7 +70,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     ] = False,
 ) -> None:
     """Compare the methods of a scenario: run it, and print who reaches which accuracy, and when."""
-    from edgefl.scenario import load_scenario
+    from edgefl.scenario import load_scenario, rehearse
 
     chosen = load_scenario(scenario, changes or ())
     if seed:
@@ -77,20 +78,25 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     labels = _labels(chosen, method)
     folder = _free_folder(out, chosen)
     _check_device(device)
+    rehearse(chosen, file=scenario)
 
     from edgefl.cli.progress import watching
     from edgefl.experiment import run
 
-    with watching() as progress:
-        finished = run(
-            chosen,
-            out=folder,
-            methods=labels,
-            device=device.value,
-            engine=engine.value,
-            train=not no_train,
-            progress=progress,
-        )
+    try:
+        with watching() as progress:
+            finished = run(
+                chosen,
+                out=folder,
+                methods=labels,
+                device=device.value,
+                engine=engine.value,
+                train=not no_train,
+                progress=progress,
+            )
+    except UserError as error:
+        _remove_unfinished(folder)
+        raise error.located(file=scenario) from None
     _print_result(finished, trained=not no_train, as_json=as_json)
 
 
@@ -120,6 +126,12 @@ def _free_folder(out: Path | None, scenario: Scenario) -> Path:
         if any(folder.iterdir()):
             raise UserError(f"expected a new or an empty folder, found files in {folder}{hint}", file="--out")
     return folder
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Leaves no trace of a run whose input turned out to be wrong, unless one of its runs had already ended."""
+    if folder.is_dir() and not any(folder.rglob("rounds.parquet")):
+        shutil.rmtree(folder)  # it was new or empty
 
 
 def _check_device(device: Device) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 
 from edgefl import shipped
 from edgefl.errors import UserError, nearest
+from edgefl.learning.data.location import data_root
 from edgefl.scenario.overrides import Override, Overrides, overridden, parse_overrides
-from edgefl.scenario.paths import anchored
+from edgefl.scenario.paths import anchored, found_below
 from edgefl.scenario.scenario import Scenario
 from edgefl.validation import shown, validated
 from edgefl.yaml_file import read_yaml
@@ -83,11 +84,19 @@ def check(
         raise UserError(f"expected a mapping with the keys of a scenario, found {shown(data)}", file=file)
     try:
         changed = anchored(overridden(anchored(data, folder or Path.cwd()), changes), Path.cwd())
+        changed = found_below(changed, _data_folder(changed))
         _refuse_not_finite(changed)
         return validated(Scenario, changed)
     except UserError as error:
         culprit = next((change for change in reversed(changes) if change.concerns(error.field)), None)
         raise error.located(file=culprit.origin if culprit else file) from None
+
+
+def _data_folder(data: Mapping[str, Any]) -> Path:
+    """Where the scenario's data sets lie, as far as can be told before it is checked."""
+    section = data.get("data")
+    root = section.get("root") if isinstance(section, Mapping) else None
+    return data_root(root if isinstance(root, str) else None)
 
 
 def with_overrides(scenario: Scenario, overrides: Overrides) -> Scenario:

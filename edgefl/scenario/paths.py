@@ -17,7 +17,7 @@ FILES = (
 """Dotted paths; ``*`` stands for any key or index."""
 
 
-def anchored(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def anchored(data: Mapping[str, Any], folder: Path, *, only_files: bool = False) -> dict[str, Any]:
     """A copy of a scenario's data in which relative paths start at ``folder``; absolute ones stay.
 
     >>> anchored({"data": {"root": "images"}, "fleet": [{"profile": "raspberry-pi-5"}]}, Path("/home/me"))
@@ -25,8 +25,17 @@ def anchored(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """
     result = copy.deepcopy(dict(data))
     for pattern in FILES:
+        if only_files and not pattern.endswith(".file"):
+            continue
         _anchor(result, pattern.split("."), folder)
     return result
+
+
+def found_below(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """A copy in which the files that are still relative, and are there below ``folder``, start at it."""
+    if not folder.is_dir():
+        return dict(data)
+    return anchored(data, folder, only_files=True)
 
 
 def _anchor(container: Any, pattern: list[str], folder: Path) -> None:

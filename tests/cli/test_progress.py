@@ -43,7 +43,7 @@ def test_without_a_terminal_there_are_few_lines_with_all_facts():
     lines = screen.file.getvalue().splitlines()
     assert lines[0] == "2 runs of at most 4 rounds"
     # 6 s between rounds, and at most one line every 10 s: after the second and the fourth round.
-    assert lines[1] == "fedavg seed 0: round 2/4, 1 min 00 s virtual, accuracy  10.0%, 0.3 rounds/s"
+    assert lines[1] == "fedavg seed 0: round 2/4, 1 min 00 s virtual, accuracy  10.0%, 0.2 rounds/s"
     assert lines[3] == (
         "fedavg seed 0: round 4/4, 2 min 00 s virtual, accuracy  30.0%, 0.2 rounds/s; ended by rounds; 1 to go"
     )

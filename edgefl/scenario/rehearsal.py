@@ -1,0 +1,77 @@
+"""What can only be known by building: does the model fit the data, the scheduler the model, is every file there?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from edgefl.errors import UserError
+from edgefl.fleet import assign
+from edgefl.learning.methods.build import build_method
+from edgefl.learning.models.registry import build_model
+from edgefl.network.build import build_topology
+from edgefl.network.specs import FileTopology, TraceCapacity, find_file
+from edgefl.network.traces import read_csv, read_mahimahi
+from edgefl.scenario.components import within
+from edgefl.scenario.scenario import Scenario
+
+
+def rehearse(scenario: Scenario, *, file: str | None = None) -> None:
+    """Build once what a run will build, so that nothing has been written yet when something does not fit.
+
+    No image is read where the data set knows its shape beforehand.
+
+    Args:
+        scenario: what is to be run.
+        file: what the person calls it, for messages.
+
+    Raises:
+        UserError: files are missing or broken, or parts do not fit together; says where.
+    """
+    try:
+        _rehearse_learning(scenario)
+        _rehearse_network(scenario)
+    except UserError as error:
+        raise error.located(file=file) from None
+
+
+def _rehearse_learning(scenario: Scenario) -> None:
+    with _at("data"):
+        description = scenario.data.describe()
+    with _at("model"):
+        model = build_model(scenario.model.spec, description.shape, description.classes)
+    seed = scenario.seeds[0]
+    for index, method in enumerate(scenario.methods):
+        with _at(f"methods.{index}"):
+            adapted = build_method(method.entry, scenario.training.local).objective.adapt(model)
+        if method.scheduler is not None:
+            with _at(f"methods.{index}.scheduler"):
+                method.scheduler.start(seed, adapted.depth)
+
+
+def _rehearse_network(scenario: Scenario) -> None:
+    network = scenario.network
+    for name, link in network.links.items():
+        for direction, capacity in (("down", link.down), ("up", link.up)):
+            if isinstance(capacity, TraceCapacity):
+                with _at(f"network.links.{name}.{direction}.file"):
+                    path = find_file(capacity.file, None)
+                    if capacity.format == "csv":
+                        read_csv(path)
+                    else:
+                        read_mahimahi(path, every=capacity.every)
+    if isinstance(network.topology, FileTopology):
+        fleet = assign(scenario.fleet, scenario.data.clients, scenario.seeds[0])
+        with _at("network.topology"):
+            build_topology(network.topology, network.links, [str(name) for name in fleet.link_names()])
+
+
+@contextmanager
+def _at(field: str) -> Iterator[None]:
+    """Complaints from inside are about this field."""
+    try:
+        yield
+    except UserError as error:
+        if error.file is not None:  # the fault is in another file, which the message must keep
+            error = UserError(f"{error.file}: {error.message}", field=error.field)
+        raise within(error, field) from None

@@ -1,0 +1,142 @@
+"""``edgefl simulate`` from the outside: what is printed, and where it is written."""
+
+import json
+
+import pytest
+
+import edgefl
+from edgefl.cli import main
+from edgefl.experiment.progress import Silent
+from edgefl.scenario import dump_yaml, load_scenario
+
+SMALL = {
+    "name": "small",
+    "seeds": [3, 1],
+    "data": {"name": "synthetic", "shape": [1, 12, 12], "classes": 3, "train": 120, "test_images": 60, "clients": 6},
+    "model": {"name": "cnn", "width": 2},
+    "training": {"rounds": 2, "cohort": 2, "local": {"batch": 10, "lr": 0.1}},
+    "fleet": [{"profile": "raspberry-pi-5", "share": 1, "link": "wifi"}],
+    "network": {
+        "topology": {"kind": "star", "server": {"down": "1 Gbit/s", "up": "1 Gbit/s"}},
+        "links": {"wifi": {"down": "50 Mbit/s", "up": "20 Mbit/s"}},
+    },
+    "methods": ["fedavg", {"method": "fedprox", "as": "prox"}],
+    "targets": [0.3],
+}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small.yaml").write_text(dump_yaml(SMALL))
+
+
+def test_the_machine_gets_the_summary_and_nothing_else_on_standard_output(capsys, tmp_path):
+    assert main(["simulate", "small.yaml", "--no-train", "--json"]) == 0
+    output = capsys.readouterr()
+    assert output.out == (tmp_path / "runs" / "small" / "summary.json").read_text()
+    summary = json.loads(output.out)
+    assert {label: [result["seed"] for result in results] for label, results in summary["methods"].items()} == {
+        "fedavg": [3, 1],
+        "prox": [3, 1],
+    }
+    assert "prox seed 1" in output.err
+    assert "--no-train" in output.err
+
+
+def test_a_person_gets_a_table_the_verdict_and_the_files(capsys, tmp_path):
+    assert main(["simulate", "small.yaml", "--out", "here", "--seed", "5", "--device", "cpu"]) == 0
+    output = capsys.readouterr().out
+    assert "fedavg" in output
+    assert "prox" in output
+    assert "here: summary.json" in output
+    assert list((tmp_path / "here").glob("*.png"))
+    assert main(["verify", "here"]) == 0
+
+
+def test_no_train_is_said_and_reads_no_accuracy_into_it(capsys, tmp_path):
+    assert main(["simulate", "small.yaml", "--no-train"]) == 0
+    assert "--no-train: nothing was trained" in capsys.readouterr().out
+    assert not list((tmp_path / "runs").rglob("*.png"))
+
+
+def test_methods_and_seeds_can_be_picked(capsys, tmp_path):
+    arguments = ["--no-train", "--json", "--method", "prox", "--seed", "9", "--seed", "4"]
+    assert main(["simulate", "small.yaml", *arguments]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert {label: [result["seed"] for result in results] for label, results in summary["methods"].items()} == {
+        "prox": [9, 4]
+    }
+
+
+def test_the_run_holds_the_whole_scenario_with_its_overrides(capsys, tmp_path):
+    assert main(["simulate", "small.yaml", "--no-train", "--json", "--set", "training.rounds=1"]) == 0
+    kept = load_scenario(tmp_path / "runs" / "small" / "scenario.yaml")
+    assert kept == load_scenario("small.yaml", {"training.rounds": 1})
+
+
+def test_a_run_whose_input_turns_out_wrong_leaves_nothing(capsys, tmp_path, monkeypatch):
+    def run(scenario, *, out, **rest):
+        (out / "fedavg").mkdir(parents=True)
+        raise edgefl.UserError("the data set is no good", field="data")
+
+    monkeypatch.setattr("edgefl.experiment.run", run)
+    assert main(["simulate", "small.yaml", "--out", "here"]) == 2
+    assert capsys.readouterr().err.endswith("error: small.yaml: data: the data set is no good\n")
+    assert not (tmp_path / "here").exists()
+
+
+def test_python_does_the_same_as_the_command(tmp_path):
+    seen = []
+
+    class Listener(Silent):
+        def round(self, label, seed, round, seconds, accuracy):
+            seen.append((label, seed, round))
+
+    result = edgefl.simulate(
+        "small.yaml",
+        out=tmp_path / "python",
+        overrides={"seeds": [0]},
+        methods=["prox"],
+        train=False,
+        progress=Listener(),
+    )
+    assert isinstance(result, edgefl.RunResult)
+    assert result.labels == ["prox"]
+    assert seen == [("prox", 0, 1), ("prox", 0, 2)]
+    scenario = edgefl.load_scenario("small.yaml")
+    assert isinstance(scenario, edgefl.Scenario)
+    again = edgefl.simulate(scenario, out=tmp_path / "again", overrides=["seeds=[0]"], methods=["prox"], train=False)
+    assert again.summary == result.summary
+
+
+@pytest.mark.parametrize("what", ["methods", "models", "datasets"])
+def test_the_lists_say_what_can_be_named(capsys, what):
+    assert main([what, "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)[what]
+    names = [row["name"] for row in listed]
+    assert names == sorted(names)
+    assert all(row["summary"] for row in listed)
+    assert main([what]) == 0
+    table = capsys.readouterr().out
+    assert all(name in table for name in names)
+    assert main([what, names[0]]) == 0
+    details = capsys.readouterr().out
+    assert all(option in details for option in listed[0]["options"])
+
+
+def test_the_lists_give_every_option_a_meaning(capsys):
+    for what in ("methods", "models", "datasets"):
+        assert main([what, "--json"]) == 0
+        for row in json.loads(capsys.readouterr().out)[what]:
+            assert [name for name, option in row["options"].items() if not option["description"]] == []
+
+
+def test_a_scenario_is_checked_resolved_and_described(capsys, tmp_path):
+    assert main(["scenario", "validate", "small.yaml"]) == 0
+    assert "valid" in capsys.readouterr().out
+    assert main(["scenario", "validate", "small.yaml", "--resolved", "--set", "name=other"]) == 0
+    (tmp_path / "resolved.yaml").write_text(capsys.readouterr().out)
+    assert load_scenario("resolved.yaml") == load_scenario("small.yaml", {"name": "other"})
+    assert main(["scenario", "schema"]) == 0
+    assert json.loads(capsys.readouterr().out)["type"] == "object"
