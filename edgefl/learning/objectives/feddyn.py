@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 from pydantic import Field, SerializeAsAny
 from torch import Tensor
 
@@ -13,7 +12,7 @@ from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.layout import Weights
 from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
 from edgefl.learning.objectives.cross_entropy import CrossEntropy
-from edgefl.learning.objectives.fedprox import squared_distance
+from edgefl.learning.objectives.fedprox import parameter_vector
 
 
 class FedDyn(Objective):
@@ -56,8 +55,7 @@ class FedDyn(Objective):
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         """See :class:`Objective`."""
         loss = self.base.loss(local, batch, context)
-        layout = context.model.layout
-        drift = layout.weights(context.vectors["drift"])
-        linear = torch.stack([(drift[e.block][e.name] * local[e.block][e.name]).sum() for e in layout.parameters]).sum()
-        penalty = self.alpha * (linear + 0.5 * squared_distance(local, context))
+        parameters = parameter_vector(local, context)
+        away = parameters - context.vectors["received"]
+        penalty = self.alpha * ((context.vectors["drift"] * parameters).sum() + 0.5 * away.square().sum())
         return Loss(loss.total + penalty, loss.cross_entropy)

@@ -13,13 +13,12 @@ from edgefl.learning.models.layout import Weights
 from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
 
 
-def squared_distance(local: Weights, context: Context) -> Tensor:
-    """‖θ - θ_t‖² over the parameters (not the buffers), θ_t being the vector ``received``."""
-    layout = context.model.layout
-    received = layout.weights(context.vectors["received"])
-    return torch.stack(
-        [(local[e.block][e.name] - received[e.block][e.name]).square().sum() for e in layout.parameters]
-    ).sum()
+def parameter_vector(local: Weights, context: Context) -> Tensor:
+    """The parameters (not the buffers) as one differentiable vector ``[parameter_count]``.
+
+    One vector costs a copy; term by term, every tensor of the model would cost a handful of kernel launches.
+    """
+    return torch.cat([local[e.block][e.name].reshape(-1) for e in context.model.layout.parameters])
 
 
 class FedProx(Objective):
@@ -32,4 +31,5 @@ class FedProx(Objective):
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         """See :class:`Objective`."""
         cross_entropy = F.cross_entropy(context.model.apply_blocks(local, batch.inputs), batch.labels)
-        return Loss(cross_entropy + 0.5 * self.mu * squared_distance(local, context), cross_entropy)
+        away = parameter_vector(local, context) - context.vectors["received"]
+        return Loss(cross_entropy + 0.5 * self.mu * away.square().sum(), cross_entropy)
