@@ -157,20 +157,21 @@ def _draw_limits(ax: Axes, run: RunResult, kind: str, scale: float) -> None:
             bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.5},
             zorder=4,
         )
+    reach = ax.dataLim.xmax * scale
     for budget in sorted({budget.limit for result in results for budget in result.budgets if budget.kind == kind}):
+        text = f"budget {limit(budget, kind)}"
+        style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "fontsize": 8, "color": "0.2"}
+        if budget > 1.25 * reach:  # a line far off would squeeze the curves
+            ax.annotate(f"{text} →", (1.0, 0.02), xycoords="axes fraction", xytext=(-3, 0), **style)
+            continue
         ax.axvline(budget / scale, color="0.2", linestyle=":", linewidth=1.2, zorder=1)
-        ax.annotate(
-            f"budget {limit(budget, kind)}",
-            (budget / scale, 0.02),
-            xycoords=("data", "axes fraction"),
-            xytext=(-3, 0),
-            textcoords="offset points",
-            rotation=90,
-            ha="right",
-            va="bottom",
-            fontsize=8,
-            color="0.2",
-        )
+        place: dict[str, Any] = {
+            "xycoords": ("data", "axes fraction"),
+            "xytext": (-3, 0),
+            "rotation": 90,
+            "va": "bottom",
+        }
+        ax.annotate(text, (budget / scale, 0.02), **place, **style)
 
 
 def _draw_exhausted(ax: Axes, run: RunResult, found: Sequence[_Curve], kind: str, scale: float, *, colour: str) -> None:

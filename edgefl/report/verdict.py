@@ -110,7 +110,12 @@ def _stops(run: RunResult) -> str:
     return f"Stopped {'; '.join(clauses)}."
 
 
-_ENDS = {"rounds": "the last round", "target": "the last target reached", "stalled": "a stall"}
+_ENDS = {
+    "rounds": "the last round",
+    "target": "the last target reached",
+    "stalled": "a stall",
+    "diverged": "divergence",
+}
 
 
 def _targets(rows: Sequence[Row]) -> list[str]:

@@ -54,6 +54,13 @@ def test_targets_and_budgets_are_marked(three_methods):
         assert {"target 80 %", "target 90 %", budget} <= set(texts)
 
 
+def test_a_budget_far_beyond_the_curves_is_told_without_squeezing_them(make_run):
+    budgets = [{"kind": "seconds", "limit": 3600.0, "accuracy": 0.9}]
+    axes = make_run({"fedavg": [seed_result(budgets=budgets)]}).plot().axes[0]
+    assert "budget 60 min →" in [text.get_text() for text in axes.texts]
+    assert axes.get_xlim()[1] < 100
+
+
 def test_a_budget_of_energy_is_a_cross_where_it_ran_out(make_run):
     budgets = [{"kind": "joules", "limit": 2200.0, "accuracy": 0.9}]  # 110 J a round: spent after 20 rounds
     run = make_run({"fedavg": [seed_result(seed, budgets=budgets) for seed in range(3)]})
