@@ -15,6 +15,7 @@ from edgefl.experiment.step_costs import read_costs
 from edgefl.experiment.summary import SCHEMA
 from edgefl.experiment.tables import EVENTS, ROUNDS
 from edgefl.fleet import assign
+from edgefl.network import build_topology
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.invariants import CostEntry, Record, violations
 from edgefl.simulation.log import Event
@@ -63,12 +64,17 @@ def _check(
     except (OSError, pa.ArrowException, ValueError) as error:
         yield f"a table cannot be read: {error}"
         return
+    fleet = assign(scenario.fleet, scenario.data.clients, int(entry["seed"]))
+    network = scenario.network
+    links = [str(name) for name in fleet.link_names()]
     record = Record(
         events=[Event(*row) for row in zip(*(events[name] for name in EVENTS.names), strict=True)],
         rounds=rounds,
         summary=entry,
-        fleet=assign(scenario.fleet, scenario.data.clients, int(entry["seed"])),
+        fleet=fleet,
         costs=costs,
+        topology=build_topology(network.topology, network.links, links),
+        transport=network.transport.build(),
     )
     try:
         yield from violations(record)

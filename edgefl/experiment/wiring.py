@@ -105,6 +105,7 @@ def setup_of(
         fleet=world.fleet,
         samples=world.samples,
         topology=build_topology(scenario.network.topology, scenario.network.links, links),
+        transport=scenario.network.transport.build(),
         weather=ClientLinks(scenario.network.links, links, world.seed),
         learner=learner,
         limits=Limits(scenario.budgets.limits(), scenario.targets, scenario.target_metric),

@@ -16,6 +16,7 @@ from edgefl.learning.methods.recipe import Method
 from edgefl.learning.payload import ModelSizes
 from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.topology import Topology
+from edgefl.network.transport import Transport
 from edgefl.scheduling.blocks.base import BlockScheduler
 from edgefl.scheduling.selection.base import Facts, Selector
 from edgefl.simulation.limits import Limits
@@ -52,6 +53,7 @@ class Setup:
         fleet: devices and links of the clients.
         samples: n_k of every client ``[clients]``.
         topology: the network between ``server`` and ``client/k``.
+        transport: what transfers make of their paths.
         weather: changes of capacity.
         learner: trains, or pretends to.
         limits: budgets and targets.
@@ -75,6 +77,7 @@ class Setup:
     fleet: FleetAssignment
     samples: NDArray[np.int64]
     topology: nx.DiGraph[Any] | Topology
+    transport: Transport
     weather: Weather
     learner: Learner
     limits: Limits

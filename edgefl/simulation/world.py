@@ -56,7 +56,7 @@ class World:
         self.last_job: dict[int, JobId] = {}
         self._dispatched: defaultdict[int, int] = defaultdict(int)
         self._carried: dict[tuple[int, int], float] = defaultdict(float)
-        self.network = FlowNetwork(self.env, setup.topology, observer=self)
+        self.network = FlowNetwork(self.env, setup.topology, observer=self, transport=setup.transport)
         setup.weather.attach(self.network)
         self.work = WorkModel(setup.cost, setup.fleet, setup.samples, setup.method.local, self._new_work)
         self._write("run", item=setup.label, value=setup.seed)

@@ -17,6 +17,7 @@ from edgefl.learning.job import Evaluation, Feedback, JobId, TrainingJob
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.payload import ModelSizes
 from edgefl.learning.rules.base import LocalOptions
+from edgefl.network import Transport
 from edgefl.scheduling.blocks.base import block_scheduler
 from edgefl.scheduling.selection.base import Facts, selection
 from edgefl.simulation.limits import Limits
@@ -159,6 +160,7 @@ def run() -> Callable[..., SmallRun]:
             ),
             samples=np.full(clients, 10),
             topology=star(rates, server=server, latency=latency),
+            transport=Transport(),
             weather=weather or SimpleNamespace(attach=lambda network: None, round_begins=lambda network, round: None),
             learner=learner,
             limits=Limits(budgets or {}, targets, "accuracy"),

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from edgefl.fleet import FleetAssignment
+from edgefl.network import Topology, Transport
 from edgefl.simulation.log import Event
 
 TOLERANCE = 1e-9
@@ -44,6 +45,8 @@ class Record:
         summary: the run's entry in ``summary.json``.
         fleet: which device each client has.
         costs: the cost of a local step by (alpha, batch).
+        topology: the network's links; their capacities are in the log.
+        transport: what transfers made of their paths.
     """
 
     events: Sequence[Event]
@@ -51,6 +54,8 @@ class Record:
     summary: Mapping[str, Any]
     fleet: FleetAssignment
     costs: Mapping[tuple[int, int], CostEntry]
+    topology: Topology
+    transport: Transport
 
     @cached_property
     def by_kind(self) -> dict[str, list[Event]]:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 from edgefl.fleet import Direction, transfer_joules
+from edgefl.network import Topology
 from edgefl.network.audit import FlowRecord, audit_flows
 from edgefl.simulation.invariants.record import Record, at, close, facts
 from edgefl.simulation.log import Event
@@ -79,8 +80,20 @@ def fair(record: Record) -> Iterator[str]:
             )
         )
     changes = [(event.time, (event.source, event.target), event.value) for event in record.of("capacity")]
-    for violation in audit_flows(changes, flows):
+    links = record.topology
+    for violation in audit_flows(
+        changes,
+        flows,
+        air={_names(links, link): links.air(link) for link in range(len(links.capacity)) if links.air(link) >= 0},
+        airtime_fair=links.airtime_fair,
+        transport=record.transport,
+    ):
         yield f"at {violation.seconds:.6f} s, transfer {violation.flow}: {violation.message}"
+
+
+def _names(links: Topology, link: int) -> tuple[str, str]:
+    source, target = links.ends(link)
+    return str(source), str(target)
 
 
 LAWS = (paired, energy, fair)
