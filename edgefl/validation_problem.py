@@ -91,15 +91,18 @@ def _inside(annotation: Any, name: int | str) -> list[Any] | None:
 
 def _labelled(members: Sequence[Any], name: int | str) -> list[Any]:
     """The union members that a label names: a class by its name, a tagged one by the tag that it carries."""
-    chosen = []
+    certain, possible = [], []
     for member in members:
         if not _is_model(member):
             continue
-        tags = {tag for info in member.model_fields.values() for tag in _literal_values(info.annotation)}
+        choices = [_literal_values(info.annotation) for info in member.model_fields.values()]
         # A model with validators of its own is labelled function-after[_check(), Name].
-        if name in tags or re.search(rf"(?:^|[ \[]){re.escape(member.__name__)}\]*$", str(name)):
-            chosen.append(member)
-    return chosen
+        if (name,) in choices or re.search(rf"(?:^|[ \[]){re.escape(member.__name__)}\]*$", str(name)):
+            certain.append(member)
+        elif any(name in values for values in choices):
+            # Either one of several tags of this member, or a choice of another option that reads the same.
+            possible.append(member)
+    return certain or possible
 
 
 def _literal_values(annotation: Any) -> tuple[Any, ...]:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgefl.errors import UserError
 from edgefl.learning.data.location import data_root, how_to_set_the_root
 from edgefl.learning.data.spec import Pixels
+
+Result = TypeVar("Result")
+
+_FAILURES = (RuntimeError, OSError, ValueError, AssertionError, EOFError)
+"""What torchvision raises where files are damaged, folders closed or servers away."""
 
 
 def read_with_torchvision(name: str, folder: str, root: str | None, **options: Any) -> tuple[Pixels, Pixels]:
@@ -29,57 +35,47 @@ def read_with_torchvision(name: str, folder: str, root: str | None, **options: A
 
     make: Callable[..., Any] = getattr(torchvision.datasets, name)
     place = data_root(root)
-    with_download(
-        place,
-        folder,
-        present=lambda: _opened(make, place, download=False, **options),
-        download=lambda: _opened(make, place, download=True, **options),
-    )
+
+    def read(download: bool) -> tuple[Pixels, Pixels]:
+        train, test = (_pixels(make(place, train=train, download=download, **options)) for train in (True, False))
+        return train, test
+
     try:
-        train, test = (_pixels(make(place, train=train, download=False, **options)) for train in (True, False))
-    except (RuntimeError, OSError, ValueError, AssertionError, EOFError) as error:
-        raise UserError(
-            f"the files in '{place / folder}' cannot be read ({error}); remove them to have them downloaded again"
-        ) from None
-    return train, test
+        return read(download=False)
+    except _FAILURES as error:
+        if "not found" not in str(error):
+            raise UserError(
+                f"the files in '{place / folder}' cannot be read ({_first_line(error)}); remove them to have them "
+                "downloaded again"
+            ) from None
+    return downloaded(place, folder, lambda: read(download=True))
 
 
-def with_download(place: Path, folder: str, present: Callable[[], bool], download: Callable[[], object]) -> None:
-    """Downloads what is not present, and says what to do where that fails.
+def downloaded(place: Path, folder: str, download: Callable[[], Result]) -> Result:
+    """What ``download`` fetches, or what to do where it fails.
 
     Args:
         place: the data root.
         folder: the data set's folder in it.
-        present: whether the files are there.
-        download: fetches them; may raise.
+        download: fetches the files; may raise.
 
     Raises:
-        UserError: the files are neither there nor to be had.
+        UserError: the files are not to be had. Empty folders that the attempt made are gone again.
     """
-    if present():
-        return
     new = [path for path in (place / folder, *(place / folder).parents) if not path.exists()]
     try:
-        download()
-    except (RuntimeError, OSError, ValueError, EOFError) as error:
+        return download()
+    except _FAILURES as error:
         for path in new:
             _remove_empty_folders(path)
-        reason = str(error).strip().partition("\n")[0]
         raise UserError(
-            f"found no data in '{place / folder}', and downloading it failed ({reason}); {how_to_set_the_root()}"
+            f"found no data in '{place / folder}', and downloading it failed ({_first_line(error)}); "
+            f"{how_to_set_the_root()}"
         ) from None
 
 
-def _opened(make: Callable[..., Any], place: Path, **options: Any) -> bool:
-    """Whether both parts are complete; with ``download=True``, after fetching them."""
-    try:
-        for train in (True, False):
-            make(place, train=train, **options)
-    except RuntimeError:
-        if options["download"]:
-            raise
-        return False
-    return True
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0].rstrip(":") or type(error).__name__
 
 
 def _remove_empty_folders(path: Path) -> None:
@@ -94,6 +90,11 @@ def _remove_empty_folders(path: Path) -> None:
 
 def _pixels(dataset: Any) -> Pixels:
     """A torchvision data set's arrays, grey ``[n, h, w]`` or coloured ``[n, h, w, 3]``, in one layout."""
-    images = np.asarray(dataset.data)
+    images = _array(dataset.data)
     images = images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
-    return Pixels(np.ascontiguousarray(images, dtype=np.uint8), np.array(dataset.targets, dtype=np.int64))
+    return Pixels(np.ascontiguousarray(images, dtype=np.uint8), _array(dataset.targets).astype(np.int64))
+
+
+def _array(values: Any) -> NDArray[Any]:
+    """MNIST and its kin hold tensors, CIFAR an array and a list."""
+    return np.asarray(values.numpy() if hasattr(values, "numpy") else values)

@@ -140,7 +140,8 @@ def _source(rows: Integers, twice: Integers, side: int) -> tuple[Integers, NDArr
     """Along one axis: the pixel before each source point in the padded original, and its weight beyond, of 256."""
     across, along, shift = (rows[:, index, None, None] for index in range(3))
     doubled = across * twice[None, :, None] + along * twice[None, None, :] + 2 * shift
-    # Half of it, from the corner of the padding on: the centre lies at (side + 1) / 2 there. Eight fraction bits stay.
-    position = (doubled + ((side + 1) << _BITS)) >> (_BITS + 1 - 8)
+    # Half of it, from the corner of the padding on: the centre lies at (side + 1) / 2 there. Eight fraction bits stay,
+    # rounded to the nearest.
+    position = (doubled + ((side + 1) << _BITS) + (1 << (_BITS - 8))) >> (_BITS + 1 - 8)
     position = np.clip(position, 0, (side + 1) * 256 - 1)
     return position >> 8, (position & 255).astype(np.int32)

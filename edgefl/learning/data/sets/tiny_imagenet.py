@@ -14,7 +14,7 @@ from edgefl.errors import UserError
 from edgefl.learning.data.location import data_root
 from edgefl.learning.data.parquet_images import decoded_file, image_shape, read_split, split_files
 from edgefl.learning.data.spec import DATA_SETS, DataSpec, Description, Pixels
-from edgefl.learning.data.torchvision_files import with_download
+from edgefl.learning.data.torchvision_files import downloaded
 
 URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
 MD5 = "90528d7ca1a48142e341f4ef8d21d0de"
@@ -48,12 +48,8 @@ class TinyImagenet(DataSpec):
         """From the data root; the archive of all 200 classes is downloaded there where it is missing."""
         root = data_root(self.root)
         folder = root / f"tiny-imagenet-{self.classes}"
-        with_download(
-            root,
-            folder.name,
-            present=lambda: bool(split_files(folder, "train")) or (folder / "wnids.txt").is_file(),
-            download=lambda: _download(root, self.classes),
-        )
+        if not split_files(folder, "train") and not (folder / "wnids.txt").is_file():
+            downloaded(root, folder.name, lambda: _download(root, self.classes))
         if split_files(folder, "train"):
             shape = image_shape(folder, "train", "image")
             train, test = (read_split(folder, split, "image", "label", shape) for split in ("train", "validation"))

@@ -17,7 +17,7 @@ def test_shards_are_equal_and_disjoint_and_leave_less_than_one_image_for_each_cl
 
 
 def test_more_clients_than_images_are_refused_with_both_numbers():
-    with pytest.raises(UserError, match="at most 5 clients.*found 6"):
+    with pytest.raises(UserError, match=r"at most 5 clients.*found 6"):
         Iid().check(np.array([2, 3]), 6)
 
 

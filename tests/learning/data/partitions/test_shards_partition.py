@@ -47,10 +47,7 @@ def test_unequal_classes_give_blocks_of_the_smallest_one():
 
 
 def test_which_classes_meet_is_left_to_chance():
-    pairs = {
-        tuple(np.flatnonzero(row))
-        for row in class_assignment(1000, 10, 2, np.random.default_rng(0))
-    }
+    pairs = {tuple(np.flatnonzero(row)) for row in class_assignment(1000, 10, 2, np.random.default_rng(0))}
     assert len(pairs) == 45
 
 
