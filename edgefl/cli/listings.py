@@ -12,6 +12,8 @@ import typer
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from edgefl.learning.methods.recipe import Recipe
+
 Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show the options of this one.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, options included.")]
 
@@ -23,7 +25,11 @@ def methods(name: Name = None, as_json: Json = False) -> None:
 
     recipes = {name: METHODS[name]} if name else dict(METHODS)
     rows = {
-        key: {"summary": recipe.summary, "paper": recipe.paper, "options": _options(method_model(key))}
+        key: {
+            "summary": recipe.summary,
+            "paper": recipe.paper,
+            "options": {**_options(method_model(key)), **_scheduler_option(recipe)},
+        }
         for key, recipe in recipes.items()
     }
     _print("methods", rows, detailed=name is not None, as_json=as_json)
@@ -64,6 +70,17 @@ def _options(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
         }
         for option, described in schema.get("properties", {}).items()
     }
+
+
+def _scheduler_option(recipe: Recipe) -> dict[str, dict[str, Any]]:
+    """The option of methods with a partial downlink that belongs to the scheduling room."""
+    if recipe.scheduler is None:
+        return {}
+    from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS
+
+    choices = ", ".join(BLOCK_SCHEDULERS.names())
+    description = f"who chooses how many blocks a client is sent: {choices}"
+    return {"scheduler": {"default": recipe.scheduler, "required": False, "description": description}}
 
 
 def _print(what: str, rows: Mapping[str, Mapping[str, Any]], *, detailed: bool, as_json: bool) -> None:

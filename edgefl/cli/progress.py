@@ -182,5 +182,9 @@ class Live:
             self._bars.advance(self._everything, rounds)
 
     def _facts(self, standing: _Standing) -> str:
-        facts = (virtual_time(standing.seconds), standing.accuracy_text, standing.rounds_per_second(self._clock()))
+        facts = (
+            f"{virtual_time(standing.seconds)} virtual",
+            standing.accuracy_text,
+            standing.rounds_per_second(self._clock()),
+        )
         return "  ".join(facts)

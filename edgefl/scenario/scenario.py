@@ -16,6 +16,7 @@ from edgefl.network.specs import NetworkSpec
 from edgefl.scenario.components import Model, within
 from edgefl.scenario.methods import Methods, ScenarioMethod
 from edgefl.scenario.training import EvaluationSpec, TrainingSpec
+from edgefl.scheduling.selection.fixed import Fixed
 from edgefl.simulation.specs import BudgetSpec, CostSpec, ProtocolSpec
 from edgefl.validation import validated
 
@@ -106,6 +107,15 @@ class Scenario(BaseModel):
             raise UserError(
                 f"expected a pick of at most data.clients ({clients}), found {found}", field="protocol.over_select"
             )
+        spec = self.training.selection.spec
+        if isinstance(spec, Fixed) and spec.clients is not None:
+            field = "training.selection.clients"
+            if max(spec.clients) >= clients:
+                raise UserError(f"expected clients from 0 to {clients - 1}, found {max(spec.clients)}", field=field)
+            if len(spec.clients) < cohort:
+                raise UserError(
+                    f"expected at least training.cohort ({cohort}) clients, found {len(spec.clients)}", field=field
+                )
         local = self.training.local
         if local.epochs is not None and local.steps is not None:
             raise UserError("expected either epochs or steps, found both", field="training.local.steps")

@@ -56,7 +56,7 @@ def test_on_a_terminal_every_finished_run_leaves_a_line():
     screen = console(terminal=True)
     told(Live(screen))
     output = screen.file.getvalue()
-    assert "fedavg seed 0  4 rounds  2 min 00 s  accuracy  30.0%" in output
+    assert "fedavg seed 0  4 rounds  2 min 00 s virtual  accuracy  30.0%" in output
     assert "[b]odd seed 1  1 rounds" in output
     assert "ended by joules" in output
 
