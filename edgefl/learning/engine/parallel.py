@@ -71,38 +71,43 @@ class ParallelEngine:
         leaving = threading.Event()
 
         def worker(model: BlockModel) -> None:
-            while not leaving.is_set():
-                try:
-                    index = waiting.popleft()
-                except IndexError:
-                    return
-                try:
-                    results[index] = work(index, model, leaving.is_set)
-                except Abandoned:
-                    return
-                except BaseException as error:  # noqa: BLE001  (a worker hands every failure to the caller)
-                    failures[index] = error
-                    leaving.set()
+            # A new thread takes over the number of intra-op threads only when it asks; some kernels never do.
+            with one_core_each():
+                while not leaving.is_set():
+                    try:
+                        index = waiting.popleft()
+                    except IndexError:
+                        return
+                    try:
+                        results[index] = work(index, model, leaving.is_set)
+                    except Abandoned:
+                        return
+                    except BaseException as error:  # noqa: BLE001  (a worker hands every failure to the caller)
+                        failures[index] = error
+                        leaving.set()
 
         with one_core_each():
             crew = self._skeletons[: len(order)]
-            if len(crew) <= 1:
-                worker(self._skeletons[0])
+            if len(crew) > 1:
+                _side_by_side(worker, crew, leaving)
             else:
-                threads = [
-                    threading.Thread(target=worker, args=(model,), name="edgefl-trainer", daemon=True) for model in crew
-                ]
-                try:
-                    for thread in threads:
-                        thread.start()
-                    for thread in threads:
-                        thread.join()
-                finally:
-                    # Ctrl-C reaches the joining thread: the workers leave at their next step, none outlives the call.
-                    leaving.set()
-                    for thread in threads:
-                        if thread.ident is not None:
-                            thread.join()
+                worker(self._skeletons[0])
         if failures:
             raise failures[min(failures)]
         return [results[index] for index in range(len(order))]
+
+
+def _side_by_side(worker: Callable[[BlockModel], None], crew: Sequence[BlockModel], leaving: threading.Event) -> None:
+    """Run a worker for each skeleton, and see all of them off, also when Ctrl-C reaches the waiting thread."""
+    threads = [threading.Thread(target=worker, args=(model,), name="edgefl-trainer", daemon=True) for model in crew]
+    started = []
+    try:
+        for thread in threads:
+            thread.start()
+            started.append(thread)
+        for thread in started:
+            thread.join()
+    finally:
+        leaving.set()
+        for thread in started:
+            thread.join()
