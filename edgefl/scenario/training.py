@@ -33,4 +33,3 @@ class EvaluationSpec(BaseModel):
     split: Literal["test", "validation"] = Field(
         default="test", description="test, or the validation part held out of the training data (for tuning)"
     )
-    batch: int = Field(default=500, ge=1, description="images in an evaluation batch; changes speed and memory alone")
