@@ -55,7 +55,9 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
         does not depend on the parameters has gradient zero.
     """
     entering("forward")
-    leaf = rule.point(parameters, memory, lr).detach().requires_grad_()
+    # .data rather than detach(): parameters and buffers may be halves of one vector, and the running statistics, which
+    # the forward pass changes in place, must not invalidate the parameters' views.
+    leaf = rule.point(parameters, memory, lr).data.requires_grad_()
     loss = objective.loss(context.model.layout.weights(leaf, buffers), batch, context)
     entering("backward")
     if loss.total.requires_grad:
