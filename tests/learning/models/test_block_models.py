@@ -55,8 +55,8 @@ def test_small_models_have_the_blocks_of_the_specification(name, blocks):
 
 
 def test_resnet18_gives_torchvisions_logits_in_training_and_evaluation():
-    reference = torchvision.models.resnet18(weights=None, num_classes=CLASSES)
-    model = built("resnet18", stem="imagenet", norm="batch")
+    reference = torchvision.models.resnet18(weights=None, num_classes=CLASSES).double()
+    model = built("resnet18", stem="imagenet", norm="batch").double()
     own = [tensor for block in model.blocks.values() for tensor in block.parameters()]
     theirs = list(reference.parameters())
     # torchvision registers the shortcut after the body, as we do, so the order is the same.
@@ -64,12 +64,12 @@ def test_resnet18_gives_torchvisions_logits_in_training_and_evaluation():
     with torch.no_grad():
         for mine, yours in zip(own, theirs, strict=True):
             mine.copy_(yours)
-        batch = images(shape=(3, 64, 64))
+        batch = images(shape=(3, 64, 64)).double()
         for _ in range(2):
-            assert torch.allclose(model(batch), reference(batch), atol=1e-5)
+            assert torch.allclose(model(batch), reference(batch))
         reference.eval()
         with using(training=False):
-            assert torch.allclose(model(batch), reference(batch), atol=1e-5)
+            assert torch.allclose(model(batch), reference(batch))
 
 
 def test_calls_with_handed_in_weights_equal_plain_module_calls(model):
