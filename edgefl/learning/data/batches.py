@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -127,10 +128,10 @@ def fetch(data: ImageData, indices: Tensor | Integers, draws: AugmentDraws | Non
     [2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]
     """
     positions = indices if isinstance(indices, Tensor) else torch.from_numpy(indices).to(data.device)
-    images = data.images[positions]
+    images = data.images.index_select(0, positions)
     if draws is not None:
         images = augmented(images, draws)
-    return Batch(_normalised(images, data), data.labels[positions])
+    return Batch(_normalised(images, data), data.labels.index_select(0, positions))
 
 
 def evaluation_batches(data: ImageData, batch: int = 1000) -> Iterator[Batch]:
@@ -142,10 +143,12 @@ def evaluation_batches(data: ImageData, batch: int = 1000) -> Iterator[Batch]:
 
 def _normalised(images: Tensor, data: ImageData) -> Tensor:
     """(x/255 − mean)/std as one multiplication and one addition."""
-    mean, std = (torch.tensor(values, dtype=torch.float64).view(1, -1, 1, 1) for values in (data.mean, data.std))
-    scale, shift = 1 / (255 * std), -mean / std
-    return (
-        images.to(torch.float32)
-        .mul_(scale.to(images.device, torch.float32))
-        .add_(shift.to(images.device, torch.float32))
-    )
+    scale, shift = _scale_and_shift(data.mean, data.std, images.device)
+    return images.to(torch.float32).mul_(scale).add_(shift)
+
+
+@lru_cache(maxsize=16)
+def _scale_and_shift(mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """1/(255·std) and −mean/std, rounded once, ``[1, channels, 1, 1]``."""
+    means, deviations = (torch.tensor(values, dtype=torch.float64).view(1, -1, 1, 1) for values in (mean, std))
+    return (1 / (255 * deviations)).to(device, torch.float32), (-means / deviations).to(device, torch.float32)
