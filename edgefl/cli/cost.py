@@ -126,7 +126,16 @@ def _print(rows: list[MethodCost | dict[str, Any]], fedavg_flops: float) -> None
 
     from edgefl.cli.console import standard_output
 
-    headings = ("layer MMACs", "forward MMACs", "training MFLOPs", "x FedAvg", "MB touched", "peak MB", "launches")
+    headings = (
+        "layer MMACs",
+        "forward MMACs",
+        "training MFLOPs",
+        "x FedAvg",
+        "Eq. 3",
+        "MB touched",
+        "peak MB",
+        "launches",
+    )
     table = Table(box=box.SIMPLE)
     table.add_column("method", no_wrap=True)
     for heading in ("received", *headings, "stored M", "kept M", "down MB", "up MB"):
@@ -136,16 +145,22 @@ def _print(rows: list[MethodCost | dict[str, Any]], fedavg_flops: float) -> None
         step, stored = row.step, row.stored
         numbers = (
             *(step.layer_macs / 1e6, step.forward_macs / 1e6, step.training_flops / 1e6),
-            *(step.training_flops / fedavg_flops, step.bytes_touched / 1e6, step.peak_memory_bytes / 1e6),
+            *(step.training_flops / fedavg_flops, row.paper_factor, step.bytes_touched / 1e6),
+            step.peak_memory_bytes / 1e6,
             *(float(step.launches), stored.stored / 1e6, stored.between_rounds / 1e6),
             *(sum(part.bytes for part in row.down) / 1e6, sum(part.bytes for part in row.up) / 1e6),
         )
-        table.add_row(escape(row.label), f"{row.alpha} blocks", *(f"{number:,.4g}" for number in numbers))
+        table.add_row(
+            escape(row.label),
+            f"{row.alpha} blocks",
+            *("" if number is None else f"{number:,.4g}" for number in numbers),
+        )
     console = standard_output()
     console.print(table)
     for refused in (row for row in rows if isinstance(row, dict)):
         console.print(f"{escape(refused['method'])}: {escape(refused['refused'])}")
     console.print(
-        "Work per batch. stored: parameters held while training; kept: between a client's rounds. MB are 10^6 bytes.",
+        "Work per batch. Eq. 3: FedBR's own factor over FedAvg. stored: parameters held while training; kept: between "
+        "a client's rounds. MB are 10^6 bytes.",
         style="dim",
     )

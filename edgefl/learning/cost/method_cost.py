@@ -10,6 +10,8 @@ from edgefl.learning.cost.law import CostModel
 from edgefl.learning.cost.measure import StepCost
 from edgefl.learning.cost.storage import StoredParameters, stored_parameters
 from edgefl.learning.methods.recipe import Method
+from edgefl.learning.objectives.fedbr import FedBR
+from edgefl.learning.objectives.fedmlb import FedMLB
 from edgefl.learning.payload import ModelSizes, Part
 
 STEADY_ROUND = 2
@@ -26,6 +28,7 @@ class MethodCost:
         step: the cost of a local step.
         stored: parameters that the client holds.
         down, up: the parts of a round's downlink and uplink, for a client that skipped the round before.
+        paper_factor: a step's compute relative to FedAvg's as FedBR's Eq. (3) has it, for methods with hybrid paths.
     """
 
     label: str
@@ -34,6 +37,7 @@ class MethodCost:
     stored: StoredParameters
     down: tuple[Part, ...]
     up: tuple[Part, ...]
+    paper_factor: float | None
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; counts of work are per batch of ``batch`` images."""
@@ -46,6 +50,7 @@ class MethodCost:
             "training_flops": self.step.training_flops,
             "bytes_touched": self.step.bytes_touched,
             "launches": self.step.launches,
+            "paper_factor": self.paper_factor,
             "peak_memory_bytes": self.step.peak_memory_bytes,
             "parameters": self.stored.model,
             "stored_parameters": self.stored.stored,
@@ -89,7 +94,14 @@ def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None 
         stored=stored_parameters(model, method, received),
         down=downlink.parts,
         up=payload.uplink(sizes),
+        paper_factor=_paper_factor(method, received, blocks),
     )
+
+
+def _paper_factor(method: Method, alpha: int, blocks: int) -> float | None:
+    if isinstance(method.objective, FedMLB):
+        return hybrid_path_factor(blocks - 1, blocks)
+    return hybrid_path_factor(min(alpha, blocks - 1), blocks) if isinstance(method.objective, FedBR) else None
 
 
 def sends_blocks(method: Method) -> bool:
