@@ -94,10 +94,10 @@ class _Experiment:
 
     def run_seed(self, seed: int) -> None:
         """Every method with one seed; they share data, first model and evaluations."""
-        data = self._load(seed) if self._train else None
+        data = self._load(seed) if self._train or self._selection_reads_labels(seed) else None
         world = shared_world(self._scenario, seed, data)
         self._make_directory()
-        with self._core(seed, data) as core:
+        with self._core(seed, data if self._train else None) as core:
             for method in self._methods:
                 learner = NeutralLearner() if core is None else core.learner(self._costs[method.label].method)
                 folder = self._out / method.label / f"seed-{seed}"
@@ -123,6 +123,9 @@ class _Experiment:
                 block_wise = METHODS[method.name].scheduler is not None
                 self._entries[method.label].append(summarise(outcome, seed, block_wise=block_wise))
                 self._progress.end(method.label, seed, outcome.reason)
+
+    def _selection_reads_labels(self, seed: int) -> bool:
+        return "label_support" in self._scenario.training.selection.spec.start(seed).reads
 
     def finish(self) -> Path:
         """Write what covers all runs."""

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from edgefl.learning.faults import Diverged
 from edgefl.learning.job import Evaluation
 from edgefl.learning.payloads.blocks import bytes_of_last_blocks
 from edgefl.scheduling.blocks.base import BlockFeedback
@@ -57,7 +58,13 @@ class RoundBook:
     def close(self, round: int, lives: Sequence[Participation], arrived: Sequence[Participation]) -> None:
         """The round has closed with the updates of ``arrived`` (ascending by client) out of ``lives``."""
         world, setup = self.world, self.world.setup
-        setup.learner.aggregate(round, [life.job.id for life in arrived], round)
+        try:
+            setup.learner.aggregate(round, [life.job.id for life in arrived], round)
+        except Diverged as fault:
+            # The other methods go on; this one keeps its last sound model.
+            world.wrote("diverged", round, note=detail(reason=str(fault)))
+            world.stop("diverged")
+            return
         world.aggregated(round, [life.client for life in arrived])
         self._hear(round, arrived)
         due = (round + 1) % setup.evaluate_every == 0 or round + 1 == setup.rounds

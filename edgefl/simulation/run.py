@@ -18,7 +18,7 @@ class Outcome:
     """What a run came to.
 
     Attributes:
-        reason: why it ended: ``rounds``, ``target``, a kind of budget, or ``stalled``.
+        reason: why it ended: ``rounds``, ``target``, a kind of budget, ``stalled`` or ``diverged``.
         rounds: rounds that ended; each made a model.
         seconds: virtual time at the end.
         spent: totals, with what was under way when the run ended.

@@ -82,7 +82,8 @@ def test_the_summary_holds_what_its_schema_says_and_nothing_of_the_machine(small
     assert set(summary) == {"schema", "scenario", "edgefl", "methods"}
     entry = summary["methods"]["fedavg"][0]
     assert set(entry) == {
-        "seed", "stop", "accuracy", "seconds", "rounds", "flops", "joules", "bytes", "communication", "targets", "budgets",
+        "seed", "stop", "accuracy", "seconds", "rounds", "flops", "joules", "bytes", "communication", "targets",
+        "budgets",
     }  # fmt: skip
     assert set(entry["targets"][0]) == {"accuracy", "reached", "seconds", "bytes", "rounds", "flops", "joules"}
     assert {budget["kind"] for budget in entry["budgets"]} == {"seconds", "bytes"}
@@ -106,3 +107,23 @@ def test_columns_carry_their_units(small, tmp_path):
 def test_a_folder_without_a_run_cannot_be_verified(tmp_path):
     with pytest.raises(UserError, match=r"summary\.json"):
         verify(tmp_path)
+
+
+def test_a_method_that_diverges_ends_with_the_reason_and_the_others_go_on(small, tmp_path):
+    wild = {"method": "fedavg", "as": "wild", "local": {"lr": 1e30}}
+    folder = run(small(methods=[wild, "fedavg"]), out=tmp_path / "run")
+    methods = json.loads((folder / "summary.json").read_text())["methods"]
+    assert methods["wild"][0]["stop"]["reason"] == "diverged"
+    assert methods["fedavg"][0]["stop"] == {"reason": "rounds", "round": 4}
+    assert verify(folder) == []
+
+
+def test_coverage_picks_the_same_clients_with_and_without_training(small, tmp_path):
+    scenario = small(training__selection="coverage")
+    trained, timed = run(scenario, out=tmp_path / "a"), run(scenario, out=tmp_path / "b", train=False)
+
+    def cohorts(folder):
+        rows = pq.read_table(folder / "fedavg/seed-0/events.parquet").to_pylist()
+        return [row["detail"] for row in rows if row["kind"] == "decision"]
+
+    assert cohorts(trained) == cohorts(timed)
