@@ -156,11 +156,8 @@ def _print_result(run: Path, *, trained: bool, as_json: bool) -> None:
             typer.echo("nothing was trained (--no-train): accuracies mean nothing", err=True)
         return
     console = standard_output()
-    console.print(comparison_table(result))
-    if trained:
-        console.print(escape(verdict(result)))
-    else:
-        console.print("--no-train: nothing was trained, so there are no accuracies; times, bytes and joules stand.")
+    console.print(comparison_table(result, width=console.width))
+    console.print(escape(verdict(result)))
     console.print(escape(f"{run}: summary.json, rounds.parquet and events.parquet of each run"))
     for picture in pictures:
         console.print(escape(str(picture)))
