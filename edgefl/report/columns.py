@@ -44,8 +44,10 @@ class Column:
 
     @property
     def header(self) -> str:
-        """Both parts of the header on one line."""
-        return f"{self.group} {self.detail}".strip()
+        """Both parts of the header on one line, the unit after a comma."""
+        if not self.detail:
+            return self.group
+        return f"{self.group} {self.detail}" if self.text or "," in self.detail else f"{self.group}, {self.detail}"
 
 
 def columns(rows: Sequence[Row]) -> list[Column]:

@@ -87,6 +87,14 @@ def test_latex_escapes_its_special_signs(make_run):
     assert len({line.count(" & ") for line in body if line.endswith(r"\\")}) == 1
 
 
+def test_markdown_names_each_unit(three_methods):
+    header = as_markdown(comparison_rows(three_methods)).splitlines()[0]
+    assert header == (
+        "| method | accuracy final, % | accuracy best, % | to 80 %, s | to 90 %, s | time, s | rounds | down, MB | up, MB "
+        "| wasted, MB | energy, kJ | exposed, s | hidden, s | stopped by |"
+    )
+
+
 def test_markdown_escapes_the_bar(make_run):
     lines = as_markdown(comparison_rows(make_run({"a|b": [seed_result()]}))).splitlines()
     assert r"a\|b" in lines[2]
