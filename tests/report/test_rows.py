@@ -90,8 +90,8 @@ def test_latex_escapes_its_special_signs(make_run):
 def test_markdown_names_each_unit(three_methods):
     header = as_markdown(comparison_rows(three_methods)).splitlines()[0]
     assert header == (
-        "| method | accuracy final, % | accuracy best, % | to 80 %, s | to 90 %, s | time, s | rounds | down, MB | up, MB "
-        "| wasted, MB | energy, kJ | exposed, s | hidden, s | stopped by |"
+        "| method | accuracy final, % | accuracy best, % | to 80 %, s | to 90 %, s | time, s | rounds | down, MB "
+        "| up, MB | wasted, MB | energy, kJ | exposed, s | hidden, s | stopped by |"
     )
 
 
