@@ -127,3 +127,23 @@ def test_coverage_picks_the_same_clients_with_and_without_training(small, tmp_pa
         return [row["detail"] for row in rows if row["kind"] == "decision"]
 
     assert cohorts(trained) == cohorts(timed)
+
+
+def test_methods_that_change_the_model_or_its_evaluation_run_and_their_logs_hold(small, tmp_path):
+    small_resnet = {"name": "resnet56", "norm": "group"}
+    methods = ["fedavg", "moon", {"method": "stochdepth", "survival": 0.5}]
+    folder = run(small(methods=methods, model=small_resnet, training__rounds=2), out=tmp_path / "run")
+    assert verify(folder) == []
+    first, moon, depth = (
+        pq.read_table(folder / name / "seed-0" / "rounds.parquet").to_pylist()
+        for name in ("fedavg", "moon", "stochdepth")
+    )
+    assert moon[-1]["bytes_up"] > first[-1]["bytes_up"] == depth[-1]["bytes_up"]
+    assert len({rows[-1]["loss"] for rows in (first, moon, depth)}) == 3
+
+
+def test_moon_trains_the_small_network(small, tmp_path):
+    folder = run(small(methods=["moon"]), out=tmp_path / "run")
+    assert verify(folder) == []
+    losses = pq.read_table(folder / "moon/seed-0/rounds.parquet")["loss"].to_pylist()
+    assert len(set(losses)) == 4

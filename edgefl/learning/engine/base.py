@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -98,8 +98,11 @@ class Engine(Protocol):
             TrainingFault: a local step failed; it names method, client, round and step.
         """
 
-    def evaluate(self, vector: Tensor) -> Evaluation:
-        """Accuracy and mean cross-entropy of the model ``vector`` ``[size]`` on the evaluation split."""
+    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
+        """Accuracy and mean cross-entropy of the model ``vector`` ``[size]`` on the evaluation split.
+
+        ``mode`` says how the evaluation differs from a plain one; see ``Objective.evaluation_mode``.
+        """
 
     def close(self) -> None:
         """Let go of workers and memory; the engine is not used again."""

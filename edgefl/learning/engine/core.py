@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, NamedTuple, Self
 
+import torch
 from torch import Tensor
 
 from edgefl.learning.data.federated import FederatedData
@@ -17,18 +18,31 @@ from edgefl.learning.job import Evaluation
 from edgefl.learning.methods.recipe import Method
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.registry import ModelSpec, build_model, initial_vector
+from edgefl.learning.objectives.base import Objective
+
+
+class Ground(NamedTuple):
+    """What methods stand on that train the same model: its skeleton, its first values, and an engine for it."""
+
+    model: BlockModel
+    initial: Tensor
+    engine: SharedEvaluation
 
 
 class TrainingCore:
     """Data on the training device, one skeleton, one initial model, one engine; made into a learner per method.
 
-    Used as a context manager, it closes its engine at the end.
+    A method whose objective adapts the model (MOON's projection head) gets ground of its own. Blocks are drawn in
+    their order from one generator, so whatever stands in front of the first change begins as it does for all others.
+
+    Used as a context manager, it closes its engines at the end.
 
     Args:
         data: the clients' data, on the training device.
-        model: the skeleton, which the core takes over and moves to the initial model's device.
-        initial: the initial model x^0 ``[size]`` of the seed, on the training device; see ``initial_vector``.
-        engine: ``auto``, ``sequential`` or ``parallel``; see :func:`~edgefl.learning.engine.choice.choose_engine`.
+        model: the scenario's skeleton, which the core takes over and moves to the training device.
+        seed: decides the initial model x^0; see ``initial_vector``.
+        device: the training device.
+        engine: ``auto`` or an engine's name; see :func:`~edgefl.learning.engine.choice.choose_engine`.
         workers: jobs at once in the parallel engine; the process's cores unless given. It never changes a result.
 
     Attributes:
@@ -39,15 +53,22 @@ class TrainingCore:
     """
 
     def __init__(
-        self, data: JobData, model: BlockModel, initial: Tensor, *, engine: str = "auto", workers: int | None = None
+        self,
+        data: JobData,
+        model: BlockModel,
+        seed: int,
+        device: torch.device | str = "cpu",
+        *,
+        engine: str = "auto",
+        workers: int | None = None,
     ) -> None:
-        device = initial.device
-        self.engine_name = choose_engine(engine, device, workers)
+        self._device = torch.device(device)
+        self._seed = seed
+        self._workers = workers
+        self.engine_name = choose_engine(engine, self._device, workers)
         self.data = data
-        self.model = model.to(device)
-        self.initial = initial.detach().clone()
-        engine_made = build_engine(self.engine_name, self.model, data, device, workers)
-        self._engine = SharedEvaluation(engine_made, self.initial)
+        self._own = self._ground(model)
+        self._adapted: list[tuple[Objective, Ground]] = []
 
     @classmethod
     def of(
@@ -55,20 +76,48 @@ class TrainingCore:
     ) -> Self:
         """The core of a scenario's data and model for one seed; it trains on the device that holds the data."""
         model = build_model(spec, data.shape, data.classes)
-        initial = initial_vector(model, seed).to(data.train.device)
-        return cls(ClientData(data), model, initial, engine=engine, workers=workers)
+        return cls(ClientData(data), model, seed, data.train.device, engine=engine, workers=workers)
+
+    @property
+    def model(self) -> BlockModel:
+        """The scenario's skeleton."""
+        return self._own.model
+
+    @property
+    def initial(self) -> Tensor:
+        """The scenario's initial model x^0 ``[size]``."""
+        return self._own.initial
 
     def learner(self, method: Method) -> MethodLearner:
         """A fresh learner of ``method``, at model version 0.
 
         Raises:
+            UserError: the method's objective cannot train the scenario's model.
             ValueError: the method's parts do not fit together.
         """
-        return MethodLearner(method, self.model, self.initial, self.data, self._engine)
+        ground = self._ground_of(method.objective)
+        return MethodLearner(method, ground.model, ground.initial, self.data, ground.engine)
+
+    def _ground_of(self, objective: Objective) -> Ground:
+        for known, ground in self._adapted:
+            if known == objective:
+                return ground
+        model = objective.adapt(self.model)
+        if model is self.model:
+            return self._own
+        self._adapted.append((objective, self._ground(model)))
+        return self._adapted[-1][1]
+
+    def _ground(self, model: BlockModel) -> Ground:
+        initial = initial_vector(model, self._seed).to(self._device)
+        model = model.to(self._device)
+        engine = build_engine(self.engine_name, model, self.data, self._device, self._workers)
+        return Ground(model, initial, SharedEvaluation(engine, initial))
 
     def close(self) -> None:
-        """Let go of the engine's workers and memory."""
-        self._engine.close()
+        """Let go of the engines' workers and memory."""
+        for ground in [self._own, *(ground for _, ground in self._adapted)]:
+            ground.engine.close()
 
     def __enter__(self) -> Self:
         return self
@@ -80,7 +129,7 @@ class TrainingCore:
 
 
 class SharedEvaluation:
-    """An engine that evaluates the model that all methods begin with only once.
+    """An engine that evaluates the model that its methods begin with only once in each mode.
 
     Args:
         engine: what does the work.
@@ -90,19 +139,21 @@ class SharedEvaluation:
     def __init__(self, engine: Engine, initial: Tensor) -> None:
         self._engine = engine
         self._initial = initial
-        self._known: Evaluation | None = None
+        self._known: list[tuple[Mapping[str, Any], Evaluation]] = []
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         """Train all jobs."""
         return self._engine.train(tasks)
 
-    def evaluate(self, vector: Tensor) -> Evaluation:
+    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split."""
         if vector is not self._initial:
-            return self._engine.evaluate(vector)
-        if self._known is None:
-            self._known = self._engine.evaluate(vector)
-        return self._known
+            return self._engine.evaluate(vector, mode)
+        for known, evaluation in self._known:
+            if known == mode:
+                return evaluation
+        self._known.append((mode, self._engine.evaluate(vector, mode)))
+        return self._known[-1][1]
 
     def close(self) -> None:
         """Let go of the engine's workers and memory."""

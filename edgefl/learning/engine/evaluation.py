@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import fsum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +15,9 @@ from edgefl.learning.engine.memory_format import arranged
 from edgefl.learning.job import Evaluation
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.mode import using
+
+PLAIN = {"training": False, "track": False, "width": 1.0, "keep": None, "keep_probability": None}
+"""The mode of an evaluation, whatever mode the caller is in, unless an objective asks for more."""
 
 BATCH = 128
 """Images in an evaluation batch, on every device and engine; the last batch holds the rest."""
@@ -28,9 +31,14 @@ class BatchScore(NamedTuple):
     images: int
 
 
-def evaluate_batch(vector: Tensor, place: slice, model: BlockModel, data: JobData) -> BatchScore:
-    """Score the model ``vector`` ``[size]`` on one batch, with running statistics and without gradients."""
-    with torch.no_grad(), using(training=False, track=False, width=1.0, keep=None):
+def evaluate_batch(
+    vector: Tensor, place: slice, model: BlockModel, data: JobData, mode: Mapping[str, Any]
+) -> BatchScore:
+    """Score the model ``vector`` ``[size]`` on one batch, with running statistics and without gradients.
+
+    ``mode`` holds what differs from :data:`PLAIN`.
+    """
+    with torch.no_grad(), using(**{**PLAIN, **mode}):
         batch = data.evaluation_batch(place)
         layout = model.layout
         logits = model.apply_blocks(layout.weights(*layout.split(vector)), arranged(batch.inputs))

@@ -36,7 +36,7 @@ class MethodLearner:
 
     Args:
         method: what is trained.
-        model: the skeleton; only its layout and depth are read.
+        model: the skeleton that the method trains, adapted by its objective; nothing is written to it.
         initial: the initial model x^0 ``[size]``, version 0.
         data: the clients' data.
         engine: trains and evaluates.
@@ -46,6 +46,7 @@ class MethodLearner:
         self._method = method
         self._data = data
         self._engine = engine
+        self._evaluation_mode = method.objective.evaluation_mode(model)
         self._resolver = JobResolver(method, model.layout, model.depth, initial, data)
         self._server = ServerModel(method, initial, model.layout.parameter_count, data.clients)
         self._versions: dict[int, Received] = {0: self._server.sent()}
@@ -120,7 +121,7 @@ class MethodLearner:
     def evaluate(self, version: int) -> Evaluation:
         """Accuracy and loss of a model version that is still kept; computed once."""
         if version not in self._evaluations:
-            self._evaluations[version] = self._engine.evaluate(self.model(version))
+            self._evaluations[version] = self._engine.evaluate(self.model(version), self._evaluation_mode)
         return self._evaluations[version]
 
     def model(self, version: int) -> Tensor:

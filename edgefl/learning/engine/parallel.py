@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -48,12 +48,12 @@ class ParallelEngine:
 
         return self._spread(work, order)
 
-    def evaluate(self, vector: Tensor) -> Evaluation:
+    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split; batches are added up in their own order."""
         places = self._data.evaluation()
 
         def work(index: int, model: BlockModel, _: Callable[[], bool]) -> BatchScore:
-            return evaluate_batch(vector, places[index], model, self._data)
+            return evaluate_batch(vector, places[index], model, self._data, mode)
 
         return total(self._spread(work, range(len(places))))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,11 +36,11 @@ class SequentialEngine:
         with one_core_each(), exact_arithmetic(self._device):
             return [train_job(task, self._model, self._data) for task in tasks]
 
-    def evaluate(self, vector: Tensor) -> Evaluation:
+    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split."""
         with one_core_each(), exact_arithmetic(self._device):
             places = self._data.evaluation()
-            return total([evaluate_batch(vector, place, self._model, self._data) for place in places])
+            return total([evaluate_batch(vector, place, self._model, self._data, mode) for place in places])
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -13,7 +13,6 @@ from edgefl.learning.job import JobId, TrainingJob
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.norm import BatchNorm
-from edgefl.learning.models.registry import initial_vector
 from edgefl.learning.models.slimmable import Conv2d, Linear
 from edgefl.learning.objectives.base import Batch
 from edgefl.learning.rules.base import LocalOptions
@@ -70,8 +69,7 @@ def tiny() -> SimpleNamespace:
     local = LocalOptions(epochs=2, batch=4, lr=0.1, lr_decay=0.9, weight_decay=1e-3, clip_norm=5.0)
 
     def core(engine: str = "sequential", workers: int | None = None) -> TrainingCore:
-        model = tiny_model()
-        return TrainingCore(TinyData(), model, initial_vector(model, 3), engine=engine, workers=workers)
+        return TrainingCore(TinyData(), tiny_model(), 3, engine=engine, workers=workers)
 
     def method(entry: object, **changes: object) -> object:
         return build_method(entry, local.model_copy(update=changes))

@@ -92,9 +92,10 @@ def tasks_of(tiny, clients=range(6)):
 
 def test_results_come_in_the_order_of_the_tasks_though_the_longest_is_trained_first(tiny):
     tasks = tasks_of(tiny)
-    data = tiny.data()
-    results = ParallelEngine(tiny.model(), data, 2).train(tasks)
+    results = ParallelEngine(tiny.model(), tiny.data(), 2).train(tasks)
     assert [len(result.batch_sizes) for result in results] == [task.steps for task in tasks]
+    data = tiny.data()
+    ParallelEngine(tiny.model(), data, 1).train(tasks)
     assert data.fetched[0] == max(tasks, key=lambda task: task.steps).client
     alone = [SequentialEngine(tiny.model(), data, CPU).train([task])[0] for task in tasks]
     assert all(torch.equal(one.final, other.final) for one, other in zip(results, alone, strict=True))

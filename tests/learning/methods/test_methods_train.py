@@ -16,7 +16,6 @@ from edgefl.learning.methods.build import build_method
 from edgefl.learning.methods.recipe import METHODS
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.norm import GroupNorm
-from edgefl.learning.models.registry import initial_vector
 from edgefl.learning.models.residual import Classifier, basic_block
 from edgefl.learning.models.slimmable import Conv2d, Linear
 from edgefl.learning.objectives.base import Batch
@@ -66,9 +65,10 @@ def three_rounds(name: str) -> list[tuple[float, float]]:
         "layer2": basic_block(8, 16, 2, norm),
         "fc": Classifier(Linear(16, 3, slim_outputs=False), pool=True),
     }
-    model = method.objective.adapt(BlockModel(blocks, sample_shape=(1, 8, 8), classes=3, align_block=2))
+    model = BlockModel(blocks, sample_shape=(1, 8, 8), classes=3, align_block=2)
+    depth = method.objective.adapt(model).depth
     last: dict[int, JobId] = {}
-    with TrainingCore(Shards(), model, initial_vector(model, 0), engine="sequential") as core:
+    with TrainingCore(Shards(), model, 0, engine="sequential") as core:
         learner = core.learner(method)
         scores = [learner.evaluate(0)]
         for t in range(3):
@@ -76,7 +76,7 @@ def three_rounds(name: str) -> list[tuple[float, float]]:
             for client in (0, 1, 2, 3) if t % 2 == 0 else (2, 3, 4, 5):
                 id = JobId(name, 0, client, t)
                 # A partial round of FedBR needs a client that holds a model.
-                alpha = 1 + client % 3 if method.payload.partial(t) and client in last else model.depth
+                alpha = 1 + client % 3 if method.payload.partial(t) and client in last else depth
                 previous = last.get(client) if method.state is not None else None
                 learner.submit(TrainingJob(id, t, t, alpha, LOCAL.steps_for(IMAGES), previous))
                 last[client] = id
