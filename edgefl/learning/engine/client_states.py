@@ -18,11 +18,16 @@ class ClientStates:
     A client's next job builds on its last one or, where the client gave that one up, on the one before. Once the last
     one is aggregated it was not given up. So at most two states a client are kept, however many rounds go by, beside
     those that a waiting job reads.
+
+    Args:
+        states, last_jobs: what :meth:`kept` and :meth:`last_jobs` gave, to go on from there.
     """
 
-    def __init__(self) -> None:
-        self._states: dict[JobId, State] = {}
-        self._tips: dict[int, tuple[JobId, ...]] = {}
+    def __init__(
+        self, states: Mapping[JobId, State] | None = None, last_jobs: Mapping[int, tuple[JobId, ...]] | None = None
+    ) -> None:
+        self._states: dict[JobId, State] = dict(states or {})
+        self._tips: dict[int, tuple[JobId, ...]] = dict(last_jobs or {})
 
     def submitted(self, job: TrainingJob) -> None:
         """``job`` is its client's last one from now on."""
@@ -45,6 +50,14 @@ class ClientStates:
             return self._states[job]
         except KeyError:
             raise KeyError(f"no client state is kept of {job}: the client's later jobs did not build on it") from None
+
+    def kept(self) -> Mapping[JobId, State]:
+        """Every state that is kept, by the job that left it."""
+        return self._states
+
+    def last_jobs(self) -> Mapping[int, tuple[JobId, ...]]:
+        """For every client the jobs, trained or not, that its next one may build on."""
+        return self._tips
 
     def tips(self) -> set[JobId]:
         """The jobs, trained or not, that a client's next job may build on."""

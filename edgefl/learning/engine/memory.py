@@ -1,0 +1,117 @@
+"""What a learner holds between two rounds, as tensors and plain data: for checkpoints, and back again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import Tensor
+
+from edgefl.learning.engine.client_states import State
+from edgefl.learning.engine.job_inputs import Received
+from edgefl.learning.engine.server_model import Outcome
+from edgefl.learning.job import JobId, TrainingJob
+
+
+@dataclass
+class LearnerMemory:
+    """Everything that a learner needs to go on after a round.
+
+    Attributes:
+        version: the latest model version.
+        vector: its weights ``[size]``.
+        server: the server update's vectors, by name.
+        versions: model versions that waiting jobs will start from, and the latest.
+        waiting: jobs that were submitted and are not trained; ``discarded`` ones among them are trained only for their
+            client's state.
+        outcomes: jobs that are trained and not aggregated.
+        states: what clients keep, by the job that left it; ``tips`` are the jobs that each client's next may build on.
+    """
+
+    version: int
+    vector: Tensor
+    server: Mapping[str, Tensor]
+    versions: Mapping[int, Received]
+    waiting: Iterable[TrainingJob]
+    discarded: Iterable[JobId]
+    outcomes: Mapping[JobId, Outcome]
+    states: Mapping[JobId, State]
+    tips: Mapping[int, tuple[JobId, ...]]
+
+    def packed(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors by name, and the rest as JSON data."""
+        tensors: dict[str, Tensor] = {"latest": self.vector}
+        tensors |= {f"server/{name}": tensor for name, tensor in self.server.items()}
+        for version, sent in self.versions.items():
+            tensors[f"version/{version}"] = sent.vector
+            tensors |= {f"version/{version}/{name}": tensor for name, tensor in sent.broadcasts.items()}
+        for number, state in enumerate(self.states.values()):
+            tensors |= {f"state/{number}/{name}": tensor for name, tensor in state.items()}
+        outcomes = []
+        for number, (id, outcome) in enumerate(self.outcomes.items()):
+            tensors |= {f"outcome/{number}/final": outcome.final, f"outcome/{number}/sent": outcome.sent}
+            numbers = {key: getattr(outcome, key) for key in _NUMBERS}
+            outcomes.append({"id": list(id), **numbers})
+        return tensors, {
+            "version": self.version,
+            "server": sorted(self.server),
+            "versions": {str(version): sorted(sent.broadcasts) for version, sent in self.versions.items()},
+            "waiting": [asdict(job) for job in self.waiting],
+            "discarded": [list(id) for id in sorted(self.discarded)],
+            "outcomes": outcomes,
+            "states": [[list(id), sorted(state)] for id, state in self.states.items()],
+            "tips": [[client, [list(id) for id in jobs]] for client, jobs in self.tips.items()],
+        }
+
+    @staticmethod
+    def unpacked(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> LearnerMemory:
+        """What :meth:`packed` gave.
+
+        Raises:
+            KeyError: something is missing.
+        """
+        return LearnerMemory(
+            version=int(facts["version"]),
+            vector=tensors["latest"],
+            server={name: tensors[f"server/{name}"] for name in facts["server"]},
+            versions={
+                int(version): Received(
+                    tensors[f"version/{version}"], {name: tensors[f"version/{version}/{name}"] for name in names}
+                )
+                for version, names in facts["versions"].items()
+            },
+            waiting=[_job(each) for each in facts["waiting"]],
+            discarded=[_id(each) for each in facts["discarded"]],
+            outcomes={
+                _id(each["id"]): Outcome(
+                    final=tensors[f"outcome/{number}/final"],
+                    sent=tensors[f"outcome/{number}/sent"],
+                    **{key: each[key] for key in _NUMBERS},
+                )
+                for number, each in enumerate(facts["outcomes"])
+            },
+            states={
+                _id(id): {name: tensors[f"state/{number}/{name}"] for name in names}
+                for number, (id, names) in enumerate(facts["states"])
+            },
+            tips={int(client): tuple(_id(id) for id in jobs) for client, jobs in facts["tips"]},
+        )
+
+    def to(self, device: Any) -> LearnerMemory:
+        """The same memory with its tensors on a device."""
+        tensors, facts = self.packed()
+        return LearnerMemory.unpacked({name: tensor.to(device) for name, tensor in tensors.items()}, facts)
+
+
+_NUMBERS = ("client", "samples", "steps", "loss", "first_loss", "drift")
+
+
+def _id(values: Iterable[Any]) -> JobId:
+    method, seed, client, dispatch = values
+    return JobId(str(method), int(seed), int(client), int(dispatch))
+
+
+def _job(values: Mapping[str, Any]) -> TrainingJob:
+    previous = values["previous"]
+    return TrainingJob(**{**values, "id": _id(values["id"]), "previous": None if previous is None else _id(previous)})
