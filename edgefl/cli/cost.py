@@ -54,7 +54,7 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
     costs = CostModel(build_model(spec, _shape(shape), classes))
     rows = [row for each in methods for row in _rows(costs, each, batch, alpha, every=all_methods)]
     if as_json:
-        data = [row if isinstance(row, dict) else row.as_dict() for row in rows]
+        data = [row if isinstance(row, dict) else {**row.as_dict(), **_name_of(row)} for row in rows]
         typer.echo(
             json.dumps({"model": model, "methods": data} if all_methods else {"model": model, **data[0]}, indent=2)
         )
@@ -117,6 +117,13 @@ def _fedavg_flops(costs: CostModel, local: LocalOptions, batch: int) -> float:
     from edgefl.learning.methods.build import build_method
 
     return costs.cost(build_method("fedavg", local), costs.model.depth, batch).training_flops
+
+
+def _name_of(row: MethodCost) -> dict[str, str]:
+    """The step's signature, by which a device profile gives its measured time."""
+    from edgefl.fleet import step_signature
+
+    return {"signature": step_signature(row.step.operators)}
 
 
 def _print(rows: list[MethodCost | dict[str, Any]], fedavg_flops: float) -> None:

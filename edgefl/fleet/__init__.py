@@ -9,8 +9,10 @@ from edgefl.fleet.assignment import FleetAssignment, FleetGroup, assign, group_c
 from edgefl.fleet.energy import compute_joules, idle_joules, transfer_joules
 from edgefl.fleet.figure import Bound, Estimate, value
 from edgefl.fleet.library import load_profile, profile_names, read_profile
+from edgefl.fleet.pace import Pace
 from edgefl.fleet.profile import DeviceProfile, Direction
-from edgefl.fleet.roofline import Operator, fits, fleet_step_seconds, step_seconds
+from edgefl.fleet.roofline import Operator, fits, fleet_step_seconds, step_seconds, step_signature
+from edgefl.fleet.slowdown import Slowdown
 
 __all__ = [
     "Bound",
@@ -20,6 +22,8 @@ __all__ = [
     "FleetAssignment",
     "FleetGroup",
     "Operator",
+    "Pace",
+    "Slowdown",
     "assign",
     "compute_joules",
     "fits",
@@ -31,6 +35,7 @@ __all__ = [
     "read_profile",
     "resolve",
     "step_seconds",
+    "step_signature",
     "transfer_joules",
     "value",
 ]

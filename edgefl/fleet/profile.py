@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from edgefl.errors import nearest
+from edgefl.fleet.conditions import AnyLoad, Load, MeasuredStep, Thermal
 from edgefl.fleet.figure import Bound, Estimate, opposite, value
 from edgefl.units import Bytes, BytesPerSecond, FlopsPerSecond, Joules, Seconds, Watts
 
@@ -38,6 +39,27 @@ class Compute(_Part):
     step_overhead: Seconds | Estimate[Seconds] = Field(
         description="Seconds that every training step costs beside its operators (next batch, the loop itself)."
     )
+    jitter: float = Field(
+        0.0, ge=0, le=2, description="Spread of a round's duration by chance: sigma of a lognormal factor of mean 1."
+    )
+    background_load: AnyLoad = Field(
+        Load(low=0, high=0), description="Part of the processor that other programs take, or its bounds."
+    )
+    thermal: Thermal | None = Field(None, description="How heat lowers the rate; null where it does not.")
+    measured_steps: tuple[MeasuredStep, ...] = Field(
+        (), description="Measured times of single training steps; they win over the roofline."
+    )
+
+    def measured(self, signature: str) -> MeasuredStep | None:
+        """The measured time of a step, if the profile has it."""
+        return next((each for each in self.measured_steps if each.signature == signature), None)
+
+    @model_validator(mode="after")
+    def _each_step_once(self) -> Self:
+        signatures = [each.signature for each in self.measured_steps]
+        if len(set(signatures)) < len(signatures):
+            raise ValueError("expected each signature once in compute.measured_steps")
+        return self
 
 
 class Memory(_Part):
@@ -130,11 +152,18 @@ class DeviceProfile(_Part):
                 raise ValueError(f"provenance.derivation: unknown figure '{path}'; {nearest(path, figures)}")
         return self
 
-    def rates(self, bound: Bound = "nominal") -> tuple[float, float, float, float]:
-        """FLOP/s, bytes/s, seconds per operator and seconds per step that give this bound of a *duration*."""
+    def sustained(self, hot: bool) -> float:
+        """The part of its full rate that the processor computes at."""
+        return self.compute.thermal.sustained if hot and self.compute.thermal is not None else 1.0
+
+    def rates(self, bound: Bound = "nominal", *, hot: bool = False) -> tuple[float, float, float, float]:
+        """FLOP/s, bytes/s, seconds per operator and seconds per step that give this bound of a *duration*.
+
+        ``hot``: once heat has lowered the rate (``compute.thermal``).
+        """
         compute = self.compute
         return (
-            value(compute.fp32_achievable, opposite(bound)),
+            value(compute.fp32_achievable, opposite(bound)) * self.sustained(hot),
             value(compute.memory_bandwidth, opposite(bound)),
             value(compute.operator_overhead, bound),
             value(compute.step_overhead, bound),
@@ -150,7 +179,7 @@ def figure_paths(model: type[BaseModel] = DeviceProfile, prefix: str = "") -> li
     paths: list[str] = []
     for name, field in model.model_fields.items():
         inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
+        if isinstance(inner, type) and issubclass(inner, BaseModel) and inner is not Load:
             if inner is not Provenance:
                 paths += figure_paths(inner, f"{prefix}{name}.")
         elif prefix and inner is not str:

@@ -8,6 +8,8 @@ two devices depends on the model.
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -34,13 +36,31 @@ class Operator(Protocol):
         """How many times the step executes it."""
 
 
-def step_seconds(profile: DeviceProfile, operators: Iterable[Operator], *, bound: Bound = "nominal") -> float:
-    """Seconds of one training step on one device.
+def step_signature(operators: Iterable[Operator]) -> str:
+    """Sixteen hexadecimal digits that name a step by what it executes; the order of its operators does not matter.
+
+    >>> from types import SimpleNamespace
+    >>> step_signature([SimpleNamespace(flops=2e9, bytes=1e6, count=3)])
+    '3975642a8fbfda4f'
+    """
+    counts: Counter[tuple[float, float]] = Counter()
+    for each in operators:
+        counts[float(each.flops), float(each.bytes)] += int(each.count)
+    text = repr(sorted((*work, count) for work, count in counts.items() if count))
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def step_seconds(
+    profile: DeviceProfile, operators: Iterable[Operator], *, bound: Bound = "nominal", hot: bool = False
+) -> float:
+    """Seconds of one training step on one device: measured where the profile has it, else by the roofline.
 
     Args:
         profile: the device.
         operators: what the step executes.
         bound: least, nominal or greatest seconds that the profile's uncertain figures allow.
+        hot: once heat has lowered the device's rate; a measured time grows by the whole of that, since a measurement
+            does not say which part of it was arithmetic.
 
     >>> from types import SimpleNamespace
     >>> from edgefl.fleet import load_profile
@@ -48,21 +68,30 @@ def step_seconds(profile: DeviceProfile, operators: Iterable[Operator], *, bound
     >>> round(step_seconds(load_profile("raspberry-pi-5"), [matmul]), 3)
     0.172
     """
-    return float(fleet_step_seconds([profile], operators, bound=bound)[0])
+    return float(fleet_step_seconds([profile], operators, bound=bound, hot=hot)[0])
 
 
 def fleet_step_seconds(
-    profiles: Sequence[DeviceProfile], operators: Iterable[Operator], *, bound: Bound = "nominal"
+    profiles: Sequence[DeviceProfile], operators: Iterable[Operator], *, bound: Bound = "nominal", hot: bool = False
 ) -> NDArray[np.float64]:
-    """Seconds of one training step on each of several devices, shape ``[profiles]``."""
+    """Seconds of one training step on each of several devices, shape ``[profiles]``; see :func:`step_seconds`."""
+    operators = tuple(operators)
     work = np.array([(each.flops, each.bytes, each.count) for each in operators], np.float64).reshape(-1, 3)
     if (work < 0).any() or not np.isfinite(work).all():
         raise ValueError("an operator's flops, bytes and count must be finite and not negative")
     flops, moved, count = work.T
-    rates = np.array([profile.rates(bound) for profile in profiles], np.float64).reshape(-1, 4)
+    rates = np.array([profile.rates(bound, hot=hot) for profile in profiles], np.float64).reshape(-1, 4)
     arithmetic_rate, bandwidth, per_operator, per_step = (column[:, None] for column in rates.T)
     each = np.maximum(flops / arithmetic_rate, moved / bandwidth) + per_operator
-    return np.asarray((each * count).sum(axis=1) + per_step[:, 0], np.float64)
+    seconds = np.asarray((each * count).sum(axis=1) + per_step[:, 0], np.float64)
+    tables = [row for row, profile in enumerate(profiles) if profile.compute.measured_steps]
+    if tables:
+        signature = step_signature(operators)
+        for row in tables:
+            measured = profiles[row].compute.measured(signature)
+            if measured is not None:
+                seconds[row] = value(measured.seconds, bound) / profiles[row].sustained(hot)
+    return seconds
 
 
 def fits(profile: DeviceProfile, peak_memory_bytes: float) -> bool:

@@ -86,6 +86,7 @@ class Participation:
         self.downlink = downlink
         self.phase: Phase = "download"
         self.work: Work = world.work.of(client, downlink.alpha)
+        self.pace = world.pace(client, round, self.work)
         self.job = world.next_job(client, round, downlink.alpha, self.work.steps)
         self.download_seconds = self.compute_seconds = self.upload_seconds = self.hidden_seconds = 0.0
         self.arrived_at = math.nan
@@ -123,11 +124,11 @@ class Participation:
         self.phase = "compute"
         world.setup.learner.submit(self.job)
         world.compute_started(self.client, self.round, self.work)
-        yield env.timeout(self.work.seconds)
+        yield env.timeout(self.pace.seconds)
         if not self._still("compute"):
             return
         self.compute_seconds = self._end_phase()
-        world.compute_ended(self.client, self.round, self.work)
+        world.compute_ended(self.client, self.round, self.work, self.pace)
         world.last_job[self.client] = self.job.id
 
         self.phase = "upload"
@@ -154,7 +155,7 @@ class Participation:
         phase, self.phase = self.phase, "dropped"
         if phase == "compute":
             self.compute_seconds = self._end_phase()
-            self.world.compute_ended(self.client, self.round, self.work, self.compute_seconds)
+            self.world.compute_ended(self.client, self.round, self.work, self.pace, self.compute_seconds)
         else:
             for flow in self._flows:
                 self.world.network.cancel(flow)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl.fleet import DeviceProfile, FleetAssignment, compute_joules, fits, step_seconds
+from edgefl.fleet import DeviceProfile, FleetAssignment, Pace, compute_joules, fits, step_seconds
 from edgefl.fleet.roofline import Operator
 from edgefl.learning.rules.base import LocalOptions
 
@@ -45,7 +46,9 @@ class Work:
         samples: n_k, images of the client.
         steps: H_k, local steps.
         batches: how many steps there are of each batch size.
-        seconds, flops, joules: of all steps together; joules of the whole device while it computes.
+        seconds, flops, joules: of all steps together, undisturbed; joules of the whole device while it computes.
+        watts: what the whole device draws meanwhile.
+        hot_seconds, cool_for: seconds of all steps once heat has lowered the rate, and how long that takes.
         peak_memory_bytes: of the largest step.
         fits: whether the device's memory holds it.
     """
@@ -60,6 +63,13 @@ class Work:
     joules: float
     peak_memory_bytes: float
     fits: bool
+    watts: float
+    hot_seconds: float
+    cool_for: float
+
+    def pace(self, slowdown: float) -> Pace:
+        """Its course in a round in which computing takes ``slowdown`` times as long."""
+        return Pace(self.seconds * slowdown, self.hot_seconds * slowdown, self.cool_for)
 
 
 def batch_counts(options: LocalOptions, samples: int) -> dict[int, int]:
@@ -123,7 +133,11 @@ class WorkModel:
     def _measure(self, profile: DeviceProfile, key: str, alpha: int, samples: int) -> Work:
         batches = batch_counts(self._options, samples)
         costs = {size: self._cost(alpha, size) for size in batches}
-        seconds = sum(count * step_seconds(profile, costs[size].operators) for size, count in batches.items())
+        seconds, hot_seconds = (
+            sum(count * step_seconds(profile, costs[size].operators, hot=hot) for size, count in batches.items())
+            for hot in (False, True)
+        )
+        thermal = profile.compute.thermal
         peak = max((costs[size].peak_memory_bytes for size in batches), default=0.0)
         return Work(
             key=key,
@@ -136,4 +150,7 @@ class WorkModel:
             joules=compute_joules(profile, seconds),
             peak_memory_bytes=peak,
             fits=fits(profile, peak),
+            watts=compute_joules(profile, 1.0),
+            hot_seconds=hot_seconds,
+            cool_for=math.inf if thermal is None else thermal.after,
         )

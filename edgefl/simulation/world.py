@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import simpy
 from simpy.events import EventPriority
 
-from edgefl.fleet import DeviceProfile, idle_joules, transfer_joules
+from edgefl.fleet import DeviceProfile, Pace, Slowdown, idle_joules, transfer_joules
 from edgefl.learning.job import JobId, TrainingJob
 from edgefl.learning.payload import Downlink, Part
 from edgefl.network.flow import Flow, Node
@@ -59,6 +59,7 @@ class World:
         self.network = FlowNetwork(self.env, setup.topology, observer=self, transport=setup.transport)
         setup.weather.attach(self.network)
         self.work = WorkModel(setup.cost, setup.fleet, setup.samples, setup.method.local, self._new_work)
+        self.slowdown = Slowdown(setup.fleet, setup.seed)
         self._write("run", item=setup.label, value=setup.seed)
         budget = setup.limits.seconds
         if budget is not None:
@@ -106,10 +107,15 @@ class World:
         """The client's device begins to train."""
         self._write("compute_start", round, client, item=work.key)
 
-    def compute_ended(self, client: int, round: int, work: Work, seconds: float | None = None) -> None:
-        """It ends, or breaks off after ``seconds``; FLOPs and joules are charged in proportion."""
-        share = 1.0 if seconds is None or not work.seconds else seconds / work.seconds
-        spent = work.seconds if seconds is None else seconds
+    def pace(self, client: int, round: int, work: Work) -> Pace:
+        """The course of the client's computation in this round."""
+        return work.pace(float(self.slowdown.of(round)[client]))
+
+    def compute_ended(self, client: int, round: int, work: Work, pace: Pace, seconds: float | None = None) -> None:
+        """It ends, or breaks off after ``seconds``; FLOPs count as far as it came, joules for as long as it took."""
+        share = 1.0 if seconds is None or not work.seconds else pace.done(seconds)
+        spent = pace.seconds if seconds is None else seconds
+        joules = work.watts * spent
         self._write(
             "compute_end" if seconds is None else "compute_drop",
             round,
@@ -117,11 +123,11 @@ class World:
             item=work.key,
             seconds=spent,
             flops=work.flops * share,
-            joules=work.joules * share,
+            joules=joules,
             value=work.steps * share,
         )
         self.ledger.flops += work.flops * share
-        self.ledger.joules += work.joules * share
+        self.ledger.joules += joules
         self.ledger.compute_seconds += spent
         self._check_budgets()
 
@@ -259,6 +265,7 @@ class World:
                 samples=work.samples,
                 batches={str(size): count for size, count in work.batches.items()},
                 fits=work.fits,
+                hot_seconds=work.hot_seconds,
             ),
         )
 

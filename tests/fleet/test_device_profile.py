@@ -60,7 +60,8 @@ def test_every_field_says_what_it_means(name, field):
 
 
 def test_the_figures_of_a_profile_can_be_listed():
-    assert len(figure_paths()) == 13
+    assert {"compute.memory_bandwidth", "compute.jitter", "memory.training"} < set(figure_paths())
+    assert len(set(figure_paths())) == len(figure_paths())
     assert "power.radio.up.energy_per_megabyte" in figure_paths()
     assert "compute.processor" not in figure_paths()
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from ruamel.yaml import YAML
 
 from edgefl.fleet import DeviceProfile, FleetGroup, profile_names
+from edgefl.fleet.conditions import Load
 from edgefl.validation import validated
 
 PAGE = Path(__file__).parents[2] / "docs" / "device-profiles.md"
@@ -36,7 +37,7 @@ def test_the_python_example_prints_what_it_says():
 def fields(model, prefix=""):
     for name, field in model.model_fields.items():
         inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
+        if isinstance(inner, type) and issubclass(inner, BaseModel) and inner is not Load:
             yield from fields(inner, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-from edgefl.fleet import compute_joules, fits, idle_joules, step_seconds
+from edgefl.fleet import DeviceProfile, Pace, Slowdown, compute_joules, fits, idle_joules, step_seconds
 from edgefl.simulation.invariants.record import Record, at, close, facts
 from edgefl.simulation.log import Event
 
@@ -51,11 +52,15 @@ def work_costs(record: Record) -> Iterator[str]:
         if profile is None:
             yield f"{at(event)}: work '{event.item}' is on no device of the fleet"
             continue
-        seconds = sum(count * step_seconds(profile, costs[size].operators) for size, count in batches.items())
+        seconds, hot = (
+            sum(count * step_seconds(profile, costs[size].operators, hot=hot) for size, count in batches.items())
+            for hot in (False, True)
+        )
         flops = sum(count * costs[size].training_flops for size, count in batches.items())
         peak = max((cost.peak_memory_bytes for cost in costs.values()), default=0.0)
         for what, logged, expected in (
             ("seconds", event.seconds, seconds),
+            ("seconds when hot", _number(found.get("hot_seconds")), hot),
             ("FLOP", event.flops, flops),
             ("joules", event.joules, compute_joules(profile, seconds)),
             ("bytes of memory", float(event.bytes), float(int(peak))),
@@ -67,7 +72,11 @@ def work_costs(record: Record) -> Iterator[str]:
 
 
 def computations(record: Record) -> Iterator[str]:
-    """Every computation is known work on the client's own device, charged in proportion where it was broken off."""
+    """Every computation is known work on the client's own device, slowed down as the seed's draws and its heat say.
+
+    Joules are charged for as long as it took, FLOPs as far as it came.
+    """
+    slowdown = Slowdown(record.fleet, int(record.summary["seed"]))
     works = {event.item: event for event in record.of("work")}
     clients = len(record.fleet.group)
     for event in record.of("compute_end", "compute_drop"):
@@ -75,15 +84,28 @@ def computations(record: Record) -> Iterator[str]:
         if work is None or not 0 <= event.client < clients:
             yield f"{at(event)}: unknown work '{event.item}'"
             continue
-        if facts(work).get("profile") != record.fleet.profile_of(event.client).name:
+        profile = record.fleet.profile_of(event.client)
+        if facts(work).get("profile") != profile.name:
             yield f"{at(event)}: work '{event.item}' belongs to another device than the client's"
-        share = event.seconds / work.seconds if work.seconds else 1.0
-        if event.kind == "compute_end" and not close(share, 1.0):
-            yield f"{at(event)}: took {event.seconds:g} s, the work takes {work.seconds:g} s"
-        if share > 1 + 1e-9:
-            yield f"{at(event)}: was broken off after {event.seconds:g} s of {work.seconds:g} s"
-        if not close(event.flops, share * work.flops) or not close(event.joules, share * work.joules):
+        pace = _pace(work, profile, float(slowdown.of(event.round - 1)[event.client]))
+        if event.kind == "compute_end" and not close(event.seconds, pace.seconds):
+            yield f"{at(event)}: took {event.seconds:g} s, the work takes {pace.seconds:g} s"
+        if event.seconds > pace.seconds * (1 + 1e-9):
+            yield f"{at(event)}: was broken off after {event.seconds:g} s of {pace.seconds:g} s"
+        flops = work.flops * (1.0 if event.kind == "compute_end" or not pace.seconds else pace.done(event.seconds))
+        if not close(event.flops, flops) or not close(event.joules, compute_joules(profile, event.seconds)):
             yield f"{at(event)}: FLOPs or joules are not the work's"
+
+
+def _pace(work: Event, profile: DeviceProfile, factor: float) -> Pace:
+    """How the work advances when computing takes ``factor`` times as long; the profile says when heat sets in."""
+    thermal = profile.compute.thermal
+    hot = _number(facts(work).get("hot_seconds"))
+    return Pace(work.seconds * factor, hot * factor, math.inf if thermal is None else thermal.after)
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan
 
 
 def waiting(record: Record) -> Iterator[str]:

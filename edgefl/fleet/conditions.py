@@ -1,0 +1,56 @@
+"""What keeps a device from its best speed: other work, chance, heat; and what was measured in place of a prediction."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from edgefl.fleet.figure import Estimate
+from edgefl.units import Seconds
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Thermal(_Part):
+    """Heat: the processor cannot hold its rate for ever.
+
+    Every computation starts cool, since a client rests between its rounds and while it transfers.
+    """
+
+    after: Seconds = Field(description="Seconds of continuous computing that the full rate lasts.")
+    sustained: float = Field(gt=0, le=1, description="Part of compute.fp32_achievable that remains from then on.")
+
+
+class Load(_Part):
+    """The part of the processor that other programs take: drawn evenly between two bounds, anew for every round."""
+
+    low: float = Field(ge=0, lt=1, description="The least part of the processor that is taken.")
+    high: float = Field(ge=0, lt=1, description="The greatest part of the processor that is taken.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"expected low <= high, found {self.low:g}, {self.high:g}")
+        return self
+
+
+def _constant(value: Any) -> Any:
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return {"low": value, "high": value} if plain else value
+
+
+AnyLoad = Annotated[Load, BeforeValidator(_constant, json_schema_input_type=float | Load)]
+"""A load as a profile states it: ``0.2``, or ``{low: 0.1, high: 0.4}``."""
+
+
+class MeasuredStep(_Part):
+    """The measured time of one training step, which wins over the roofline's prediction of the same step."""
+
+    signature: str = Field(
+        pattern=r"^[0-9a-f]{16}$", description="Which step: its signature, as `edgefl cost --json` prints it."
+    )
+    step: str = Field(description="What it is, for readers: model, method, batch.")
+    seconds: Seconds | Estimate[Seconds] = Field(description="What the step takes, all overheads included.")

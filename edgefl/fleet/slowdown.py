@@ -1,0 +1,61 @@
+"""How much slower than its profile each device is in a round: chance and other programs.
+
+One vector over the fleet is drawn for each round from a generator that is keyed by seed, purpose and round. The method
+is no part of the key, so all methods meet the same good and bad moments of every device, whoever they pick.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefl.fleet.assignment import FleetAssignment
+from edgefl.randomness import generator
+
+Factors = NDArray[np.float64]
+
+
+class Slowdown:
+    """The factors by which computing takes longer than the profile says.
+
+    A factor is exp(σz - σ²/2) / (1 - b): lognormal with mean 1, z a standard normal number and σ the profile's
+    ``compute.jitter``; b the part of the processor that other programs take (``compute.background_load``).
+
+    Args:
+        fleet: which device each client has.
+        seed: the run's seed.
+
+    >>> from edgefl.fleet import FleetGroup, assign
+    >>> groups = [FleetGroup(profile="raspberry-pi-5", share=1, link="5g", overrides={"compute": {"jitter": 0.2}})]
+    >>> slowdown = Slowdown(assign(groups, clients=3, seed=0), seed=0)
+    >>> slowdown.of(round=4).shape, bool(slowdown.of(round=4)[1] == slowdown.of(round=5)[1])
+    ((3,), False)
+    """
+
+    def __init__(self, fleet: FleetAssignment, seed: int) -> None:
+        self._seed = seed
+        computes = [profile.compute for profile in fleet.profiles]
+        table = np.array(
+            [(each.jitter, each.background_load.low, each.background_load.high) for each in computes], np.float64
+        )
+        # A fleet that keeps to its profiles costs one array of ones, however many rounds there are.
+        self._steady: Factors | None = None if table.any() else np.ones(len(fleet.group))
+        self._conditions: NDArray[np.float64] = table[fleet.group].T
+        self._known: dict[int, Factors] = {}
+
+    def of(self, round: int) -> Factors:
+        """Every client's factor in a round (from 0), shape ``[clients]``."""
+        if self._steady is not None:
+            return self._steady
+        if round not in self._known:
+            if len(self._known) > 7:  # a run asks for few rounds at a time; old ones are drawn again if need be
+                self._known.clear()
+            self._known[round] = self._draw(round)
+        return self._known[round]
+
+    def _draw(self, round: int) -> Factors:
+        jitter, low, high = self._conditions
+        normal = generator(self._seed, "jitter", round).standard_normal(len(jitter))
+        even = generator(self._seed, "background load", round).random(len(jitter))
+        load = low + (high - low) * even
+        return np.asarray(np.exp(jitter * normal - jitter**2 / 2) / (1 - load), np.float64)

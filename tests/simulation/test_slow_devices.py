@@ -1,0 +1,74 @@
+"""Jitter, load and heat in a run: durations by the closed form, joules by the seconds, proven from the log alone."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from edgefl.randomness import generator
+from edgefl.simulation.invariants import CostEntry, Record
+from edgefl.simulation.invariants import devices as laws
+from edgefl.simulation.invariants.record import OperatorCount
+
+
+def changed(profile, **compute):
+    data = profile.model_dump(mode="json", exclude_none=True)
+    data["compute"].update(compute)
+    return type(profile).model_validate(data)
+
+
+def broken(result):
+    """What the laws on devices say of a run."""
+    entry = CostEntry((OperatorCount(1e9, 0.0, 1),), 1e9, 5e8)
+    setup = result.setup
+    record = Record(
+        events=setup.log.rows,
+        rounds={},
+        summary={"seed": setup.seed},
+        fleet=setup.fleet,
+        costs={(4, 10): entry},
+        topology=SimpleNamespace(),
+        transport=setup.transport,
+    )
+    return [text for law in laws.LAWS for text in law(record)]
+
+
+def test_jitter_lengthens_and_shortens_computing_by_the_seeds_own_draws(run, device):
+    result = run(devices=[changed(device(), jitter=0.5)] * 2, rounds=3)
+    for event in result.of("compute_end"):
+        normal = generator(0, "jitter", event.round - 1).standard_normal(2)[event.client]
+        assert event.seconds == pytest.approx(2 * np.exp(0.5 * normal - 0.125), rel=1e-12)
+        assert (event.joules, event.flops) == (pytest.approx(5 * event.seconds), 2e9)
+    assert broken(result) == []
+
+
+def test_other_programs_take_their_part_of_the_processor(run, device):
+    result = run(devices=[changed(device(), background_load=0.5)] * 2, rounds=1)
+    assert result.outcome.seconds == pytest.approx(1 + 4 + 1, rel=1e-12)
+
+
+def test_heat_sets_in_after_its_seconds_of_computing(run, device):
+    hot = changed(device(), thermal={"after": 0.5, "sustained": 0.25})
+    result = run(devices=[hot] * 2, rounds=1)
+    # A quarter of the work in the first 0.5 s, the rest at a quarter of the rate.
+    assert result.of("compute_end")[0].seconds == pytest.approx(0.5 + 0.75 * 8, rel=1e-12)
+    assert broken(result) == []
+
+
+def test_a_hot_computation_that_breaks_off_is_charged_for_its_seconds_and_its_progress(run, device):
+    hot = changed(device(), thermal={"after": 0.5, "sustained": 0.25})
+    result = run(devices=[hot] * 2, rounds=1, protocol={"deadline": 3.5})
+    event = result.of("compute_drop")[0]
+    assert (event.seconds, event.joules) == (pytest.approx(2.5), pytest.approx(12.5))
+    assert event.flops == pytest.approx(2e9 * (0.25 + 2 / 8))
+    assert broken(result) == []
+
+
+def test_a_duration_that_was_changed_in_the_log_is_found(run, device):
+    result = run(devices=[changed(device(), jitter=0.5)] * 2, rounds=2)
+    rows = result.setup.log.rows
+    index = next(index for index, row in enumerate(rows) if row.kind == "compute_end")
+    rows[index] = rows[index]._replace(seconds=2.0)
+    assert any("the work takes" in text for text in broken(result))
