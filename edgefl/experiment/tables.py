@@ -15,49 +15,51 @@ from edgefl.simulation.setup import RoundRow
 _WORD = pa.dictionary(pa.int32(), pa.string())
 
 
-def _column(name: str, kind: pa.DataType, unit: str, meaning: str) -> pa.Field:
+def column(name: str, kind: pa.DataType, unit: str, meaning: str) -> pa.Field:
+    """A column with its unit and meaning in its metadata."""
     return pa.field(name, kind, metadata={"unit": unit, "meaning": meaning})
 
 
 EVENTS = pa.schema(
     [
-        _column("time", pa.float64(), "s", "virtual time"),
-        _column("kind", _WORD, "", "what happened"),
-        _column("round", pa.int32(), "", "the round it belongs to, from 1; -1 for none"),
-        _column("client", pa.int32(), "", "the client concerned; -1 for the server and the network"),
-        _column("item", _WORD, "", "what was sent, computed, decided or reached"),
-        _column("flow", pa.int64(), "", "number of the transfer; -1 for none"),
-        _column("source", _WORD, "", "node of the topology"),
-        _column("target", _WORD, "", "node of the topology"),
-        _column("bytes", pa.int64(), "B", "size of a transfer, or what was delivered; memory of a job"),
-        _column("seconds", pa.float64(), "s", "how long it took"),
-        _column("flops", pa.float64(), "FLOP", "floating-point operations executed"),
-        _column("joules", pa.float64(), "J", "energy that the device drew for it"),
-        _column("value", pa.float64(), "", "the number that the kind is about"),
-        _column("detail", pa.string(), "", "further facts as JSON"),
+        column("time", pa.float64(), "s", "virtual time"),
+        column("kind", _WORD, "", "what happened"),
+        column("round", pa.int32(), "", "the round it belongs to, from 1; -1 for none"),
+        column("client", pa.int32(), "", "the client concerned; -1 for the server and the network"),
+        column("item", _WORD, "", "what was sent, computed, decided or reached"),
+        column("flow", pa.int64(), "", "number of the transfer; -1 for none"),
+        column("source", _WORD, "", "node of the topology"),
+        column("target", _WORD, "", "node of the topology"),
+        column("bytes", pa.int64(), "B", "size of a transfer, or what was delivered; memory of a job"),
+        column("seconds", pa.float64(), "s", "how long it took"),
+        column("flops", pa.float64(), "FLOP", "floating-point operations executed"),
+        column("joules", pa.float64(), "J", "energy that the device drew for it"),
+        column("value", pa.float64(), "", "the number that the kind is about"),
+        column("detail", pa.string(), "", "further facts as JSON"),
     ]
 )
 """Columns of ``events.parquet``, those of :class:`edgefl.simulation.log.Event`."""
 
 ROUNDS = pa.schema(
     [
-        _column("round", pa.int32(), "", "the round, from 1"),
-        _column("seconds", pa.float64(), "s", "virtual time at the round's end"),
-        _column("accuracy", pa.float64(), "", "of the round's model, in [0, 1]; null where it was not evaluated"),
-        _column("accuracy_ema", pa.float64(), "", "0.9 of the last one and 0.1 of the accuracy"),
-        _column("loss", pa.float64(), "", "mean cross-entropy of the round's model"),
-        _column("bytes_down", pa.int64(), "B", "delivered to clients during the round"),
-        _column("bytes_up", pa.int64(), "B", "delivered to the server during the round"),
-        _column("flops", pa.float64(), "FLOP", "training FLOPs during the round"),
-        _column("joules", pa.float64(), "J", "drawn by the devices during the round"),
-        _column("participants", pa.int32(), "", "clients that took part"),
-        _column("aggregated", pa.int32(), "", "clients whose update went into the model"),
-        _column("refused", pa.int32(), "", "clients whose memory did not hold the job"),
-        _column("exposed_seconds", pa.float64(), "s", "transfers of the critical path that lengthened the round"),
-        _column("hidden_seconds", pa.float64(), "s", "transfers of the critical path that did not"),
-        _column("critical_client", pa.int32(), "", "the client that closed the round; -1 where a deadline did"),
-        _column("blocks_actual", pa.int64(), "B", "model blocks sent to the cohort, by their true size"),
-        _column("blocks_uniform", pa.int64(), "B", "model blocks sent to the cohort, at 1/M of the model each"),
+        column("round", pa.int32(), "", "the round, from 1"),
+        column("seconds", pa.float64(), "s", "virtual time at the round's end"),
+        column("accuracy", pa.float64(), "", "of the round's model, in [0, 1]; null where it was not evaluated"),
+        column("accuracy_ema", pa.float64(), "", "0.9 of the last one and 0.1 of the accuracy"),
+        column("loss", pa.float64(), "", "mean cross-entropy of the round's model"),
+        column("bytes_down", pa.int64(), "B", "delivered to clients during the round"),
+        column("bytes_up", pa.int64(), "B", "delivered to the server during the round"),
+        column("flops", pa.float64(), "FLOP", "training FLOPs during the round"),
+        column("joules", pa.float64(), "J", "drawn by the devices during the round"),
+        column("participants", pa.int32(), "", "clients that took part"),
+        column("aggregated", pa.int32(), "", "clients whose update went into the model"),
+        column("refused", pa.int32(), "", "clients whose memory did not hold the job"),
+        column("exposed_seconds", pa.float64(), "s", "transfers of the critical path that lengthened the round"),
+        column("hidden_seconds", pa.float64(), "s", "transfers of the critical path that did not"),
+        column("critical_client", pa.int32(), "", "the client that closed the round; -1 where a deadline did"),
+        column("blocks_actual", pa.int64(), "B", "model blocks sent to the cohort, by their true size"),
+        column("blocks_uniform", pa.int64(), "B", "model blocks sent to the cohort, at 1/M of the model each"),
+        column("staleness", pa.float64(), "", "mean age of the aggregated updates, in aggregations"),
     ]
 )
 """Columns of ``rounds.parquet``, those of :class:`edgefl.simulation.setup.RoundRow`."""

@@ -75,6 +75,7 @@ def _check(
         costs=costs,
         topology=build_topology(network.topology, network.links, links),
         transport=network.transport.build(),
+        protocol=scenario.protocol,
     )
     try:
         yield from violations(record)

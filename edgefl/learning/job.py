@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 
 class JobId(NamedTuple):
@@ -62,6 +63,20 @@ class Evaluation(NamedTuple):
     loss: float
 
 
+@dataclass(frozen=True, slots=True)
+class Mixing:
+    """How updates count that may have begun from older models, in an asynchronous aggregation.
+
+    Attributes:
+        factors: what each job's update is multiplied by, beside its share in the mean.
+        of: ``deltas``: an update is what the client changed in the model that it was sent (FedBuff);
+            ``models``: it is the way from the latest model to the client's (FedAsync: θ ← (1-α) θ + α θ_k).
+    """
+
+    factors: Mapping[JobId, float]
+    of: Literal["deltas", "models"] = "deltas"
+
+
 class Learner(Protocol):
     """The door between the world and training: the world holds ids, never tensors.
 
@@ -74,8 +89,12 @@ class Learner(Protocol):
     def discard(self, job: JobId) -> None:
         """The job's result will never be aggregated (late or dropped); trained only if its client state is read."""
 
-    def aggregate(self, version: int, jobs: list[JobId], round: int) -> int:
-        """Train what is needed, turn the jobs' deltas into the next model, and return its version (``version + 1``)."""
+    def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
+        """Train what is needed, turn the jobs' deltas into the next model, and return its version (``version + 1``).
+
+        A job may have begun from any version that was the latest when it was submitted. Without ``mixing`` every delta
+        counts wholly.
+        """
 
     def feedback(self, job: JobId) -> Feedback:
         """The numbers of a job that was aggregated; ``distance`` is to the aggregate it went into."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import nan
 
-from edgefl.learning.job import Evaluation, Feedback, JobId, TrainingJob
+from edgefl.learning.job import Evaluation, Feedback, JobId, Mixing, TrainingJob
 
 _FEEDBACK = Feedback(loss=0.0, first_loss=0.0, distance=1.0, drift=0.0)
 _EVALUATION = Evaluation(accuracy=nan, loss=nan)
@@ -29,7 +29,7 @@ class NeutralLearner:
     def discard(self, job: JobId) -> None:
         """The job's result is not wanted; there is none."""
 
-    def aggregate(self, version: int, jobs: list[JobId], round: int) -> int:
+    def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
         """The number of the next model version."""
         return version + 1
 

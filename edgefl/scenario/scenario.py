@@ -12,12 +12,14 @@ from edgefl.fleet import FleetGroup, group_counts
 from edgefl.fleet import resolve as with_profile
 from edgefl.learning.data.catalogue import AnyData
 from edgefl.learning.methods.build import build_method
+from edgefl.learning.personalisation.calibration import CalibrationSpec
 from edgefl.network.specs import NetworkSpec
 from edgefl.scenario.components import Model, within
 from edgefl.scenario.methods import Methods, ScenarioMethod
 from edgefl.scenario.training import EvaluationSpec, TrainingSpec
 from edgefl.scheduling.selection.fixed import Fixed
-from edgefl.simulation.specs import BudgetSpec, CostSpec, ProtocolSpec
+from edgefl.simulation.protocol_specs import AsynchronousSpec, ProtocolSpec, SynchronousSpec
+from edgefl.simulation.specs import BudgetSpec, CostSpec
 from edgefl.validation import validated
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9+_.-]{0,99}$"
@@ -37,7 +39,10 @@ class Scenario(BaseModel):
     model: Model = Field(description="what is trained: a model's name and its options")
     training: TrainingSpec = Field(description="rounds, cohort, and a client's local training")
     evaluation: EvaluationSpec = Field(default_factory=EvaluationSpec, description="when and on what")
-    protocol: ProtocolSpec = Field(default_factory=ProtocolSpec, description="how rounds run")
+    protocol: ProtocolSpec = Field(default_factory=SynchronousSpec, description="how rounds run")
+    personalisation: CalibrationSpec | None = Field(
+        default=None, description="what each client makes of the final model; needs data.test: partitioned"
+    )
     fleet: tuple[FleetGroup, ...] = Field(min_length=1, description="groups of clients with the same device and link")
     network: NetworkSpec = Field(description="the graph, and the clients' links by name")
     cost: CostSpec = Field(default_factory=CostSpec, description="where FLOPs, bytes and seconds of a step come from")
@@ -94,6 +99,11 @@ class Scenario(BaseModel):
             for index, value in enumerate(values):
                 if value in values[:index]:
                     raise UserError(f"expected different {field}, found {value} twice", field=f"{field}.{index}")
+        if self.personalisation is not None and self.data.test != "partitioned":
+            raise UserError(
+                f"each client is tested on its own part, so data.test must be partitioned, found '{self.data.test}'",
+                field="personalisation",
+            )
         if self.stop == "target" and not self.targets:
             raise UserError("a run that stops at its targets needs at least one, found none", field="targets")
 
@@ -101,12 +111,7 @@ class Scenario(BaseModel):
         cohort, clients = self.training.cohort, self.data.clients
         if cohort > clients:
             raise UserError(f"expected at most data.clients ({clients}), found {cohort}", field="training.cohort")
-        picked = self.protocol.picked(cohort)
-        if picked > clients:
-            found = f"{self.protocol.over_select:g} x {cohort} = {picked}"
-            raise UserError(
-                f"expected a pick of at most data.clients ({clients}), found {found}", field="protocol.over_select"
-            )
+        self._check_protocol(cohort, clients)
         spec = self.training.selection.spec
         if isinstance(spec, Fixed) and spec.clients is not None:
             field = "training.selection.clients"
@@ -119,6 +124,20 @@ class Scenario(BaseModel):
         local = self.training.local
         if local.epochs is not None and local.steps is not None:
             raise UserError("expected either epochs or steps, found both", field="training.local.steps")
+
+    def _check_protocol(self, cohort: int, clients: int) -> None:
+        protocol = self.protocol
+        if isinstance(protocol, AsynchronousSpec):
+            if protocol.under_way(cohort) > clients:
+                raise UserError(
+                    f"expected at most data.clients ({clients}), found {protocol.under_way(cohort)}",
+                    field="protocol.concurrency",
+                )
+        elif protocol.picked(cohort) > clients:
+            found = f"{protocol.over_select:g} x {cohort} = {protocol.picked(cohort)}"
+            raise UserError(
+                f"expected a pick of at most data.clients ({clients}), found {found}", field="protocol.over_select"
+            )
 
     def _check_parts(self) -> None:
         try:

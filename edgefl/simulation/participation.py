@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Literal
 
 import simpy
@@ -11,7 +11,7 @@ import simpy
 from edgefl.learning.payload import Downlink, Part
 from edgefl.network.flow import Flow
 from edgefl.simulation.work import Work
-from edgefl.simulation.world import World
+from edgefl.simulation.world import Direction, World
 
 Phase = Literal["download", "compute", "upload", "arrived", "refused", "dropped"]
 
@@ -29,7 +29,7 @@ class Prefetch:
 
     def __init__(self, world: World, client: int, parts: tuple[Part, ...], round: int, *, awake: bool) -> None:
         self.parts = parts
-        self.flow: Flow = world.send(client, "down", parts, round, early=True)
+        self.flow: Flow = world.send(client, "down", parts, round, world.dispatches(client), early=True)
         self._world = world
         self._client = client
         self._round = round
@@ -62,7 +62,7 @@ class Participation:
         on_downloaded, on_left: called when it holds everything, and when its part is over (arrived or refused).
 
     Attributes:
-        job: its training job, once it has started to compute.
+        job: its training job; the learner knows of it once it computes, or from the start (see :meth:`live`).
         download_seconds, compute_seconds, upload_seconds: how long each phase of the round took.
         hidden_seconds: transfer seconds before the round began.
         arrived_at: virtual time at which its update was complete at the server, NaN before.
@@ -95,7 +95,8 @@ class Participation:
         self._on_downloaded = on_downloaded
         self._on_left = on_left
         self._flows: list[Flow] = []
-        self._phase_began = world.now
+        self._submitted = False
+        self._began = self._phase_began = world.now
 
     @property
     def exposed_seconds(self) -> float:
@@ -106,9 +107,25 @@ class Participation:
         """The α that this participation tried out: the scheduler's choice, or M where the model came whole anyway."""
         return blocks if self._chosen is None or self.downlink.forced_full else self._chosen
 
-    def live(self) -> Generator[simpy.Event, object, None]:
-        """The client's life in this round, as SimPy tells it."""
+    def transfers_since(self, moment: float) -> tuple[float, float]:
+        """Its transfer seconds after a moment, and before: those that lengthened a round that began then, or not."""
+        if moment <= self._began:
+            return self.exposed_seconds, self.hidden_seconds
+        uploading = self.arrived_at - self.upload_seconds
+        exposed = max(0.0, self._began + self.download_seconds - moment)
+        exposed += max(0.0, self.arrived_at - max(uploading, moment))
+        return exposed, self.hidden_seconds + self.exposed_seconds - exposed
+
+    def live(self, *, submit_first: bool = False) -> Generator[simpy.Event, object, None]:
+        """The client's life in this round, as SimPy tells it.
+
+        Args:
+            submit_first: hand the job to the learner before the download instead of after it, where the model version
+                that is sent may not be the latest any more by then.
+        """
         world, env = self.world, self.world.env
+        if submit_first:
+            self._submit()
         self._flows = self._start_download()
         for flow in self._flows:
             if flow.ended is None:
@@ -122,7 +139,8 @@ class Participation:
         self._on_downloaded(self)
 
         self.phase = "compute"
-        world.setup.learner.submit(self.job)
+        if not submit_first:
+            self._submit()
         world.compute_started(self.client, self.round, self.work)
         yield env.timeout(self.pace.seconds)
         if not self._still("compute"):
@@ -132,7 +150,7 @@ class Participation:
         world.last_job[self.client] = self.job.id
 
         self.phase = "upload"
-        self._flows = [world.send(self.client, "up", world.setup.method.payload.uplink(world.setup.sizes), self.round)]
+        self._flows = [self._send("up", world.setup.method.payload.uplink(world.setup.sizes))]
         yield self._flows[0]
         if not self._still("upload"):
             return
@@ -160,8 +178,9 @@ class Participation:
             for flow in self._flows:
                 self.world.network.cancel(flow)
             self.world.waited(self.client, self.round, self._end_phase())
-        if phase != "download":
+        if self._submitted:
             self.world.setup.learner.discard(self.job.id)
+        self.world.lost(self.job.id)
 
     def _start_download(self) -> list[Flow]:
         early: tuple[Part, ...] = ()
@@ -172,8 +191,15 @@ class Participation:
             self.hidden_seconds = self._prefetch.settle()
         rest = [part for part in self.downlink.parts if part not in early]
         if rest:
-            flows.append(self.world.send(self.client, "down", rest, self.round))
+            flows.append(self._send("down", rest))
         return flows
+
+    def _send(self, direction: Direction, parts: Sequence[Part]) -> Flow:
+        return self.world.send(self.client, direction, parts, self.round, self.job.id.dispatch)
+
+    def _submit(self) -> None:
+        self.world.setup.learner.submit(self.job)
+        self._submitted = True
 
     def _still(self, phase: Phase) -> bool:
         """Whether the client is in that phase; while it waited, the round may have closed without it."""

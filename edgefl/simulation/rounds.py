@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from edgefl.learning.faults import Diverged
-from edgefl.learning.job import Evaluation
+from edgefl.learning.job import Evaluation, Mixing
 from edgefl.learning.payloads.blocks import bytes_of_last_blocks
 from edgefl.scheduling.blocks.base import BlockFeedback
 from edgefl.simulation.ledger import Ledger
@@ -55,17 +55,30 @@ class RoundBook:
         """Rounds that ended, which is also the newest model's version."""
         return len(self.rows)
 
-    def close(self, round: int, lives: Sequence[Participation], arrived: Sequence[Participation]) -> None:
-        """The round has closed with the updates of ``arrived`` (ascending by client) out of ``lives``."""
+    def close(
+        self,
+        round: int,
+        lives: Sequence[Participation],
+        arrived: Sequence[Participation],
+        mixing: Mixing | None = None,
+    ) -> None:
+        """A round has closed.
+
+        Args:
+            round: from 0; also the model version that the updates are applied to.
+            lives: the participations that began in the round.
+            arrived: those whose updates are aggregated, ascending by client.
+            mixing: how much each update counts; ``None``: wholly.
+        """
         world, setup = self.world, self.world.setup
         try:
-            setup.learner.aggregate(round, [life.job.id for life in arrived], round)
+            setup.learner.aggregate(round, [life.job.id for life in arrived], round, mixing)
         except Diverged as fault:
             # The other methods go on; this one keeps its last sound model.
             world.wrote("diverged", round, note=detail(reason=str(fault)))
             world.stop("diverged")
             return
-        world.aggregated(round, [life.client for life in arrived])
+        world.aggregated(round, [life.job for life in arrived], mixing)
         self._hear(round, arrived)
         due = (round + 1) % setup.evaluate_every == 0 or round + 1 == setup.rounds
         evaluation = self._evaluate(round + 1) if due else _UNKNOWN
@@ -120,8 +133,9 @@ class RoundBook:
         closing = [life for life in arrived if life.arrived_at == world.now]
         critical = closing[-1] if closing else None
         if critical is not None:
-            world.ledger.exposed_seconds += critical.exposed_seconds
-            world.ledger.hidden_seconds += critical.hidden_seconds
+            exposed, hidden = critical.transfers_since(self._began)
+            world.ledger.exposed_seconds += exposed
+            world.ledger.hidden_seconds += hidden
         spent = world.ledger.since(self._before)
         sent = [
             bytes_of_last_blocks(world.setup.sizes, life.downlink.alpha) for life in lives if life.phase != "refused"
@@ -144,13 +158,18 @@ class RoundBook:
             critical_client=-1 if critical is None else critical.client,
             blocks_actual=sum(each.actual for each in sent),
             blocks_uniform=sum(each.uniform for each in sent),
+            staleness=sum(round - life.round for life in arrived) / len(arrived) if arrived else 0.0,
         )
         world.wrote(
             "round_end",
             round,
             row.critical_client,
             value=world.now - self._began,
-            note=detail(exposed_seconds=row.exposed_seconds, hidden_seconds=row.hidden_seconds),
+            note=detail(
+                dispatch=-1 if critical is None else critical.job.id.dispatch,
+                exposed_seconds=row.exposed_seconds,
+                hidden_seconds=row.hidden_seconds,
+            ),
         )
         self._before, self._began = world.ledger.copy(), world.now
         self.rows.append(row)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edgefl.learning.job import Evaluation
+from edgefl.simulation.asynchronous import Asynchronous
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Limits
+from edgefl.simulation.protocol_specs import AsynchronousSpec
 from edgefl.simulation.rounds import RoundBook
 from edgefl.simulation.setup import RoundRow, Setup
 from edgefl.simulation.synchronous import Synchronous
@@ -42,7 +44,7 @@ def simulate_run(setup: Setup) -> Outcome:
     """Run one method with one seed to its end."""
     world = World(setup)
     book = RoundBook(world)
-    protocol = Synchronous(world, book)
+    protocol = _protocol(world, book)
     world.env.process(protocol.run())
     reason = str(world.env.run(until=world.stopped))
     protocol.break_off()
@@ -60,3 +62,10 @@ def simulate_run(setup: Setup) -> Outcome:
         rows=book.rows,
         limits=setup.limits,
     )
+
+
+def _protocol(world: World, book: RoundBook) -> Synchronous | Asynchronous:
+    spec = world.setup.protocol
+    if isinstance(spec, AsynchronousSpec):
+        return Asynchronous(world, book, spec)
+    return Synchronous(world, book, spec)

@@ -21,7 +21,7 @@ from edgefl.scheduling.blocks.base import BlockScheduler
 from edgefl.scheduling.selection.base import Facts, Selector
 from edgefl.simulation.limits import Limits
 from edgefl.simulation.log import EventLog
-from edgefl.simulation.specs import ProtocolSpec
+from edgefl.simulation.protocol_specs import ProtocolSpec
 from edgefl.simulation.work import CostOf
 
 
@@ -102,12 +102,13 @@ class RoundRow:
         accuracy, accuracy_ema, loss: of the model after the round's aggregation; NaN where it was not evaluated.
         bytes_down, bytes_up: delivered during the round.
         flops, joules: spent during the round.
-        participants: clients that took part; ``aggregated`` of them went into the model.
+        participants: clients that were sent the round's model; ``aggregated``: updates that went into the next one.
         refused: clients whose memory did not hold the job.
         exposed_seconds, hidden_seconds: transfer seconds of the critical path that did, and did not,
             lengthen the round.
         critical_client: the client that closed the round, -1 where the deadline did.
         blocks_actual, blocks_uniform: bytes of the blocks sent to the cohort by true size, and at S/M a block.
+        staleness: mean age of the aggregated updates: aggregations since the model that each was sent.
     """
 
     round: int
@@ -127,3 +128,4 @@ class RoundRow:
     critical_client: int
     blocks_actual: int
     blocks_uniform: int
+    staleness: float

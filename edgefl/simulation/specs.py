@@ -1,8 +1,7 @@
-"""What a scenario may say of the world's rules: the round protocol, the budgets, and how cost is known."""
+"""What a scenario may say of a run's budgets, and of how cost is known."""
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -23,37 +22,6 @@ def _known(kind: object, kinds: tuple[str, ...], what: str) -> object:
         hint = nearest(str(kind), kinds) if len(kinds) > 1 else f"expected '{kinds[0]}', the only one so far"
         raise ValueError(f"unknown {what} {kind!r}; {hint}")
     return kind
-
-
-class ProtocolSpec(_Spec):
-    """How rounds run: when a round ends, and whose updates go into it.
-
-    A synchronous round ends when every picked client has returned or dropped out; with a deadline, at the latest then;
-    with over-selection, as soon as ``cohort`` of the clients have returned.
-
-    >>> ProtocolSpec(over_select=1.3).picked(cohort=10)
-    13
-    """
-
-    kind: Literal["synchronous"] = Field(default="synchronous", description="synchronous: one round after another")
-    deadline: Annotated[Seconds, Field(gt=0)] | None = Field(
-        default=None, description="seconds after the start of a round at which it ends whoever is missing; null: none"
-    )
-    over_select: float = Field(
-        default=1.0,
-        ge=1,
-        description="pick this many times the cohort, end the round when `training.cohort` clients have returned",
-    )
-
-    @field_validator("kind", mode="before")
-    @classmethod
-    def _kind_exists(cls, kind: Any) -> Any:
-        return _known(kind, ("synchronous",), "protocol")
-
-    def picked(self, cohort: int) -> int:
-        """How many clients are picked so that ``cohort`` of them close the round."""
-        # 1.1 * 10 is 11.000000000000002: without the rounding it would pick 12.
-        return math.ceil(round(self.over_select * cohort, 9))
 
 
 class CostSpec(_Spec):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-import numpy as np
 import simpy
 
+from edgefl.simulation.decisions import Decisions
 from edgefl.simulation.participation import Participation, Prefetch
+from edgefl.simulation.protocol_specs import SynchronousSpec
 from edgefl.simulation.rounds import RoundBook
 from edgefl.simulation.world import World
 
@@ -18,15 +19,17 @@ class Synchronous:
     Args:
         world: where it happens.
         book: turns arrived updates into models, rows, budgets and targets.
+        spec: the protocol's options.
     """
 
-    def __init__(self, world: World, book: RoundBook) -> None:
+    def __init__(self, world: World, book: RoundBook, spec: SynchronousSpec) -> None:
         self.world = world
         self.book = book
         self._prefetches: dict[int, Prefetch] = {}
         self._lives: list[Participation] = []
         self._committed: list[int] | None = None
-        self._everyone = np.arange(world.setup.clients, dtype=np.int64)
+        self._spec = spec
+        self._decisions = Decisions(world)
 
     def run(self) -> Generator[simpy.Event, object, None]:
         """All rounds, one after another."""
@@ -35,10 +38,10 @@ class Synchronous:
             cohort = self._committed or self._pick(round)
             self._committed = None
             world.round_begins(round, cohort)
-            alphas = self._choose_blocks(round, cohort)
+            alphas = self._decisions.blocks(round, cohort)
             closed = world.env.event()
             self._begin(round, cohort, alphas, closed)
-            deadline = setup.protocol.deadline
+            deadline = self._spec.deadline
             yield closed if deadline is None else closed | world.alarm(deadline)
             arrived = [life for life in self._lives if life.phase == "arrived"]
             for life in self._lives:
@@ -57,18 +60,8 @@ class Synchronous:
 
     def _pick(self, round: int) -> list[int]:
         setup = self.world.setup
-        size = min(setup.protocol.picked(setup.cohort), setup.clients)
-        cohort = [int(client) for client in setup.selector.pick(round, self._everyone, size, setup.facts)]
-        self.world.decided(round, "selection", setup.selector.reads, clients=cohort)
-        return cohort
-
-    def _choose_blocks(self, round: int, cohort: Sequence[int]) -> dict[int, int]:
-        scheduler, payload = self.world.setup.scheduler, self.world.setup.method.payload
-        if scheduler is None or not payload.partial(round):
-            return {}
-        alphas = scheduler.choose(round, cohort)
-        self.world.decided(round, "blocks", scheduler.reads, alphas={str(c): a for c, a in sorted(alphas.items())})
-        return alphas
+        size = min(self._spec.picked(setup.cohort), setup.clients)
+        return self._decisions.pick(round, self._decisions.everyone, size, round)
 
     def _begin(self, round: int, cohort: Sequence[int], alphas: dict[int, int], closed: simpy.Event) -> None:
         world, setup = self.world, self.world.setup

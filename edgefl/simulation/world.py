@@ -10,7 +10,7 @@ import simpy
 from simpy.events import EventPriority
 
 from edgefl.fleet import DeviceProfile, Pace, Slowdown, idle_joules, transfer_joules
-from edgefl.learning.job import JobId, TrainingJob
+from edgefl.learning.job import JobId, Mixing, TrainingJob
 from edgefl.learning.payload import Downlink, Part
 from edgefl.network.flow import Flow, Node
 from edgefl.network.flow_network import FlowNetwork
@@ -25,10 +25,11 @@ _AFTER_THE_NETWORK = EventPriority(3)  # the network settles an instant at prior
 
 
 class Transfer(NamedTuple):
-    """What a flow carries: the tag by which the world recognises it."""
+    """What a flow carries: the tag by which the world recognises it; ``dispatch`` numbers the client's jobs."""
 
     client: int
     round: int
+    dispatch: int
     direction: Direction
     parts: tuple[Part, ...]
     early: bool
@@ -82,13 +83,24 @@ class World:
         return self.setup.method.payload.downlink(self.setup.sizes, round, alpha, self.held.get(client))
 
     def send(
-        self, client: int, direction: Direction, parts: Sequence[Part], round: int, *, early: bool = False
+        self,
+        client: int,
+        direction: Direction,
+        parts: Sequence[Part],
+        round: int,
+        dispatch: int,
+        *,
+        early: bool = False,
     ) -> Flow:
-        """Start one flow that carries ``parts`` to or from the client."""
+        """Start one flow that carries ``parts`` to or from the client, for its job number ``dispatch``."""
         ends = ("server", f"client/{client}")
         source, target = ends if direction == "down" else ends[::-1]
-        transfer = Transfer(client, round, direction, tuple(parts), early)
+        transfer = Transfer(client, round, dispatch, direction, tuple(parts), early)
         return self.network.transfer(source, target, sum(part.bytes for part in parts), tag=transfer)
+
+    def dispatches(self, client: int) -> int:
+        """How many jobs the client was given so far, which is the number of its next one."""
+        return self._dispatched[client]
 
     def next_job(self, client: int, round: int, alpha: int, steps: int) -> TrainingJob:
         """The client's next training job; its number counts the client's dispatches."""
@@ -154,13 +166,20 @@ class World:
         """A decision was taken; ``reads`` names the inputs that it depended on."""
         self._write("decision", round, item=what, detail=detail(reads=sorted(reads), **facts))
 
-    def aggregated(self, round: int, clients: Sequence[int]) -> None:
-        """The updates of ``clients`` became the next model; what they were sent and sent was useful."""
-        self._write("aggregation", round, value=len(clients), detail=detail(clients=list(clients)))
-        for client in clients:
-            self.ledger.bytes_useful += self._carried.pop((client, round), 0.0)
-        for key in [key for key in self._carried if key[1] <= round]:
-            del self._carried[key]
+    def aggregated(self, round: int, jobs: Sequence[TrainingJob], mixing: Mixing | None = None) -> None:
+        """The results of ``jobs`` became the next model; what their clients were sent and sent was useful."""
+        facts: dict[str, object] = {"clients": [job.id.client for job in jobs]}
+        facts["dispatches"] = [job.id.dispatch for job in jobs]
+        if mixing is not None:
+            facts["staleness"] = [round - job.version for job in jobs]
+            facts["factors"] = [mixing.factors[job.id] for job in jobs]
+        self._write("aggregation", round, value=len(jobs), detail=detail(**facts))
+        for job in jobs:
+            self.ledger.bytes_useful += self._carried.pop((job.id.client, job.id.dispatch), 0.0)
+
+    def lost(self, job: JobId) -> None:
+        """The job will not be aggregated: what its client was sent and sent was for nothing."""
+        self._carried.pop((job.client, job.dispatch), None)
 
     def wrote(
         self, kind: str, round: int, client: int = -1, *, item: str = "", value: float = 0.0, note: str = ""
@@ -184,7 +203,7 @@ class World:
             target=str(flow.target),
             bytes=flow.bytes,
             value=flow.latency,
-            detail=detail(path=path, parts={part.name: part.bytes for part in tag.parts}),
+            detail=detail(path=path, dispatch=tag.dispatch, parts={part.name: part.bytes for part in tag.parts}),
         )
 
     def flow_ended(self, flow: Flow) -> None:
@@ -224,7 +243,7 @@ class World:
             self.ledger.bytes_up += delivered
             self.ledger.upload_seconds += seconds
         self.ledger.joules += joules
-        self._carried[tag.client, tag.round] += delivered
+        self._carried[tag.client, tag.dispatch] += delivered
         self._check_budgets()
 
     # How a run ends

@@ -16,7 +16,8 @@ from edgefl.learning.rules.base import LocalOptions
 from edgefl.scenario import dump_yaml, load_scenario, resolve, with_overrides
 from edgefl.scenario.loading import check
 from edgefl.scenario.methods import read_methods, write_methods
-from edgefl.simulation.specs import BudgetSpec, ProtocolSpec
+from edgefl.simulation.protocol_specs import SynchronousSpec
+from edgefl.simulation.specs import BudgetSpec
 from edgefl.yaml_file import parse_yaml
 
 LOCAL = LocalOptions(epochs=1, lr=0.2, clip_norm=10)
@@ -156,7 +157,7 @@ def test_a_method_is_found_by_its_label(shipped):
 
 def test_over_selection_picks_the_next_whole_number_of_clients():
     # 1.1 * 10 is a little more than 11 in binary; 1.05 * 10 is 10.5.
-    assert [ProtocolSpec(over_select=factor).picked(10) for factor in (1, 1.05, 1.1, 1.3, 2)] == [10, 11, 11, 13, 20]
+    assert [SynchronousSpec(over_select=factor).picked(10) for factor in (1, 1.05, 1.1, 1.3, 2)] == [10, 11, 11, 13, 20]
 
 
 def test_the_schema_accepts_the_shipped_file_and_names_every_method(shipped):

@@ -9,12 +9,14 @@ import pytest
 from edgefl.fleet import FleetGroup
 from edgefl.learning.data.partitions import AnyPartition
 from edgefl.learning.data.spec import DataSpec
+from edgefl.learning.personalisation.calibration import CalibrationSpec
 from edgefl.learning.rules.base import LocalOptions
 from edgefl.network import specs as network
 from edgefl.scenario import Scenario, load_scenario, resolve
 from edgefl.scenario.loading import check
 from edgefl.scenario.training import EvaluationSpec, TrainingSpec
-from edgefl.simulation.specs import BudgetSpec, ProtocolSpec
+from edgefl.simulation import protocol_specs as protocols
+from edgefl.simulation.specs import BudgetSpec
 from edgefl.units import UNITS
 from edgefl.yaml_file import parse_yaml
 
@@ -28,7 +30,11 @@ DESCRIBED = [
     TrainingSpec,
     LocalOptions,
     EvaluationSpec,
-    ProtocolSpec,
+    CalibrationSpec,
+    protocols.SynchronousSpec,
+    protocols.AsynchronousSpec,
+    protocols.PolynomialStaleness,
+    protocols.HingeStaleness,
     BudgetSpec,
     FleetGroup,
     network.NetworkSpec,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from edgefl.fleet import DeviceProfile, FleetAssignment
-from edgefl.learning.job import Evaluation, Feedback, JobId, TrainingJob
+from edgefl.learning.job import Evaluation, Feedback, JobId, Mixing, TrainingJob
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.payload import ModelSizes
 from edgefl.learning.rules.base import LocalOptions
@@ -21,9 +21,9 @@ from edgefl.network import Transport
 from edgefl.scheduling.blocks.base import block_scheduler
 from edgefl.scheduling.selection.base import Facts, selection
 from edgefl.simulation.limits import Limits
+from edgefl.simulation.protocol_specs import protocol as protocol_spec
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup
-from edgefl.simulation.specs import ProtocolSpec
 
 BLOCK = 250_000
 """Bytes of each of the four blocks: a model takes 1 s over 8 Mbit/s."""
@@ -65,6 +65,7 @@ class RecordingLearner:
     submitted: list[TrainingJob] = field(default_factory=list)
     discarded: list[JobId] = field(default_factory=list)
     aggregated: list[list[JobId]] = field(default_factory=list)
+    mixings: list[Mixing | None] = field(default_factory=list)
 
     def submit(self, job: TrainingJob) -> None:
         self.submitted.append(job)
@@ -72,9 +73,10 @@ class RecordingLearner:
     def discard(self, job: JobId) -> None:
         self.discarded.append(job)
 
-    def aggregate(self, version: int, jobs: list[JobId], round: int) -> int:
+    def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
         assert version == round == len(self.aggregated)
         self.aggregated.append(jobs)
+        self.mixings.append(mixing)
         return version + 1
 
     def feedback(self, job: JobId) -> Feedback:
@@ -146,7 +148,7 @@ def run() -> Callable[..., SmallRun]:
             seed=0,
             rounds=rounds,
             cohort=cohort or clients,
-            protocol=ProtocolSpec.model_validate(protocol or {}),
+            protocol=protocol_spec(protocol or {}),
             method=build_method(entry, LocalOptions(epochs=2, batch=10)),
             scheduler=None if scheduler is None else block_scheduler(scheduler).start(0, 4),
             selector=selection(selector).start(0),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,9 +12,10 @@ from edgefl.learning.engine.base import Engine, JobData
 from edgefl.learning.engine.client_states import ClientStates
 from edgefl.learning.engine.epochs import epoch_losses
 from edgefl.learning.engine.job_inputs import JobResolver, Received
+from edgefl.learning.engine.memory import LearnerMemory
 from edgefl.learning.engine.server_model import Outcome, ServerModel
 from edgefl.learning.engine.threads import one_core_each
-from edgefl.learning.job import Evaluation, Feedback, JobId, TrainingJob
+from edgefl.learning.job import Evaluation, Feedback, JobId, Mixing, TrainingJob
 from edgefl.learning.methods.recipe import Method
 from edgefl.learning.models.block_model import BlockModel
 
@@ -54,7 +56,7 @@ class MethodLearner:
         self._discarded: set[JobId] = set()
         self._outcomes: dict[JobId, Outcome] = {}
         self._states = ClientStates()
-        self._feedback: dict[int, tuple[JobId, Feedback]] = {}
+        self._feedback: dict[int, dict[JobId, Feedback]] = {}
         self._evaluations: dict[int, Evaluation] = {}
 
     def submit(self, job: TrainingJob) -> None:
@@ -78,13 +80,14 @@ class MethodLearner:
             self._discarded.add(job)
         self._forget()
 
-    def aggregate(self, version: int, jobs: list[JobId], round: int) -> int:
+    def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
         """Train what is needed and make model ``version + 1`` of the jobs' deltas.
 
         Args:
             version: the latest model version, to which the deltas are applied.
             jobs: whose results arrived, in any order; without any, the model stays as it is.
             round: sets the learning rate that a server update may read.
+            mixing: how updates count that began from older versions; ``None``: all wholly.
 
         Raises:
             Diverged: a job's loss or weights, or the new model, are not finite.
@@ -97,24 +100,28 @@ class MethodLearner:
         with one_core_each(), torch.no_grad():
             self._train([*jobs, *old])
             arrived = {id: self._outcome(id) for id in sorted(jobs, key=_order)}
-            self._server.update(list(arrived.values()), round)
+            factors = None if mixing is None else [mixing.factors[id] for id in arrived]
+            self._server.update(list(arrived.values()), round, factors, mix="deltas" if mixing is None else mixing.of)
             self._versions[version + 1] = self._server.sent()
+            for client in {id.client for id in arrived}:
+                self._feedback[client] = {}
             for id, outcome in arrived.items():
                 distance = self._server.squared_distance(outcome.final)
-                self._feedback[id.client] = (id, Feedback(outcome.loss, outcome.first_loss, distance, outcome.drift))
+                said = Feedback(outcome.loss, outcome.first_loss, distance, outcome.drift)
+                self._feedback[id.client][id] = said
                 del self._outcomes[id]
                 self._states.aggregated(id)
         self._forget()
         return version + 1
 
     def feedback(self, job: JobId) -> Feedback:
-        """The numbers of a client's last aggregated job.
+        """The numbers of a job that was in its client's last aggregation.
 
         Raises:
             KeyError: the job was not aggregated, or another one of its client was since.
         """
-        last, feedback = self._feedback.get(job.client, (None, None))
-        if feedback is None or last != job:
+        feedback = self._feedback.get(job.client, {}).get(job)
+        if feedback is None:
             raise KeyError(f"no feedback is kept of {job}: it was not aggregated, or a later job of the client was")
         return feedback
 
@@ -127,6 +134,35 @@ class MethodLearner:
     def model(self, version: int) -> Tensor:
         """The weights ``[size]`` of a model version that is still kept; not to be written to."""
         return self._received(version).vector
+
+    def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything that the learner holds between two rounds: tensors by name, and the rest as JSON data."""
+        return LearnerMemory(
+            version=self._server.version,
+            vector=self._server.vector,
+            server=self._server.state,
+            versions=self._versions,
+            waiting=self._waiting.values(),
+            discarded=self._discarded,
+            outcomes=self._outcomes,
+            states=self._states.kept(),
+            tips=self._states.last_jobs(),
+        ).packed()
+
+    def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Hold what :meth:`snapshot` gave; numbers of earlier rounds are forgotten.
+
+        Raises:
+            KeyError: something is missing.
+        """
+        memory = LearnerMemory.unpacked(tensors, facts).to(self._server.vector.device)
+        self._server.resume(memory.version, memory.vector, memory.server)
+        self._versions = dict(memory.versions)
+        self._waiting = {job.id: job for job in memory.waiting}
+        self._discarded = set(memory.discarded)
+        self._outcomes = dict(memory.outcomes)
+        self._states = ClientStates(memory.states, memory.tips)
+        self._feedback, self._evaluations = {}, {}
 
     def _received(self, version: int) -> Received:
         try:

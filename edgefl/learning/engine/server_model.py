@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -62,14 +63,34 @@ class ServerModel:
         self._clients = clients
         self._state = method.server.begin(initial[:parameter_count].clone())
 
+    @property
+    def state(self) -> Mapping[str, Tensor]:
+        """The server update's vectors by name, as the last update left them."""
+        return self._state
+
+    def resume(self, version: int, vector: Tensor, state: Mapping[str, Tensor]) -> None:
+        """Go on from a version that an earlier process had reached."""
+        self.version, self.vector, self._state = version, vector, dict(state)
+
     def sent(self) -> Received:
         """What clients are sent of the latest version."""
         return Received(self.vector, {name: self._state[name] for name in self._method.server.broadcasts})
 
-    def update(self, arrived: Sequence[Outcome], round: int) -> None:
+    def update(
+        self,
+        arrived: Sequence[Outcome],
+        round: int,
+        factors: Sequence[float] | None = None,
+        *,
+        mix: Literal["deltas", "models"] = "deltas",
+    ) -> None:
         """Make the next version of what ``arrived``, in ascending order of client; of nothing, an equal one.
 
-        ``round`` sets the learning rate η_t that the server update may read.
+        Args:
+            arrived: the clients' results.
+            round: sets the learning rate η_t that the server update may read.
+            factors: what each delta is multiplied by; ``None``: 1.
+            mix: a delta leads from what the client was sent (``deltas``) or from the latest model (``models``).
 
         Raises:
             Diverged: a client's loss, or the next model, is not finite.
@@ -78,16 +99,24 @@ class ServerModel:
             if not isfinite(outcome.loss):
                 raise Diverged(self._method.label, round, f"the loss of client {outcome.client}")
         if arrived:
-            self.vector = self._next(arrived, round)
+            self.vector = self._next(arrived, round, factors, mix)
             if not bool(torch.isfinite(self.vector).all()):
                 raise Diverged(self._method.label, round, "the server model")
         self.version += 1
 
-    def _next(self, arrived: Sequence[Outcome], round: int) -> Tensor:
+    def _next(
+        self,
+        arrived: Sequence[Outcome],
+        round: int,
+        factors: Sequence[float] | None,
+        mix: Literal["deltas", "models"],
+    ) -> Tensor:
         local, count = self._method.local, self._count
         deltas = self.vector.new_empty(len(arrived), len(self.vector))
         for row, outcome in zip(deltas, arrived, strict=True):
-            torch.sub(outcome.final, outcome.sent, out=row)
+            torch.sub(outcome.final, outcome.sent if mix == "deltas" else self.vector, out=row)
+        if factors is not None:
+            deltas *= deltas.new_tensor(list(factors)).unsqueeze(1)
         weights = deltas.new_tensor(self._weights([outcome.samples for outcome in arrived]))
         steps = deltas.new_tensor([outcome.steps for outcome in arrived])
         facts = RoundFacts(local.lr * local.lr_decay**round, self._clients, steps)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from edgefl.simulation.invariants.record import Record, at, close, facts
+from edgefl.simulation.protocol_specs import AsynchronousSpec
 
 _BUDGETS = ("seconds", "bytes", "flops", "joules")
 
@@ -60,20 +61,32 @@ def cohorts(record: Record) -> Iterator[str]:
     selected: dict[int, set[int]] = {}
     for event in record.of("decision"):
         if event.item == "selection":
-            selected[event.round] = set(facts(event).get("clients", ()))
-    uploaded: set[tuple[int, int]] = set()
+            selected.setdefault(event.round, set()).update(facts(event).get("clients", ()))
+    uploaded: dict[tuple[int, int], int] = {}
+    sent = {event.flow: facts(event).get("dispatch", -1) for event in record.of("transfer_start")}
+    mixing = record.protocol if isinstance(record.protocol, AsynchronousSpec) else None
     for event in record.events:
         if event.kind in ("transfer_start", "compute_start") and event.client not in selected.get(event.round, ()):
             yield f"{at(event)}: the client was not selected for round {event.round}"
         if event.kind == "transfer_end" and event.item == "up":
-            uploaded.add((event.round, event.client))
+            uploaded[event.client, sent.get(event.flow, -1)] = event.round
         if event.kind == "aggregation":
-            clients = facts(event).get("clients", [])
-            if event.value != len(clients):
-                yield f"{at(event)}: {event.value:g} updates were aggregated, {len(clients)} are named"
-            for client in clients:
-                if (event.round, client) not in uploaded:
-                    yield f"{at(event)}: client {client} had sent no update for round {event.round}"
+            found = facts(event)
+            jobs = list(zip(found.get("clients", ()), found.get("dispatches", ()), strict=False))
+            if event.value != len(found.get("clients", ())) or event.value != len(jobs):
+                yield f"{at(event)}: {event.value:g} updates were aggregated, {len(jobs)} are named"
+            ages = []
+            for job in jobs:
+                # An update is used up: no other aggregation can name it.
+                begun = uploaded.pop(job, None)
+                if begun is None or (mixing is None and begun != event.round):
+                    yield f"{at(event)}: client {job[0]} had sent no update for round {event.round}"
+                else:
+                    ages.append(event.round - begun)
+            if mixing is not None and ages != found.get("staleness"):
+                yield f"{at(event)}: the updates are {ages} aggregations old, not {found.get('staleness')}"
+            if mixing is not None and [mixing.factor(age) for age in ages] != found.get("factors"):
+                yield f"{at(event)}: updates that are {ages} aggregations old count {found.get('factors')}"
 
 
 def ending(record: Record) -> Iterator[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from edgefl.fleet import FleetAssignment
 from edgefl.network import Topology, Transport
 from edgefl.simulation.log import Event
+from edgefl.simulation.protocol_specs import ProtocolSpec, SynchronousSpec
 
 TOLERANCE = 1e-9
 """Relative difference that rounding may cause in a sum or a product of float64 numbers."""
@@ -47,6 +48,7 @@ class Record:
         costs: the cost of a local step by (alpha, batch).
         topology: the network's links; their capacities are in the log.
         transport: what transfers made of their paths.
+        protocol: how rounds ran.
     """
 
     events: Sequence[Event]
@@ -56,6 +58,7 @@ class Record:
     costs: Mapping[tuple[int, int], CostEntry]
     topology: Topology
     transport: Transport
+    protocol: ProtocolSpec = field(default_factory=SynchronousSpec)
 
     @cached_property
     def by_kind(self) -> dict[str, list[Event]]:

@@ -16,11 +16,13 @@ def summary(record: Record) -> Iterator[str]:
     """Bytes, FLOPs, joules, seconds, rounds and accuracies of the summary are the log's."""
     useful = set()
     for event in record.of("aggregation"):
-        useful |= {(event.round, client) for client in facts(event).get("clients", ())}
+        found = facts(event)
+        useful |= set(zip(found.get("clients", ()), found.get("dispatches", ()), strict=False))
+    sent = {event.flow: facts(event).get("dispatch", -1) for event in record.of("transfer_start")}
     bytes_by: defaultdict[str, int] = defaultdict(int)
     for event in record.of("transfer_end", "transfer_drop"):
         bytes_by["up" if event.item == "up" else "down"] += int(event.bytes)
-        bytes_by["useful" if (event.round, event.client) in useful else "wasted"] += int(event.bytes)
+        bytes_by["useful" if (event.client, sent.get(event.flow)) in useful else "wasted"] += int(event.bytes)
     told = record.summary
     for name in ("down", "up", "useful", "wasted"):
         if bytes_by[name] != told["bytes"][name]:
@@ -53,18 +55,21 @@ def critical_path(record: Record) -> Iterator[str]:
     for event in record.of("transfer_end"):
         begin = starts.get(event.flow)
         if begin is not None:
-            spans[event.round, event.client].append((begin.time, event.time, event.item))
+            spans[event.client, facts(begin).get("dispatch", -1)].append((begin.time, event.time, event.item))
     begun = {event.round: event.time for event in record.of("round_start")}
     for event in record.of("round_end"):
         told = facts(event)
         exposed = hidden = 0.0
         if event.client >= 0:
             start = begun.get(event.round, 0.0)
-            mine = spans[event.round, event.client]
-            downs = [end for _, end, item in mine if item != "up"]
-            exposed = max([end - start for end in downs if end > start], default=0.0)
-            exposed += sum(end - since for since, end, item in mine if item == "up")
-            hidden = sum(min(end, start) - since for since, end, item in mine if item == "prefetch")
+            mine = spans[event.client, told.get("dispatch", -1)]
+            # All parts of a downlink are awaited together; what lies before the round lengthened no part of it.
+            downs = [(since, end) for since, end, item in mine if item != "up"]
+            if downs:
+                since = max(start, min(begin for begin, _ in downs))
+                exposed = max(0.0, max(end for _, end in downs) - since)
+            exposed += sum(max(0.0, end - max(begin, start)) for begin, end, item in mine if item == "up")
+            hidden = sum(max(0.0, min(end, start) - begin) for begin, end, _ in mine)
         for name, value in (("exposed_seconds", exposed), ("hidden_seconds", hidden)):
             if not close(value, told.get(name, 0.0), tolerance=_SUM):
                 yield f"round {event.round}: {name} is {told.get(name)}, the critical client's transfers give {value}"

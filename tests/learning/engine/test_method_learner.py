@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from edgefl.learning.data.batches import batch_plan
 from edgefl.learning.faults import Diverged
-from edgefl.learning.job import JobId
+from edgefl.learning.job import JobId, Mixing
 from edgefl.learning.servers.mean import Mean
 
 
@@ -313,3 +313,44 @@ def test_losses_are_exact_floats_of_python(tiny):
     learner.aggregate(0, ids([0]), 0)
     assert all(type(number) is float and math.isfinite(number) for number in learner.feedback(JobId("m", 3, 0, 0)))
     assert all(type(number) is float for number in learner.evaluate(1))
+
+
+def stale_pair(tiny, mixing):
+    """Versions 0, 1, 2: client 4 trained from version 0, client 0 from version 1, both aggregated into version 2."""
+    core, learner = start(tiny)
+    for client in (3, 4):
+        learner.submit(tiny.job(client))
+    learner.aggregate(0, ids([3]), 0)
+    sent = {4: core.initial, 0: learner.model(1)}
+    learner.submit(tiny.job(0, 1, dispatch=0))
+    learner.aggregate(1, ids([0, 4]), 1, mixing)
+    # Each job trains with the learning rate of the round that it began in.
+    finals = {c: plain_training(tiny, core, c, sent[c], tiny.local, round=r)[0].double() for c, r in ((0, 1), (4, 0))}
+    return learner.model(2).double(), {c: vector.double() for c, vector in sent.items()}, finals
+
+
+def test_stale_deltas_are_taken_from_the_version_sent_and_scaled(tiny):
+    factors = {JobId("m", 3, 4, 0): 0.25, JobId("m", 3, 0, 0): 1.0}
+    model, sent, finals = stale_pair(tiny, Mixing(factors))
+    total = tiny.sizes[0] + tiny.sizes[4]
+    scaled = {0: tiny.sizes[0] / total, 4: 0.25 * tiny.sizes[4] / total}
+    expected = sent[0] + sum(share * (finals[client] - sent[client]) for client, share in scaled.items())
+    torch.testing.assert_close(model, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_mixing_models_moves_the_latest_model_towards_the_clients(tiny):
+    factors = {JobId("m", 3, 4, 0): 0.3, JobId("m", 3, 0, 0): 0.3}
+    model, sent, finals = stale_pair(tiny, Mixing(factors, of="models"))
+    total = tiny.sizes[0] + tiny.sizes[4]
+    mean_model = sum(tiny.sizes[client] / total * finals[client] for client in (0, 4))
+    torch.testing.assert_close(model, 0.7 * sent[0] + 0.3 * mean_model, rtol=1e-4, atol=1e-5)
+
+
+def test_a_client_may_have_two_jobs_in_one_aggregation(tiny):
+    _, learner = start(tiny, "scaffold")
+    first = tiny.job(2)
+    learner.submit(first)
+    learner.submit(replace(tiny.job(2, dispatch=1), previous=first.id))
+    both = [first.id, JobId("m", 3, 2, 1)]
+    learner.aggregate(0, both, 0, Mixing(dict.fromkeys(both, 1.0)))
+    assert learner.feedback(both[0]) != learner.feedback(both[1])

@@ -1,0 +1,46 @@
+"""What a protocol decides before clients live: who takes part, and how many blocks each is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefl.simulation.world import World
+
+
+class Decisions:
+    """Asks the run's selector and block scheduler, and logs what they answer.
+
+    Args:
+        world: whose setup holds them, and whose log takes the answers.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.everyone = np.arange(world.setup.clients, dtype=np.int64)
+
+    def pick(self, number: int, available: NDArray[np.int64], size: int, round: int) -> list[int]:
+        """``size`` of the available clients, or all where there are fewer.
+
+        Args:
+            number: counts the run's picks from 0; a synchronous run picks once a round.
+            available: who could take part, ascending.
+            size: how many are wanted.
+            round: the round that they are picked for.
+        """
+        setup = self._world.setup
+        cohort = [int(client) for client in setup.selector.pick(number, available, size, setup.facts)]
+        self._world.decided(round, "selection", setup.selector.reads, clients=cohort)
+        return cohort
+
+    def blocks(self, round: int, cohort: Sequence[int]) -> dict[int, int]:
+        """The number of blocks that a scheduler chose for each client; empty where none chooses in this round."""
+        scheduler, payload = self._world.setup.scheduler, self._world.setup.method.payload
+        if scheduler is None or not cohort or not payload.partial(round):
+            return {}
+        alphas = scheduler.choose(round, cohort)
+        chosen = {str(client): alpha for client, alpha in sorted(alphas.items())}
+        self._world.decided(round, "blocks", scheduler.reads, alphas=chosen)
+        return alphas

@@ -1,0 +1,158 @@
+"""What ``protocol:`` may say: how rounds run, and whose updates go into them."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, TypeAdapter
+
+from edgefl.units import Seconds
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def _kind_of(default: str) -> Discriminator:
+    # Messages take the key's name from the function's.
+    def kind(value: Any) -> Any:
+        return value.get("kind", default) if isinstance(value, dict) else getattr(value, "kind", None)
+
+    return Discriminator(kind)
+
+
+class SynchronousSpec(_Spec):
+    """One round after another.
+
+    A synchronous round ends when every picked client has returned or dropped out; with a deadline, at the latest then;
+    with over-selection, as soon as ``cohort`` of the clients have returned.
+
+    >>> SynchronousSpec(over_select=1.3).picked(cohort=10)
+    13
+    """
+
+    kind: Literal["synchronous"] = Field(default="synchronous", description="synchronous: one round after another")
+    deadline: Annotated[Seconds, Field(gt=0)] | None = Field(
+        default=None, description="seconds after the start of a round at which it ends whoever is missing; null: none"
+    )
+    over_select: float = Field(
+        default=1.0,
+        ge=1,
+        description="pick this many times the cohort, end the round when `training.cohort` clients have returned",
+    )
+
+    def picked(self, cohort: int) -> int:
+        """How many clients are picked so that ``cohort`` of them close the round."""
+        # 1.1 * 10 is 11.000000000000002: without the rounding it would pick 12.
+        return math.ceil(round(self.over_select * cohort, 9))
+
+
+class ConstantStaleness(_Spec):
+    """s(τ) = 1: an old update counts like a new one."""
+
+    kind: Literal["constant"] = Field(default="constant", description="constant: old updates count like new ones")
+
+    def factor(self, staleness: int) -> float:
+        """s(τ)."""
+        return 1.0
+
+
+class PolynomialStaleness(_Spec):
+    """s(τ) = (1 + τ)^-a (FedAsync's polynomial; a = 1/2 is FedBuff's).
+
+    >>> PolynomialStaleness().factor(3)
+    0.5
+    """
+
+    kind: Literal["polynomial"] = Field(default="polynomial", description="polynomial: (1 + τ)^-exponent")
+    exponent: float = Field(default=0.5, ge=0, description="a")
+
+    def factor(self, staleness: int) -> float:
+        """s(τ)."""
+        return float((1 + staleness) ** -self.exponent)
+
+
+class HingeStaleness(_Spec):
+    """s(τ) = 1 up to ``grace`` aggregations, 1 / (slope · (τ - grace) + 1) beyond (Xie et al. 2019, Sec. 5.2).
+
+    >>> HingeStaleness().factor(4), HingeStaleness(slope=1.0).factor(5)
+    (1.0, 0.5)
+    """
+
+    kind: Literal["hinge"] = Field(default="hinge", description="hinge: 1 up to grace, 1 / (slope · (τ - grace) + 1)")
+    slope: float = Field(default=10.0, gt=0, description="how fast the factor falls beyond the grace")
+    grace: int = Field(default=4, ge=0, description="aggregations that an update may be old and still count wholly")
+
+    def factor(self, staleness: int) -> float:
+        """s(τ)."""
+        return 1.0 if staleness <= self.grace else 1 / (self.slope * (staleness - self.grace) + 1)
+
+
+def _named(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+Staleness = Annotated[
+    Annotated[ConstantStaleness, Tag("constant")]
+    | Annotated[PolynomialStaleness, Tag("polynomial")]
+    | Annotated[HingeStaleness, Tag("hinge")],
+    _kind_of("polynomial"),
+    BeforeValidator(_named, json_schema_input_type=Any),
+]
+"""How much an update counts that trained from a model τ aggregations ago."""
+
+
+class AsynchronousSpec(_Spec):
+    """Clients come and go; the server aggregates whenever ``buffer`` updates are there.
+
+    FedBuff (Nguyen et al. 2022) is ``buffer: 10, concurrency: 100`` with polynomial staleness; FedAsync (Xie et al.
+    2019) is ``buffer: 1, mix: models, mixing: 0.6``.
+    """
+
+    kind: Literal["asynchronous"] = Field(description="asynchronous: aggregate as updates arrive")
+    buffer: int | None = Field(
+        default=None, ge=1, description="updates that make an aggregation, K; null: `training.cohort`"
+    )
+    concurrency: int | None = Field(
+        default=None, ge=1, description="clients under way at any time; null: `training.cohort`"
+    )
+    staleness: Staleness = Field(
+        default=PolynomialStaleness(), description="s(τ): what an update counts that is τ aggregations old"
+    )
+    mixing: float = Field(default=1.0, gt=0, le=1, description="factor α on every update beside s(τ)")
+    mix: Literal["deltas", "models"] = Field(
+        default="deltas",
+        description="deltas: add what the client learned since the model it was sent (FedBuff); "
+        "models: move towards the client's model (FedAsync)",
+    )
+
+    def gathered(self, cohort: int) -> int:
+        """K: how many updates make an aggregation."""
+        return cohort if self.buffer is None else self.buffer
+
+    def under_way(self, cohort: int) -> int:
+        """How many clients are under way at any time."""
+        return cohort if self.concurrency is None else self.concurrency
+
+    def factor(self, staleness: int) -> float:
+        """α · s(τ)."""
+        return self.mixing * self.staleness.factor(staleness)
+
+
+ProtocolSpec = Annotated[
+    Annotated[SynchronousSpec, Tag("synchronous")] | Annotated[AsynchronousSpec, Tag("asynchronous")],
+    _kind_of("synchronous"),
+]
+"""``protocol:`` of a scenario; without a kind, a synchronous one."""
+
+_PROTOCOL: TypeAdapter[SynchronousSpec | AsynchronousSpec] = TypeAdapter(ProtocolSpec)
+
+
+def protocol(entry: dict[str, Any]) -> SynchronousSpec | AsynchronousSpec:
+    """The spec of a mapping with ``kind`` and options.
+
+    >>> protocol({"kind": "asynchronous", "buffer": 1}).buffer
+    1
+    """
+    return _PROTOCOL.validate_python(entry)
