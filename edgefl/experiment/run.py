@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgefl.errors import UserError
+from edgefl.experiment.client_accuracy import accuracy_of_clients
 from edgefl.experiment.progress import Progress, Silent
 from edgefl.experiment.step_costs import StepCosts, write_costs
 from edgefl.experiment.summary import summarise, write_summary
@@ -99,7 +100,7 @@ class _Experiment:
         self._make_directory()
         with self._core(seed, data if self._train else None) as core:
             for method in self._methods:
-                learner = NeutralLearner() if core is None else core.learner(self._costs[method.label].method)
+                trained = None if core is None else core.learner(self._costs[method.label].method)
                 folder = self._out / method.label / f"seed-{seed}"
                 folder.mkdir(parents=True, exist_ok=True)
 
@@ -113,7 +114,7 @@ class _Experiment:
                         method,
                         world,
                         self._costs[method.label],
-                        learner=learner,
+                        learner=trained or NeutralLearner(),
                         trains=self._train,
                         sink=sink,
                         on_round=on_round,
@@ -121,7 +122,19 @@ class _Experiment:
                     outcome = simulate_run(setup)
                 write_rounds(outcome.rows, folder / "rounds.parquet")
                 block_wise = METHODS[method.name].scheduler is not None
-                self._entries[method.label].append(summarise(outcome, seed, block_wise=block_wise))
+                entry = summarise(outcome, seed, block_wise=block_wise)
+                if core is not None and trained is not None and data is not None:
+                    entry |= accuracy_of_clients(
+                        self._costs[method.label].method,
+                        trained.model(outcome.rounds),
+                        outcome.rounds,
+                        core=core,
+                        data=data,
+                        seed=seed,
+                        personalisation=self._scenario.personalisation,
+                        path=folder / "clients.parquet",
+                    )
+                self._entries[method.label].append(entry)
                 self._progress.end(method.label, seed, outcome.reason)
 
     def _selection_reads_labels(self, seed: int) -> bool:

@@ -1,0 +1,106 @@
+"""How the final model does on each client: ``clients.parquet``, and its summary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from edgefl.experiment.tables import column
+from edgefl.learning.methods.recipe import Method
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from edgefl.learning.data.federated import FederatedData
+    from edgefl.learning.engine.core import TrainingCore
+    from edgefl.learning.personalisation.accuracy import ClientAccuracy
+    from edgefl.learning.personalisation.calibration import CalibrationSpec
+
+CLIENTS = pa.schema(
+    [
+        column("client", pa.int32(), "", "the client's number"),
+        column("samples", pa.int64(), "", "training images of the client"),
+        column("tested", pa.int64(), "", "test images of the client"),
+        column("accuracy", pa.float64(), "", "of the final model on them, in [0, 1]; null where there are none"),
+        column("accuracy_personalised", pa.float64(), "", "after personalisation; null without it"),
+    ]
+)
+"""Columns of ``clients.parquet``."""
+
+
+def accuracy_of_clients(
+    method: Method,
+    final: Tensor,
+    rounds: int,
+    *,
+    core: TrainingCore,
+    data: FederatedData,
+    seed: int,
+    personalisation: CalibrationSpec | None,
+    path: Path,
+) -> dict[str, Any]:
+    """Test the final model on each client's own part, personalise it if the scenario says so, and write the table.
+
+    Args:
+        method: whose final model it is.
+        final: the model ``[size]``.
+        rounds: rounds that were run.
+        core: the run's skeleton and engine.
+        data: the clients' data.
+        seed: the run's seed.
+        personalisation: how each client fits the model, if it does.
+        path: where the table goes.
+
+    Returns:
+        What the summary gains: ``clients``, and ``personalisation`` with one; nothing unless the test set is
+        partitioned.
+    """
+    if data.evaluation_shards is None:
+        return {}
+    from edgefl.learning.engine.choice import build_engine
+    from edgefl.learning.personalisation.accuracy import accuracy_of_one
+    from edgefl.learning.personalisation.personalise import personalised_accuracy
+
+    model = method.objective.adapt(core.model).to(final.device)
+    mode = method.objective.evaluation_mode(model)
+    shared = accuracy_of_one(final, model, data.evaluation, data.evaluation_shards, mode)
+    entry: dict[str, Any] = {"clients": _entry(shared)}
+    personal = None
+    if personalisation is not None:
+        engine = build_engine(core.engine_name, model, core.data, final.device)
+        try:
+            personal = personalised_accuracy(
+                personalisation,
+                method,
+                final,
+                rounds,
+                model=model,
+                data=data,
+                jobs=core.data,
+                engine=engine,
+                seed=seed,
+            )
+        finally:
+            engine.close()
+        entry["personalisation"] = {"kind": personalisation.kind, **_entry(personal)}
+    _write(data, shared, personal, path)
+    return entry
+
+
+def _entry(accuracy: ClientAccuracy) -> dict[str, float]:
+    return {"mean": accuracy.mean, "cumulative": accuracy.cumulative, "worst_tenth": accuracy.worst_tenth}
+
+
+def _write(data: FederatedData, shared: ClientAccuracy, personal: ClientAccuracy | None, path: Path) -> None:
+    columns = [
+        list(range(data.clients)),
+        data.sizes,
+        shared.images,
+        shared.each,
+        [None] * data.clients if personal is None else personal.each,
+    ]
+    arrays = [pa.array(values, field.type, from_pandas=True) for field, values in zip(CLIENTS, columns, strict=True)]
+    pq.write_table(pa.Table.from_arrays(arrays, schema=CLIENTS), path, compression="zstd")
