@@ -64,6 +64,7 @@ def columns(rows: Sequence[Row]) -> list[Column]:
         outcome = [
             _figure("accuracy", "final", percent, lambda row: row.final),
             _figure("accuracy", "best", percent, lambda row: row.best),
+            *(_further(key, percent) for key in dict.fromkeys(key for row in rows for key in row.further)),
             *(_target(accuracy, rows) for accuracy in accuracies),
         ]
         found += [replace(column, section="outcome") for column in outcome]
@@ -91,6 +92,10 @@ def _unit(rows: Sequence[Row], dimension: str, figure: Callable[[Row], Estimate 
 
 def _traffic_unit(rows: Sequence[Row]) -> Unit:
     return unit_for([max(row.bytes_down.mean, row.bytes_up.mean) for row in rows], "bytes")
+
+
+def _further(key: tuple[str, str], unit: Unit) -> Column:
+    return _figure(*key, unit, lambda row: row.further.get(key))
 
 
 def _figure(group: str, kind: str, unit: Unit, figure: Callable[[Row], Estimate | None]) -> Column:

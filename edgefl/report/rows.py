@@ -21,6 +21,8 @@ class Row:
         label: the method's label.
         seeds: number of seeds.
         final, best: accuracy in [0, 1]; ``None`` where nothing was trained.
+        further: other accuracies by what they are of and their kind, where they were measured: of the temporal
+            ensemble, of the model on each client's own test part, and after each client fitted it.
         targets: time to each target by its accuracy, in seconds.
         seconds: virtual time at the end.
         rounds: aggregations.
@@ -37,6 +39,7 @@ class Row:
     seeds: int
     final: Estimate | None
     best: Estimate | None
+    further: dict[tuple[str, str], Estimate]
     targets: dict[float, TimeToTarget]
     seconds: Estimate
     rounds: Estimate
@@ -109,6 +112,7 @@ def _row(run: str, label: str, results: Sequence[SeedResult]) -> Row:
         seeds=len(results),
         final=mean_or_none([result.accuracy.final for result in results]),
         best=mean_or_none([result.accuracy.best for result in results]),
+        further=_further(results),
         targets={
             accuracy: time_to_target([_seconds_to(accuracy, result) for result in results]) for accuracy in accuracies
         },
@@ -124,6 +128,20 @@ def _row(run: str, label: str, results: Sequence[SeedResult]) -> Row:
         down_uniform=mean_or_none([block.uniform if block else None for block in blocks]),
         stops=tuple(Counter(result.stop.reason for result in results).most_common()),
     )
+
+
+def _further(results: Sequence[SeedResult]) -> dict[tuple[str, str], Estimate]:
+    figures: dict[tuple[str, str], list[float | None]] = {}
+    for result in results:
+        for name, found in (("clients", result.clients), ("personalised", result.personalisation)):
+            if found is not None:
+                figures.setdefault((name, "mean"), []).append(found.mean)
+                figures.setdefault((name, "worst tenth"), []).append(found.worst_tenth)
+                figures.setdefault((name, "by images"), []).append(found.cumulative)
+        if result.ensemble is not None:
+            figures.setdefault(("ensemble", "final"), []).append(result.ensemble.final)
+    means = {key: mean_or_none(values) for key, values in figures.items()}
+    return {key: mean for key, mean in means.items() if mean is not None}
 
 
 def _seconds_to(accuracy: float, result: SeedResult) -> float | None:

@@ -78,6 +78,21 @@ class Blocks(_Part):
     uniform: float
 
 
+class ClientResult(_Part):
+    """Accuracy on each client's own test part: mean over clients, of the worst tenth, and by images."""
+
+    mean: float
+    cumulative: float
+    worst_tenth: float
+
+
+class EnsembleResult(_Part):
+    """Accuracies of the temporal ensemble, the moving average of the global models."""
+
+    final: float | None = None
+    best: float | None = None
+
+
 class SeedResult(_Part):
     """One method's run with one seed."""
 
@@ -93,6 +108,9 @@ class SeedResult(_Part):
     targets: tuple[TargetResult, ...] = ()
     budgets: tuple[BudgetResult, ...] = ()
     blocks: Blocks | None = None
+    clients: ClientResult | None = None
+    personalisation: ClientResult | None = None
+    ensemble: EnsembleResult | None = None
 
     def spent(self, kind: BudgetKind) -> float:
         """What the run spent of a kind of budget; bytes are both directions together."""
