@@ -46,6 +46,11 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool) -> dict[str, Any
         "targets": [_target(target) for target in outcome.limits.targets],
         "budgets": [_budget(budget) for budget in outcome.limits.budgets],
     }
+    if spent.bytes_backhaul:
+        entry["bytes"]["backhaul"] = int(spent.bytes_backhaul)
+    if math.isfinite(outcome.final.ensemble):
+        known = [row.accuracy_ensemble for row in outcome.rows if math.isfinite(row.accuracy_ensemble)]
+        entry["ensemble"] = {"final": outcome.final.ensemble, "best": max([*known, outcome.final.ensemble])}
     if block_wise:
         entry["blocks"] = {
             "actual": sum(row.blocks_actual for row in outcome.rows),

@@ -18,7 +18,7 @@ from edgefl.scenario.components import Model, within
 from edgefl.scenario.methods import Methods, ScenarioMethod
 from edgefl.scenario.training import EvaluationSpec, TrainingSpec
 from edgefl.scheduling.selection.fixed import Fixed
-from edgefl.simulation.protocol_specs import AsynchronousSpec, ProtocolSpec, SynchronousSpec
+from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec, ProtocolSpec, SynchronousSpec
 from edgefl.simulation.specs import BudgetSpec, CostSpec
 from edgefl.validation import validated
 
@@ -52,6 +52,11 @@ class Scenario(BaseModel):
     )
     target_metric: Literal["accuracy", "accuracy_ema"] = Field(
         default="accuracy", description="what has to reach them: accuracy, or its moving average (0.9)"
+    )
+    keep_models: Literal["none", "server", "clients"] = Field(
+        default="server",
+        description="models that a finished run leaves behind: none, the last server model, or also the local models "
+        "that it was made of",
     )
     budgets: BudgetSpec = Field(default_factory=BudgetSpec, description="limits on what a run may spend")
     stop: Literal["budget", "rounds", "target"] = Field(
@@ -133,6 +138,13 @@ class Scenario(BaseModel):
                     f"expected at most data.clients ({clients}), found {protocol.under_way(cohort)}",
                     field="protocol.concurrency",
                 )
+        elif isinstance(protocol, HierarchicalSpec):
+            if self.network.topology.kind != "cells":
+                raise UserError(
+                    f"hierarchical rounds need cells that average: expected network.topology of kind 'cells', "
+                    f"found '{self.network.topology.kind}'",
+                    field="protocol.kind",
+                )
         elif protocol.picked(cohort) > clients:
             found = f"{protocol.over_select:g} x {cohort} = {protocol.picked(cohort)}"
             raise UserError(
@@ -146,9 +158,15 @@ class Scenario(BaseModel):
             raise within(error, "training.selection") from None
         for index, method in enumerate(self.methods):
             try:
-                build_method(method.entry, self.training.local)
+                recipe = build_method(method.entry, self.training.local)
             except UserError as error:
                 raise within(error, f"methods.{index}") from None
+            if recipe.overlap and not isinstance(self.protocol, SynchronousSpec):
+                raise UserError(
+                    "overlap sends parts ahead of the next synchronous round; "
+                    f"protocol '{self.protocol.kind}' has none to send them for",
+                    field=f"methods.{index}.overlap",
+                )
 
     def method(self, label: str) -> ScenarioMethod:
         """The method with this label.

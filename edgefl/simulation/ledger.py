@@ -12,6 +12,7 @@ class Ledger:
 
     Attributes:
         bytes_down, bytes_up: delivered bytes by direction, broken-off transfers included.
+        bytes_backhaul: delivered between the server and cells that average; no part of the other counts.
         bytes_useful: the part of both that belongs to clients whose update was aggregated.
         flops: training FLOPs, broken-off computations in proportion.
         joules: of the devices: idle while taking part, compute, radio.
@@ -23,6 +24,7 @@ class Ledger:
     bytes_down: float = 0.0
     bytes_up: float = 0.0
     bytes_useful: float = 0.0
+    bytes_backhaul: float = 0.0
     flops: float = 0.0
     joules: float = 0.0
     download_seconds: float = 0.0

@@ -65,7 +65,10 @@ class Participation:
         job: its training job; the learner knows of it once it computes, or from the start (see :meth:`live`).
         download_seconds, compute_seconds, upload_seconds: how long each phase of the round took.
         hidden_seconds: transfer seconds before the round began.
-        arrived_at: virtual time at which its update was complete at the server, NaN before.
+        arrived_at: virtual time at which its update was complete at the server (at its cell, where cells average), NaN
+            before.
+        reached_at: the same for the server in any case; its cell sets it, and the seconds that the cell's own transfers
+            took beside (``relay_seconds``).
     """
 
     def __init__(
@@ -89,7 +92,8 @@ class Participation:
         self.pace = world.pace(client, round, self.work)
         self.job = world.next_job(client, round, downlink.alpha, self.work.steps)
         self.download_seconds = self.compute_seconds = self.upload_seconds = self.hidden_seconds = 0.0
-        self.arrived_at = math.nan
+        self.arrived_at = self.reached_at = math.nan
+        self.relay_seconds = 0.0
         self._chosen = chosen
         self._prefetch = prefetch
         self._on_downloaded = on_downloaded
@@ -110,7 +114,7 @@ class Participation:
     def transfers_since(self, moment: float) -> tuple[float, float]:
         """Its transfer seconds after a moment, and before: those that lengthened a round that began then, or not."""
         if moment <= self._began:
-            return self.exposed_seconds, self.hidden_seconds
+            return self.exposed_seconds + self.relay_seconds, self.hidden_seconds
         uploading = self.arrived_at - self.upload_seconds
         exposed = max(0.0, self._began + self.download_seconds - moment)
         exposed += max(0.0, self.arrived_at - max(uploading, moment))
@@ -124,6 +128,7 @@ class Participation:
                 that is sent may not be the latest any more by then.
         """
         world, env = self.world, self.world.env
+        self._began = self._phase_began = world.now
         if submit_first:
             self._submit()
         self._flows = self._start_download()
@@ -157,7 +162,7 @@ class Participation:
         self.upload_seconds = self._end_phase()
         world.waited(self.client, self.round, self.upload_seconds)
         self.phase = "arrived"
-        self.arrived_at = world.now
+        self.arrived_at = self.reached_at = world.now
         self._on_left(self)
 
     def refuse(self) -> None:

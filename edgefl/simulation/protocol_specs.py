@@ -140,16 +140,31 @@ class AsynchronousSpec(_Spec):
         return self.mixing * self.staleness.factor(staleness)
 
 
+class HierarchicalSpec(_Spec):
+    """Synchronous rounds in which each cell averages its clients' updates and sends the server one.
+
+    The mean of the cells' means, each with its clients' weights, is the mean over all clients.
+    """
+
+    kind: Literal["hierarchical"] = Field(description="hierarchical: cells average before the server does")
+
+    def picked(self, cohort: int) -> int:
+        """How many clients are picked for a cohort."""
+        return cohort
+
+
 ProtocolSpec = Annotated[
-    Annotated[SynchronousSpec, Tag("synchronous")] | Annotated[AsynchronousSpec, Tag("asynchronous")],
+    Annotated[SynchronousSpec, Tag("synchronous")]
+    | Annotated[AsynchronousSpec, Tag("asynchronous")]
+    | Annotated[HierarchicalSpec, Tag("hierarchical")],
     _kind_of("synchronous"),
 ]
 """``protocol:`` of a scenario; without a kind, a synchronous one."""
 
-_PROTOCOL: TypeAdapter[SynchronousSpec | AsynchronousSpec] = TypeAdapter(ProtocolSpec)
+_PROTOCOL: TypeAdapter[SynchronousSpec | AsynchronousSpec | HierarchicalSpec] = TypeAdapter(ProtocolSpec)
 
 
-def protocol(entry: dict[str, Any]) -> SynchronousSpec | AsynchronousSpec:
+def protocol(entry: dict[str, Any]) -> SynchronousSpec | AsynchronousSpec | HierarchicalSpec:
     """The spec of a mapping with ``kind`` and options.
 
     >>> protocol({"kind": "asynchronous", "buffer": 1}).buffer

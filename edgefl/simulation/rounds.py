@@ -87,6 +87,8 @@ class RoundBook:
         self._empty_rounds = 0 if arrived else self._empty_rounds + 1
         if self._empty_rounds >= STALL_ROUNDS:
             world.stop("stalled")
+        if setup.on_round is not None:
+            setup.on_round(self.rows[-1])
 
     def evaluate_last(self) -> Evaluation:
         """The newest model's evaluation, also where its round was not due for one."""
@@ -101,8 +103,10 @@ class RoundBook:
         self.ema = accuracy if math.isnan(self.ema) else EMA_DECAY * self.ema + (1 - EMA_DECAY) * accuracy
         self.best = accuracy if math.isnan(self.best) else max(self.best, accuracy)
         if self.world.setup.trains:
-            facts = detail(accuracy=accuracy, loss=self.latest.loss, ema=self.ema)
-            self.world.wrote("evaluation", version - 1, value=accuracy, note=facts)
+            facts = {"accuracy": accuracy, "loss": self.latest.loss, "ema": self.ema}
+            if not math.isnan(self.latest.ensemble):
+                facts["ensemble"] = self.latest.ensemble
+            self.world.wrote("evaluation", version - 1, value=accuracy, note=detail(**facts))
         return self.latest
 
     def _hear(self, round: int, arrived: Sequence[Participation]) -> None:
@@ -130,8 +134,8 @@ class RoundBook:
     ) -> None:
         world = self.world
         # The critical path is that of the client whose arrival closed the round; nobody's, where the deadline did.
-        closing = [life for life in arrived if life.arrived_at == world.now]
-        critical = closing[-1] if closing else None
+        closing = [life for life in arrived if life.reached_at == world.now]
+        critical = max(closing, key=lambda life: (life.arrived_at, life.client), default=None)
         if critical is not None:
             exposed, hidden = critical.transfers_since(self._began)
             world.ledger.exposed_seconds += exposed
@@ -145,6 +149,7 @@ class RoundBook:
             seconds=world.now,
             accuracy=evaluation.accuracy,
             accuracy_ema=self.ema if evaluation is not _UNKNOWN else math.nan,
+            accuracy_ensemble=evaluation.ensemble,
             loss=evaluation.loss,
             bytes_down=int(spent.bytes_down),
             bytes_up=int(spent.bytes_up),
@@ -173,8 +178,6 @@ class RoundBook:
         )
         self._before, self._began = world.ledger.copy(), world.now
         self.rows.append(row)
-        if world.setup.on_round is not None:
-            world.setup.on_round(row)
 
     def _standing(self, round: int, evaluation: Evaluation) -> None:
         world, limits = self.world, self.world.setup.limits

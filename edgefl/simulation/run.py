@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from edgefl.learning.job import Evaluation
 from edgefl.simulation.asynchronous import Asynchronous
+from edgefl.simulation.hierarchical import Hierarchical
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Limits
-from edgefl.simulation.protocol_specs import AsynchronousSpec
+from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec
 from edgefl.simulation.rounds import RoundBook
 from edgefl.simulation.setup import RoundRow, Setup
 from edgefl.simulation.synchronous import Synchronous
@@ -64,8 +65,10 @@ def simulate_run(setup: Setup) -> Outcome:
     )
 
 
-def _protocol(world: World, book: RoundBook) -> Synchronous | Asynchronous:
+def _protocol(world: World, book: RoundBook) -> Synchronous | Asynchronous | Hierarchical:
     spec = world.setup.protocol
     if isinstance(spec, AsynchronousSpec):
         return Asynchronous(world, book, spec)
+    if isinstance(spec, HierarchicalSpec):
+        return Hierarchical(world, book)
     return Synchronous(world, book, spec)

@@ -16,6 +16,7 @@ from edgefl.network.flow import Flow, Node
 from edgefl.network.flow_network import FlowNetwork
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.log import Event, detail
+from edgefl.simulation.protocol_specs import HierarchicalSpec
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.work import Work, WorkModel
 
@@ -33,6 +34,11 @@ class Transfer(NamedTuple):
     direction: Direction
     parts: tuple[Part, ...]
     early: bool
+
+    @property
+    def item(self) -> str:
+        """How the log calls it."""
+        return "relay" if self.client < 0 else "prefetch" if self.early else self.direction
 
 
 class World:
@@ -93,9 +99,22 @@ class World:
         early: bool = False,
     ) -> Flow:
         """Start one flow that carries ``parts`` to or from the client, for its job number ``dispatch``."""
-        ends = ("server", f"client/{client}")
+        ends: tuple[Node, Node] = (self.gate(client), f"client/{client}")
         source, target = ends if direction == "down" else ends[::-1]
         transfer = Transfer(client, round, dispatch, direction, tuple(parts), early)
+        return self.network.transfer(source, target, sum(part.bytes for part in parts), tag=transfer)
+
+    def gate(self, client: int) -> Node:
+        """Whom the client deals with: the server or, where cells average, its cell, the last node on the way to it."""
+        if not isinstance(self.setup.protocol, HierarchicalSpec):
+            return "server"
+        links = self.network.topology
+        return links.ends(links.path("server", f"client/{client}")[-1])[0]
+
+    def relay(self, source: Node, target: Node, parts: Sequence[Part], round: int) -> Flow:
+        """Start one flow between the server and a cell."""
+        direction: Direction = "down" if source == "server" else "up"
+        transfer = Transfer(-1, round, -1, direction, tuple(parts), early=False)
         return self.network.transfer(source, target, sum(part.bytes for part in parts), tag=transfer)
 
     def dispatches(self, client: int) -> int:
@@ -197,7 +216,7 @@ class World:
             "transfer_start",
             tag.round,
             tag.client,
-            item="prefetch" if tag.early else tag.direction,
+            item=tag.item,
             flow=flow.id,
             source=str(flow.source),
             target=str(flow.target),
@@ -223,12 +242,13 @@ class World:
         seconds = self.now - flow.started
         # Parts are whole bytes; of a broken-off transfer whole bytes count, so that sums are exact.
         delivered = float(int(flow.delivered + 1e-6))
-        joules = transfer_joules(self.device(tag.client), tag.direction, seconds, delivered)
+        relayed = tag.client < 0
+        joules = 0.0 if relayed else transfer_joules(self.device(tag.client), tag.direction, seconds, delivered)
         self._write(
             kind,
             tag.round,
             tag.client,
-            item="prefetch" if tag.early else tag.direction,
+            item=tag.item,
             flow=flow.id,
             source=str(flow.source),
             target=str(flow.target),
@@ -236,6 +256,9 @@ class World:
             seconds=seconds,
             joules=joules,
         )
+        if relayed:
+            self.ledger.bytes_backhaul += delivered
+            return
         if tag.direction == "down":
             self.ledger.bytes_down += delivered
             self.ledger.download_seconds += seconds

@@ -9,6 +9,7 @@ import pytest
 from edgefl.fleet import FleetGroup
 from edgefl.learning.data.partitions import AnyPartition
 from edgefl.learning.data.spec import DataSpec
+from edgefl.learning.ensemble import EnsembleSpec
 from edgefl.learning.personalisation.calibration import CalibrationSpec
 from edgefl.learning.rules.base import LocalOptions
 from edgefl.network import specs as network
@@ -31,8 +32,10 @@ DESCRIBED = [
     LocalOptions,
     EvaluationSpec,
     CalibrationSpec,
+    EnsembleSpec,
     protocols.SynchronousSpec,
     protocols.AsynchronousSpec,
+    protocols.HierarchicalSpec,
     protocols.PolynomialStaleness,
     protocols.HingeStaleness,
     BudgetSpec,

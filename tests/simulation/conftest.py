@@ -136,6 +136,7 @@ def run() -> Callable[..., SmallRun]:
         evaluate_every: int = 1,
         trains: bool = True,
         weather: Any = None,
+        topology: Any = None,
     ) -> SmallRun:
         clients = len(rates)
         chosen = list(devices or [device()] * clients)
@@ -161,7 +162,7 @@ def run() -> Callable[..., SmallRun]:
                 group=np.array([kinds.index(each) for each in chosen], np.int32),
             ),
             samples=np.full(clients, 10),
-            topology=star(rates, server=server, latency=latency),
+            topology=star(rates, server=server, latency=latency) if topology is None else topology,
             transport=Transport(),
             weather=weather or SimpleNamespace(attach=lambda network: None, round_begins=lambda network, round: None),
             learner=learner,

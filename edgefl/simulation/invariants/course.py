@@ -57,36 +57,41 @@ def rounds_in_order(record: Record) -> Iterator[str]:
 
 
 def cohorts(record: Record) -> Iterator[str]:
-    """Who transfers or computes for a round was selected for it; who was aggregated had sent its update."""
+    """Who transfers or computes for a round was selected for it."""
     selected: dict[int, set[int]] = {}
     for event in record.of("decision"):
         if event.item == "selection":
             selected.setdefault(event.round, set()).update(facts(event).get("clients", ()))
+    for event in record.of("transfer_start", "compute_start"):
+        if event.item != "relay" and event.client not in selected.get(event.round, ()):
+            yield f"{at(event)}: the client was not selected for round {event.round}"
+
+
+def updates(record: Record) -> Iterator[str]:
+    """Who is aggregated had sent its update, which counts once and, if it may be old, by its age."""
     uploaded: dict[tuple[int, int], int] = {}
     sent = {event.flow: facts(event).get("dispatch", -1) for event in record.of("transfer_start")}
     mixing = record.protocol if isinstance(record.protocol, AsynchronousSpec) else None
     for event in record.events:
-        if event.kind in ("transfer_start", "compute_start") and event.client not in selected.get(event.round, ()):
-            yield f"{at(event)}: the client was not selected for round {event.round}"
         if event.kind == "transfer_end" and event.item == "up":
             uploaded[event.client, sent.get(event.flow, -1)] = event.round
-        if event.kind == "aggregation":
-            found = facts(event)
-            jobs = list(zip(found.get("clients", ()), found.get("dispatches", ()), strict=False))
-            if event.value != len(found.get("clients", ())) or event.value != len(jobs):
-                yield f"{at(event)}: {event.value:g} updates were aggregated, {len(jobs)} are named"
-            ages = []
-            for job in jobs:
-                # An update is used up: no other aggregation can name it.
-                begun = uploaded.pop(job, None)
-                if begun is None or (mixing is None and begun != event.round):
-                    yield f"{at(event)}: client {job[0]} had sent no update for round {event.round}"
-                else:
-                    ages.append(event.round - begun)
-            if mixing is not None and ages != found.get("staleness"):
-                yield f"{at(event)}: the updates are {ages} aggregations old, not {found.get('staleness')}"
-            if mixing is not None and [mixing.factor(age) for age in ages] != found.get("factors"):
-                yield f"{at(event)}: updates that are {ages} aggregations old count {found.get('factors')}"
+        if event.kind != "aggregation":
+            continue
+        found = facts(event)
+        jobs = list(zip(found.get("clients", ()), found.get("dispatches", ()), strict=False))
+        if event.value != len(found.get("clients", ())) or event.value != len(jobs):
+            yield f"{at(event)}: {event.value:g} updates were aggregated, {len(jobs)} are named"
+        ages = []
+        for job in jobs:
+            begun = uploaded.pop(job, None)
+            if begun is None or (mixing is None and begun != event.round):
+                yield f"{at(event)}: client {job[0]} had sent no update for round {event.round}"
+            else:
+                ages.append(event.round - begun)
+        if mixing is not None and ages != found.get("staleness"):
+            yield f"{at(event)}: the updates are {ages} aggregations old, not {found.get('staleness')}"
+        if mixing is not None and [mixing.factor(age) for age in ages] != found.get("factors"):
+            yield f"{at(event)}: updates that are {ages} aggregations old count {found.get('factors')}"
 
 
 def ending(record: Record) -> Iterator[str]:
@@ -123,4 +128,4 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) else -math.inf
 
 
-LAWS = (clock, readable, rounds_in_order, cohorts, ending, targets)
+LAWS = (clock, readable, rounds_in_order, cohorts, updates, ending, targets)

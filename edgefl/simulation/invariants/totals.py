@@ -21,12 +21,15 @@ def summary(record: Record) -> Iterator[str]:
     sent = {event.flow: facts(event).get("dispatch", -1) for event in record.of("transfer_start")}
     bytes_by: defaultdict[str, int] = defaultdict(int)
     for event in record.of("transfer_end", "transfer_drop"):
+        if event.item == "relay":
+            bytes_by["backhaul"] += int(event.bytes)
+            continue
         bytes_by["up" if event.item == "up" else "down"] += int(event.bytes)
         bytes_by["useful" if (event.client, sent.get(event.flow)) in useful else "wasted"] += int(event.bytes)
     told = record.summary
-    for name in ("down", "up", "useful", "wasted"):
-        if bytes_by[name] != told["bytes"][name]:
-            yield f"bytes.{name}: summary.json says {told['bytes'][name]}, the log sums to {bytes_by[name]}"
+    for name in ("down", "up", "useful", "wasted", "backhaul"):
+        if bytes_by[name] != told["bytes"].get(name, 0):
+            yield f"bytes.{name}: summary.json says {told['bytes'].get(name)}, the log sums to {bytes_by[name]}"
     ends = list(record.of("round_end"))
     expected: dict[str, float] = {
         "flops": sum(event.flops for event in record.events if event.kind.startswith("compute")),
@@ -56,6 +59,11 @@ def critical_path(record: Record) -> Iterator[str]:
         begin = starts.get(event.flow)
         if begin is not None:
             spans[event.client, facts(begin).get("dispatch", -1)].append((begin.time, event.time, event.item))
+    relays: defaultdict[tuple[int, str], float] = defaultdict(float)
+    for event in record.of("transfer_end"):
+        if event.item == "relay":
+            relays[event.round, event.target if event.source == "server" else event.source] += event.seconds
+    cells = {event.client: event.source for event in record.of("transfer_start") if event.item == "down"}
     begun = {event.round: event.time for event in record.of("round_start")}
     for event in record.of("round_end"):
         told = facts(event)
@@ -69,6 +77,7 @@ def critical_path(record: Record) -> Iterator[str]:
                 since = max(start, min(begin for begin, _ in downs))
                 exposed = max(0.0, max(end for _, end in downs) - since)
             exposed += sum(max(0.0, end - max(begin, start)) for begin, end, item in mine if item == "up")
+            exposed += relays[event.round, cells.get(event.client, "")]
             hidden = sum(max(0.0, min(end, start) - begin) for begin, end, _ in mine)
         for name, value in (("exposed_seconds", exposed), ("hidden_seconds", hidden)):
             if not close(value, told.get(name, 0.0), tolerance=_SUM):
@@ -98,12 +107,12 @@ def rows(record: Record) -> Iterator[str]:
 def _nothing() -> dict[str, Any]:
     return {
         "bytes_down": 0, "bytes_up": 0, "flops": 0.0, "joules": 0.0, "aggregated": 0, "accuracy": None, "loss": None,
-        "accuracy_ema": None,
+        "accuracy_ema": None, "accuracy_ensemble": None,
     }  # fmt: skip
 
 
 def _add(row: dict[str, Any], event: Event) -> None:
-    if event.kind in ("transfer_end", "transfer_drop"):
+    if event.kind in ("transfer_end", "transfer_drop") and event.item != "relay":
         row["bytes_up" if event.item == "up" else "bytes_down"] += event.bytes
     if event.kind.startswith("compute"):
         row["flops"] += event.flops
@@ -114,6 +123,7 @@ def _add(row: dict[str, Any], event: Event) -> None:
     if event.kind == "evaluation":
         found = facts(event)
         row.update(accuracy=event.value, loss=_finite(found.get("loss")), accuracy_ema=_finite(found.get("ema")))
+        row.update(accuracy_ensemble=_finite(found.get("ensemble")))
 
 
 def _finite(value: object) -> float | None:

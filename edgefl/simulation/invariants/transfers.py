@@ -48,6 +48,10 @@ def paired(record: Record) -> Iterator[str]:
 def energy(record: Record) -> Iterator[str]:
     """A transfer draws what the client's radio draws for its seconds and bytes."""
     for event in record.of("transfer_end", "transfer_drop"):
+        if event.item == "relay":
+            if event.joules:
+                yield f"{at(event)}: a cell's transfer drew {event.joules:g} J of nobody's battery"
+            continue
         if not 0 <= event.client < len(record.fleet.group):
             yield f"{at(event)}: there is no such client"
             continue
