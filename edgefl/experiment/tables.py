@@ -46,6 +46,7 @@ ROUNDS = pa.schema(
         column("seconds", pa.float64(), "s", "virtual time at the round's end"),
         column("accuracy", pa.float64(), "", "of the round's model, in [0, 1]; null where it was not evaluated"),
         column("accuracy_ema", pa.float64(), "", "0.9 of the last one and 0.1 of the accuracy"),
+        column("accuracy_ensemble", pa.float64(), "", "of the moving average of the models so far; null without one"),
         column("loss", pa.float64(), "", "mean cross-entropy of the round's model"),
         column("bytes_down", pa.int64(), "B", "delivered to clients during the round"),
         column("bytes_up", pa.int64(), "B", "delivered to the server during the round"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import nan
 from typing import Literal, NamedTuple, Protocol
 
 
@@ -57,10 +58,14 @@ class Feedback(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """Accuracy in [0, 1] and mean cross-entropy of one model version on the evaluation split."""
+    """Accuracy in [0, 1] and mean cross-entropy of one model version on the evaluation split.
+
+    ``ensemble`` is the accuracy of the temporal ensemble up to that version, NaN where there is none.
+    """
 
     accuracy: float
     loss: float
+    ensemble: float = nan
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from edgefl.learning.ensemble import EnsembleSpec
 from edgefl.learning.rules.base import LocalOptions
 from edgefl.scenario.components import Named, Selection
 from edgefl.scheduling.selection.base import selection
@@ -32,4 +33,7 @@ class EvaluationSpec(BaseModel):
     every: int = Field(default=1, ge=1, description="rounds between evaluations; the last model is always evaluated")
     split: Literal["test", "validation"] = Field(
         default="test", description="test, or the validation part held out of the training data (for tuning)"
+    )
+    ensemble: EnsembleSpec | None = Field(
+        default=None, description="also evaluate the moving average of the global models; null: no"
     )

@@ -100,6 +100,7 @@ class RoundRow:
     Attributes:
         seconds: virtual time at the round's end.
         accuracy, accuracy_ema, loss: of the model after the round's aggregation; NaN where it was not evaluated.
+        accuracy_ensemble: of the moving average of the models so far; NaN without one.
         bytes_down, bytes_up: delivered during the round.
         flops, joules: spent during the round.
         participants: clients that were sent the round's model; ``aggregated``: updates that went into the next one.
@@ -115,6 +116,7 @@ class RoundRow:
     seconds: float
     accuracy: float
     accuracy_ema: float
+    accuracy_ensemble: float
     loss: float
     bytes_down: int
     bytes_up: int

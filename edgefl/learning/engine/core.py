@@ -13,6 +13,7 @@ from edgefl.learning.data.federated import FederatedData
 from edgefl.learning.engine.base import Engine, JobData, JobResult, JobTask
 from edgefl.learning.engine.choice import build_engine, choose_engine
 from edgefl.learning.engine.client_data import ClientData
+from edgefl.learning.engine.keepsakes import Keepsakes
 from edgefl.learning.engine.learner import MethodLearner
 from edgefl.learning.job import Evaluation
 from edgefl.learning.methods.recipe import Method
@@ -88,15 +89,15 @@ class TrainingCore:
         """The scenario's initial model x^0 ``[size]``."""
         return self._own.initial
 
-    def learner(self, method: Method) -> MethodLearner:
-        """A fresh learner of ``method``, at model version 0.
+    def learner(self, method: Method, keepsakes: Keepsakes | None = None) -> MethodLearner:
+        """A fresh learner of ``method``, at model version 0; ``keepsakes`` holds what is to be kept beside.
 
         Raises:
             UserError: the method's objective cannot train the scenario's model.
             ValueError: the method's parts do not fit together.
         """
         ground = self._ground_of(method.objective)
-        return MethodLearner(method, ground.model, ground.initial, self.data, ground.engine)
+        return MethodLearner(method, ground.model, ground.initial, self.data, ground.engine, keepsakes=keepsakes)
 
     def _ground_of(self, objective: Objective) -> Ground:
         for known, ground in self._adapted:

@@ -12,6 +12,7 @@ from edgefl.learning.engine.base import Engine, JobData
 from edgefl.learning.engine.client_states import ClientStates
 from edgefl.learning.engine.epochs import epoch_losses
 from edgefl.learning.engine.job_inputs import JobResolver, Received
+from edgefl.learning.engine.keepsakes import Keepsakes
 from edgefl.learning.engine.memory import LearnerMemory
 from edgefl.learning.engine.server_model import Outcome, ServerModel
 from edgefl.learning.engine.threads import one_core_each
@@ -42,10 +43,21 @@ class MethodLearner:
         initial: the initial model x^0 ``[size]``, version 0.
         data: the clients' data.
         engine: trains and evaluates.
+        keepsakes: what is kept beside.
     """
 
-    def __init__(self, method: Method, model: BlockModel, initial: Tensor, data: JobData, engine: Engine) -> None:
+    def __init__(
+        self,
+        method: Method,
+        model: BlockModel,
+        initial: Tensor,
+        data: JobData,
+        engine: Engine,
+        *,
+        keepsakes: Keepsakes | None = None,
+    ) -> None:
         self._method = method
+        self._keepsakes = keepsakes or Keepsakes()
         self._data = data
         self._engine = engine
         self._evaluation_mode = method.objective.evaluation_mode(model)
@@ -103,6 +115,8 @@ class MethodLearner:
             factors = None if mixing is None else [mixing.factors[id] for id in arrived]
             self._server.update(list(arrived.values()), round, factors, mix="deltas" if mixing is None else mixing.of)
             self._versions[version + 1] = self._server.sent()
+            local = {id.client: outcome.final for id, outcome in arrived.items()}
+            self._keepsakes.aggregated(self._server.vector, local)
             for client in {id.client for id in arrived}:
                 self._feedback[client] = {}
             for id, outcome in arrived.items():
@@ -126,9 +140,13 @@ class MethodLearner:
         return feedback
 
     def evaluate(self, version: int) -> Evaluation:
-        """Accuracy and loss of a model version that is still kept; computed once."""
+        """Accuracy and loss of a model version that is still kept, with its ensemble's accuracy; computed once."""
         if version not in self._evaluations:
-            self._evaluations[version] = self._engine.evaluate(self.model(version), self._evaluation_mode)
+            found = self._engine.evaluate(self.model(version), self._evaluation_mode)
+            average = self._keepsakes.average
+            if average is not None and version == self._server.version:
+                found = found._replace(ensemble=self._engine.evaluate(average, self._evaluation_mode).accuracy)
+            self._evaluations[version] = found
         return self._evaluations[version]
 
     def model(self, version: int) -> Tensor:
@@ -137,7 +155,7 @@ class MethodLearner:
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything that the learner holds between two rounds: tensors by name, and the rest as JSON data."""
-        return LearnerMemory(
+        tensors, facts = LearnerMemory(
             version=self._server.version,
             vector=self._server.vector,
             server=self._server.state,
@@ -148,6 +166,7 @@ class MethodLearner:
             states=self._states.kept(),
             tips=self._states.last_jobs(),
         ).packed()
+        return {**tensors, **self._keepsakes.packed()}, facts
 
     def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Hold what :meth:`snapshot` gave; numbers of earlier rounds are forgotten.
@@ -163,6 +182,7 @@ class MethodLearner:
         self._outcomes = dict(memory.outcomes)
         self._states = ClientStates(memory.states, memory.tips)
         self._feedback, self._evaluations = {}, {}
+        self._keepsakes.restore(tensors, memory.vector.device)
 
     def _received(self, version: int) -> Received:
         try:

@@ -1,0 +1,68 @@
+"""What follows a run that trained: its models on disk, and how the last one does on each client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgefl.experiment.client_accuracy import accuracy_of_clients
+from edgefl.learning.methods.recipe import Method
+from edgefl.scenario import Scenario
+from edgefl.simulation.run import Outcome
+
+if TYPE_CHECKING:
+    from edgefl.learning.data.federated import FederatedData
+    from edgefl.learning.engine.core import TrainingCore
+    from edgefl.learning.engine.keepsakes import Keepsakes
+    from edgefl.learning.engine.learner import MethodLearner
+
+
+def keepsakes_of(scenario: Scenario) -> Keepsakes:
+    """What a learner has to keep for this scenario."""
+    from edgefl.learning.engine.keepsakes import Keepsakes
+
+    return Keepsakes(scenario.evaluation.ensemble, clients=scenario.keep_models == "clients")
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """The end of one method's run with one seed.
+
+    Attributes:
+        core: data, skeletons and engine of the seed.
+        data: the clients' data.
+        seed: the seed.
+        method: what was trained.
+        learner: who trained it; ``keepsakes`` is what it kept.
+        outcome: what the run came to.
+    """
+
+    core: TrainingCore
+    data: FederatedData
+    seed: int
+    method: Method
+    learner: MethodLearner
+    keepsakes: Keepsakes
+    outcome: Outcome
+
+    def write(self, scenario: Scenario, folder: Path) -> dict[str, Any]:
+        """Write models and tables into the run's folder; returns what the summary gains."""
+        from edgefl.experiment.models import write_clients, write_model
+
+        final = self.learner.model(self.outcome.rounds)
+        model = self.method.objective.adapt(self.core.model)
+        if scenario.keep_models != "none":
+            write_model(final, model.layout, folder / "final.safetensors")
+        if scenario.keep_models == "clients":
+            write_clients(self.keepsakes.local, model.layout, folder / "clients.safetensors")
+        return accuracy_of_clients(
+            self.method,
+            final,
+            self.outcome.rounds,
+            core=self.core,
+            data=self.data,
+            seed=self.seed,
+            personalisation=scenario.personalisation,
+            path=folder / "clients.parquet",
+        )

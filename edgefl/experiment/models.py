@@ -1,0 +1,84 @@
+"""Models of a run directory as safetensors, a tensor for each of the model's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from edgefl.errors import UserError
+from edgefl.learning.models.layout import Layout
+
+
+def write_model(vector: Tensor, layout: Layout, path: Path) -> None:
+    """Write a model ``[size]`` as tensors called ``block.tensor``."""
+    save_file(named(vector, layout), path, metadata={"format": "pt"})
+
+
+def write_clients(models: Mapping[int, Tensor], layout: Layout, path: Path) -> None:
+    """Write local models by client, as tensors called ``client.block.tensor``."""
+    tensors = {
+        f"{client}.{name}": tensor
+        for client, vector in sorted(models.items())
+        for name, tensor in named(vector, layout).items()
+    }
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
+def named(vector: Tensor, layout: Layout) -> dict[str, Tensor]:
+    """The tensors of a model by ``block.tensor``, in main memory and on their own."""
+    weights = layout.weights(*layout.split(vector))
+    return {
+        f"{block}.{name}": tensor.detach().cpu().contiguous().clone()
+        for block, tensors in zip(layout.block_names, weights, strict=True)
+        for name, tensor in tensors.items()
+    }
+
+
+def read_model(path: Path, layout: Layout) -> Tensor:
+    """The model ``[size]`` that :func:`write_model` wrote.
+
+    Raises:
+        UserError: no such file, or not a model of this layout.
+    """
+    return _vector(_tensors(path), layout, path)
+
+
+def read_clients(path: Path, layout: Layout) -> dict[int, Tensor]:
+    """The local models that :func:`write_clients` wrote, by client.
+
+    Raises:
+        UserError: no such file, or not models of this layout.
+    """
+    models: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in _tensors(path).items():
+        client, _, name = key.partition(".")
+        models.setdefault(int(client), {})[name] = tensor
+    return {client: _vector(tensors, layout, path) for client, tensors in sorted(models.items())}
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return dict(load_file(path))
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"no models can be read here: {error}", file=str(path)) from None
+
+
+def _vector(tensors: Mapping[str, Tensor], layout: Layout, path: Path) -> Tensor:
+    blocks: list[dict[str, Tensor]] = [{} for _ in layout.block_names]
+    places = {name: index for index, name in enumerate(layout.block_names)}
+    for key, tensor in tensors.items():
+        block, _, name = key.partition(".")
+        if block in places:
+            blocks[places[block]][name] = tensor
+    try:
+        vector = layout.flatten(blocks)
+    except KeyError as error:
+        raise UserError(f"expected the scenario's model, found one without {error}", file=str(path)) from None
+    if len(vector) != layout.size or not bool(torch.isfinite(vector).all()):
+        raise UserError(f"expected {layout.size} finite numbers, found {len(vector)}", file=str(path))
+    return vector
