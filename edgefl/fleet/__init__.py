@@ -6,6 +6,7 @@ groups of a scenario's ``fleet:`` over its clients.
 """
 
 from edgefl.fleet.assignment import FleetAssignment, FleetGroup, assign, group_counts, resolve
+from edgefl.fleet.attendance import Accidents, Attendance
 from edgefl.fleet.energy import compute_joules, idle_joules, transfer_joules
 from edgefl.fleet.figure import Bound, Estimate, value
 from edgefl.fleet.library import load_profile, profile_names, read_profile
@@ -15,6 +16,8 @@ from edgefl.fleet.roofline import Operator, fits, fleet_step_seconds, step_secon
 from edgefl.fleet.slowdown import Slowdown
 
 __all__ = [
+    "Accidents",
+    "Attendance",
     "Bound",
     "DeviceProfile",
     "Direction",

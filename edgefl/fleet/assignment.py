@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from edgefl.errors import UserError
+from edgefl.fleet.availability import Always, AnyAvailability, Trace, read_trace
 from edgefl.fleet.library import load_profile
 from edgefl.fleet.profile import DeviceProfile
 from edgefl.randomness import generator
@@ -31,6 +32,8 @@ class FleetGroup(BaseModel):
     share: float | None = Field(None, gt=0, le=1, description="Part of the clients; shares sum to 1 over all groups.")
     count: int | None = Field(None, gt=0, description="Number of clients, instead of a share.")
     link: str = Field(description="The link that connects each of them, a key of network.links.")
+    availability: AnyAvailability = Field(Always(), description="When its devices can take part.")
+    dropout: float = Field(0.0, ge=0, le=1, description="Chance that a device drops out of a round while it computes.")
     overrides: dict[str, Any] | None = Field(
         None, description="Figures that differ from the profile, nested as in it: {memory: {training: 1 GB}}."
     )
@@ -62,6 +65,11 @@ def resolve(group: FleetGroup, *, folder: Path | None = None, field: str | None 
         except UserError as error:
             # A file of its own has fields of its own: all of that is what this field's value leads to.
             raise UserError(str(error), field=f"{where}profile") from None
+    if isinstance(group.availability, Trace):
+        try:
+            read_trace(group.availability.file)
+        except UserError as error:
+            raise UserError(str(error), field=f"{where}availability.file") from None
     if group.overrides:
         data = _merged(profile.model_dump(mode="json"), group.overrides)
         profile = validated(DeviceProfile, data, field=f"{where}overrides")
@@ -85,11 +93,15 @@ class FleetAssignment:
         profiles: the complete profile of each group.
         links: the name of each group's link.
         group: the group of each client, an index into both, shape ``[clients]``.
+        availability: when the devices of each group can take part; always, where it is empty.
+        dropout: each group's chance to drop out of a round; 0, where it is empty.
     """
 
     profiles: tuple[DeviceProfile, ...]
     links: tuple[str, ...]
     group: NDArray[np.int32]
+    availability: tuple[AnyAvailability, ...] = ()
+    dropout: tuple[float, ...] = ()
 
     def profile_of(self, client: int) -> DeviceProfile:
         """The device of one client."""
@@ -126,6 +138,8 @@ def assign(groups: Sequence[FleetGroup], clients: int, seed: int, *, folder: Pat
         profiles=tuple(group.profile for group in resolved if isinstance(group.profile, DeviceProfile)),
         links=tuple(group.link for group in resolved),
         group=generator(seed, "fleet").permutation(ordered),
+        availability=tuple(group.availability for group in resolved),
+        dropout=tuple(group.dropout for group in resolved),
     )
 
 

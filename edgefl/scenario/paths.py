@@ -13,6 +13,7 @@ FILES = (
     "network.links.*.file",
     "network.links.*.*.file",
     "fleet.*.profile",
+    "fleet.*.availability.file",
 )
 """Dotted paths; ``*`` stands for any key or index."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 
 import numpy as np
@@ -51,10 +52,12 @@ class Asynchronous:
         while True:
             self._dispatch()
             if not self._under_way:
-                world.stop("stalled")
-                return
+                if not self._free.any() or not (yield from self._decisions.arrival()):
+                    world.stop("stalled")
+                    return
+                continue
             self._change = world.env.event()
-            yield self._change
+            yield self._wake()
             yield world.alarm(0.0)
             while len(self._buffer) >= gathered:
                 self._aggregate(gathered)
@@ -64,6 +67,14 @@ class Asynchronous:
                     world.stop("rounds")
                     return
                 world.round_begins(self.book.rounds_done, sorted(self._under_way))
+
+    def _wake(self) -> simpy.Event:
+        """Something is to be done: a client has left, or one comes where too few are under way."""
+        seconds = self.world.presence.next_arrival()
+        full = len(self._under_way) >= self._spec.under_way(self.world.setup.cohort)
+        if full or math.isinf(seconds):
+            return self._change
+        return self._change | self.world.env.timeout(seconds)
 
     def break_off(self) -> None:
         """The run ends: whatever is under way breaks off."""

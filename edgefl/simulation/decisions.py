@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Generator, Sequence
 
 import numpy as np
+import simpy
 from numpy.typing import NDArray
 
 from edgefl.simulation.world import World
@@ -22,18 +24,29 @@ class Decisions:
         self.everyone = np.arange(world.setup.clients, dtype=np.int64)
 
     def pick(self, number: int, available: NDArray[np.int64], size: int, round: int) -> list[int]:
-        """``size`` of the available clients, or all where there are fewer.
+        """``size`` of the available clients, or all where there are fewer; nobody where all are away, and no row.
 
         Args:
             number: counts the run's picks from 0; a synchronous run picks once a round.
-            available: who could take part, ascending.
+            available: who could take part as far as the protocol knows, ascending; devices that are away are left out.
             size: how many are wanted.
             round: the round that they are picked for.
         """
         setup = self._world.setup
+        available = available[self._world.presence.available()[available]]
+        if not len(available):
+            return []
         cohort = [int(client) for client in setup.selector.pick(number, available, size, setup.facts)]
         self._world.decided(round, "selection", setup.selector.reads, clients=cohort)
         return cohort
+
+    def arrival(self) -> Generator[simpy.Event, object, bool]:
+        """Wait until somebody who is away comes; False, at once, where nobody ever does."""
+        seconds = self._world.presence.next_arrival()
+        if math.isinf(seconds):
+            return False
+        yield self._world.env.timeout(seconds)
+        return True
 
     def blocks(self, round: int, cohort: Sequence[int]) -> dict[int, int]:
         """The number of blocks that a scheduler chose for each client; empty where none chooses in this round."""

@@ -91,8 +91,13 @@ class Hierarchical:
         """All rounds, one after another."""
         world, setup = self.world, self.world.setup
         for round in range(setup.rounds):
-            cohort = self._decisions.pick(round, self._decisions.everyone, min(setup.cohort, setup.clients), round)
+            cohort = self._pick(round)
             world.round_begins(round, cohort)
+            while not cohort:
+                if not (yield from self._decisions.arrival()):
+                    world.stop("stalled")
+                    return
+                cohort = self._pick(round)
             lives = self._begin(round, cohort)
             yield world.env.all_of([world.env.process(cell.live()) for cell in self._cells])
             arrived = [life for life in lives if life.phase == "arrived"]
@@ -100,6 +105,10 @@ class Hierarchical:
             if world.stopped.triggered:
                 return
         world.stop("rounds")
+
+    def _pick(self, round: int) -> list[int]:
+        setup = self.world.setup
+        return self._decisions.pick(round, self._decisions.everyone, min(setup.cohort, setup.clients), round)
 
     def break_off(self) -> None:
         """The run ends: whatever is under way breaks off."""

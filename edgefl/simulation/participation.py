@@ -59,7 +59,8 @@ class Participation:
         downlink: what it needs for the round.
         chosen: the number of blocks that the block scheduler chose for it, if one did.
         prefetch: what was sent to it early, complete or not.
-        on_downloaded, on_left: called when it holds everything, and when its part is over (arrived or refused).
+        on_downloaded, on_left: called when it holds everything (or never will), and when its part is over: it has
+            arrived, was refused, or has left by itself.
 
     Attributes:
         job: its training job; the learner knows of it once it computes, or from the start (see :meth:`live`).
@@ -107,6 +108,15 @@ class Participation:
         """Transfer seconds within the round."""
         return self.download_seconds + self.upload_seconds
 
+    @property
+    def computing(self) -> bool:
+        """Whether the device trains at the moment."""
+        return self.phase == "compute"
+
+    @property
+    def _over(self) -> bool:
+        return self.phase in ("arrived", "refused", "dropped")
+
     def played(self, blocks: int) -> int:
         """The α that this participation tried out: the scheduler's choice, or M where the model came whole anyway."""
         return blocks if self._chosen is None or self.downlink.forced_full else self._chosen
@@ -129,6 +139,9 @@ class Participation:
         """
         world, env = self.world, self.world.env
         self._began = self._phase_began = world.now
+        if not world.presence.enters(self):
+            self.quit("unavailable")
+            return
         if submit_first:
             self._submit()
         self._flows = self._start_download()
@@ -147,6 +160,7 @@ class Participation:
         if not submit_first:
             self._submit()
         world.compute_started(self.client, self.round, self.work)
+        world.presence.computes(self)
         yield env.timeout(self.pace.seconds)
         if not self._still("compute"):
             return
@@ -171,9 +185,20 @@ class Participation:
         self.world.refused(self.client, self.round, self.work)
         self._on_left(self)
 
+    def quit(self, reason: str) -> None:
+        """The device leaves the round by itself: whatever it is doing breaks off, and the others go on."""
+        if self._over:
+            return
+        downloading = self.phase == "download"
+        self.drop()
+        self.world.dropped_out(self.client, self.round, reason)
+        if downloading:
+            self._on_downloaded(self)
+        self._on_left(self)
+
     def drop(self) -> None:
         """The round closes, or the run ends, without this client: whatever it is doing breaks off."""
-        if self.phase in ("arrived", "refused", "dropped"):
+        if self._over:
             return
         phase, self.phase = self.phase, "dropped"
         if phase == "compute":

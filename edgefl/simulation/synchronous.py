@@ -38,6 +38,11 @@ class Synchronous:
             cohort = self._committed or self._pick(round)
             self._committed = None
             world.round_begins(round, cohort)
+            while not cohort:
+                if not (yield from self._decisions.arrival()):
+                    world.stop("stalled")
+                    return
+                cohort = self._pick(round)
             alphas = self._decisions.blocks(round, cohort)
             closed = world.env.event()
             self._begin(round, cohort, alphas, closed)

@@ -16,6 +16,7 @@ from edgefl.network.flow import Flow, Node
 from edgefl.network.flow_network import FlowNetwork
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.log import Event, detail
+from edgefl.simulation.presence import Presence
 from edgefl.simulation.protocol_specs import HierarchicalSpec
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.work import Work, WorkModel
@@ -67,6 +68,7 @@ class World:
         setup.weather.attach(self.network)
         self.work = WorkModel(setup.cost, setup.fleet, setup.samples, setup.method.local, self._new_work)
         self.slowdown = Slowdown(setup.fleet, setup.seed)
+        self.presence = Presence(self.env, setup.fleet, setup.seed)
         self._write("run", item=setup.label, value=setup.seed)
         budget = setup.limits.seconds
         if budget is not None:
@@ -173,6 +175,10 @@ class World:
         """The client's device has not the memory for its job."""
         profile = self.device(client)
         self._write("refused", round, client, item=profile.name, bytes=work.peak_memory_bytes)
+
+    def dropped_out(self, client: int, round: int, reason: str) -> None:
+        """The client's device has left the round by itself: ``unavailable`` or ``accident``."""
+        self._write("dropout", round, client, item=reason)
 
     # What the server does
 

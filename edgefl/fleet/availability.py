@@ -1,0 +1,140 @@
+"""When a device can take part at all: always, as a trace of real devices says, or by a synthetic daily rhythm."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from edgefl.errors import UserError
+from edgefl.fleet.windows import Windows
+from edgefl.units import Seconds
+
+DAY = 86400.0
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Always(_Spec):
+    """The device can always take part."""
+
+    kind: Literal["always"] = Field(default="always", description="always: it can always take part")
+
+
+class Trace(_Spec):
+    """Each device follows one row of a trace of real devices, from a moment of its own."""
+
+    kind: Literal["trace"] = Field(description="trace: intervals recorded from real devices")
+    file: str = Field(description="JSON: one {duration, active, inactive, finish_time} for each recorded device.")
+    shift: bool = Field(default=True, description="Each device starts at a moment of its own within its row's period.")
+
+    def windows(self, clients: int, draws: np.random.Generator) -> tuple[Windows, NDArray[np.int64], NDArray[Any]]:
+        """The windows, each client's row in them, and the seconds by which its clock is ahead of the run's.
+
+        Rows are dealt out without repetition as long as there are enough.
+
+        Raises:
+            UserError: the file cannot be read or is no such trace.
+        """
+        windows = read_trace(self.file)
+        count = len(windows.periods)
+        decks = [draws.permutation(count) for _ in range(-(-clients // count))]
+        rows = np.concatenate(decks)[:clients].astype(np.int64)
+        shifts = draws.random(clients) * windows.periods[rows]
+        return windows, rows, shifts if self.shift else np.zeros(clients)
+
+
+class Diurnal(_Spec):
+    """A synthetic daily rhythm: each device can take part once a day, around the same hour.
+
+    It is no measurement. Phones are mostly idle, charged and on Wi-Fi at night, hence the defaults.
+    """
+
+    kind: Literal["diurnal"] = Field(description="diurnal: a seeded synthetic daily rhythm; no measurement")
+    share: float = Field(default=0.35, gt=0, le=0.9, description="Part of the day that a device can take part.")
+    peak: Seconds = Field(default=2 * 3600.0, description="Time of day around which most can; the run starts at 0.")
+    spread: Seconds = Field(default=3 * 3600.0, description="Standard deviation of that hour between devices.")
+    wander: Seconds = Field(default=3600.0, description="Standard deviation of both ends of it from day to day.")
+    days: int = Field(default=7, ge=1, le=366, description="Days that are drawn; then they repeat.")
+
+    def windows(self, clients: int, draws: np.random.Generator) -> tuple[Windows, NDArray[np.int64], NDArray[Any]]:
+        """As :meth:`Trace.windows`; every client has a row of its own."""
+        # A device's own day puts its window around noon, so that none is cut by midnight.
+        middle = DAY * (np.arange(self.days) + 0.5)
+        ends = middle + self.share * DAY / 2 + self.wander * draws.standard_normal((clients, self.days))
+        starts = middle - self.share * DAY / 2 + self.wander * draws.standard_normal((clients, self.days))
+        edges = DAY * np.arange(self.days)
+        starts = np.clip(starts, edges, edges + DAY)
+        ends = np.clip(np.maximum(ends, starts), edges, edges + DAY)
+        windows = Windows(
+            starts.ravel(),
+            ends.ravel(),
+            np.arange(clients + 1, dtype=np.int64) * self.days,
+            np.full(clients, self.days * DAY),
+        )
+        shifts = DAY / 2 - self.peak + self.spread * draws.standard_normal(clients)
+        return windows, np.arange(clients, dtype=np.int64), shifts
+
+
+AnyAvailability = Annotated[Always | Trace | Diurnal, Field(discriminator="kind")]
+"""A group's ``availability``."""
+
+
+def read_trace(file: str) -> Windows:
+    """An availability trace in the form that FedScale documents.
+
+    The file holds, in a list or under any keys, one object a device: ``active`` and ``inactive`` are the seconds at
+    which it comes and goes, in turn, within ``finish_time`` seconds, after which it repeats; ``duration`` is the sum of
+    what it is there. Where the file is not found it is looked for in the folder that EDGEFL_DATA names.
+
+    Raises:
+        UserError: the file cannot be read or is no such trace; it names file and device.
+    """
+    path = Path(file).expanduser()
+    if not path.is_file() and "EDGEFL_DATA" in os.environ:
+        path = Path(os.environ["EDGEFL_DATA"], file)
+    return _read(str(path))
+
+
+@lru_cache(maxsize=4)
+def _read(path: str) -> Windows:
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", file=path) from None
+    except ValueError as error:
+        raise UserError(f"expected JSON, {error}", file=path) from None
+    devices = data if isinstance(data, dict) else dict(enumerate(data)) if isinstance(data, list) else {}
+    if not devices:
+        raise UserError("expected a list or a mapping of devices, found none", file=path)
+    return Windows.of([_row(path, str(name), device) for name, device in devices.items()])
+
+
+def _row(path: str, name: str, device: Any) -> tuple[list[float], list[float], float]:
+    try:
+        period = float(device["finish_time"])
+        starts, ends = [float(each) for each in device["active"]], [float(each) for each in device["inactive"]]
+    except (KeyError, TypeError, ValueError):
+        raise UserError(
+            "expected {duration, active: [seconds, …], inactive: [seconds, …], finish_time: seconds}",
+            file=path,
+            field=name,
+        ) from None
+    turns = [moment for pair in zip(starts, ends, strict=False) for moment in pair]
+    if len(starts) != len(ends) or any(a > b for a, b in zip([0.0, *turns], [*turns, period], strict=True)):
+        raise UserError(
+            "expected as many moments in active as in inactive, in turn and ascending, within finish_time",
+            file=path,
+            field=name,
+        )
+    if not 0 < period < float("inf"):
+        raise UserError(f"expected a finish_time above 0, found {period:g}", file=path, field=name)
+    return starts, ends, period

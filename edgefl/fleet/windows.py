@@ -1,0 +1,77 @@
+"""Recurring intervals of time, one list of them a row: when devices are there, as arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """For each row the intervals [start, end) in which somebody is there; each row repeats with its own period.
+
+    Attributes:
+        starts, ends: all rows one after another, seconds, ascending within a row, within [0, period].
+        offsets: where each row begins in them, shape ``[rows + 1]``.
+        periods: seconds after which each row repeats, shape ``[rows]``.
+    """
+
+    starts: Numbers
+    ends: Numbers
+    offsets: NDArray[np.int64]
+    periods: Numbers
+
+    @staticmethod
+    def of(rows: Sequence[tuple[Sequence[float], Sequence[float], float]]) -> Windows:
+        """Windows from (starts, ends, period) of each row."""
+        lengths = [len(starts) for starts, _, _ in rows]
+        return Windows(
+            np.array([start for starts, _, _ in rows for start in starts], np.float64),
+            np.array([end for _, ends, _ in rows for end in ends], np.float64),
+            np.concatenate(([0], np.cumsum(lengths, dtype=np.int64))),
+            np.array([period for _, _, period in rows], np.float64),
+        )
+
+    def state(self, rows: NDArray[np.int64], seconds: Numbers) -> tuple[NDArray[np.bool_], Numbers]:
+        """Whether each of these rows is there at its own moment, and for how many seconds that stays so.
+
+        A row that is always, or never, there stays so for infinitely many seconds.
+
+        >>> windows = Windows.of([((10.0, 50.0), (20.0, 60.0), 100.0)])
+        >>> there, for_seconds = windows.state(np.array([0, 0, 0]), np.array([15.0, 95.0, 260.0]))
+        >>> there.tolist(), for_seconds.tolist()
+        ([True, False, False], [5.0, 15.0, 50.0])
+        """
+        period = self.periods[rows]
+        local = np.mod(seconds, period)
+        if not len(self.starts):
+            return np.zeros(len(rows), np.bool_), np.full(len(rows), math.inf)
+        first, last = self.offsets[rows], self.offsets[rows + 1]
+        place = self._windows_begun(first, last, local)  # the window before this one is the latest that has begun
+        end = np.where(place > first, self.ends[np.maximum(place - 1, 0)], -1.0)
+        there = local < end
+        final = len(self.starts) - 1
+        opening, following = self.starts[np.minimum(first, final)], self.starts[np.minimum(place, final)]
+        away_for = np.where(place < last, following - local, opening + period - local)
+        stays = np.where(there, end - local, np.where(last > first, away_for, math.inf))
+        # A window that ends with the period goes on where the next period begins with one.
+        closing = self.ends[np.minimum(first, final)]
+        goes_on = there & (end >= period) & (opening <= 0)
+        return there, np.where(goes_on, np.where(closing >= period, math.inf, stays + closing), stays)
+
+    def _windows_begun(self, first: NDArray[np.int64], last: NDArray[np.int64], local: Numbers) -> NDArray[np.int64]:
+        """For each row the index after its last window that has begun: a binary search in all rows at once."""
+        low, high = first.copy(), last.copy()
+        while (low < high).any():
+            middle = (low + high) // 2
+            open_still = low < high
+            begun = open_still & (self.starts[np.minimum(middle, len(self.starts) - 1)] <= local)
+            low = np.where(begun, middle + 1, low)
+            high = np.where(open_still & ~begun, middle, high)
+        return low

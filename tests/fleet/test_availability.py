@@ -1,0 +1,142 @@
+"""When devices are there: against intervals worked out by hand, and a plain search through them."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from edgefl.errors import UserError
+from edgefl.fleet import Accidents, Attendance, FleetGroup, assign
+from edgefl.fleet.windows import Windows
+
+DAY = 86400.0
+
+
+def group(**options):
+    return FleetGroup(profile="raspberry-pi-5", link="link", **{"share": 1.0, **options})
+
+
+def fleet_of(clients=100, **options):
+    return assign([group(**options)], clients, seed=0)
+
+
+@pytest.fixture(name="trace")
+def trace_fixture(tmp_path):
+    path = tmp_path / "trace.json"
+    device = {"duration": 30, "active": [10, 50], "inactive": [20, 70], "finish_time": 100}
+    path.write_text(json.dumps({"3": device}), encoding="utf-8")
+    return path
+
+
+@st.composite
+def rows_of_windows(draw):
+    rows = []
+    for _ in range(draw(st.integers(1, 4))):
+        turns = sorted(draw(st.lists(st.integers(0, 100), max_size=8)))
+        turns = turns[: len(turns) // 2 * 2]
+        rows.append(([float(t) for t in turns[::2]], [float(t) for t in turns[1::2]], 100.0))
+    return rows
+
+
+def plainly_there(row, seconds):
+    starts, ends, period = row
+    return any(a <= seconds % period < b for a, b in zip(starts, ends, strict=True))
+
+
+@given(rows_of_windows(), st.floats(0, 1000))
+def test_windows_agree_with_a_plain_search_and_hold_until_they_say(rows, seconds):
+    windows = Windows.of(rows)
+    index = np.arange(len(rows))
+    there, stays = windows.state(index, np.full(len(rows), seconds))
+    for number, row in enumerate(rows):
+        assert there[number] == plainly_there(row, seconds)
+        moments = [seconds + k * 0.4999 for k in range(400)]
+        changed = next((m - seconds for m in moments if plainly_there(row, m) != there[number]), math.inf)
+        assert stays[number] <= changed + 1e-6
+        if math.isfinite(stays[number]):
+            assert stays[number] > 0
+
+
+def test_a_trace_says_who_is_there_and_repeats(trace):
+    attendance = Attendance(fleet_of(1, availability={"kind": "trace", "file": str(trace), "shift": False}), seed=0)
+    moments = [0, 10, 19.5, 20, 50, 69, 70, 109, 110, 120]
+    seen = [bool(attendance.there(float(moment))[0]) for moment in moments]
+    assert seen == [False, True, True, False, True, True, False, False, True, False]
+    assert attendance.until(0, 120.0) == pytest.approx(150)
+    assert attendance.next_arrival(120.0) == pytest.approx(150)
+
+
+def test_asking_often_and_asking_once_give_the_same(trace):
+    fleet = fleet_of(50, availability={"kind": "trace", "file": str(trace)})
+    often = Attendance(fleet, seed=1)
+    for moment in np.arange(0, 250, 1.7):
+        assert (often.there(float(moment)) == Attendance(fleet, seed=1).there(float(moment))).all()
+
+
+def test_a_shifted_trace_has_the_rows_mean_attendance(trace):
+    fleet = fleet_of(20_000, availability={"kind": "trace", "file": str(trace)})
+    assert Attendance(fleet, seed=1).there(0.0).mean() == pytest.approx(0.3, abs=0.01)
+
+
+def test_a_synthetic_day_has_its_share_and_its_peak():
+    fleet = fleet_of(20_000, availability={"kind": "diurnal", "share": 0.3, "peak": "2 h", "spread": "3 h"})
+    attendance = Attendance(fleet, seed=3)
+    hours = [attendance.there(hour * 3600.0).mean() for hour in range(7 * 24)]
+    assert np.mean(hours) == pytest.approx(0.3, abs=0.005)
+    for day in range(7):
+        assert int(np.argmax(hours[day * 24 : day * 24 + 24])) in (1, 2, 3)
+        assert min(hours[day * 24 : day * 24 + 24]) < 0.02
+
+
+def test_devices_that_are_always_there_never_go():
+    attendance = Attendance(fleet_of(5), seed=0)
+    assert attendance.there(1e9).all()
+    assert attendance.until(3, 1e9) == math.inf
+    assert attendance.next_arrival(0.0) == math.inf
+
+
+def test_groups_keep_to_themselves(trace):
+    away = {"kind": "trace", "file": str(trace), "shift": False}
+    fleet = assign([group(share=0.4), group(share=0.6, availability=away)], 10, seed=0)
+    assert (Attendance(fleet, seed=0).there(0.0) == (fleet.group == 0)).all()
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("{", "expected JSON"),
+        ("[]", "found none"),
+        ('[{"active": [1]}]', "expected {duration"),
+        ('[{"active": [1, 5], "inactive": [2], "finish_time": 9}]', "as many moments"),
+        ('[{"active": [3], "inactive": [2], "finish_time": 9}]', "in turn and ascending"),
+        ('[{"active": [3], "inactive": [20], "finish_time": 9}]', "within finish_time"),
+    ],
+)
+def test_a_broken_trace_is_explained_with_its_file(tmp_path, content, complaint):
+    path = tmp_path / "broken.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=complaint) as caught:
+        fleet_of(2, availability={"kind": "trace", "file": str(path)})
+    assert caught.value.field == "fleet.0.availability.file"
+    assert "broken.json" in str(caught.value)
+
+
+def test_a_missing_trace_and_an_unknown_kind_are_refused(tmp_path):
+    with pytest.raises(UserError, match="cannot be read"):
+        fleet_of(2, availability={"kind": "trace", "file": str(tmp_path / "none.json")})
+    with pytest.raises(ValidationError, match="diurnal"):
+        group(availability={"kind": "weekly"})
+
+
+def test_accidents_have_their_chance_and_happen_evenly_while_computing():
+    accidents = Accidents(fleet_of(20_000, dropout=0.2), seed=4)
+    after = np.array([accidents.after(client, 3) for client in range(20_000)])
+    assert (after < 1).mean() == pytest.approx(0.2, abs=0.01)
+    assert after[after < 1].mean() == pytest.approx(0.5, abs=0.02)
+    again = Accidents(fleet_of(20_000, dropout=0.2), seed=4)
+    assert [again.after(client, 3) for client in (7, 5)] == [after[7], after[5]]
+    assert Accidents(fleet_of(5), seed=4).after(0, 0) == 1.0

@@ -1,0 +1,123 @@
+"""Devices that come, go and drop out, against times worked out by hand: 1 s down, 2 s computing, 1 s up."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from edgefl.fleet import Accidents, FleetAssignment
+from edgefl.fleet.availability import Trace
+from edgefl.simulation import run as run_module
+from edgefl.simulation.invariants import Record
+from edgefl.simulation.invariants import presence as laws
+
+
+@pytest.fixture(name="with_fleet")
+def with_fleet_fixture(run, monkeypatch):
+    """Runs a small world whose fleet has other ``availability`` and ``dropout``."""
+
+    def make(*, availability=(), dropout=(), **options):
+        original = run_module.simulate_run
+
+        def changed(setup):
+            fleet = dataclasses.replace(setup.fleet, availability=availability, dropout=dropout)
+            object.__setattr__(setup, "fleet", fleet)
+            return original(setup)
+
+        monkeypatch.setitem(run.__globals__, "simulate_run", changed)
+        return run(**options)
+
+    return make
+
+
+def broken(result):
+    setup = result.setup
+    record = Record(
+        events=setup.log.rows,
+        rounds={},
+        summary={"seed": 0},
+        fleet=setup.fleet,
+        costs={},
+        topology=SimpleNamespace(),
+        transport=setup.transport,
+        protocol=setup.protocol,
+    )
+    return [text for law in laws.LAWS for text in law(record)]
+
+
+@pytest.fixture(name="hours")
+def hours_fixture(tmp_path):
+    """The availability of a group whose devices are there in these intervals and repeat after 100 s."""
+
+    def make(*pairs):
+        device = {"active": [a for a, _ in pairs], "inactive": [b for _, b in pairs], "finish_time": 100}
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.json"
+        path.write_text(json.dumps([device]), encoding="utf-8")
+        return (Trace(kind="trace", file=str(path), shift=False),)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("goes", "row", "seconds"), [(0.5, "transfer_drop", 0.5), (2.0, "compute_drop", 1.0), (3.25, "transfer_drop", 0.25)]
+)
+def test_a_device_that_goes_in_the_midst_of_a_phase_breaks_it_off(with_fleet, hours, goes, row, seconds):
+    result = with_fleet(availability=hours((0, goes)), rounds=1)
+    drops = result.of("dropout")
+    assert [(event.time, event.item) for event in drops] == [(pytest.approx(goes), "unavailable")] * 2
+    assert [event.seconds for event in result.of(row)] == pytest.approx([seconds] * 2)
+    assert result.outcome.rows[0].aggregated == 0
+    assert result.outcome.rows[0].seconds == pytest.approx(goes)
+    assert broken(result) == []
+
+
+def test_a_round_waits_until_somebody_comes(with_fleet, hours):
+    result = with_fleet(availability=hours((40, 50)), rounds=3)
+    # 40 s of waiting, two rounds of 4 s, and a third that is broken off at 50 s.
+    assert [row.seconds for row in result.outcome.rows] == pytest.approx([44, 48, 50])
+    assert [row.aggregated for row in result.outcome.rows] == [2, 2, 0]
+    assert broken(result) == []
+
+
+def test_a_fleet_that_never_comes_stalls_the_run(with_fleet, hours):
+    assert with_fleet(availability=hours(), rounds=3).outcome.reason == "stalled"
+    asynchronous = with_fleet(availability=hours(), rounds=3, protocol={"kind": "asynchronous"})
+    assert asynchronous.outcome.reason == "stalled"
+
+
+def test_asynchronous_runs_dispatch_to_whoever_comes(with_fleet, hours):
+    result = with_fleet(availability=hours((10, 19)), rounds=3, protocol={"kind": "asynchronous", "buffer": 2})
+    assert [row.seconds for row in result.outcome.rows] == pytest.approx([14, 18, 114])
+    assert broken(result) == []
+
+
+def test_the_others_go_on_when_one_has_an_accident(with_fleet):
+    rounds = 6
+    result = with_fleet(dropout=(0.5,), rounds=rounds, rates=[8e6] * 4)
+    accidents = Accidents(FleetAssignment((None,), ("link",), np.zeros(4, np.int32), dropout=(0.5,)), 0)
+    due = {(c, r): accidents.after(c, r) for c in range(4) for r in range(rounds)}
+    assert {(e.client, e.round - 1) for e in result.of("dropout")} == {key for key, after in due.items() if after < 1}
+    assert [e.seconds for e in result.of("compute_drop")] == pytest.approx(
+        [2 * due[e.client, e.round - 1] for e in result.of("compute_drop")]
+    )
+    assert [row.aggregated for row in result.outcome.rows] == [
+        sum(due[client, round] == 1 for client in range(4)) for round in range(rounds)
+    ]
+    assert broken(result) == []
+
+
+def test_an_accident_frees_the_overlapped_downlink_of_the_next_round(with_fleet):
+    result = with_fleet(dropout=(0.6,), rounds=4, entry={"method": "fedadc", "overlap": True})
+    assert result.outcome.rounds == 4
+
+
+def test_an_accident_that_was_taken_out_of_the_log_is_found(with_fleet):
+    result = with_fleet(dropout=(0.5,), rounds=3)
+    rows = result.setup.log.rows
+    index = next(index for index, row in enumerate(rows) if row.kind == "compute_drop")
+    rows[index] = rows[index]._replace(kind="compute_end")
+    assert any("was to drop out" in text for text in broken(result))
