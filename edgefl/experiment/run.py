@@ -1,27 +1,20 @@
-"""A scenario times methods times seeds: runs them all and writes the run directory."""
+"""A scenario times methods times seeds: runs them all or goes on after an interruption, and writes the directory."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgefl.errors import UserError
-from edgefl.experiment.client_accuracy import accuracy_of_clients
+from edgefl.experiment.directory import Choices, RunDirectory
+from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.progress import Progress, Silent
 from edgefl.experiment.step_costs import StepCosts, write_costs
-from edgefl.experiment.summary import summarise, write_summary
-from edgefl.experiment.tables import EventFile, write_rounds
-from edgefl.experiment.wiring import recipe_of, setup_of, shared_world, skeleton
+from edgefl.experiment.summary import write_summary
+from edgefl.experiment.wiring import recipe_of, shared_world, skeleton
 from edgefl.learning.cost.law import CostModel
-from edgefl.learning.methods.recipe import METHODS
-from edgefl.learning.neutral import NeutralLearner
-from edgefl.scenario import Scenario, dump_yaml, resolve
-from edgefl.scenario.methods import ScenarioMethod
-from edgefl.simulation.run import simulate_run
-from edgefl.simulation.setup import RoundRow
+from edgefl.scenario import Scenario, dump_yaml, load_scenario, resolve
 
 if TYPE_CHECKING:
     from edgefl.learning.data.federated import FederatedData
@@ -55,116 +48,105 @@ def run(
     Raises:
         UserError: data files are missing, or something does not fit; nothing was written then.
     """
-    watcher = progress or Silent()
-    chosen = list(scenario.methods) if methods is None else [scenario.method(label) for label in methods]
-    experiment = _Experiment(scenario, chosen, out, device=device, engine=engine, train=train, progress=watcher)
-    try:
-        watcher.begin([(m.label, seed) for seed in scenario.seeds for m in chosen], scenario.training.rounds)
-        for seed in scenario.seeds:
-            experiment.run_seed(seed)
-    finally:
-        watcher.close()
-    return experiment.finish()
+    labels = [method.label for method in scenario.methods] if methods is None else list(methods)
+    choices = Choices(tuple(scenario.method(label).label for label in labels), device, engine, train)
+    return _execute(scenario, RunDirectory(out, choices), progress or Silent())
+
+
+def resume(path: Path, *, progress: Progress | None = None) -> Path:
+    """Go on with an interrupted run; the result is the same, byte for byte, as if it had not been interrupted.
+
+    Args:
+        path: the run directory.
+        progress: told what happens, also of rounds that are only re-executed.
+
+    Raises:
+        UserError: there is no interrupted run, or another process works on it.
+        LogDiffers: re-execution does not come to what the run's journal holds (another build of torch, say).
+    """
+    directory = RunDirectory(path, None)
+    return _execute(load_scenario(path / "scenario.yaml"), directory, progress or Silent())
+
+
+def _execute(scenario: Scenario, directory: RunDirectory, progress: Progress) -> Path:
+    with directory:
+        experiment = _Experiment(scenario, directory, progress)
+        try:
+            experiment.begin()
+            for seed in scenario.seeds:
+                experiment.run_seed(seed)
+        finally:
+            progress.close()
+        return experiment.finish()
 
 
 class _Experiment:
     """The runs of one directory, one after another."""
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        methods: Sequence[ScenarioMethod],
-        out: Path,
-        *,
-        device: str,
-        engine: str,
-        train: bool,
-        progress: Progress,
-    ) -> None:
+    def __init__(self, scenario: Scenario, directory: RunDirectory, progress: Progress) -> None:
         self._scenario = scenario
-        self._methods = methods
-        self._out = out
-        self._device = device
-        self._engine = engine
-        self._train = train
+        self._directory = directory
+        self._choices = directory.choices
         self._progress = progress
-        self._model = skeleton(scenario)
-        cost_model = CostModel(self._model)
-        self._costs = {each.label: StepCosts(cost_model, recipe_of(scenario, each)) for each in methods}
-        self._entries: dict[str, list[dict[str, Any]]] = {each.label: [] for each in methods}
+        self._methods = [scenario.method(label) for label in self._choices.methods]
+        cost_model = CostModel(skeleton(scenario))
+        self._costs = {each.label: StepCosts(cost_model, recipe_of(scenario, each)) for each in self._methods}
+        for (label, _), known in directory.finished.items():
+            for alpha, batch in known["costs"]:
+                self._costs[label].step(alpha, batch)
+
+    def begin(self) -> None:
+        """Say which runs are to come."""
+        runs = [(method.label, seed) for seed in self._scenario.seeds for method in self._methods]
+        self._progress.begin(
+            [run for run in runs if run not in self._directory.finished], self._scenario.training.rounds
+        )
 
     def run_seed(self, seed: int) -> None:
-        """Every method with one seed; they share data, first model and evaluations."""
-        data = self._load(seed) if self._train or self._selection_reads_labels(seed) else None
+        """Every method with one seed, unless it is finished; they share data, first model and evaluations."""
+        methods = [method for method in self._methods if (method.label, seed) not in self._directory.finished]
+        if not methods:
+            return
+        data = self._load(seed) if self._choices.train or self._selection_reads_labels(seed) else None
         world = shared_world(self._scenario, seed, data)
-        self._make_directory()
-        with self._core(seed, data if self._train else None) as core:
-            for method in self._methods:
-                trained = None if core is None else core.learner(self._costs[method.label].method)
-                folder = self._out / method.label / f"seed-{seed}"
-                folder.mkdir(parents=True, exist_ok=True)
-
-                def on_round(row: RoundRow, label: str = method.label) -> None:
-                    known = None if math.isnan(row.accuracy) else row.accuracy
-                    self._progress.round(label, seed, row.round, row.seconds, known)
-
-                with EventFile(folder / "events.parquet") as sink:
-                    setup = setup_of(
-                        self._scenario,
-                        method,
-                        world,
-                        self._costs[method.label],
-                        learner=trained or NeutralLearner(),
-                        trains=self._train,
-                        sink=sink,
-                        on_round=on_round,
-                    )
-                    outcome = simulate_run(setup)
-                write_rounds(outcome.rows, folder / "rounds.parquet")
-                block_wise = METHODS[method.name].scheduler is not None
-                entry = summarise(outcome, seed, block_wise=block_wise)
-                if core is not None and trained is not None and data is not None:
-                    entry |= accuracy_of_clients(
-                        self._costs[method.label].method,
-                        trained.model(outcome.rounds),
-                        outcome.rounds,
-                        core=core,
-                        data=data,
-                        seed=seed,
-                        personalisation=self._scenario.personalisation,
-                        path=folder / "clients.parquet",
-                    )
-                self._entries[method.label].append(entry)
-                self._progress.end(method.label, seed, outcome.reason)
-
-    def _selection_reads_labels(self, seed: int) -> bool:
-        return "label_support" in self._scenario.training.selection.spec.start(seed).reads
+        self._directory.open(dump_yaml(resolve(self._scenario)))
+        with self._core(seed, data) as core:
+            for method in methods:
+                costs = self._costs[method.label]
+                one = OneRun(self._scenario, method, world, costs, self._directory.path)
+                entry = (
+                    one.timed(self._progress)
+                    if core is None or data is None
+                    else one.trained(self._progress, core, data)
+                )
+                self._directory.run_finished(method.label, seed, entry, sorted(costs.used))
+                self._progress.end(method.label, seed, entry["stop"]["reason"])
 
     def finish(self) -> Path:
         """Write what covers all runs."""
-        write_costs(self._costs, self._out / "costs.json")
-        write_summary(self._scenario.name, self._entries, self._out / "summary.json")
-        return self._out
+        path, finished = self._directory.path, self._directory.finished
+        entries: dict[str, list[dict[str, Any]]] = {
+            method.label: [finished[method.label, seed]["entry"] for seed in self._scenario.seeds]
+            for method in self._methods
+        }
+        write_costs(self._costs, path / "costs.json")
+        write_summary(self._scenario.name, entries, path / "summary.json")
+        self._directory.all_finished()
+        return path
 
-    def _make_directory(self) -> None:
-        if (self._out / "scenario.yaml").exists():
-            return
-        resolved = resolve(self._scenario)
-        try:
-            self._out.mkdir(parents=True, exist_ok=True)
-            (self._out / "scenario.yaml").write_text(dump_yaml(resolved), encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"the run directory cannot be written: {error.strerror}", file=str(self._out)) from None
+    def _selection_reads_labels(self, seed: int) -> bool:
+        return "label_support" in self._scenario.training.selection.spec.start(seed).reads
 
     def _load(self, seed: int) -> FederatedData:
         from edgefl.learning.data.federated import load_federated
         from edgefl.learning.engine.device import choose_device
 
-        return load_federated(self._scenario.data, seed, choose_device(self._device), self._scenario.evaluation.split)
+        device = choose_device(self._choices.device)
+        return load_federated(self._scenario.data, seed, device, self._scenario.evaluation.split)
 
     def _core(self, seed: int, data: FederatedData | None) -> AbstractContextManager[TrainingCore | None]:
-        if data is None:
+        if data is None or not self._choices.train:
             return nullcontext()
         from edgefl.learning.engine.core import TrainingCore
 
-        return TrainingCore.of(data, self._scenario.model.spec, seed, engine=self._engine)
+        return TrainingCore.of(data, self._scenario.model.spec, seed, engine=self._choices.engine)

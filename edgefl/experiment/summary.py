@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Budget, Standing, Target
 from edgefl.simulation.run import Outcome
 from edgefl.version import __version__
@@ -41,6 +42,7 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool) -> dict[str, Any
             "up": int(spent.bytes_up),
             "useful": int(spent.bytes_useful),
             "wasted": int(spent.bytes - spent.bytes_useful),
+            "by_fate": _fates(spent),
         },
         "communication": {"exposed_seconds": spent.exposed_seconds, "hidden_seconds": spent.hidden_seconds},
         "targets": [_target(target) for target in outcome.limits.targets],
@@ -68,6 +70,16 @@ def write_summary(scenario: str, entries: Mapping[str, list[dict[str, Any]]], pa
 def number(value: float) -> float | None:
     """The number, or ``None`` where JSON has none for it."""
     return value if math.isfinite(value) else None
+
+
+def _fates(spent: Ledger) -> dict[str, int]:
+    """What the wasted bytes were wasted on; they sum to ``wasted``."""
+    fates = {
+        "late": int(spent.bytes_late),
+        "dropped": int(spent.bytes_dropped),
+        "prefetched_in_vain": int(spent.bytes_prefetched_in_vain),
+    }
+    return {**fates, "unfinished": int(spent.bytes - spent.bytes_useful) - sum(fates.values())}
 
 
 def _target(target: Target) -> dict[str, Any]:

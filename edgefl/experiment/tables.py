@@ -66,21 +66,33 @@ ROUNDS = pa.schema(
 """Columns of ``rounds.parquet``, those of :class:`edgefl.simulation.setup.RoundRow`."""
 
 
+_ROW_GROUP = 32_768
+
+
 class EventFile:
     """Writes events to a Parquet file chunk by chunk; use as a context manager and as the log's sink."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._waiting: list[Event] = []
 
     def __enter__(self) -> EventFile:
         self._writer = pq.ParquetWriter(self._path, EVENTS, compression="zstd")
         return self
 
     def __exit__(self, *error: object) -> None:
+        if self._waiting:
+            self._write(self._waiting)
         self._writer.close()
 
     def __call__(self, events: Sequence[Event]) -> None:
-        """Append rows."""
+        """Append rows; they are written in groups of a fixed size, however they come."""
+        self._waiting.extend(events)
+        while len(self._waiting) >= _ROW_GROUP:
+            self._write(self._waiting[:_ROW_GROUP])
+            del self._waiting[:_ROW_GROUP]
+
+    def _write(self, events: Sequence[Event]) -> None:
         columns = [
             pa.array(values, type=field.type.value_type if pa.types.is_dictionary(field.type) else field.type).cast(
                 field.type

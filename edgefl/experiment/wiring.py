@@ -23,7 +23,7 @@ from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.scheduling.selection.base import Facts
 from edgefl.simulation.limits import Limits
-from edgefl.simulation.log import EventLog, Sink
+from edgefl.simulation.log import EventLog
 from edgefl.simulation.setup import RoundRow, Setup
 
 
@@ -72,7 +72,7 @@ def setup_of(
     *,
     learner: Learner,
     trains: bool,
-    sink: Sink | None = None,
+    log: EventLog,
     on_round: Callable[[RoundRow], None] | None = None,
 ) -> Setup:
     """One run's setup.
@@ -84,7 +84,7 @@ def setup_of(
         costs: step costs of the method.
         learner: trains, or pretends to.
         trains: which of the two.
-        sink: takes the log's rows.
+        log: takes the rows.
         on_round: told of every round.
     """
     method = costs.method
@@ -112,6 +112,6 @@ def setup_of(
         stop=scenario.stop,
         evaluate_every=scenario.evaluation.every,
         trains=trains,
-        log=EventLog(sink),
+        log=log,
         on_round=on_round,
     )

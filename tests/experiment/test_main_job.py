@@ -69,13 +69,13 @@ def test_each_budget_stops_a_method_and_the_servers_link_is_contended(scenario, 
     methods = json.loads((folder / "summary.json").read_text())["methods"]
     assert {entry[0]["stop"]["reason"] for entry in methods.values()} >= {"seconds", "bytes", "joules"}
     events = pq.read_table(folder / "fedavg/seed-0/events.parquet").to_pylist()
-    # Before the first redraw every link keeps its rate: an upload alone on its path takes its bytes over that rate.
+    # Before the first redraw every link keeps its rate: a download alone on its path takes its bytes over it.
     events = events[: next(i for i, row in enumerate(events) if row["kind"] == "round_start" and row["round"] == 11)]
     rate = {(row["source"], row["target"]): row["value"] for row in events if row["kind"] == "capacity"}
     latency = {row["flow"]: row["value"] for row in events if row["kind"] == "transfer_start"}
-    uploads = [row for row in events if row["kind"] == "transfer_end" and row["item"] == "up"]
+    downloads = [row for row in events if row["kind"] == "transfer_end" and row["item"] == "down"]
     slowed = [
-        row["seconds"] - latency[row["flow"]] > 1.02 * 8 * row["bytes"] / rate[row["source"], "internet"]
-        for row in uploads
+        row["seconds"] - latency[row["flow"]] > 1.02 * 8 * row["bytes"] / rate["internet", row["target"]]
+        for row in downloads
     ]
     assert 0 < sum(slowed) < len(slowed)

@@ -36,6 +36,18 @@ def test_a_sound_run_passes(finished):
     assert verify(finished) == []
 
 
+def test_a_run_with_partial_work_passes_and_its_bytes_have_one_fate_each(small, tmp_path):
+    protocol = {"deadline": "70 ms", "late": "partial", "reserve": 1.2}
+    changes = {"methods": ["fedavg", "fedbr"], "protocol": protocol, "training__local__epochs": 3}
+    folder = run(small(**changes), out=tmp_path / "run")
+    assert verify(folder) == []
+    steps = pq.read_table(folder / "fedavg" / "seed-0" / "events.parquet").to_pylist()
+    assert any(row["kind"] == "compute_partial" for row in steps)
+    for entries in json.loads((folder / "summary.json").read_text())["methods"].values():
+        told = entries[0]["bytes"]
+        assert sum(told["by_fate"].values()) == told["wasted"]
+
+
 def first(rows, **values):
     return next(row for row in rows if all(row[name] == value for name, value in values.items()))
 
@@ -114,6 +126,11 @@ def uninvited_update(rows):
     row.update(detail=json.dumps(facts), value=float(len(facts["clients"])))
 
 
+def another_fate(rows):
+    row = next(row for row in rows if row["kind"] == "lost" and row["bytes"])
+    row["item"] = "dropped" if row["item"] != "dropped" else "late"
+
+
 def better_accuracy(rows):
     first(rows, kind="evaluation")["value"] = 0.99
 
@@ -146,8 +163,8 @@ def damaged_detail(rows):
 EDITS = [
     earlier_time, missing_end, second_end, fewer_bytes_delivered, more_bytes_sent, both_sizes, smaller_capacity,
     shorter_computation, cheaper_work, faster_work, thriftier_radio, thriftier_idling, two_places, stranger,
-    uninvited_update, better_accuracy, another_reason, missing_stop, missing_round, shorter_round, hidden_more,
-    damaged_detail,
+    uninvited_update, another_fate, better_accuracy, another_reason, missing_stop, missing_round, shorter_round,
+    hidden_more, damaged_detail,
 ]  # fmt: skip
 
 

@@ -1,0 +1,141 @@
+"""A run directory under way: who works in it, what is finished, and how to go on after an interruption."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from edgefl.errors import UserError
+from edgefl.version import __version__
+
+STATE = "unfinished.json"
+_LOCK = "unfinished.lock"
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a command chose beside the scenario; a resumed run keeps to it.
+
+    Attributes:
+        methods: labels, in order.
+        device: where training runs.
+        engine: how.
+        train: whether anything is trained.
+    """
+
+    methods: tuple[str, ...]
+    device: str
+    engine: str
+    train: bool
+
+
+class RunDirectory:
+    """A run directory that this process alone works in, from its first file to its summary.
+
+    Args:
+        path: the directory.
+        choices: what the command chose; ``None`` reads them from an interrupted run.
+
+    Attributes:
+        finished: what is known of each finished run, by (label, seed): its entry in the summary, and the (alpha, batch)
+            of the step costs that it used.
+
+    Raises:
+        UserError: another process works there, it cannot be written, or there is no interrupted run to resume.
+    """
+
+    def __init__(self, path: Path, choices: Choices | None) -> None:
+        self.path = path
+        self.finished: dict[tuple[str, int], dict[str, Any]] = {}
+        if choices is None:
+            self.choices = self._read()
+        else:
+            self.choices = choices
+        self._lock: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+
+    def open(self, scenario: str) -> None:
+        """Make the directory, take it for this process, and write the resolved scenario, unless that was done before.
+
+        Args:
+            scenario: the resolved scenario as YAML.
+        """
+        if self._lock is not None:
+            return
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not (self.path / STATE).exists():
+                self._write()
+            if not (self.path / "scenario.yaml").exists():
+                replace_file(self.path / "scenario.yaml", scenario)
+        except BlockingIOError:
+            raise UserError("another process is working in this run directory", file=str(self.path)) from None
+        except OSError as error:
+            raise UserError(f"the run directory cannot be written: {error.strerror}", file=str(self.path)) from None
+
+    def run_finished(self, label: str, seed: int, entry: dict[str, Any], costs: list[tuple[int, int]]) -> None:
+        """One run is complete: its tables are written, and its journal and checkpoints are no longer needed."""
+        self.finished[label, seed] = {"entry": entry, "costs": costs}
+        self._write()
+        folder = self.path / label / f"seed-{seed}"
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+        for path in folder.glob("journal.sqlite*"):
+            path.unlink()
+
+    def all_finished(self) -> None:
+        """The summary is written: there is nothing left to resume."""
+        (self.path / STATE).unlink()
+        (self.path / _LOCK).unlink()
+
+    def _write(self) -> None:
+        state = {
+            "edgefl": __version__,
+            "choices": {**vars(self.choices), "methods": list(self.choices.methods)},
+            "finished": [{"label": label, "seed": seed, **known} for (label, seed), known in self.finished.items()],
+        }
+        replace_file(self.path / STATE, json.dumps(state))
+
+    def _read(self) -> Choices:
+        try:
+            state = json.loads((self.path / STATE).read_text(encoding="utf-8"))
+            choices: Mapping[str, Any] = state["choices"]
+            for each in state["finished"]:
+                costs = [(int(alpha), int(batch)) for alpha, batch in each["costs"]]
+                self.finished[each["label"], int(each["seed"])] = {"entry": each["entry"], "costs": costs}
+            if state["edgefl"] != __version__:
+                found = f"was begun by edgefl {state['edgefl']}, this is {__version__}"
+                raise UserError(f"{found}; only the same version can go on", file=str(self.path))
+            return Choices(**{**choices, "methods": tuple(choices["methods"])})
+        except FileNotFoundError:
+            done = (self.path / "summary.json").exists()
+            reason = "the run in it is finished" if done else "there is no interrupted run in it"
+            raise UserError(f"nothing to resume: {reason}", file=str(self.path)) from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{STATE} is damaged ({error}); the run cannot be resumed", file=str(self.path)) from None
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file as a whole: after a kill it holds the old text or the new one."""
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    with unfinished.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)

@@ -1,0 +1,110 @@
+"""One method with one seed: its tables, its journal while it is under way, and its entry in the summary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgefl.experiment.conclusion import Conclusion, keepsakes_of
+from edgefl.experiment.journal import Journal
+from edgefl.experiment.progress import Progress
+from edgefl.experiment.recorded_learner import RecordedLearner
+from edgefl.experiment.step_costs import StepCosts
+from edgefl.experiment.summary import summarise
+from edgefl.experiment.tables import EventFile, write_rounds
+from edgefl.experiment.wiring import SharedWorld, setup_of
+from edgefl.learning.job import Learner
+from edgefl.learning.methods.recipe import METHODS
+from edgefl.learning.neutral import NeutralLearner
+from edgefl.scenario import Scenario
+from edgefl.scenario.methods import ScenarioMethod
+from edgefl.simulation.log import Event, EventLog, Sink
+from edgefl.simulation.run import Outcome, simulate_run
+from edgefl.simulation.setup import RoundRow
+
+if TYPE_CHECKING:
+    from edgefl.learning.data.federated import FederatedData
+    from edgefl.learning.engine.core import TrainingCore
+
+
+class OneRun:
+    """One run of an experiment.
+
+    Args:
+        scenario: what is compared.
+        method: the method.
+        world: what all methods of the seed share.
+        costs: step costs of the method.
+        directory: the experiment's run directory.
+    """
+
+    def __init__(
+        self, scenario: Scenario, method: ScenarioMethod, world: SharedWorld, costs: StepCosts, directory: Path
+    ) -> None:
+        self._scenario = scenario
+        self._method = method
+        self._world = world
+        self._costs = costs
+        self._folder = directory / method.label / f"seed-{world.seed}"
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def timed(self, progress: Progress) -> dict[str, Any]:
+        """The world alone; re-executed from the start where it was interrupted, which takes milliseconds a round."""
+        with EventFile(self._folder / "events.parquet") as table:
+            outcome = self._simulate(NeutralLearner(), table, progress, trains=False)
+        return self._entry(outcome)
+
+    def trained(self, progress: Progress, core: TrainingCore, data: FederatedData) -> dict[str, Any]:
+        """The world with training, on disk after every round."""
+        kept = keepsakes_of(self._scenario)
+        learner = core.learner(self._costs.method, kept)
+        with (
+            Journal(self._folder / "journal.sqlite") as journal,
+            EventFile(self._folder / "events.parquet") as table,
+        ):
+            recorded = RecordedLearner(learner, journal, self._folder / "checkpoints")
+
+            def sink(events: Sequence[Event]) -> None:
+                journal.take(events)
+                table(events)
+
+            outcome = self._simulate(recorded, sink, progress, trains=True, after_round=recorded.round_ended)
+        ended = Conclusion(core, data, self._world.seed, self._costs.method, learner, kept, outcome)
+        return self._entry(outcome) | ended.write(self._scenario, self._folder)
+
+    def _simulate(
+        self,
+        learner: Learner,
+        sink: Sink,
+        progress: Progress,
+        *,
+        trains: bool,
+        after_round: Callable[[int], None] | None = None,
+    ) -> Outcome:
+        label, seed = self._method.label, self._world.seed
+        log = EventLog(sink)
+
+        def on_round(row: RoundRow) -> None:
+            if after_round is not None:
+                log.flush()
+                after_round(row.round)
+            progress.round(label, seed, row.round, row.seconds, None if math.isnan(row.accuracy) else row.accuracy)
+
+        setup = setup_of(
+            self._scenario,
+            self._method,
+            self._world,
+            self._costs,
+            learner=learner,
+            trains=trains,
+            log=log,
+            on_round=on_round,
+        )
+        return simulate_run(setup)
+
+    def _entry(self, outcome: Outcome) -> dict[str, Any]:
+        write_rounds(outcome.rows, self._folder / "rounds.parquet")
+        block_wise = METHODS[self._method.name].scheduler is not None
+        return summarise(outcome, self._world.seed, block_wise=block_wise)

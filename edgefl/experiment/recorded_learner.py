@@ -1,0 +1,103 @@
+"""A learner whose every number is on disk, so that an interrupted run can be re-executed without training again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from edgefl.experiment.checkpoints import KEPT, CheckpointDamaged, prune, read_checkpoint, write_checkpoint
+from edgefl.experiment.journal import Journal
+from edgefl.learning.job import Evaluation, Feedback, JobId, Learner, Mixing, TrainingJob
+
+CHECKPOINT_EVERY = 10
+"""Rounds between checkpoints: so many rounds at most are trained again after a kill."""
+
+
+class ResumableLearner(Learner, Protocol):
+    """A learner that can be put on disk between two rounds."""
+
+    def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything that it holds: tensors by name, and the rest as JSON data."""
+
+    def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Hold what :meth:`snapshot` gave, instead of what it holds."""
+
+
+class RecordedLearner:
+    """Trains through another learner and keeps its numbers; first replays what an earlier process had reached.
+
+    Up to the newest sound checkpoint the world's questions are answered from the journal and nothing is trained; there
+    the checkpoint's tensors are loaded, and training goes on.
+
+    Args:
+        learner: trains.
+        journal: the run's journal.
+        folder: where checkpoints are kept.
+    """
+
+    def __init__(self, learner: ResumableLearner, journal: Journal, folder: Path) -> None:
+        self._learner = learner
+        self._journal = journal
+        self._folder = folder
+        self._until = 0
+        self._held: tuple[dict[str, Tensor], dict[str, Any]] | None = None
+        for round, manifest in journal.checkpoints():
+            try:
+                self._held = read_checkpoint(folder, manifest)
+            except CheckpointDamaged:
+                continue
+            self._until = round
+            break
+
+    @property
+    def _live(self) -> bool:
+        return self._held is None
+
+    def submit(self, job: TrainingJob) -> None:
+        """See :class:`~edgefl.learning.job.Learner`."""
+        if self._live:
+            self._learner.submit(job)
+
+    def discard(self, job: JobId) -> None:
+        """See :class:`~edgefl.learning.job.Learner`."""
+        if self._live:
+            self._learner.discard(job)
+
+    def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
+        """See :class:`~edgefl.learning.job.Learner`."""
+        return self._learner.aggregate(version, jobs, round, mixing) if self._live else version + 1
+
+    def feedback(self, job: JobId) -> Feedback:
+        """See :class:`~edgefl.learning.job.Learner`."""
+        key = f"feedback {job.client} {job.dispatch}"
+        if not self._live:
+            return Feedback(*self._journal.recall(key))
+        numbers = self._learner.feedback(job)
+        self._journal.note(key, numbers)
+        return numbers
+
+    def evaluate(self, version: int) -> Evaluation:
+        """See :class:`~edgefl.learning.job.Learner`."""
+        key = f"evaluation {version}"
+        if not self._live:
+            return Evaluation(*self._journal.recall(key))
+        numbers = self._learner.evaluate(version)
+        self._journal.note(key, numbers)
+        return numbers
+
+    def round_ended(self, rounds: int) -> None:
+        """Round number ``rounds`` (from 1) has ended, and the world has asked all that it will ask about it."""
+        if self._held is not None:
+            if rounds == self._until:
+                self._learner.restore(*self._held)
+                self._held = None
+            return
+        manifest = None
+        if rounds % CHECKPOINT_EVERY == 0:
+            manifest = write_checkpoint(self._folder, rounds, *self._learner.snapshot())
+        self._journal.commit(rounds, manifest)
+        if manifest is not None:
+            prune(self._folder, [name for _, name in self._journal.checkpoints()[:KEPT]])

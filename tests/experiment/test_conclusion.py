@@ -1,0 +1,77 @@
+"""Models that a run leaves behind, and the temporal ensemble beside the plain model."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from edgefl.errors import UserError
+from edgefl.experiment import run, verify
+from edgefl.experiment.models import named, read_clients, read_model, write_model
+from edgefl.experiment.wiring import skeleton
+from edgefl.learning.data.federated import load_federated
+from edgefl.learning.engine.core import TrainingCore
+
+
+def test_the_final_model_has_the_accuracy_that_the_summary_gives_it(small, tmp_path):
+    scenario = small(methods=["fedavg", "fedbr"])
+    folder = run(scenario, out=tmp_path / "run")
+    summary = json.loads((folder / "summary.json").read_text())["methods"]
+    data = load_federated(scenario.data, 0)
+    with TrainingCore.of(data, scenario.model.spec, 0) as core:
+        for label in ("fedavg", "fedbr"):
+            final = read_model(folder / label / "seed-0" / "final.safetensors", skeleton(scenario).layout)
+            found = core._own.engine.evaluate(final, {})
+            assert found.accuracy == summary[label][0]["accuracy"]["final"]
+        tensors = load_file(folder / "fedavg" / "seed-0" / "final.safetensors")
+        assert {tensor.dtype for tensor in tensors.values()} == {torch.float32}
+        assert {key.split(".")[0] for key in tensors} == {"conv1", "conv2", "fc1", "fc2"}
+
+
+def test_client_models_are_those_that_the_last_model_is_the_mean_of(small, tmp_path):
+    folder = run(small(keep_models="clients"), out=tmp_path / "run")
+    layout = skeleton(small()).layout
+    final = read_model(folder / "fedavg/seed-0/final.safetensors", layout)
+    clients = read_clients(folder / "fedavg/seed-0/clients.safetensors", layout)
+    assert len(clients) == 3
+    torch.testing.assert_close(torch.stack(list(clients.values())).mean(dim=0), final)
+
+
+def test_no_model_is_kept_that_is_not_wanted(small, tmp_path):
+    folder = run(small(keep_models="none"), out=tmp_path / "run")
+    assert not list(folder.rglob("*.safetensors"))
+
+
+def test_a_model_of_another_shape_is_refused(small, tmp_path):
+    layout, other = skeleton(small()).layout, skeleton(small(model={"name": "vgg9"}, data__shape=[1, 32, 32])).layout
+    write_model(torch.zeros(layout.size), layout, tmp_path / "model.safetensors")
+    assert named(torch.zeros(layout.size), layout).keys() == load_file(tmp_path / "model.safetensors").keys()
+    with pytest.raises(UserError, match="expected"):
+        read_model(tmp_path / "model.safetensors", other)
+    with pytest.raises(UserError, match=r"nothing\.safetensors"):
+        read_model(tmp_path / "nothing.safetensors", layout)
+
+
+def test_the_ensemble_changes_no_training_and_is_logged(small, tmp_path):
+    plain = run(small(), out=tmp_path / "plain")
+    beside = run(small(evaluation__ensemble={"decay": 0.5}), out=tmp_path / "beside")
+    rounds = [pq.read_table(folder / "fedavg/seed-0/rounds.parquet").to_pydict() for folder in (plain, beside)]
+    assert rounds[0]["accuracy"] == rounds[1]["accuracy"]
+    assert rounds[0]["accuracy_ensemble"] == [None] * 4
+    # The ensemble of one model is that model.
+    assert rounds[1]["accuracy_ensemble"][0] == rounds[1]["accuracy"][0]
+    entry = json.loads((beside / "summary.json").read_text())["methods"]["fedavg"][0]
+    assert entry["ensemble"] == {
+        "final": rounds[1]["accuracy_ensemble"][-1], "best": max(rounds[1]["accuracy_ensemble"]),
+    }  # fmt: skip
+    assert verify(beside) == []
+
+
+def test_an_ensemble_without_memory_is_the_plain_model(small, tmp_path):
+    folder = run(small(evaluation__ensemble={"decay": 0}), out=tmp_path / "run")
+    rounds = pq.read_table(folder / "fedavg/seed-0/rounds.parquet").to_pydict()
+    assert rounds["accuracy_ensemble"] == rounds["accuracy"]
