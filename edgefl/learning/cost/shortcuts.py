@@ -17,7 +17,14 @@ Arguments = tuple[Any, ...]
 
 
 def _new(like: Tensor, *shape: int) -> Tensor:
-    return torch.empty(shape, dtype=like.dtype, device=like.device)
+    """An output as ``like`` is; images stay channels-last, because a copy turns them around where that is wanted."""
+    last = len(shape) == 4 and _channels_last(like)
+    order = torch.channels_last if last else torch.contiguous_format
+    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=order)
+
+
+def _channels_last(tensor: Tensor) -> bool:
+    return tensor.is_contiguous(memory_format=torch.channels_last) and not tensor.is_contiguous()
 
 
 def _convolution(arguments: Arguments) -> Tensor:
@@ -31,13 +38,18 @@ def _convolution(arguments: Arguments) -> Tensor:
         else:
             sides.append((side + 2 * pad - reach - 1) // step + 1)
     channels = weight.shape[1] * groups if transposed else weight.shape[0]
-    return _new(inputs, inputs.shape[0], channels, *sides)
+    return _new(_leading(inputs, weight), inputs.shape[0], channels, *sides)
+
+
+def _leading(inputs: Tensor, weight: Tensor) -> Tensor:
+    """Images and weight of a convolution lie channels-last as soon as one of them does."""
+    return weight if weight.dim() == 4 and _channels_last(weight) else inputs
 
 
 def _convolution_backward(arguments: Arguments) -> tuple[Tensor | None, ...]:
     _, inputs, weight, bias_shape, *_, wanted = arguments
-    shapes = (inputs.shape, weight.shape, bias_shape)
-    return tuple(_new(inputs, *shape) if want else None for shape, want in zip(shapes, wanted, strict=True))
+    shapes, like = (inputs.shape, weight.shape, bias_shape), _leading(inputs, weight)
+    return tuple(_new(like, *shape) if want else None for shape, want in zip(shapes, wanted, strict=True))
 
 
 def _group_norm(arguments: Arguments) -> tuple[Tensor, ...]:

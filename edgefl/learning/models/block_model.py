@@ -83,14 +83,14 @@ class BlockModel(nn.Module):
         With ``start=0`` the input is a batch ``[batch, *sample_shape]``, else the tap of block ``start-1``.
         """
         for index in range(start, self.depth if stop is None else stop):
-            inputs = functional_call(self._sequence[index], weights[index], (inputs,))
+            inputs = functional_call(self._sequence[index], weights[index], (inputs,), tie_weights=False)
         return inputs
 
     def taps(self, weights: Weights, inputs: Tensor) -> list[Tensor]:
         """The outputs of all M blocks; the last one are the logits."""
         outputs = []
         for index in range(self.depth):
-            inputs = functional_call(self._sequence[index], weights[index], (inputs,))
+            inputs = functional_call(self._sequence[index], weights[index], (inputs,), tie_weights=False)
             outputs.append(inputs)
         return outputs
 

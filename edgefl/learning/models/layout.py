@@ -2,6 +2,9 @@
 
 A model's parameters, and behind them its buffers, are one vector. Deltas, momenta, control variates and aggregates are
 then plain vector algebra, a stack of clients is a matrix, and a block is a slice.
+
+The weights of 2-D convolutions ``[outputs, inputs, height, width]`` lie channels-last, inputs innermost: that is how
+convolutions of channels-last images read them, and otherwise every call would turn them around first.
 """
 
 from __future__ import annotations
@@ -32,6 +35,20 @@ class Entry:
     def numel(self) -> int:
         """Numbers in the tensor."""
         return self.shape.numel()
+
+    def view(self, flat: Tensor) -> Tensor:
+        """The tensor ``[..., *shape]`` in its place in a vector ``[..., numel]``."""
+        lead = flat.shape[:-1]
+        if len(self.shape) != 4:
+            return flat.reshape(*lead, *self.shape)
+        outputs, inputs, height, width = self.shape
+        return flat.reshape(*lead, outputs, height, width, inputs).movedim(-1, -3)
+
+    def flat(self, tensor: Tensor) -> Tensor:
+        """The numbers ``[..., numel]`` of a tensor ``[..., *shape]`` in the order of the vector."""
+        if len(self.shape) == 4:
+            tensor = tensor.movedim(-3, -1)
+        return tensor.flatten(-len(self.shape)) if self.shape else tensor.unsqueeze(-1)
 
 
 class Layout:
@@ -87,15 +104,19 @@ class Layout:
         for entries, flat in halves:
             if not entries:
                 continue
-            lead = flat.shape[:-1]
             pieces = torch.split_with_sizes(flat, [entry.numel for entry in entries], dim=-1)
             for entry, piece in zip(entries, pieces, strict=True):
-                blocks[entry.block][entry.name] = piece.reshape(*lead, *entry.shape)
+                blocks[entry.block][entry.name] = entry.view(piece)
         return blocks
+
+    def vector(self, blocks: Sequence[Mapping[str, Tensor]]) -> Tensor:
+        """The parameters ``[..., parameter_count]`` of named tensors, buffers left out; differentiable, one copy."""
+        return torch.cat([entry.flat(blocks[entry.block][entry.name]) for entry in self.parameters], dim=-1)
 
     def flatten(self, blocks: Sequence[Mapping[str, Tensor]]) -> Tensor:
         """The vector ``[size]`` of named tensors, a copy."""
-        pieces = [blocks[e.block][e.name].detach().reshape(-1).float() for e in [*self.parameters, *self.buffers]]
+        entries = [*self.parameters, *self.buffers]
+        pieces = [entry.flat(blocks[entry.block][entry.name].detach()).float() for entry in entries]
         return torch.cat(pieces) if pieces else torch.zeros(0)
 
     def splice(self, front: Tensor, tail: Tensor, first: int) -> Tensor:

@@ -60,10 +60,13 @@ def initial_vector(model: BlockModel, seed: int) -> Tensor:
     one generator that belongs to the seed.
     """
     generator = torch.Generator().manual_seed(integer_seed(seed, "initial model"))
-    vector = torch.zeros(model.layout.size)
-    for block, tensors in zip(model.blocks.values(), model.layout.weights(*model.layout.split(vector)), strict=True):
+    blocks: list[dict[str, Tensor]] = []
+    for block in model.blocks.values():
+        # Tensors of their own: a generator fills a view in the order of memory, and draws must not depend on that.
+        tensors = {name: torch.zeros(held.shape) for name, held in [*block.named_parameters(), *block.named_buffers()]}
         initialise(block, tensors, generator)
-    return vector
+        blocks.append(tensors)
+    return model.layout.flatten(blocks)
 
 
 def image_shape(model: str, sample_shape: tuple[int, ...], least: int) -> tuple[int, int, int]:

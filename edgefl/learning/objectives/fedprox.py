@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
@@ -18,7 +17,7 @@ def parameter_vector(local: Weights, context: Context) -> Tensor:
 
     One vector costs a copy; term by term, every tensor of the model would cost a handful of kernel launches.
     """
-    return torch.cat([local[e.block][e.name].reshape(-1) for e in context.model.layout.parameters])
+    return context.model.layout.vector(local)
 
 
 class FedProx(Objective):

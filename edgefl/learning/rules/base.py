@@ -67,7 +67,9 @@ class LocalRule(Component):
     def update(
         self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float
     ) -> Tensor:
-        """The parameters after the step (in place or new); may change ``memory``. ``lr`` is η_t of the round.
+        """The parameters after the step (in place or new); may change ``memory`` and overwrite the gradient.
+
+        ``lr`` is η_t of the round.
 
         ``parameters`` are those before the step, while ``gradient`` was taken at :meth:`point`.
         """

@@ -11,17 +11,17 @@ from edgefl.learning.rules.base import LocalOptions, LocalRule
 
 
 def clipped(gradient: Tensor, options: LocalOptions) -> Tensor:
-    """The gradient with its L2 norm over the last dimension limited to ``clip_norm``, as ``clip_grad_norm_`` does."""
+    """The gradient with its L2 norm over the last dimension limited to ``clip_norm``, in place (``clip_grad_norm_``)."""
     if options.clip_norm is None:
         return gradient
     norm: Tensor = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
-    return gradient * (options.clip_norm / (norm + 1e-6)).clamp(max=1.0)
+    return gradient.mul_((options.clip_norm / (norm + 1e-6)).clamp(max=1.0))
 
 
 def direction(parameters: Tensor, gradient: Tensor, options: LocalOptions) -> Tensor:
-    """The clipped gradient plus coupled weight decay: clipping sees the loss alone, decay comes after it."""
+    """The clipped gradient plus coupled weight decay, in place: clipping sees the loss alone, decay comes after it."""
     gradient = clipped(gradient, options)
-    return gradient.add(parameters, alpha=options.weight_decay) if options.weight_decay else gradient
+    return gradient.add_(parameters, alpha=options.weight_decay) if options.weight_decay else gradient
 
 
 class Sgd(LocalRule):
@@ -39,7 +39,7 @@ class Sgd(LocalRule):
     def update(
         self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float
     ) -> Tensor:
-        """One step of ``torch.optim.SGD``."""
+        """One step of ``torch.optim.SGD``; the gradient is overwritten, the parameters are not."""
         step = direction(parameters, gradient, options)
         if options.momentum:
             memory["velocity"] = memory["velocity"] * options.momentum + step

@@ -76,6 +76,7 @@ def test_calls_with_handed_in_weights_equal_plain_module_calls(model):
     own = model.layout.flatten([dict([*b.named_parameters(), *b.named_buffers()]) for b in model.blocks.values()])
     weights = model.layout.weights(*model.layout.split(own.clone()))
     batch = images()
+    model.to(memory_format=torch.channels_last)
     with torch.no_grad():
         expected = model(batch)
         assert torch.equal(model.apply_blocks(weights, batch), expected)
