@@ -35,6 +35,16 @@ class Pace:
             return self.cool
         return self.after + (1 - self.after / self.cool) * self.hot
 
+    def until(self, part: float) -> float:
+        """The seconds after which ``part`` of it is done; the inverse of :meth:`done`.
+
+        >>> Pace(cool=60.0, hot=120.0, after=20.0).until(0.5)
+        40.0
+        """
+        if part * self.cool <= self.after:
+            return part * self.cool
+        return self.after + (part - self.after / self.cool) * self.hot
+
     def done(self, elapsed: float) -> float:
         """The part that is done after ``elapsed`` seconds, in [0, 1]."""
         if elapsed >= self.seconds:

@@ -79,7 +79,7 @@ class Asynchronous:
     def break_off(self) -> None:
         """The run ends: whatever is under way breaks off."""
         for life in list(self._under_way.values()):
-            life.drop()
+            life.drop("unfinished")
 
     def _dispatch(self) -> None:
         """Send the latest model to as many free clients as may begin; who has not the memory is not asked again."""

@@ -63,7 +63,7 @@ class Cell:
         if self._flow is not None:
             self.world.network.cancel(self._flow)
         for life in self.lives:
-            life.drop()
+            life.drop("unfinished")
 
     def _relay(self, direction: str, parts: Sequence[Part]) -> Generator[simpy.Event, object, None]:
         ends: tuple[Node, Node] = ("server", self.node)

@@ -14,6 +14,9 @@ class Ledger:
         bytes_down, bytes_up: delivered bytes by direction, broken-off transfers included.
         bytes_backhaul: delivered between the server and cells that average; no part of the other counts.
         bytes_useful: the part of both that belongs to clients whose update was aggregated.
+        bytes_late: the part that belongs to clients whom the close of a round cut off.
+        bytes_dropped: the part that belongs to clients who gave up themselves.
+        bytes_prefetched_in_vain: sent early for a participation that never came.
         flops: training FLOPs, broken-off computations in proportion.
         joules: of the devices: idle while taking part, compute, radio.
         download_seconds, upload_seconds, compute_seconds: summed over all clients.
@@ -24,6 +27,9 @@ class Ledger:
     bytes_down: float = 0.0
     bytes_up: float = 0.0
     bytes_useful: float = 0.0
+    bytes_late: float = 0.0
+    bytes_dropped: float = 0.0
+    bytes_prefetched_in_vain: float = 0.0
     bytes_backhaul: float = 0.0
     flops: float = 0.0
     joules: float = 0.0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Sequence
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 import simpy
 
@@ -12,6 +13,9 @@ from edgefl.learning.payload import Downlink, Part
 from edgefl.network.flow import Flow
 from edgefl.simulation.work import Work
 from edgefl.simulation.world import Direction, World
+
+Fate = Literal["late", "dropped", "prefetched_in_vain", "unfinished"]
+"""What became of a participation that was not aggregated; ``unfinished``: the run ended first."""
 
 Phase = Literal["download", "compute", "upload", "arrived", "refused", "dropped"]
 
@@ -29,7 +33,8 @@ class Prefetch:
 
     def __init__(self, world: World, client: int, parts: tuple[Part, ...], round: int, *, awake: bool) -> None:
         self.parts = parts
-        self.flow: Flow = world.send(client, "down", parts, round, world.dispatches(client), early=True)
+        self._dispatch = world.dispatches(client)
+        self.flow: Flow = world.send(client, "down", parts, round, self._dispatch, early=True)
         self._world = world
         self._client = client
         self._round = round
@@ -47,6 +52,14 @@ class Prefetch:
         """The run ends before the round that would have needed it."""
         self.settle()
         self._world.network.cancel(self.flow)
+        self._world.lost(self._client, self._round, self._dispatch, "prefetched_in_vain")
+
+
+class Deadline(NamedTuple):
+    """The moment at which an update must have arrived, and how many times its upload's foreseen seconds to keep."""
+
+    moment: float
+    reserve: float
 
 
 class Participation:
@@ -61,6 +74,7 @@ class Participation:
         prefetch: what was sent to it early, complete or not.
         on_downloaded, on_left: called when it holds everything (or never will), and when its part is over: it has
             arrived, was refused, or has left by itself.
+        deadline: until when its update must have arrived, for clients that then take fewer local steps.
 
     Attributes:
         job: its training job; the learner knows of it once it computes, or from the start (see :meth:`live`).
@@ -83,6 +97,7 @@ class Participation:
         prefetch: Prefetch | None,
         on_downloaded: Callable[[Participation], None],
         on_left: Callable[[Participation], None],
+        deadline: Deadline | None = None,
     ) -> None:
         self.world = world
         self.client = client
@@ -97,6 +112,7 @@ class Participation:
         self.relay_seconds = 0.0
         self._chosen = chosen
         self._prefetch = prefetch
+        self._deadline = deadline
         self._on_downloaded = on_downloaded
         self._on_left = on_left
         self._flows: list[Flow] = []
@@ -156,16 +172,25 @@ class Participation:
             world.held[self.client] = self.round
         self._on_downloaded(self)
 
+        steps = self._affordable_steps()
+        if not steps < self.work.steps:
+            seconds = self.pace.seconds
+        elif steps:
+            seconds = self.pace.until(steps / self.work.steps)
+            self.job = replace(self.job, steps=steps)
+        else:
+            self._give_up()
+            return
         self.phase = "compute"
         if not submit_first:
             self._submit()
         world.compute_started(self.client, self.round, self.work)
         world.presence.computes(self)
-        yield env.timeout(self.pace.seconds)
+        yield env.timeout(seconds)
         if not self._still("compute"):
             return
         self.compute_seconds = self._end_phase()
-        world.compute_ended(self.client, self.round, self.work, self.pace)
+        world.compute_ended(self.client, self.round, self.work, self.pace, steps)
         world.last_job[self.client] = self.job.id
 
         self.phase = "upload"
@@ -190,27 +215,43 @@ class Participation:
         if self._over:
             return
         downloading = self.phase == "download"
-        self.drop()
+        self.drop("dropped")
         self.world.dropped_out(self.client, self.round, reason)
         if downloading:
             self._on_downloaded(self)
         self._on_left(self)
 
-    def drop(self) -> None:
-        """The round closes, or the run ends, without this client: whatever it is doing breaks off."""
+    def drop(self, fate: Fate) -> None:
+        """The round closes (``late``), or the run ends, without this client: whatever it is doing breaks off."""
         if self._over:
             return
         phase, self.phase = self.phase, "dropped"
         if phase == "compute":
             self.compute_seconds = self._end_phase()
-            self.world.compute_ended(self.client, self.round, self.work, self.pace, self.compute_seconds)
+            self.world.compute_broken_off(self.client, self.round, self.work, self.pace, self.compute_seconds)
         else:
             for flow in self._flows:
                 self.world.network.cancel(flow)
             self.world.waited(self.client, self.round, self._end_phase())
         if self._submitted:
             self.world.setup.learner.discard(self.job.id)
-        self.world.lost(self.job.id)
+        self.world.lost(self.client, self.round, self.job.id.dispatch, fate)
+
+    def _affordable_steps(self) -> int:
+        """H_k, or as many local steps as leave time for the upload until the deadline."""
+        if self._deadline is None:
+            return self.work.steps
+        bytes = sum(part.bytes for part in self.world.setup.method.payload.uplink(self.world.setup.sizes))
+        upload = self.world.foreseen_seconds(self.client, "up", bytes)
+        left = self._deadline.moment - self.world.now - self._deadline.reserve * upload
+        # Rounding must not cost a step that ends exactly in time.
+        return math.floor(self.pace.done(max(0.0, left)) * self.work.steps + 1e-9)
+
+    def _give_up(self) -> None:
+        """Not even one step would be in time."""
+        self.phase = "dropped"
+        self.world.lost(self.client, self.round, self.job.id.dispatch, "dropped")
+        self._on_left(self)
 
     def _start_download(self) -> list[Flow]:
         early: tuple[Part, ...] = ()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, TypeAdapter
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from edgefl.units import Seconds
 
@@ -41,6 +41,23 @@ class SynchronousSpec(_Spec):
         ge=1,
         description="pick this many times the cohort, end the round when `training.cohort` clients have returned",
     )
+
+    late: Literal["drop", "partial"] = Field(
+        default="drop",
+        description="drop: a client that would miss the deadline trains in vain; partial: it takes only as many local "
+        "steps as leave time for its upload",
+    )
+    reserve: float = Field(
+        default=1.0,
+        ge=0,
+        description="partial only: seconds kept for the upload, in multiples of what it would take alone on its path",
+    )
+
+    @model_validator(mode="after")
+    def _partial_needs_a_deadline(self) -> Self:
+        if self.late == "partial" and self.deadline is None:
+            raise ValueError("late 'partial' shortens work to meet a deadline; expected a deadline, found null")
+        return self
 
     def picked(self, cohort: int) -> int:
         """How many clients are picked so that ``cohort`` of them close the round."""

@@ -7,7 +7,7 @@ from collections.abc import Generator, Sequence
 import simpy
 
 from edgefl.simulation.decisions import Decisions
-from edgefl.simulation.participation import Participation, Prefetch
+from edgefl.simulation.participation import Deadline, Participation, Prefetch
 from edgefl.simulation.protocol_specs import SynchronousSpec
 from edgefl.simulation.rounds import RoundBook
 from edgefl.simulation.world import World
@@ -50,7 +50,7 @@ class Synchronous:
             yield closed if deadline is None else closed | world.alarm(deadline)
             arrived = [life for life in self._lives if life.phase == "arrived"]
             for life in self._lives:
-                life.drop()
+                life.drop("late")
             self.book.close(round, self._lives, sorted(arrived, key=lambda life: life.client))
             if world.stopped.triggered:
                 return
@@ -59,7 +59,7 @@ class Synchronous:
     def break_off(self) -> None:
         """The run ends: whatever is under way breaks off."""
         for life in self._lives:
-            life.drop()
+            life.drop("unfinished")
         for prefetch in self._prefetches.values():
             prefetch.drop()
 
@@ -86,6 +86,10 @@ class Synchronous:
             if (not present or arrivals >= setup.cohort) and not closed.triggered:
                 closed.succeed()
 
+        spec = self._spec
+        deadline = None
+        if spec.late == "partial" and spec.deadline is not None:
+            deadline = Deadline(world.now + spec.deadline, spec.reserve)
         self._lives = []
         for client in cohort:
             chosen = alphas.get(client)
@@ -98,6 +102,7 @@ class Synchronous:
                 prefetch=self._prefetches.pop(client, None),
                 on_downloaded=downloaded,
                 on_left=left,
+                deadline=deadline,
             )
             self._lives.append(life)
         for life in self._lives:

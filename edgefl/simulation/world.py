@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -119,6 +120,16 @@ class World:
         transfer = Transfer(-1, round, -1, direction, tuple(parts), early=False)
         return self.network.transfer(source, target, sum(part.bytes for part in parts), tag=transfer)
 
+    def foreseen_seconds(self, client: int, direction: Direction, bytes: float) -> float:
+        """What a transfer would take alone on its path at the present capacities; infinite where a link is down."""
+        ends: tuple[Node, Node] = (self.gate(client), f"client/{client}")
+        links, transport = self.network.topology, self.setup.transport
+        path = links.path(*(ends if direction == "down" else ends[::-1]))
+        latency = sum(links.latency[link] for link in path) * transport.latency_factor
+        capacity = min(self.network.capacity(*links.ends(link)) for link in path)
+        rate = min(transport.efficiency * capacity, transport.limit(latency))
+        return latency + (8.0 * bytes / rate if rate else math.inf)
+
     def dispatches(self, client: int) -> int:
         """How many jobs the client was given so far, which is the number of its next one."""
         return self._dispatched[client]
@@ -144,13 +155,23 @@ class World:
         """The course of the client's computation in this round."""
         return work.pace(float(self.slowdown.of(round)[client]))
 
-    def compute_ended(self, client: int, round: int, work: Work, pace: Pace, seconds: float | None = None) -> None:
-        """It ends, or breaks off after ``seconds``; FLOPs count as far as it came, joules for as long as it took."""
-        share = 1.0 if seconds is None or not work.seconds else pace.done(seconds)
-        spent = pace.seconds if seconds is None else seconds
+    def compute_ended(self, client: int, round: int, work: Work, pace: Pace, steps: int) -> None:
+        """It ends after ``steps`` local steps, all of them or fewer."""
+        if steps >= work.steps:
+            self._computed("compute_end", client, round, work, spent=pace.seconds, share=1.0)
+        else:
+            share = steps / work.steps
+            self._computed("compute_partial", client, round, work, spent=pace.until(share), share=share)
+
+    def compute_broken_off(self, client: int, round: int, work: Work, pace: Pace, seconds: float) -> None:
+        """It breaks off after ``seconds``; FLOPs count as far as it came, joules for as long as it took."""
+        share = pace.done(seconds) if work.seconds else 1.0
+        self._computed("compute_drop", client, round, work, spent=seconds, share=share)
+
+    def _computed(self, kind: str, client: int, round: int, work: Work, *, spent: float, share: float) -> None:
         joules = work.watts * spent
         self._write(
-            "compute_end" if seconds is None else "compute_drop",
+            kind,
             round,
             client,
             item=work.key,
@@ -202,9 +223,13 @@ class World:
         for job in jobs:
             self.ledger.bytes_useful += self._carried.pop((job.id.client, job.id.dispatch), 0.0)
 
-    def lost(self, job: JobId) -> None:
-        """The job will not be aggregated: what its client was sent and sent was for nothing."""
-        self._carried.pop((job.client, job.dispatch), None)
+    def lost(self, client: int, round: int, dispatch: int, fate: str) -> None:
+        """The client's job will not be aggregated: what it was sent and sent was for nothing."""
+        bytes = self._carried.pop((client, dispatch), 0.0)
+        self._write("lost", round, client, item=fate, bytes=bytes, value=dispatch)
+        total = f"bytes_{fate}"
+        if hasattr(self.ledger, total):
+            setattr(self.ledger, total, getattr(self.ledger, total) + bytes)
 
     def wrote(
         self, kind: str, round: int, client: int = -1, *, item: str = "", value: float = 0.0, note: str = ""

@@ -96,6 +96,7 @@ def written(tmp_path, change=None):
         ("protocol.over_select=6", ["protocol.over_select", "6 x 4 = 24"]),
         ("protocol.kind=asynchronus", ["protocol.kind", "'asynchronus'; did you mean 'asynchronous'?"]),
         ("protocol={kind: asynchronous, concurrency: 21}", ["protocol.concurrency", "data.clients (20), found 21"]),
+        ("protocol.late=partial", ["protocol", "expected a deadline, found null"]),
         ("protocol={kind: hierarchical}", ["protocol.kind", "of kind 'cells', found 'star'"]),
         ("protocol={kind: asynchronous, deadline: 3 s}", ["protocol.deadline", "unknown key"]),
         ("protocol={kind: asynchronous, staleness: hing}", ["protocol.staleness.kind", "did you mean 'hinge'?"]),

@@ -10,7 +10,7 @@ from edgefl.simulation.invariants.record import Record, at, close, facts
 from edgefl.simulation.log import Event
 
 _BEGINS = {"transfer_start": "sends or receives", "compute_start": "computes"}
-_ENDS = {"transfer_end", "transfer_drop", "compute_end", "compute_drop"}
+_ENDS = {"transfer_end", "transfer_drop", "compute_end", "compute_partial", "compute_drop"}
 
 
 def one_place(record: Record) -> Iterator[str]:
@@ -79,7 +79,7 @@ def computations(record: Record) -> Iterator[str]:
     slowdown = Slowdown(record.fleet, int(record.summary["seed"]))
     works = {event.item: event for event in record.of("work")}
     clients = len(record.fleet.group)
-    for event in record.of("compute_end", "compute_drop"):
+    for event in record.of("compute_end", "compute_partial", "compute_drop"):
         work = works.get(event.item)
         if work is None or not 0 <= event.client < clients:
             yield f"{at(event)}: unknown work '{event.item}'"
@@ -90,6 +90,11 @@ def computations(record: Record) -> Iterator[str]:
         pace = _pace(work, profile, float(slowdown.of(event.round - 1)[event.client]))
         if event.kind == "compute_end" and not close(event.seconds, pace.seconds):
             yield f"{at(event)}: took {event.seconds:g} s, the work takes {pace.seconds:g} s"
+        if event.kind == "compute_partial":
+            if not 0 < event.value < work.value or abs(event.value - round(event.value)) > 1e-6:
+                yield f"{at(event)}: took {event.value:g} of {work.value:g} local steps"
+            elif not close(pace.done(event.seconds), event.value / work.value):
+                yield f"{at(event)}: {event.value:g} steps took {event.seconds:g} s, which is another part of the work"
         if event.seconds > pace.seconds * (1 + 1e-9):
             yield f"{at(event)}: was broken off after {event.seconds:g} s of {pace.seconds:g} s"
         flops = work.flops * (1.0 if event.kind == "compute_end" or not pace.seconds else pace.done(event.seconds))

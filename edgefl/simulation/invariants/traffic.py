@@ -1,0 +1,62 @@
+"""Every byte has one fate, and the summary counts it there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from edgefl.simulation.invariants.record import Record, at, facts
+
+
+def fates(record: Record) -> Iterator[str]:
+    """A job is aggregated, or lost with the bytes that it moved, or unfinished when the run ends."""
+    useful: set[tuple[int, int]] = set()
+    for event in record.of("aggregation"):
+        found = facts(event)
+        useful |= set(zip(found.get("clients", ()), found.get("dispatches", ()), strict=False))
+    moved = _moved(record)
+    counts: defaultdict[str, int] = defaultdict(int)
+    for event in record.of("lost"):
+        job = (event.client, int(event.value))
+        counts[event.item] += moved[job]
+        if job in useful:
+            yield f"{at(event)}: job {job[1]} of the client was aggregated"
+        if moved[job] != event.bytes:
+            yield f"{at(event)}: moved {moved[job]} bytes for job {job[1]}, not {event.bytes}"
+    counts["useful"] = sum(moved[job] for job in useful)
+    counts["wasted"] = sum(moved.values()) - counts["useful"]
+    lost = ("late", "dropped", "prefetched_in_vain")
+    counts["unfinished"] = counts["wasted"] - sum(counts[name] for name in lost)
+    told = record.summary["bytes"]
+    for name in ("useful", "wasted"):
+        if counts[name] != told[name]:
+            yield f"bytes.{name}: summary.json says {told[name]}, the log sums to {counts[name]}"
+    for name in (*lost, "unfinished"):
+        said = told.get("by_fate", {}).get(name)
+        if counts[name] != said:
+            yield f"bytes.by_fate.{name}: summary.json says {said}, the log sums to {counts[name]}"
+
+
+def directions(record: Record) -> Iterator[str]:
+    """Bytes down, up and over the backhaul are those of the log's transfers."""
+    counts: defaultdict[str, int] = defaultdict(int)
+    for event in record.of("transfer_end", "transfer_drop"):
+        name = {"up": "up", "relay": "backhaul"}.get(event.item, "down")
+        counts[name] += int(event.bytes)
+    told = record.summary["bytes"]
+    for name in ("down", "up", "backhaul"):
+        if counts[name] != told.get(name, 0):
+            yield f"bytes.{name}: summary.json says {told.get(name)}, the log sums to {counts[name]}"
+
+
+def _moved(record: Record) -> defaultdict[tuple[int, int], int]:
+    """Bytes that clients received and sent for each of their jobs."""
+    dispatch = {event.flow: facts(event).get("dispatch", -1) for event in record.of("transfer_start")}
+    moved: defaultdict[tuple[int, int], int] = defaultdict(int)
+    for event in record.of("transfer_end", "transfer_drop"):
+        if event.item != "relay":
+            moved[event.client, dispatch.get(event.flow, -1)] += int(event.bytes)
+    return moved
+
+
+LAWS = (fates, directions)
