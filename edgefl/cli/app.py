@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from edgefl.cli.cost import cost
+from edgefl.cli.diagnose import diagnose
 from edgefl.cli.listings import datasets, methods, models
 from edgefl.cli.profile import app as profile
 from edgefl.cli.report import report
@@ -53,6 +54,7 @@ app.command()(report)
 app.add_typer(scenario, name="scenario")
 app.add_typer(profile, name="profile")
 app.command()(cost)
+app.command()(diagnose)
 app.command()(methods)
 app.command()(models)
 app.command()(datasets)

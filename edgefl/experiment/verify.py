@@ -27,7 +27,7 @@ def verify(run: Path) -> list[str]:
     Raises:
         UserError: the folder holds no finished run.
     """
-    summary = _summary(run)
+    summary = read_run_summary(run)
     scenario = load_scenario(run / "scenario.yaml")
     try:
         costs = read_costs(run / "costs.json")
@@ -41,7 +41,12 @@ def verify(run: Path) -> list[str]:
     return found
 
 
-def _summary(run: Path) -> dict[str, Any]:
+def read_run_summary(run: Path) -> dict[str, Any]:
+    """The summary of a finished run.
+
+    Raises:
+        UserError: the folder holds none, or one of another schema.
+    """
     path = run / "summary.json"
     if not path.is_file():
         raise UserError("expected the folder of a finished run, found no summary.json", file=str(run))

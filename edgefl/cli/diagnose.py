@@ -1,0 +1,108 @@
+"""``edgefl diagnose``: how sharp are the models of a run, and how far apart are its clients?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from edgefl.experiment.diagnose import Diagnosis
+
+
+def diagnose(  # noqa: PLR0917  (the options of the command)
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)],
+    method: Annotated[
+        list[str] | None, typer.Option("--method", metavar="NAME", help="Only these methods.", show_default=False)
+    ] = None,
+    seed: Annotated[
+        list[int] | None, typer.Option("--seed", metavar="N", help="Only these seeds.", show_default=False)
+    ] = None,
+    batches: Annotated[int, typer.Option(min=1, help="Batches of 64 training images that the loss is taken on.")] = 10,
+    landscape: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Draw the loss on the plane of the two top eigenvectors.", show_default=False
+        ),
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Measure the loss's curvature at a run's final models (FedAlign, Table 1).
+
+    The Hessian's largest eigenvalue and trace; with local models (keep_models: clients) also their means, and H_N and
+    H_D, the distance and the cosine between clients' Hessian diagonals.
+    """
+    from edgefl.experiment.diagnose import diagnose as diagnoses_of
+
+    found = list(
+        diagnoses_of(run, methods=method, seeds=seed, batches=batches, device=device, plane=landscape is not None)
+    )
+    if landscape is not None:
+        _draw(found, landscape)
+    if as_json:
+        typer.echo(json.dumps([each.as_data() for each in found], indent=2))
+    else:
+        _print(found)
+
+
+def _draw(found: list[Diagnosis], path: Path) -> None:
+    from edgefl.report.landscape import write_landscape
+
+    several = len({each.seed for each in found}) > 1
+    write_landscape(
+        [
+            (
+                f"{each.label}, seed {each.seed}" if several else each.label,
+                each.landscape.steps,
+                each.landscape.losses,
+                each.landscape.eigenvalues,
+            )
+            for each in found
+            if each.landscape is not None
+        ],
+        path,
+    )
+
+
+def _print(found: list[Diagnosis]) -> None:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    from edgefl.cli.console import standard_output
+
+    table = Table(box=box.SIMPLE)
+    table.add_column("method", no_wrap=True)
+    headings = ["seed", "λ_max", "trace"]
+    compared = any(each.clients for each in found)
+    if compared:
+        headings += ["clients", "their λ_max", "their trace", "H_N", "H_D", "H_N, entries", "H_D, entries"]
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for each in found:
+        table.add_row(escape(each.label), str(each.seed), *_cells(each, compared=compared))
+    console = standard_output()
+    console.print(table)
+    if compared:
+        console.print(
+            "H_N and H_D take one number for each parameter tensor, as the authors' code does; entries: one for each "
+            "parameter."
+        )
+
+
+def _cells(each: Diagnosis, *, compared: bool) -> list[str]:
+    numbers: list[float | None] = [each.lambda_max, each.trace]
+    if compared:
+        count = len(each.clients)
+        numbers += [
+            sum(client[key] for client in each.clients) / count if count else None for key in ("lambda_max", "trace")
+        ]
+        for reading in (each.by_tensor, each.by_parameter):
+            numbers += [None, None] if reading is None else [reading["h_n"], reading["h_d"]]
+    cells = ["–" if number is None else f"{number:,.4g}" for number in numbers]
+    if compared:
+        cells.insert(2, str(len(each.clients)))
+    return cells
