@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -33,8 +34,9 @@ class Engine(StrEnum):
 
 def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     scenario: Annotated[
-        str, typer.Argument(metavar="SCENARIO", help="A YAML file, or a shipped scenario's name.", show_default=False)
-    ],
+        str | None,
+        typer.Argument(metavar="SCENARIO", help="A YAML file, or a shipped scenario's name.", show_default=False),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="The run directory; runs/NAME if not given.", show_default=False),
@@ -65,11 +67,23 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     no_train: Annotated[
         bool, typer.Option("--no-train", help="Run devices and network alone: no accuracy, milliseconds a round.")
     ] = False,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", metavar="DIR", help="Go on with an interrupted run.", show_default=False),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print summary.json to standard output, and nothing else there.")
     ] = False,
 ) -> None:
     """Compare the methods of a scenario: run it, and print who reaches which accuracy, and when."""
+    if resume is not None:
+        others = (scenario, out, method, changes, seed, no_train or None)
+        if any(other is not None for other in others):
+            raise UserError("a resumed run keeps its scenario and options; give --resume DIR alone", file="--resume")
+        _go_on(resume, as_json=as_json)
+        return
+    if scenario is None:
+        raise UserError("expected a scenario: the path of a YAML file or the name of a shipped one", file="SCENARIO")
     from edgefl.scenario import load_scenario, rehearse
 
     chosen = load_scenario(scenario, changes or ())
@@ -83,21 +97,42 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     from edgefl.cli.progress import watching
     from edgefl.experiment import run
 
+    with _resumable(folder, scenario), watching() as progress:
+        run(
+            chosen,
+            out=folder,
+            methods=labels,
+            device=device.value,
+            engine=engine.value,
+            train=not no_train,
+            progress=progress,
+        )
+    _print_result(folder, as_json=as_json)
+
+
+def _go_on(folder: Path, *, as_json: bool) -> None:
+    """Finish an interrupted run."""
+    from edgefl.cli.progress import watching
+    from edgefl.experiment import resume
+
+    with _resumable(folder, str(folder)), watching() as progress:
+        resume(folder, progress=progress)
+    _print_result(folder, as_json=as_json)
+
+
+@contextmanager
+def _resumable(folder: Path, named: str) -> Iterator[None]:
+    """Say how to go on where the command is stopped, and where the input was wrong."""
+    from edgefl.experiment import is_interrupted
+
     try:
-        with watching() as progress:
-            finished = run(
-                chosen,
-                out=folder,
-                methods=labels,
-                device=device.value,
-                engine=engine.value,
-                train=not no_train,
-                progress=progress,
-            )
+        yield
     except UserError as error:
-        _remove_unfinished(folder)
-        raise error.located(file=scenario) from None
-    _print_result(finished, trained=not no_train, as_json=as_json)
+        raise error.located(file=named) from None
+    except KeyboardInterrupt:
+        if is_interrupted(folder):
+            typer.echo(f"interrupted; to go on: edgefl simulate --resume {folder}", err=True)
+        raise
 
 
 def _labels(scenario: Scenario, wanted: list[str] | None) -> list[str] | None:
@@ -114,6 +149,8 @@ def _labels(scenario: Scenario, wanted: list[str] | None) -> list[str] | None:
 
 def _free_folder(out: Path | None, scenario: Scenario) -> Path:
     """The run directory, which must not hold anything yet."""
+    from edgefl.experiment import is_interrupted
+
     folder = out if out is not None else Path("runs") / scenario.name
     hint = "" if out is not None else "; choose another with --out"
     # The nearest thing that is there tells whether the folder can be made.
@@ -121,17 +158,15 @@ def _free_folder(out: Path | None, scenario: Scenario) -> Path:
     if present is not None and not present.is_dir():
         raise UserError(f"expected a folder, found the file {present}{hint}", file="--out")
     if folder.is_dir():
+        if is_interrupted(folder):
+            raise UserError(
+                f"{folder} holds an interrupted run; to go on: edgefl simulate --resume {folder}", file="--out"
+            )
         if (folder / "summary.json").exists() or (folder / "scenario.yaml").exists():
             raise UserError(f"{folder} already holds a run{hint or '; choose another folder'}", file="--out")
         if any(folder.iterdir()):
             raise UserError(f"expected a new or an empty folder, found files in {folder}{hint}", file="--out")
     return folder
-
-
-def _remove_unfinished(folder: Path) -> None:
-    """Leaves no trace of a run whose input turned out to be wrong, unless one of its runs had already ended."""
-    if folder.is_dir() and not any(folder.rglob("rounds.parquet")):
-        shutil.rmtree(folder)  # it was new or empty
 
 
 def _check_device(device: Device) -> None:
@@ -142,13 +177,14 @@ def _check_device(device: Device) -> None:
             raise UserError("torch finds no CUDA device on this machine; use cpu or auto", file="--device cuda")
 
 
-def _print_result(run: Path, *, trained: bool, as_json: bool) -> None:
+def _print_result(run: Path, *, as_json: bool) -> None:
     from rich.markup import escape
 
     from edgefl.cli.console import standard_output
     from edgefl.report import RunResult, comparison_table, verdict, write_pictures
 
     result = RunResult(run)
+    trained = result.trained
     pictures = write_pictures(result) if trained else []
     if as_json:
         typer.echo((run / "summary.json").read_text(encoding="utf-8"), nl=False)

@@ -59,6 +59,7 @@ class RunDirectory:
         else:
             self.choices = choices
         self._lock: int | None = None
+        self._made = False
 
     def __enter__(self) -> Self:
         return self
@@ -82,6 +83,7 @@ class RunDirectory:
             self._lock = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not (self.path / STATE).exists():
+                self._made = True
                 self._write()
             if not (self.path / "scenario.yaml").exists():
                 replace_file(self.path / "scenario.yaml", scenario)
@@ -98,6 +100,11 @@ class RunDirectory:
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         for path in folder.glob("journal.sqlite*"):
             path.unlink()
+
+    def forget(self) -> None:
+        """Leave no trace of a run whose input turned out to be wrong, unless one of its runs had already ended."""
+        if self._made and not self.finished:
+            shutil.rmtree(self.path)
 
     def all_finished(self) -> None:
         """The summary is written: there is nothing left to resume."""
@@ -129,6 +136,11 @@ class RunDirectory:
             raise UserError(f"nothing to resume: {reason}", file=str(self.path)) from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{STATE} is damaged ({error}); the run cannot be resumed", file=str(self.path)) from None
+
+
+def is_interrupted(path: Path) -> bool:
+    """Whether a folder holds a run that was begun and not finished."""
+    return (path / STATE).is_file()
 
 
 def replace_file(path: Path, text: str) -> None:

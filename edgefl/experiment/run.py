@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgefl.errors import UserError
 from edgefl.experiment.directory import Choices, RunDirectory
 from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.progress import Progress, Silent
@@ -75,6 +76,9 @@ def _execute(scenario: Scenario, directory: RunDirectory, progress: Progress) ->
             experiment.begin()
             for seed in scenario.seeds:
                 experiment.run_seed(seed)
+        except UserError:
+            directory.forget()
+            raise
         finally:
             progress.close()
         return experiment.finish()

@@ -1,0 +1,104 @@
+"""Where a run's wall-clock goes that is neither training nor evaluation."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from torch import Tensor
+
+from edgefl.experiment.one_run import OneRun
+from edgefl.experiment.progress import Silent
+from edgefl.experiment.step_costs import StepCosts
+from edgefl.experiment.wiring import recipe_of, shared_world, skeleton
+from edgefl.learning.cost.law import CostModel
+from edgefl.learning.data.federated import load_federated
+from edgefl.learning.engine.base import Engine, JobResult, JobTask
+from edgefl.learning.engine.client_data import ClientData
+from edgefl.learning.engine.core import Ground, SharedEvaluation, TrainingCore
+from edgefl.learning.engine.device import choose_device
+from edgefl.learning.job import Evaluation
+from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.registry import build_model
+from edgefl.scenario import Scenario
+
+
+class Watched:
+    """An engine with a stopwatch.
+
+    Args:
+        engine: what does the work.
+        seconds: its one number grows by what the work takes.
+    """
+
+    def __init__(self, engine: Engine, seconds: list[float]) -> None:
+        self._engine = engine
+        self._seconds = seconds
+
+    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
+        """Train all jobs."""
+        start = perf_counter()
+        try:
+            return self._engine.train(tasks)
+        finally:
+            self._seconds[0] += perf_counter() - start
+
+    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
+        """Accuracy and mean cross-entropy on the evaluation split."""
+        start = perf_counter()
+        try:
+            return self._engine.evaluate(vector, mode)
+        finally:
+            self._seconds[0] += perf_counter() - start
+
+    def close(self) -> None:
+        """Let go of the engine's workers and memory."""
+        self._engine.close()
+
+
+class WatchedCore(TrainingCore):
+    """A training core whose engines share a stopwatch; ``working_seconds`` is what it shows."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._seconds = [0.0]
+        super().__init__(*arguments, **options)
+
+    @property
+    def working_seconds(self) -> float:
+        """Seconds of training and evaluation so far."""
+        return self._seconds[0]
+
+    def _ground(self, model: BlockModel) -> Ground:
+        ground = super()._ground(model)
+        watched = Watched(ground.engine, self._seconds)
+        return ground._replace(engine=SharedEvaluation(watched, ground.initial))
+
+
+def share_outside(scenario: Scenario, label: str, device: str = "auto", engine: str = "auto") -> dict[str, Any]:
+    """The share of a run's wall-clock outside training and evaluation, once everything is imported and data are loaded.
+
+    Args:
+        scenario: what is run, with its first seed.
+        label: which of its methods.
+        device: where training runs.
+        engine: how.
+    """
+    chosen, seed = scenario.method(label), scenario.seeds[0]
+    data = load_federated(scenario.data, seed, choose_device(device), scenario.evaluation.split)
+    start = perf_counter()
+    costs = StepCosts(CostModel(skeleton(scenario)), recipe_of(scenario, chosen))
+    world = shared_world(scenario, seed, data)
+    model = build_model(scenario.model.spec, data.shape, data.classes)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        WatchedCore(ClientData(data), model, seed, data.train.device, engine=engine) as core,
+    ):
+        OneRun(scenario, chosen, world, costs, Path(folder)).trained(Silent(), core, data)
+    whole = perf_counter() - start
+    return {
+        "scenario": scenario.name, "method": label, "rounds": scenario.training.rounds, "seconds": whole,
+        "working_seconds": core.working_seconds, "share_outside": 1 - core.working_seconds / whole,
+    }  # fmt: skip

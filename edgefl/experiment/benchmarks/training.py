@@ -1,0 +1,146 @@
+"""``edgefl bench training``: engines against centralised training, and methods against FedAvg, in turn."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Mapping, Sequence
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from edgefl.errors import UserError
+from edgefl.experiment.benchmarks.cases import TrainingCase
+from edgefl.experiment.benchmarks.contenders import Turn, centralised, federated
+from edgefl.learning.cost.law import CostModel
+from edgefl.learning.data.federated import FederatedData, load_federated
+from edgefl.learning.data.sets.synthetic import Synthetic
+from edgefl.learning.engine.choice import engines_on
+from edgefl.learning.engine.core import TrainingCore
+from edgefl.learning.methods.build import build_method
+from edgefl.learning.models.registry import MODELS, build_model
+from edgefl.learning.rules.base import LocalOptions
+
+SAME, WHOLE = "centralised, same batch", "centralised, cohort's batch"
+
+
+def bench_engines(case: TrainingCase, device: torch.device, engines: Sequence[str] | None = None) -> dict[str, Any]:
+    """Images and local steps per second of each engine, and its ratios to centralised training.
+
+    Args:
+        case: what is trained.
+        device: where.
+        engines: names of engines; those that run on the device if not given.
+    """
+    data, local = _data(case, device), _local(case)
+    method = build_method("fedavg", local)
+    model = build_model(MODELS[case.model](**case.options), case.shape, 10)
+    cores = {name: _core(case, data, name) for name in (engines_on(device) if engines is None else engines)}
+    turns = {name: federated(case, core, method) for name, core in cores.items()}
+    turns[SAME] = centralised(case, data, model, method, case.batch)
+    turns[WHOLE] = centralised(case, data, model, method, case.batch * case.cohort)
+    times, memory = in_turn(turns, case.turns, device)
+    for core in cores.values():
+        core.close()
+    rows = [
+        {
+            "name": name,
+            "images_per_second": case.images / median(seconds),
+            "local_steps_per_second": case.local_steps / median(seconds) if name in cores else None,
+            "to_centralised_same_batch": _ratio(times[SAME], seconds),
+            "to_centralised_cohorts_batch": _ratio(times[WHOLE], seconds),
+            "peak_bytes": memory[name],
+            "seconds_for_all_rounds": case.rounds * median(seconds) if case.rounds and name in cores else None,
+        }
+        for name, seconds in times.items()
+    ]
+    return {
+        "case": case.name, "cohort": case.cohort, "batch": case.batch, "steps": case.steps, "rounds": case.rounds,
+        "rows": rows,
+    }  # fmt: skip
+
+
+def bench_methods(case: TrainingCase, device: torch.device, names: Sequence[str], engine: str) -> list[dict[str, Any]]:
+    """The time of a round of each method over FedAvg's, beside what the operators predict that it executes.
+
+    The prediction is between the ratio of FLOPs (where products bound) and that of bytes touched (where memory does).
+    """
+    data, local = _data(case, device), _local(case)
+    model = build_model(MODELS[case.model](**case.options), case.shape, 10)
+    costs = CostModel(model)
+    methods = {}
+    for name in ("fedavg", *names):
+        method = build_method(name, local)
+        try:
+            method.objective.adapt(model)
+        except UserError:
+            continue
+        methods[name] = method
+    steps = {name: costs.cost(m, m.objective.adapt(model).depth, case.batch) for name, m in methods.items()}
+    with _core(case, data, engine) as core:
+        turns = {name: federated(case, core, method) for name, method in methods.items()}
+        times, _ = in_turn(turns, case.turns, device)
+    reference = steps["fedavg"]
+    return [
+        {
+            "method": name,
+            "measured": _ratio(times[name], times["fedavg"]),
+            "by_flops": steps[name].training_flops / reference.training_flops,
+            "by_bytes": steps[name].bytes_touched / reference.bytes_touched,
+        }
+        for name in methods
+        if name != "fedavg"
+    ]
+
+
+def in_turn(
+    turns: Mapping[str, Turn], repeats: int, device: torch.device
+) -> tuple[dict[str, list[float]], dict[str, int]]:
+    """Seconds of each contender's turns, one after another and again, after a turn of each that does not count.
+
+    Returns:
+        The seconds, and the most bytes held meanwhile: the contender's own on an accelerator, else the process's so far.
+    """
+    times: dict[str, list[float]] = {name: [] for name in turns}
+    memory: dict[str, int] = {}
+    for repeat in range(repeats + 1):
+        for name, turn in turns.items():
+            if device.type == "cuda":
+                torch.cuda.reset_peak_memory_stats(device)
+                torch.cuda.synchronize(device)
+            start = perf_counter()
+            turn()
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            if repeat:
+                times[name].append(perf_counter() - start)
+            memory[name] = _peak_bytes(device)
+    return times, memory
+
+
+def _ratio(slower: Sequence[float], faster: Sequence[float]) -> float:
+    """The median of the ratios of neighbouring turns: what slows the machine for a while slows both."""
+    return median(one / other for one, other in zip(slower, faster, strict=True))
+
+
+def _peak_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _data(case: TrainingCase, device: torch.device) -> FederatedData:
+    images = case.clients * case.batch * case.steps
+    spec = Synthetic(clients=case.clients, shape=case.shape, classes=10, train=images, test_images=100)
+    return load_federated(spec, 0, device)
+
+
+def _local(case: TrainingCase) -> LocalOptions:
+    return LocalOptions(steps=case.steps, batch=case.batch, lr=0.01, weight_decay=1e-3, clip_norm=10)
+
+
+def _core(case: TrainingCase, data: FederatedData, engine: str) -> TrainingCore:
+    return TrainingCore.of(data, MODELS[case.model](**case.options), 0, engine=engine)
