@@ -7,7 +7,7 @@ groups of a scenario's ``fleet:`` over its clients.
 
 from edgefl.fleet.assignment import FleetAssignment, FleetGroup, assign, group_counts, resolve
 from edgefl.fleet.attendance import Accidents, Attendance
-from edgefl.fleet.energy import compute_joules, idle_joules, transfer_joules
+from edgefl.fleet.energy import compute_joules, idle_joules, promotion_joules, tail_joules, transfer_joules
 from edgefl.fleet.figure import Bound, Estimate, value
 from edgefl.fleet.library import load_profile, profile_names, read_profile
 from edgefl.fleet.pace import Pace
@@ -35,10 +35,12 @@ __all__ = [
     "idle_joules",
     "load_profile",
     "profile_names",
+    "promotion_joules",
     "read_profile",
     "resolve",
     "step_seconds",
     "step_signature",
+    "tail_joules",
     "transfer_joules",
     "value",
 ]

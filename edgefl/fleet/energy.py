@@ -6,6 +6,7 @@ radio's ``active + b * rate`` on top of either. Integrated over a transfer whose
 rate got there. So the joules of a client over a round are::
 
     idle_joules(seconds not computing) + compute_joules(seconds computing) + transfer_joules(each transfer)
+        + promotion_joules(each time that the radio was asleep) + tail_joules(each gap after a transfer)
 """
 
 from __future__ import annotations
@@ -39,3 +40,14 @@ def transfer_joules(
     radio = profile.power.radio.down if direction == "down" else profile.power.radio.up
     per_byte = value(radio.energy_per_megabyte, bound) / 1e6
     return value(radio.active, bound) * seconds + per_byte * transferred_bytes
+
+
+def tail_joules(profile: DeviceProfile, seconds: float, *, bound: Bound = "nominal") -> float:
+    """Joules that the radio adds for ``seconds`` after its last transfer, at most those of its whole tail."""
+    tail = profile.power.radio.tail
+    return 0.0 if tail is None else value(tail.watts, bound) * min(seconds, tail.seconds)
+
+
+def promotion_joules(profile: DeviceProfile, *, bound: Bound = "nominal") -> float:
+    """Joules that waking the radio adds."""
+    return value(profile.power.radio.promotion, bound)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from edgefl.errors import nearest
+from edgefl.fleet.battery import Battery
 from edgefl.fleet.conditions import AnyLoad, Load, MeasuredStep, Thermal
 from edgefl.fleet.figure import Bound, Estimate, opposite, value
 from edgefl.units import Bytes, BytesPerSecond, FlopsPerSecond, Joules, Seconds, Watts
@@ -82,11 +83,22 @@ class RadioDirection(_Part):
     )
 
 
+class Tail(_Part):
+    """The state of high power in which a cellular radio stays after its last transfer."""
+
+    seconds: Seconds = Field(description="How long it lasts.")
+    watts: Watts | Estimate[Watts] = Field(description="Watts on top of what the device draws otherwise.")
+
+
 class Radio(_Part):
     """What the network interface draws."""
 
     down: RadioDirection = Field(description="While receiving.")
     up: RadioDirection = Field(description="While sending.")
+    promotion: Joules | Estimate[Joules] = Field(
+        0.0, description="Joules that waking the radio for a transfer costs, on top of `active`."
+    )
+    tail: Tail | None = Field(None, description="What it draws after its last transfer; null: it sleeps at once.")
 
 
 class Power(_Part):
@@ -138,6 +150,7 @@ class DeviceProfile(_Part):
     compute: Compute = Field(description="How fast it trains.")
     memory: Memory = Field(description="How large a job it can hold.")
     power: Power = Field(description="What it draws.")
+    battery: Battery | None = Field(None, description="Its battery; null where it is on the mains.")
     provenance: Provenance = Field(description="Where the figures come from.")
 
     @model_validator(mode="after")

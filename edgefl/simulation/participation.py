@@ -202,6 +202,7 @@ class Participation:
         world.waited(self.client, self.round, self.upload_seconds)
         self.phase = "arrived"
         self.arrived_at = self.reached_at = world.now
+        world.presence.leaves(self)
         self._on_left(self)
 
     def refuse(self) -> None:
@@ -233,6 +234,7 @@ class Participation:
             for flow in self._flows:
                 self.world.network.cancel(flow)
             self.world.waited(self.client, self.round, self._end_phase())
+        self.world.presence.leaves(self)
         if self._submitted:
             self.world.setup.learner.discard(self.job.id)
         self.world.lost(self.client, self.round, self.job.id.dispatch, fate)
@@ -250,6 +252,7 @@ class Participation:
     def _give_up(self) -> None:
         """Not even one step would be in time."""
         self.phase = "dropped"
+        self.world.presence.leaves(self)
         self.world.lost(self.client, self.round, self.job.id.dispatch, "dropped")
         self._on_left(self)
 

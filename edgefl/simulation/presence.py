@@ -11,6 +11,7 @@ import simpy
 from numpy.typing import NDArray
 
 from edgefl.fleet import Accidents, Attendance, FleetAssignment, Pace
+from edgefl.simulation.batteries import Batteries
 
 
 class Participant(Protocol):
@@ -29,7 +30,7 @@ class Participant(Protocol):
 
 
 class Presence:
-    """Watches over the devices' availability and accidents.
+    """Watches over the devices' availability, batteries and accidents.
 
     A timer is armed only for clients that take part and are known to go, so a fleet that is always there costs nothing.
 
@@ -37,20 +38,27 @@ class Presence:
         env: the run's clock.
         fleet: the clients' devices.
         seed: the run's seed.
+        batteries: who has charge enough, and runs empty.
     """
 
-    def __init__(self, env: simpy.Environment, fleet: FleetAssignment, seed: int) -> None:
+    def __init__(self, env: simpy.Environment, fleet: FleetAssignment, seed: int, batteries: Batteries) -> None:
         self._env = env
+        self._fleet = fleet
+        self._batteries = batteries
         self._attendance = Attendance(fleet, seed)
         self._accidents = Accidents(fleet, seed)
 
     def available(self) -> NDArray[np.bool_]:
         """Whether each client could take part now, shape ``[clients]``; not to be written to."""
-        return self._attendance.there(self._env.now)
+        there = self._attendance.there(self._env.now)
+        charges = self._batteries.charges
+        return there & charges.enough(self._env.now) if charges.any else there
 
     def next_arrival(self) -> float:
         """Seconds until somebody who is away comes; infinite where nobody does."""
-        return self._attendance.next_arrival(self._env.now) - self._env.now
+        now, charges = self._env.now, self._batteries.charges
+        first = self._attendance.next_arrival(now)
+        return min(first, charges.next_enough(now) if charges.any else math.inf) - now
 
     def enters(self, life: Participant) -> bool:
         """The client's part begins; False where it cannot, because it has gone since it was picked."""
@@ -59,7 +67,12 @@ class Presence:
             return False
         if until < math.inf:
             self._later(until - self._env.now, lambda: life.quit("unavailable"))
+        self._batteries.enter(life.client, self._fleet.profile_of(life.client), lambda: life.quit("battery"))
         return True
+
+    def leaves(self, life: Participant) -> None:
+        """The client's part is over."""
+        self._batteries.leave(life.client)
 
     def computes(self, life: Participant) -> None:
         """The client begins to compute; it may have an accident meanwhile."""

@@ -49,6 +49,7 @@ def simulate_run(setup: Setup) -> Outcome:
     world.env.process(protocol.run())
     reason = str(world.env.run(until=world.stopped))
     protocol.break_off()
+    world.radios.settle()
     final = book.evaluate_last()
     world.wrote("stop", book.rounds_done - 1, item=reason)
     world.log.flush()

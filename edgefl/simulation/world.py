@@ -11,14 +11,17 @@ import simpy
 from simpy.events import EventPriority
 
 from edgefl.fleet import DeviceProfile, Pace, Slowdown, idle_joules, transfer_joules
+from edgefl.fleet.battery import Charges
 from edgefl.learning.job import JobId, Mixing, TrainingJob
 from edgefl.learning.payload import Downlink, Part
 from edgefl.network.flow import Flow, Node
 from edgefl.network.flow_network import FlowNetwork
+from edgefl.simulation.batteries import Batteries
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.log import Event, detail
 from edgefl.simulation.presence import Presence
 from edgefl.simulation.protocol_specs import HierarchicalSpec
+from edgefl.simulation.radio import Radios
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.work import Work, WorkModel
 
@@ -66,10 +69,13 @@ class World:
         self._dispatched: defaultdict[int, int] = defaultdict(int)
         self._carried: dict[tuple[int, int], float] = defaultdict(float)
         self.network = FlowNetwork(self.env, setup.topology, observer=self, transport=setup.transport)
+        charges = Charges([profile.battery for profile in setup.fleet.profiles], setup.fleet.group, setup.seed)
+        self.radios = Radios(self.env, self.device, self._radio_drew)
+        self.batteries = Batteries(self.env, charges, self.network, self.radios)
+        self.presence = Presence(self.env, setup.fleet, setup.seed, self.batteries)
         setup.weather.attach(self.network)
         self.work = WorkModel(setup.cost, setup.fleet, setup.samples, setup.method.local, self._new_work)
         self.slowdown = Slowdown(setup.fleet, setup.seed)
-        self.presence = Presence(self.env, setup.fleet, setup.seed)
         self._write("run", item=setup.label, value=setup.seed)
         budget = setup.limits.seconds
         if budget is not None:
@@ -150,6 +156,7 @@ class World:
     def compute_started(self, client: int, round: int, work: Work) -> None:
         """The client's device begins to train."""
         self._write("compute_start", round, client, item=work.key)
+        self.batteries.phase(client, computing=True)
 
     def pace(self, client: int, round: int, work: Work) -> Pace:
         """The course of the client's computation in this round."""
@@ -181,15 +188,17 @@ class World:
             value=work.steps * share,
         )
         self.ledger.flops += work.flops * share
-        self.ledger.joules += joules
+        self._drew(client, joules)
         self.ledger.compute_seconds += spent
+        self.batteries.phase(client, computing=False)
         self._check_budgets()
 
     def waited(self, client: int, round: int, seconds: float) -> None:
         """The client was awake without computing for ``seconds`` up to now, and drew its idle watts."""
         joules = idle_joules(self.device(client), seconds)
         self._write("idle", round, client, seconds=seconds, joules=joules)
-        self.ledger.joules += joules
+        self._drew(client, joules)
+        self.batteries.phase(client, computing=False)
         self._check_budgets()
 
     def refused(self, client: int, round: int, work: Work) -> None:
@@ -197,8 +206,17 @@ class World:
         profile = self.device(client)
         self._write("refused", round, client, item=profile.name, bytes=work.peak_memory_bytes)
 
+    def _drew(self, client: int, joules: float) -> None:
+        self.ledger.joules += joules
+        self.batteries.charges.draw(client, joules)
+
+    def _radio_drew(self, client: int, round: int, what: str, seconds: float, joules: float) -> None:
+        self._write("radio", round, client, item=what, seconds=seconds, joules=joules)
+        self._drew(client, joules)
+        self._check_budgets()
+
     def dropped_out(self, client: int, round: int, reason: str) -> None:
-        """The client's device has left the round by itself: ``unavailable`` or ``accident``."""
+        """The client's device has left the round by itself: ``unavailable``, ``battery`` or ``accident``."""
         self._write("dropout", round, client, item=reason)
 
     # What the server does
@@ -255,6 +273,9 @@ class World:
             value=flow.latency,
             detail=detail(path=path, dispatch=tag.dispatch, parts={part.name: part.bytes for part in tag.parts}),
         )
+        if tag.client >= 0:
+            self.radios.starts(tag.client, tag.round)
+            self.batteries.flow_started(tag.client, flow)
 
     def flow_ended(self, flow: Flow) -> None:
         """A transfer is complete."""
@@ -267,6 +288,8 @@ class World:
     def capacity_changed(self, source: Node, target: Node, bits_per_second: float) -> None:
         """A link that is in use has another capacity from now on."""
         self._write("capacity", source=str(source), target=str(target), value=bits_per_second)
+        if self.batteries.charges.any:
+            self.batteries.capacity_changed(self.network.topology.link(source, target))
 
     def _transferred(self, kind: str, flow: Flow) -> None:
         tag: Transfer = flow.tag  # type: ignore[assignment]
@@ -296,7 +319,9 @@ class World:
         else:
             self.ledger.bytes_up += delivered
             self.ledger.upload_seconds += seconds
-        self.ledger.joules += joules
+        self._drew(tag.client, joules)
+        self.radios.ends(tag.client, tag.round)
+        self.batteries.flow_over(tag.client, flow)
         self._carried[tag.client, tag.dispatch] += delivered
         self._check_budgets()
 

@@ -1,0 +1,126 @@
+"""Batteries: what a device that runs on one starts with, how it charges, and who has enough left to take part."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from edgefl.randomness import generator
+from edgefl.units import Joules, Watts
+
+
+class StartCharge(BaseModel):
+    """The part of its capacity that a device starts with: drawn evenly between two bounds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    low: float = Field(ge=0, le=1, description="The least part that it may start with.")
+    high: float = Field(ge=0, le=1, description="The greatest part that it may start with.")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"expected low <= high, found {self.low:g}, {self.high:g}")
+        return self
+
+
+def _constant(value: Any) -> Any:
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return {"low": value, "high": value} if plain else value
+
+
+class Battery(BaseModel):
+    """A battery, and how it is charged while the device takes no part in a round."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    capacity: Annotated[Joules, Field(gt=0)] = Field(description="Joules that it holds; `19 Wh` is a usual unit.")
+    start: Annotated[StartCharge, BeforeValidator(_constant, json_schema_input_type=float | StartCharge)] = Field(
+        StartCharge(low=1, high=1), description="Part of the capacity at the run's start, or its bounds."
+    )
+    charging: Watts = Field(0.0, description="Watts that charge it while the device takes no part; 0: never charged.")
+    resume: float = Field(
+        0.2, gt=0, le=1, description="Part of the capacity from which a device that ran empty takes part again."
+    )
+
+
+class Charges:
+    """The charge of every device's battery; devices without one never run empty.
+
+    What a device draws is taken off when it is known (:meth:`draw`). It charges between :meth:`leave` and the next
+    :meth:`enter`, in closed form.
+
+    Args:
+        batteries: each group's battery, or None.
+        group: each client's group, shape ``[clients]``.
+        seed: the run's seed; what batteries start with is one vector keyed by it.
+
+    >>> charges = Charges([Battery(capacity="1 Wh", charging="2 W")], np.zeros(1, np.int32), seed=0)
+    >>> charges.enter(0, now=90.0); charges.run_empty(0); charges.leave(0, now=100.0)
+    >>> charges.enough(now=400.0).tolist(), charges.next_enough(now=400.0), charges.enough(now=460.0).tolist()
+    ([False], 460.0, [True])
+    """
+
+    def __init__(self, batteries: list[Battery | None], group: NDArray[np.int32], seed: int) -> None:
+        self.any = any(batteries)
+        rows = [
+            (math.inf, 1.0, 1.0, 0.0, 0.0)
+            if each is None
+            else (each.capacity, each.start.low, each.start.high, each.charging, each.resume)
+            for each in batteries
+        ]
+        if not self.any:
+            rows, group = rows[:1], np.zeros(0, np.int32)
+        self.capacity, low, high, self._charging, resume = np.array(rows, np.float64)[group].T
+        even = generator(seed, "battery").random(len(group))
+        self.joules: NDArray[np.float64] = self.capacity * (low + (high - low) * even)
+        self._resume = np.where(np.isfinite(self.capacity), resume * np.minimum(self.capacity, 1e300), 0.0)
+        self._since = np.zeros(len(group))
+        self._away = np.ones(len(group), np.bool_)
+        self._empty = np.zeros(len(group), np.bool_)
+
+    def has(self, client: int) -> bool:
+        """Whether the client runs on a battery."""
+        return self.any and bool(np.isfinite(self.capacity[client]))
+
+    def draw(self, client: int, joules: float) -> None:
+        """The device has drawn ``joules``."""
+        if self.any:
+            self.joules[client] = max(self.joules[client] - joules, 0.0)
+
+    def enter(self, client: int, now: float) -> None:
+        """The device takes part: charging ends."""
+        if self.any:
+            self.joules[client] = self._at(now)[client]
+            self._away[client], self._empty[client] = False, False
+
+    def leave(self, client: int, now: float) -> None:
+        """The device takes part no more: charging begins."""
+        if self.any and not self._away[client]:
+            self._since[client], self._away[client] = now, True
+
+    def run_empty(self, client: int) -> None:
+        """The device has nothing left; it takes part again once it has charged to ``resume``."""
+        self.joules[client], self._empty[client] = 0.0, True
+
+    def enough(self, now: float) -> NDArray[np.bool_]:
+        """Whether each client has charge enough to take part, shape ``[clients]``."""
+        joules = self._at(now)
+        # A timer that is set for the moment of enough must find it so, in spite of rounding.
+        return np.asarray(np.where(self._empty, joules >= self._resume * (1 - 1e-12), joules > 0.0), np.bool_)
+
+    def next_enough(self, now: float) -> float:
+        """The first moment at which a device that ran empty takes part again; infinite where none ever does."""
+        waiting = np.flatnonzero(self._empty & ~self.enough(now) & (self._charging > 0))
+        if not len(waiting):
+            return math.inf
+        lacking = self._resume[waiting] - self.joules[waiting]
+        return float((self._since[waiting] + lacking / self._charging[waiting]).min())
+
+    def _at(self, now: float) -> NDArray[np.float64]:
+        charged = self._charging * np.where(self._away, np.maximum(now - self._since, 0.0), 0.0)
+        return np.asarray(np.minimum(self.joules + charged, self.capacity), np.float64)

@@ -1,0 +1,127 @@
+"""Batteries while their devices take part: the exact moment at which one runs empty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import simpy
+
+from edgefl.fleet import DeviceProfile, compute_joules, idle_joules, transfer_joules
+from edgefl.fleet.battery import Charges
+from edgefl.network.flow import Flow
+from edgefl.network.flow_network import FlowNetwork
+from edgefl.simulation.radio import Radios
+
+_EMPTY = 1e-10
+"""Part of the capacity below which a battery counts as empty."""
+
+_FASTEST = 1e12
+"""Bit/s, for paths without any limit."""
+
+
+@dataclass
+class _Drain:
+    """What a device that takes part draws since it was last charged for it."""
+
+    profile: DeviceProfile
+    on_empty: Callable[[], None]
+    watts: float
+    since: float
+    flows: list[Flow]
+    timer: int = 0
+
+
+class Batteries:
+    """Arms one timer for each battery that is being drained.
+
+    A transfer's power depends on its rate, which the network solves again and again. The timer is therefore set for the
+    earliest moment at which the battery could be empty, at the highest rate that the path's links allow now; there the
+    exact integral says what is left, and the timer is set again. The moments converge on the true one from below. A
+    capacity that changes sets the timer anew.
+
+    Args:
+        env: the run's clock.
+        charges: the batteries.
+        network: where transfers are under way.
+        radios: the radios' tails.
+    """
+
+    def __init__(self, env: simpy.Environment, charges: Charges, network: FlowNetwork, radios: Radios) -> None:
+        self._env = env
+        self.charges = charges
+        self._network = network
+        self._radios = radios
+        self._drains: dict[int, _Drain] = {}
+        self._flows: dict[int, list[Flow]] = {}
+
+    def enter(self, client: int, profile: DeviceProfile, on_empty: Callable[[], None]) -> None:
+        """The device takes part, and waits."""
+        self.charges.enter(client, self._env.now)
+        if self.charges.has(client):
+            flows = self._flows.setdefault(client, [])
+            drain = _Drain(profile, on_empty, idle_joules(profile, 1.0), self._env.now, flows)
+            self._drains[client] = drain
+            self._arm(client)
+
+    def leave(self, client: int) -> None:
+        """The device takes part no more."""
+        self._drains.pop(client, None)
+        self.charges.leave(client, self._env.now)
+
+    def phase(self, client: int, *, computing: bool) -> None:
+        """From now on it computes, or waits; what it drew before has been charged."""
+        drain = self._drains.get(client)
+        if drain is not None:
+            each = compute_joules if computing else idle_joules
+            drain.watts, drain.since = each(drain.profile, 1.0), self._env.now
+            self._arm(client)
+
+    def flow_started(self, client: int, flow: Flow) -> None:
+        """A transfer of the client is under way."""
+        if self.charges.has(client):
+            self._flows.setdefault(client, []).append(flow)
+            self._arm(client)
+
+    def flow_over(self, client: int, flow: Flow) -> None:
+        """It has ended, and was charged."""
+        if self.charges.has(client):
+            self._flows[client].remove(flow)
+            self._arm(client)
+
+    def capacity_changed(self, link: int) -> None:
+        """A link has another capacity, so what crosses it may draw more than was foreseen."""
+        for client, drain in list(self._drains.items()):
+            if any(link in flow.path for flow in drain.flows):
+                self._arm(client)
+
+    def left(self, client: int) -> float:
+        """Joules that are left in the client's battery now."""
+        drain, now = self._drains[client], self._env.now
+        drawn = drain.watts * (now - drain.since) + self._radios.pending(client)
+        for flow in drain.flows:
+            drawn += transfer_joules(drain.profile, flow.tag.direction, now - flow.started, flow.delivered)  # type: ignore[attr-defined]
+        return float(self.charges.joules[client]) - drawn
+
+    def _arm(self, client: int) -> None:
+        drain = self._drains.get(client)
+        if drain is None:
+            return
+        drain.timer += 1
+        timer, most = drain.timer, drain.watts + self._radios.watts(client)
+        for flow in drain.flows:
+            rate = min((self._network.capacity(*self._network.topology.ends(link)) for link in flow.path), default=0.0)
+            direction = flow.tag.direction  # type: ignore[attr-defined]
+            most += transfer_joules(drain.profile, direction, 1.0, min(rate, _FASTEST) / 8)
+        if most > 0:
+            seconds = max(self.left(client), 0.0) / most
+            self._env.timeout(seconds).callbacks.append(lambda _: self._look(client, drain, timer, seconds))
+
+    def _look(self, client: int, drain: _Drain, timer: int, seconds: float) -> None:
+        if self._drains.get(client) is not drain or drain.timer != timer:
+            return
+        if self.left(client) > _EMPTY * self.charges.capacity[client] and seconds > 1e-12 * self._env.now:
+            self._arm(client)
+            return
+        drain.on_empty()
+        self.charges.run_empty(client)

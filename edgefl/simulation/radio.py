@@ -1,0 +1,85 @@
+"""Radios that wake up for a transfer, and stay awake for a while after it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Literal
+
+import simpy
+
+from edgefl.fleet import DeviceProfile, promotion_joules, tail_joules
+
+Note = Callable[[int, int, Literal["promotion", "tail"], float, float], None]
+"""Told of client, round, what was drawn, seconds and joules."""
+
+
+class Radios:
+    """Charges each promotion and each tail once, however transfers follow one another.
+
+    A radio whose last transfer has ended stays in its tail for the profile's seconds. A transfer that begins within
+    them ends the tail and needs no promotion; one that begins later needs one. Transfers side by side share both.
+
+    Args:
+        env: the run's clock.
+        device: the device of a client.
+        note: takes what was drawn.
+    """
+
+    def __init__(self, env: simpy.Environment, device: Callable[[int], DeviceProfile], note: Note) -> None:
+        self._env = env
+        self._device = device
+        self._note = note
+        self._busy: Counter[int] = Counter()
+        self._quiet: dict[int, tuple[float, int]] = {}
+
+    def starts(self, client: int, round: int) -> None:
+        """A transfer of the client begins."""
+        radio = self._device(client).power.radio
+        if radio.tail is None and not radio.promotion:
+            return
+        self._busy[client] += 1
+        if self._busy[client] == 1 and not self._end_tail(client):
+            self._note(client, round, "promotion", 0.0, promotion_joules(self._device(client)))
+
+    def ends(self, client: int, round: int) -> None:
+        """A transfer of the client is over."""
+        if client not in self._busy:
+            return
+        self._busy[client] -= 1
+        if self._busy[client]:
+            return
+        del self._busy[client]
+        tail = self._device(client).power.radio.tail
+        if tail is not None and tail.seconds > 0:
+            quiet = self._quiet[client] = (self._env.now, round)
+
+            def over(_: simpy.Event) -> None:
+                if self._quiet.get(client) is quiet:
+                    self._end_tail(client)
+
+            self._env.timeout(tail.seconds).callbacks.append(over)
+
+    def settle(self) -> None:
+        """The run ends: charge the tails that are under way."""
+        for client in sorted(self._quiet):
+            self._end_tail(client)
+
+    def watts(self, client: int) -> float:
+        """What the client's radio draws in its tail now; 0 outside one."""
+        return tail_joules(self._device(client), 1.0) if client in self._quiet else 0.0
+
+    def pending(self, client: int) -> float:
+        """Joules of the client's present tail that have not been charged yet."""
+        if client not in self._quiet:
+            return 0.0
+        return tail_joules(self._device(client), self._env.now - self._quiet[client][0])
+
+    def _end_tail(self, client: int) -> bool:
+        """Charge the client's tail up to now; False where there was none."""
+        if client not in self._quiet:
+            return False
+        since, round = self._quiet.pop(client)
+        seconds = self._env.now - since
+        self._note(client, round, "tail", seconds, tail_joules(self._device(client), seconds))
+        return True

@@ -1,0 +1,61 @@
+"""Batteries over a fleet: what they start with, and how they charge."""
+
+import math
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from edgefl.fleet.battery import Battery, Charges
+
+ONE = np.zeros(1, np.int32)
+
+
+def test_what_batteries_start_with_is_drawn_evenly_and_by_the_seed_alone():
+    batteries = [Battery(capacity=100.0, start={"low": 0.2, "high": 0.6}), None]
+    group = np.arange(20_000, dtype=np.int32) % 2
+    charges = Charges(batteries, group, seed=3)
+    mine = charges.joules[group == 0]
+    assert (mine.min(), mine.mean(), mine.max()) == pytest.approx((20, 40, 60), abs=0.5)
+    assert (charges.joules == Charges(batteries, group, seed=3).joules).all()
+    assert np.isinf(charges.joules[group == 1]).all()
+    assert [charges.has(0), charges.has(1)] == [True, False]
+
+
+def test_a_battery_charges_while_away_and_never_above_its_capacity():
+    charges = Charges([Battery(capacity=100.0, start=0.5, charging=2.0)], ONE, seed=0)
+    charges.enter(0, 10.0)
+    assert charges.joules[0] == pytest.approx(70)
+    charges.draw(0, 45.0)
+    charges.leave(0, 12.0)
+    charges.leave(0, 13.0)  # leaving twice does not begin anew
+    charges.enter(0, 20.0)
+    assert charges.joules[0] == pytest.approx(25 + 16)
+    charges.leave(0, 20.0)
+    charges.enter(0, 1000.0)
+    assert charges.joules[0] == 100
+
+
+def test_a_battery_without_charging_stays_empty():
+    charges = Charges([Battery(capacity=100.0)], ONE, seed=0)
+    charges.enter(0, 0.0)
+    charges.draw(0, 100.0)
+    charges.run_empty(0)
+    charges.leave(0, 5.0)
+    assert not charges.enough(1e9)[0]
+    assert charges.next_enough(5.0) == math.inf
+
+
+def test_a_fleet_on_the_mains_has_always_enough_and_costs_nothing():
+    charges = Charges([None, None], np.zeros(131_072, np.int32), seed=0)
+    assert not charges.any
+    assert not charges.has(5)
+    charges.draw(5, 10.0)
+    charges.enter(5, 0.0)
+    charges.leave(5, 0.0)
+
+
+@pytest.mark.parametrize("wrong", [{"capacity": 0}, {"start": 1.2}, {"start": {"low": 1, "high": 0.5}}, {"resume": 0}])
+def test_impossible_batteries_are_refused(wrong):
+    with pytest.raises(ValidationError):
+        Battery(**{"capacity": "19 Wh", **wrong})

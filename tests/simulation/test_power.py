@@ -1,0 +1,147 @@
+"""Radios and batteries in a run: 1 s down, 2 s computing, 1 s up; 1 W idle, 5 W computing, radio 2 W and 1 J/MB."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from edgefl.simulation.invariants import Record
+from edgefl.simulation.invariants import power as laws
+
+
+def changed(profile, *, battery=None, **radio):
+    data = profile.model_dump(mode="json", exclude_none=True)
+    data["name"] += "-changed"
+    data["power"]["radio"].update(radio)
+    if battery is not None:
+        data["battery"] = battery
+    return type(profile).model_validate(data)
+
+
+def broken(result):
+    setup = result.setup
+    record = Record(
+        events=setup.log.rows,
+        rounds={},
+        summary={"seed": 0},
+        fleet=setup.fleet,
+        costs={},
+        topology=SimpleNamespace(),
+        transport=setup.transport,
+        protocol=setup.protocol,
+    )
+    return [text for law in laws.LAWS for text in law(record)]
+
+
+def charged(result, item):
+    return [(event.time, event.seconds, event.joules) for event in result.of("radio", item=item, client=0)]
+
+
+def weather_that_changes(times):
+    """Sets the client's capacity to what it is, at each of these moments."""
+
+    def attach(network):
+        for seconds in times:
+            network.env.timeout(seconds).callbacks.append(
+                lambda _: network.set_capacity("internet", "client/0", network.capacity("internet", "client/0"))
+            )
+
+    return SimpleNamespace(attach=attach, round_begins=lambda network, round: None)
+
+
+def test_a_tail_is_cut_by_the_next_transfer_and_only_a_sleeping_radio_is_promoted(run, device):
+    radio = changed(device(), promotion=3.0, tail={"seconds": 1.5, "watts": 4.0})
+    result = run(devices=[radio] * 2, rounds=2)
+    # Download 0-1, upload 3-4, at once download 4-5, upload 7-8: tails of 1.5 s within both computations.
+    assert charged(result, "tail") == [
+        (pytest.approx(2.5), pytest.approx(1.5), pytest.approx(6.0)),
+        (pytest.approx(4.0), pytest.approx(0.0), pytest.approx(0.0)),
+        (pytest.approx(6.5), pytest.approx(1.5), pytest.approx(6.0)),
+        (pytest.approx(8.0), pytest.approx(0.0), pytest.approx(0.0)),
+    ]
+    assert [joules for _, _, joules in charged(result, "promotion")] == [3.0] * 3
+    assert result.outcome.spent.joules == pytest.approx(2 * (2 * (10 + 2 * 3 + 2) + 2 * 6 + 3 * 3), rel=1e-9)
+    assert broken(result) == []
+
+
+def test_a_tail_that_outlasts_the_computation_is_counted_as_far_as_it_lasts(run, device):
+    result = run(devices=[changed(device(), promotion=3.0, tail={"seconds": 10, "watts": 4.0})] * 2, rounds=1)
+    assert [row[1] for row in charged(result, "tail")] == pytest.approx([2.0, 0.0])
+    assert len(charged(result, "promotion")) == 1
+    assert broken(result) == []
+
+
+@pytest.mark.parametrize("changes", [[], [0.1, 0.2, 0.30001, 0.7, 3.5], [k / 97 for k in range(1, 380)]])
+def test_joules_do_not_depend_on_how_often_rates_are_solved(run, device, changes):
+    radio = changed(device(), promotion=3.0, tail={"seconds": 1.5, "watts": 4.0})
+    result = run(devices=[radio], rates=[8e6], rounds=1, weather=weather_that_changes(changes))
+    assert result.outcome.spent.joules == pytest.approx(10 + 2 * 3 + 2 + 6 + 2 * 3, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("joules", "seconds"),
+    [
+        (2.0, 0.5),  # 4 W while downloading: 1 W idle, 2 W radio, 1 MB/s at 1 J/MB
+        (4.0 + 2.5, 1.5),  # 5 W while computing
+        (4.0 + 10.0 + 3.0, 3.75),  # 4 W while uploading
+    ],
+)
+@pytest.mark.parametrize("changes", [[], [k / 97 for k in range(1, 380)]])
+def test_a_battery_runs_empty_at_the_exact_moment(run, device, joules, seconds, changes):
+    powered = changed(device(), battery={"capacity": joules})
+    result = run(devices=[powered, device()], rounds=1, weather=weather_that_changes(changes))
+    (drop,) = result.of("dropout")
+    assert (drop.client, drop.item) == (0, "battery")
+    assert drop.time == pytest.approx(seconds, rel=1e-9)
+    assert sum(event.joules for event in result.of("idle", client=0)) < joules
+    drawn = [e.joules for e in result.setup.log.rows if e.client == 0 and e.kind != "work"]
+    assert sum(drawn) == pytest.approx(joules, rel=1e-5)  # delivered bytes are whole
+    assert result.outcome.rows[0].aggregated == 1
+    assert broken(result) == []
+
+
+def test_a_rate_that_rises_in_mid_flight_empties_the_battery_sooner(run, device):
+    def double(network):
+        network.env.timeout(0.25).callbacks.append(lambda _: network.set_capacity("internet", "client/0", 16e6))
+
+    weather = SimpleNamespace(attach=double, round_begins=lambda network, round: None)
+    result = run(devices=[changed(device(), battery={"capacity": 2.0})], rates=[8e6], rounds=1, weather=weather)
+    # 4 W for 0.25 s, then 5 W for the other joule.
+    assert result.of("dropout")[0].time == pytest.approx(0.25 + 1 / 5, rel=1e-9)
+
+
+def test_a_tail_drains_the_battery_too(run, device):
+    lingering = changed(device(), battery={"capacity": 4.0 + 9.0 * 0.5 + 5.0 * 0.5}, tail={"seconds": 0.5, "watts": 4})
+    result = run(devices=[lingering, device()], rounds=1)
+    assert result.of("dropout")[0].time == pytest.approx(2.0, rel=1e-9)
+    assert broken(result) == []
+
+
+def test_an_empty_device_is_picked_no_more_unless_it_charges(run, device):
+    never = run(devices=[changed(device(), battery={"capacity": 20}), device()], rounds=4)
+    assert [row.participants for row in never.outcome.rows] == [2, 2, 1, 1]
+    assert len(never.of("dropout")) == 1
+    assert broken(never) == []
+    # Empty at 4.5 s; 8.75 J at 8 s are too few, 18.75 J at 12 s enough; the 0.75 J of 16 s are no empty battery.
+    battery = {"capacity": 20, "charging": "2.5 W", "resume": 0.5}
+    charging = run(devices=[changed(device(), battery=battery), device()], rounds=5)
+    assert [row.participants for row in charging.outcome.rows] == [2, 2, 1, 2, 2]
+
+
+def test_a_fleet_of_empty_batteries_waits_for_their_charging(run, device):
+    battery = {"capacity": 20, "start": 0.5, "charging": "1 W", "resume": 0.9}
+    result = run(devices=[changed(device(), battery=battery)], rates=[8e6], rounds=3)
+    # Empty after 1 s of 4 W and 6 J at 5 W; 18 J after 18 s: one round of 18 J, in which it just runs empty or ends.
+    assert result.of("dropout")[0].time == pytest.approx(2.2, rel=1e-9)
+    assert result.of("transfer_start")[1].time == pytest.approx(20.2, rel=1e-9)
+    stalled = run(devices=[changed(device(), battery={"capacity": 10})], rates=[8e6], rounds=3)
+    assert stalled.outcome.reason == "stalled"
+
+
+def test_a_log_whose_battery_gave_too_little_is_found(run, device):
+    result = run(devices=[changed(device(), battery={"capacity": 6.5}), device()], rounds=1)
+    rows = result.setup.log.rows
+    index = next(index for index, row in enumerate(rows) if row.kind == "compute_drop")
+    rows[index] = rows[index]._replace(joules=1.0)
+    assert any("in its battery" in text for text in broken(result))
