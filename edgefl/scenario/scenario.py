@@ -153,7 +153,7 @@ class Scenario(BaseModel):
 
     def _check_parts(self) -> None:
         try:
-            self.training.selection.spec.start(self.seeds[0])
+            selector = self.training.selection.spec.start(self.seeds[0])
         except UserError as error:
             raise within(error, "training.selection") from None
         for index, method in enumerate(self.methods):
@@ -161,6 +161,12 @@ class Scenario(BaseModel):
                 recipe = build_method(method.entry, self.training.local)
             except UserError as error:
                 raise within(error, f"methods.{index}") from None
+            if recipe.overlap and selector.learns():
+                raise UserError(
+                    "overlap picks a cohort while the round before still runs, but selection "
+                    f"'{self.training.selection.name}' first reads what came of it: {', '.join(sorted(selector.reads))}",
+                    field=f"methods.{index}.overlap",
+                )
             if recipe.overlap and not isinstance(self.protocol, SynchronousSpec):
                 raise UserError(
                     "overlap sends parts ahead of the next synchronous round; "

@@ -9,6 +9,7 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
+from edgefl.scheduling.selection.base import Foreseen
 from edgefl.simulation.world import World
 
 
@@ -36,9 +37,22 @@ class Decisions:
         available = available[self._world.presence.available()[available]]
         if not len(available):
             return []
-        cohort = [int(client) for client in setup.selector.pick(number, available, size, setup.facts)]
+        facts = setup.facts._replace(foreseen=self._foreseen)
+        cohort = [int(client) for client in setup.selector.pick(number, available, size, facts)]
         self._world.decided(round, "selection", setup.selector.reads, clients=cohort)
         return cohort
+
+    def _foreseen(self, clients: NDArray[np.int64]) -> Foreseen:
+        """What a round with the whole model would take each client, as far as one can know now."""
+        world, setup = self._world, self._world.setup
+        sizes = setup.sizes
+        uplink = sum(part.bytes for part in setup.method.payload.uplink(sizes))
+        asked = clients.tolist()
+        return Foreseen(
+            np.array([world.foreseen_seconds(client, "down", sizes.model_bytes) for client in asked]),
+            np.array([world.work.of(client, sizes.blocks).seconds for client in asked]),
+            np.array([world.foreseen_seconds(client, "up", uplink) for client in asked]),
+        )
 
     def arrival(self) -> Generator[simpy.Event, object, bool]:
         """Wait until somebody who is away comes; False, at once, where nobody ever does."""

@@ -12,6 +12,7 @@ from edgefl.learning.faults import Diverged
 from edgefl.learning.job import Evaluation, Mixing
 from edgefl.learning.payloads.blocks import bytes_of_last_blocks
 from edgefl.scheduling.blocks.base import BlockFeedback
+from edgefl.scheduling.selection.base import SelectionFeedback
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Standing
 from edgefl.simulation.log import detail
@@ -111,12 +112,23 @@ class RoundBook:
 
     def _hear(self, round: int, arrived: Sequence[Participation]) -> None:
         setup, scheduler = self.world.setup, self.world.setup.scheduler
-        if not arrived or not (setup.trains or scheduler):
+        selector = setup.selector if setup.selector.learns() else None
+        if not arrived or not (setup.trains or scheduler or selector):
             return
         heard = [setup.learner.feedback(life.job.id) for life in arrived]
         if setup.trains:
             for life, numbers in zip(arrived, heard, strict=True):
                 self.world.wrote("feedback", round, life.client, value=numbers.loss, note=detail(**numbers._asdict()))
+        if selector is not None:
+            clients = np.array([life.client for life in arrived], np.int64)
+            selector.observe(
+                SelectionFeedback(
+                    client=clients,
+                    loss=np.array([numbers.loss for numbers in heard], np.float64),
+                    samples=setup.samples[clients],
+                    seconds=np.array([life.compute_seconds + life.exposed_seconds for life in arrived], np.float64),
+                )
+            )
         if scheduler is not None:
             scheduler.observe(
                 BlockFeedback(

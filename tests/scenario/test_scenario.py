@@ -227,3 +227,11 @@ class TestFiles:
         assert load_scenario("5g_100clients") == shipped
         (folder / "5g_100clients").write_text(dump_yaml(resolve(shipped) | {"name": "mine"}))
         assert load_scenario("5g_100clients").name == "mine"
+
+
+def test_overlap_is_refused_where_the_next_cohort_cannot_be_known_early(shipped):
+    overlap = [{"method": "fedadc", "overlap": True}]
+    with pytest.raises(UserError, match=r"methods\.0\.overlap: overlap picks .* 'oort' first reads"):
+        with_overrides(shipped, {"methods": overlap, "training.selection": "oort"})
+    with pytest.raises(UserError, match=r"methods\.0\.overlap: .*protocol 'asynchronous' has none"):
+        with_overrides(shipped, {"methods": overlap, "protocol": {"kind": "asynchronous"}})

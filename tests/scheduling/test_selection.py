@@ -109,6 +109,9 @@ def test_clients_listed_twice_are_refused() -> None:
 
 
 def test_every_selector_says_what_it_reads() -> None:
-    reads = {name: spec().start(0).reads for name, spec in SELECTORS}
+    required = {"deadline": {"deadline": 1.0}}
+    reads = {name: spec(**required.get(name, {})).start(0).reads for name, spec in SELECTORS}
     assert reads["uniform"] == reads["fixed"] == frozenset()
     assert reads["coverage"] == {"label_support"}
+    assert reads["deadline"] == {"foreseen"}
+    assert reads["oort"] == {"loss", "samples", "seconds"}

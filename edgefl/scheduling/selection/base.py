@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -15,21 +15,59 @@ from edgefl.registry import Registry
 from edgefl.validation import validated
 
 
+class Foreseen(NamedTuple):
+    """Seconds that clients would take for a whole round from now on, alone on their paths; arrays, one entry a client.
+
+    Attributes:
+        download: of the whole model; infinite where a link is down.
+        compute: of the local training.
+        upload: of the update.
+    """
+
+    download: NDArray[np.float64]
+    compute: NDArray[np.float64]
+    upload: NDArray[np.float64]
+
+
 class Facts(NamedTuple):
     """What a selector may know of the clients; ``None`` where the scenario's world cannot say.
 
     Attributes:
         label_support: which classes each client holds ``[clients, classes]``, True or False.
+        foreseen: asks clients, by number, how long a round would take them.
     """
 
     label_support: NDArray[np.bool_] | None = None
+    foreseen: Callable[[NDArray[np.int64]], Foreseen] | None = None
+
+
+class SelectionFeedback(NamedTuple):
+    """What came of a round for its clients that were aggregated; arrays with one entry a client, in any order.
+
+    Attributes:
+        client: the clients' numbers.
+        loss: mean cross-entropy of the local path over the last local epoch.
+        samples: the clients' training images n_k.
+        seconds: how long the client took, from the start of its download to the end of its upload.
+    """
+
+    client: NDArray[np.int64]
+    loss: NDArray[np.float64]
+    samples: NDArray[np.int64]
+    seconds: NDArray[np.float64]
 
 
 class Selector(ABC):
     """One run's selector."""
 
     reads: ClassVar[frozenset[str]] = frozenset()
-    """The inputs that its decisions depend on beside who is available: names of :class:`Facts`."""
+    """The inputs that its decisions depend on beside who is available: names of :class:`Facts`, and of the arrays of
+    :class:`SelectionFeedback`."""
+
+    @classmethod
+    def learns(cls) -> bool:
+        """Whether it reads feedback of finished rounds; such a selector cannot pick before a round has ended."""
+        return bool(cls.reads & set(SelectionFeedback._fields))
 
     @abstractmethod
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
@@ -41,6 +79,9 @@ class Selector(ABC):
             cohort: how many to pick; all that are available where there are fewer.
             facts: what may be known of clients.
         """
+
+    def observe(self, feedback: SelectionFeedback) -> None:  # noqa: B027  (not every selector learns)
+        """Learn from a finished round, before the next :meth:`pick`; called where :meth:`learns` says so."""
 
 
 class SelectorSpec(BaseModel):

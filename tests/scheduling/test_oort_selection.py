@@ -1,0 +1,74 @@
+"""Oort's utilities, exploration and pacer against Alg. 1 by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from edgefl.scheduling.selection.base import Facts, SelectionFeedback, selection
+
+EVERYONE = np.arange(10)
+
+
+def oort(**options):
+    return selection({"kind": "oort", **options}).start(0)
+
+
+def tell(selector, clients, losses, seconds, samples=10):
+    clients = np.asarray(clients)
+    selector.observe(
+        SelectionFeedback(
+            clients, np.asarray(losses, float), np.full(len(clients), samples), np.asarray(seconds, float)
+        )
+    )
+
+
+def test_the_first_cohort_is_all_exploration_and_ends_in_everyone_tried():
+    selector = oort()
+    seen: set[int] = set()
+    for round in range(12):
+        picked = selector.pick(round, EVERYONE, 3, Facts())
+        assert len(picked) == 3
+        assert (np.diff(picked) > 0).all()
+        tell(selector, picked, np.ones(3), np.ones(3))
+        seen |= set(picked.tolist())
+    assert seen == set(range(10))
+
+
+def test_utility_is_statistical_plus_age_times_the_penalty_for_the_slow():
+    selector = oort(percentile=50, penalty=2)
+    selector.pick(0, EVERYONE, 3, Facts())
+    tell(selector, [0, 1, 2], [1.0, 2.0, 3.0], [10.0, 20.0, 40.0])
+    selector.pick(1, EVERYONE, 3, Facts())
+    # Two picks; all took part in the first; the preferred duration is the median, 20 s.
+    bonus = math.sqrt(0.1 * math.log(2) / 1)
+    expected = [0.0 + bonus, 0.5 + bonus, (1.0 + bonus) * (20 / 40) ** 2]
+    assert selector.utilities(np.array([0, 1, 2])) == pytest.approx(expected, rel=1e-12)
+
+
+def test_without_exploration_the_useful_and_quick_are_picked():
+    selector = oort(exploration=0, least_exploration=0, cutoff=1.0)
+    selector.pick(0, EVERYONE, 10, Facts())
+    tell(selector, EVERYONE, np.arange(10.0), np.ones(10))
+    assert selector.pick(1, EVERYONE, 3, Facts()).tolist() == [7, 8, 9]
+
+
+def test_the_pacer_welcomes_slower_clients_when_utility_falls():
+    selector = oort(window=1, percentile=30, pacer_step=10)
+    for round, loss in enumerate([5.0, 4.0, 6.0, 3.0]):
+        picked = selector.pick(round, EVERYONE, 2, Facts())
+        tell(selector, picked, [loss, loss], [1.0, 1.0])
+    assert selector._percentile == 50
+
+
+def test_equal_losses_make_no_difference_and_no_error():
+    selector = oort(exploration=0, least_exploration=0)
+    tell(selector, EVERYONE, np.zeros(10), np.zeros(10))
+    assert len(selector.pick(0, EVERYONE, 4, Facts())) == 4
+
+
+def test_it_learns_and_others_do_not():
+    assert type(oort()).learns()
+    assert not any(type(selection(kind).start(0)).learns() for kind in ("uniform", "coverage", "fixed"))
