@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from edgefl.cli.bench import app as bench
 from edgefl.cli.cost import cost
 from edgefl.cli.diagnose import diagnose
 from edgefl.cli.listings import datasets, methods, models
@@ -55,6 +56,7 @@ app.add_typer(scenario, name="scenario")
 app.add_typer(profile, name="profile")
 app.command()(cost)
 app.command()(diagnose)
+app.add_typer(bench, name="bench")
 app.command()(methods)
 app.command()(models)
 app.command()(datasets)

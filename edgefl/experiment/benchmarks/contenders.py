@@ -55,7 +55,8 @@ def centralised(case: TrainingCase, data: FederatedData, model: BlockModel, meth
         method: whose local options hold.
         batch: images in a minibatch.
     """
-    net, local = copy.deepcopy(model).to(data.train.device, memory_format=torch.channels_last), method.local
+    net, local = copy.deepcopy(model).to(data.train.device), method.local
+    net.to(memory_format=torch.channels_last)
     optimiser = torch.optim.SGD(
         net.parameters(), lr=local.lr, momentum=local.momentum, weight_decay=local.weight_decay, fused=True
     )

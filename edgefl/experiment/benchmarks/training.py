@@ -11,19 +11,39 @@ from typing import Any
 
 import torch
 
-from edgefl.errors import UserError
-from edgefl.experiment.benchmarks.cases import TrainingCase
+from edgefl.errors import UserError, nearest
+from edgefl.experiment.benchmarks.cases import CASES, TrainingCase
 from edgefl.experiment.benchmarks.contenders import Turn, centralised, federated
 from edgefl.learning.cost.law import CostModel
 from edgefl.learning.data.federated import FederatedData, load_federated
 from edgefl.learning.data.sets.synthetic import Synthetic
-from edgefl.learning.engine.choice import engines_on
+from edgefl.learning.engine.choice import choose_engine, engines_on
 from edgefl.learning.engine.core import TrainingCore
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.models.registry import MODELS, build_model
 from edgefl.learning.rules.base import LocalOptions
 
 SAME, WHOLE = "centralised, same batch", "centralised, cohort's batch"
+
+
+def known_case(name: str) -> TrainingCase:
+    """The case called ``name``.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in CASES:
+        raise UserError(f"unknown case '{name}'; {nearest(name, CASES)}", field="--case")
+    return CASES[name]
+
+
+def known_engines(names: Sequence[str], device: torch.device) -> list[str]:
+    """The engines called ``names``.
+
+    Raises:
+        UserError: there is no such engine, or not on that device.
+    """
+    return [choose_engine(name, device) for name in names]
 
 
 def bench_engines(case: TrainingCase, device: torch.device, engines: Sequence[str] | None = None) -> dict[str, Any]:
@@ -101,7 +121,7 @@ def in_turn(
     """Seconds of each contender's turns, one after another and again, after a turn of each that does not count.
 
     Returns:
-        The seconds, and the most bytes held meanwhile: the contender's own on an accelerator, else the process's so far.
+        The seconds, and the most bytes held: the contender's own on an accelerator, else the process's so far.
     """
     times: dict[str, list[float]] = {name: [] for name in turns}
     memory: dict[str, int] = {}

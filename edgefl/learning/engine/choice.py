@@ -50,6 +50,15 @@ def choose_engine(name: str, device: torch.device, workers: int | None = None) -
     raise UserError(f"unknown engine '{name}'; {nearest(name, ['auto', *ENGINES])}")
 
 
+def engines_on(device: torch.device) -> tuple[EngineName, ...]:
+    """The engines that run on a device.
+
+    >>> engines_on(torch.device("cuda"))
+    ('sequential',)
+    """
+    return tuple(name for name in ENGINES if name != "parallel" or device.type == "cpu")
+
+
 def build_engine(
     name: EngineName, model: BlockModel, data: JobData, device: torch.device, workers: int | None = None
 ) -> Engine:

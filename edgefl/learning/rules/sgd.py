@@ -11,7 +11,7 @@ from edgefl.learning.rules.base import LocalOptions, LocalRule
 
 
 def clipped(gradient: Tensor, options: LocalOptions) -> Tensor:
-    """The gradient with its L2 norm over the last dimension limited to ``clip_norm``, in place (``clip_grad_norm_``)."""
+    """The gradient, in place, with an L2 norm of ``clip_norm`` at most (``torch.nn.utils.clip_grad_norm_``)."""
     if options.clip_norm is None:
         return gradient
     norm: Tensor = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)

@@ -1,0 +1,109 @@
+"""``edgefl bench``: how fast this machine trains, in ratios measured in turn in one process."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(help="Measure edgefl's own speed.", no_args_is_help=True)
+
+
+@app.callback()
+def bench() -> None:
+    """Measure edgefl's own speed."""
+
+
+@app.command()
+def training(  # noqa: PLR0917  (one parameter for each option; typer passes them by name)
+    cases: Annotated[
+        list[str] | None, typer.Option("--case", metavar="NAME", help="One of the cases.", show_default="all")
+    ] = None,
+    engines: Annotated[
+        list[str] | None, typer.Option("--engine", metavar="NAME", help="An engine.", show_default="all that run")
+    ] = None,
+    methods: Annotated[
+        list[str] | None,
+        typer.Option("--method", metavar="NAME", help="Compare the method's time with FedAvg's.", show_default="none"),
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    scenario: Annotated[
+        str | None,
+        typer.Option("--scenario", help="Also measure the share of wall-clock outside training, on its first method."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Less of everything, to see that it runs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Train through each engine and by plain centralised PyTorch, in turn, and print the ratios.
+
+    Centralised training is tuned: channels-last, fused optimiser, all cores. It runs once with the clients' batch size
+    and once with the whole cohort's batch.
+    """
+    from edgefl.experiment.benchmarks.cases import CASES
+    from edgefl.experiment.benchmarks.training import bench_engines, bench_methods, known_case, known_engines
+    from edgefl.learning.engine.device import choose_device
+
+    place = choose_device(device)
+    named = None if engines is None else known_engines(engines, place)
+    chosen = [known_case(name) for name in cases or CASES]
+    chosen = [case.quick() for case in chosen] if quick else chosen
+    found: dict[str, Any] = {"device": place.type, "cases": []}
+    for case in chosen:
+        result = bench_engines(case, place, named)
+        if methods:
+            result["methods"] = bench_methods(case, place, methods, named[0] if named else "sequential")
+        found["cases"].append(result)
+        if not as_json:
+            _print(result)
+    if scenario is not None:
+        found["outside"] = _outside(scenario, device, quick=quick)
+        if not as_json:
+            _print_outside(found["outside"])
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+
+
+def _outside(name: str, device: str, *, quick: bool) -> dict[str, Any]:
+    from edgefl.experiment.benchmarks.outside import share_outside
+    from edgefl.scenario import load_scenario
+
+    changes = {"stop": "rounds"} | ({"training.rounds": 2} if quick else {})
+    scenario = load_scenario(name, changes)
+    return share_outside(scenario, scenario.methods[0].label, device)
+
+
+def _print(result: dict[str, Any]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    from edgefl.cli.console import standard_output
+
+    console = standard_output()
+    title = f"{result['case']}: cohort {result['cohort']} x batch {result['batch']}, {result['steps']} local steps"
+    table = Table(box=box.SIMPLE, title=title, title_justify="left")
+    table.add_column("", no_wrap=True)
+    headings = ("images/s", "local steps/s", "x same batch", "x cohort's batch", "peak MB", "all rounds, s")
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for row in result["rows"]:
+        numbers = (
+            *(row["images_per_second"], row["local_steps_per_second"], row["to_centralised_same_batch"]),
+            *(row["to_centralised_cohorts_batch"], row["peak_bytes"] / 1e6, row["seconds_for_all_rounds"]),
+        )
+        table.add_row(row["name"], *("" if number is None else f"{number:,.3g}" for number in numbers))
+    console.print(table)
+    for row in result.get("methods", []):
+        console.print(
+            f"{row['method']}: {row['measured']:.2f} x FedAvg; its operators predict {row['by_flops']:.2f} by FLOPs, "
+            f"{row['by_bytes']:.2f} by bytes"
+        )
+
+
+def _print_outside(found: dict[str, Any]) -> None:
+    from edgefl.cli.console import standard_output
+
+    standard_output().print(
+        f"{found['scenario']}, {found['method']}, {found['rounds']} rounds: {found['seconds']:.2f} s, of which "
+        f"{100 * found['share_outside']:.1f} % outside training and evaluation"
+    )
