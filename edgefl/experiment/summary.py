@@ -57,6 +57,7 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool) -> dict[str, Any
         entry["blocks"] = {
             "actual": sum(row.blocks_actual for row in outcome.rows),
             "uniform": sum(row.blocks_uniform for row in outcome.rows),
+            "makespan_over_least": spent.foreseen_seconds / spent.least_seconds if spent.least_seconds else None,
         }
     return entry
 

@@ -164,7 +164,7 @@ class Scenario(BaseModel):
             if recipe.overlap and selector.learns():
                 raise UserError(
                     "overlap picks a cohort while the round before still runs, but selection "
-                    f"'{self.training.selection.name}' first reads what came of it: {', '.join(sorted(selector.reads))}",
+                    f"'{self.training.selection.name}' first reads its outcome ({', '.join(sorted(selector.reads))})",
                     field=f"methods.{index}.overlap",
                 )
             if recipe.overlap and not isinstance(self.protocol, SynchronousSpec):

@@ -9,6 +9,7 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
+from edgefl.scheduling.blocks.makespan import BlockForecast, least_makespan
 from edgefl.scheduling.selection.base import Foreseen
 from edgefl.simulation.world import World
 
@@ -67,7 +68,36 @@ class Decisions:
         scheduler, payload = self._world.setup.scheduler, self._world.setup.method.payload
         if scheduler is None or not cohort or not payload.partial(round):
             return {}
-        alphas = scheduler.choose(round, cohort)
+        forecast = self._forecast(round, cohort)
+        alphas = scheduler.choose(round, cohort, forecast)
         chosen = {str(client): alpha for client, alpha in sorted(alphas.items())}
-        self._world.decided(round, "blocks", scheduler.reads, alphas=chosen)
+        # How far from the shortest round that would have sent as many blocks?
+        choice = np.array([alphas[client] for client in cohort], np.int64)
+        foreseen = forecast.makespan(choice)
+        arms = max(self._world.setup.sizes.blocks - 1, int(choice.max()))
+        least = least_makespan(forecast, int(choice[forecast.free].sum()), arms)
+        self._world.decided(
+            round, "blocks", scheduler.reads, alphas=chosen, foreseen_seconds=foreseen, least_seconds=least
+        )
+        if math.isfinite(foreseen):
+            self._world.ledger.foreseen_seconds += foreseen
+            self._world.ledger.least_seconds += least
         return alphas
+
+    def _forecast(self, round: int, cohort: Sequence[int]) -> BlockForecast:
+        """What each α would cost each client, with what it holds now."""
+        world, sizes = self._world, self._world.setup.sizes
+        uplink = sum(part.bytes for part in world.setup.method.payload.uplink(sizes))
+        seconds = np.empty((len(cohort), sizes.blocks))
+        bytes = np.empty((len(cohort), sizes.blocks), np.int64)
+        free = np.ones(len(cohort), dtype=bool)
+        for row, client in enumerate(cohort):
+            upload = world.foreseen_seconds(client, "up", uplink)
+            for alpha in range(1, sizes.blocks + 1):
+                downlink = world.downlink(client, round, alpha)
+                size = sum(part.bytes for part in downlink.parts)
+                bytes[row, alpha - 1] = size
+                compute = world.work.of(client, downlink.alpha).seconds
+                seconds[row, alpha - 1] = world.foreseen_seconds(client, "down", size) + compute + upload
+                free[row] &= not downlink.forced_full
+        return BlockForecast(seconds, bytes, free)

@@ -17,6 +17,8 @@ class Ledger:
         bytes_late: the part that belongs to clients whom the close of a round cut off.
         bytes_dropped: the part that belongs to clients who gave up themselves.
         bytes_prefetched_in_vain: sent early for a participation that never came.
+        foreseen_seconds, least_seconds: makespans of partial rounds: those foreseen of the blocks that were chosen,
+            and of the best choice of as many blocks.
         flops: training FLOPs, broken-off computations in proportion.
         joules: of the devices: idle while taking part, compute, radio.
         download_seconds, upload_seconds, compute_seconds: summed over all clients.
@@ -38,6 +40,8 @@ class Ledger:
     compute_seconds: float = 0.0
     exposed_seconds: float = 0.0
     hidden_seconds: float = 0.0
+    foreseen_seconds: float = 0.0
+    least_seconds: float = 0.0
 
     @property
     def bytes(self) -> float:

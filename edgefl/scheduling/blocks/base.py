@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from edgefl.errors import UserError
 from edgefl.registry import Registry
+from edgefl.scheduling.blocks.makespan import BlockForecast
 from edgefl.validation import validated
 
 
@@ -39,11 +40,17 @@ class BlockScheduler(ABC):
     """The state of one run's block scheduler."""
 
     reads: ClassVar[frozenset[str]] = frozenset()
-    """The inputs that its decisions depend on: names of :class:`BlockFeedback`'s arrays."""
+    """The inputs that its decisions depend on: names of :class:`BlockFeedback`'s arrays, and ``foreseen``."""
 
     @abstractmethod
-    def choose(self, round: int, cohort: Sequence[int]) -> dict[int, int]:
-        """The number of blocks α for each client of the cohort; called once a partial round, in order of rounds."""
+    def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast | None = None) -> dict[int, int]:
+        """The number of blocks α for each client of the cohort; called in order of rounds, in partial rounds.
+
+        Args:
+            round: counts from 0.
+            cohort: who is to be sent blocks: all clients of a synchronous round, those dispatched together in others.
+            forecast: what each choice would cost; ``None`` where the world cannot say.
+        """
 
     def observe(self, feedback: BlockFeedback) -> None:  # noqa: B027  (not every scheduler learns)
         """Learn from a finished round, before the next :meth:`choose`; α is M where the model came whole."""

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from edgefl.errors import UserError
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockScheduler, BlockSchedulerSpec
+from edgefl.scheduling.blocks.makespan import BlockForecast
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class ConstantScheduler(BlockScheduler):
 
     alpha: int
 
-    def choose(self, round: int, cohort: Sequence[int]) -> dict[int, int]:
+    def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast | None = None) -> dict[int, int]:
         """See :class:`BlockScheduler`."""
         return dict.fromkeys(cohort, self.alpha)
 

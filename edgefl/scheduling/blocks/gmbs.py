@@ -13,6 +13,7 @@ from pydantic import Field
 
 from edgefl.randomness import generator
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockFeedback, BlockScheduler, BlockSchedulerSpec
+from edgefl.scheduling.blocks.makespan import BlockForecast
 
 
 class GmbsScheduler(BlockScheduler):
@@ -44,7 +45,7 @@ class GmbsScheduler(BlockScheduler):
         bonus = self._bonus_scale * math.sqrt(math.log(round + 1)) / (self._played[client] + 1)
         return np.asarray(self._remembered[client] + bonus)
 
-    def choose(self, round: int, cohort: Sequence[int]) -> dict[int, int]:
+    def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast | None = None) -> dict[int, int]:
         """See :class:`BlockScheduler`."""
         chosen = {}
         for client in cohort:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from edgefl.randomness import generator
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockScheduler, BlockSchedulerSpec
+from edgefl.scheduling.blocks.makespan import BlockForecast
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class RandomScheduler(BlockScheduler):
     seed: int
     arms: int
 
-    def choose(self, round: int, cohort: Sequence[int]) -> dict[int, int]:
+    def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast | None = None) -> dict[int, int]:
         """See :class:`BlockScheduler`."""
         return {
             client: int(generator(self.seed, "random blocks", round, client).integers(1, self.arms + 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from edgefl.simulation.invariants.record import Record, at, facts
+from edgefl.simulation.invariants.record import Record, at, close, facts
 
 
 def fates(record: Record) -> Iterator[str]:
@@ -59,4 +59,21 @@ def _moved(record: Record) -> defaultdict[tuple[int, int], int]:
     return moved
 
 
-LAWS = (fates, directions)
+def yardstick(record: Record) -> Iterator[str]:
+    """Makespans foreseen of chosen blocks, over the least of as many blocks, are those of the log's decisions."""
+    told = record.summary.get("blocks")
+    sums = {"foreseen_seconds": 0.0, "least_seconds": 0.0}
+    for event in record.of("decision"):
+        found = facts(event)
+        if event.item == "blocks" and isinstance(found.get("foreseen_seconds"), float):
+            if found["foreseen_seconds"] < found["least_seconds"]:
+                yield f"{at(event)}: a choice is foreseen to take less than the least that there is"
+            for name in sums:
+                sums[name] += found[name]
+    expected = sums["foreseen_seconds"] / sums["least_seconds"] if sums["least_seconds"] else None
+    said = None if told is None else told.get("makespan_over_least")
+    if (said is None) != (expected is None) or (said is not None and not close(said, expected or 0.0, tolerance=1e-7)):
+        yield f"blocks.makespan_over_least: summary.json says {said}, the log gives {expected}"
+
+
+LAWS = (fates, directions, yardstick)

@@ -1,0 +1,138 @@
+"""The best blocks that a round's time and bytes allow, by integer programming."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from edgefl.errors import UserError
+from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockFeedback, BlockScheduler, BlockSchedulerSpec
+from edgefl.scheduling.blocks.makespan import BlockForecast
+from edgefl.units import Bytes, Seconds
+
+
+class OptimalScheduler(BlockScheduler):
+    """Maximise Σ_k d_k α_k with each client foreseen within ``seconds`` and the cohort's downlinks within ``bytes``.
+
+    d_k is the distance between the client's last returned model and the aggregate, as a share of its cohort's, times
+    the cohort (so 1 on average, and 1 for clients not heard of yet). Where a limit cannot be met by a client's (or by
+    all clients') smallest choice, that is the choice.
+
+    Args:
+        arms: M-1, the largest α of a partial round.
+        seconds: T; infinite for no limit.
+        bytes: of all downlinks of a round; infinite for no limit.
+    """
+
+    reads: ClassVar[frozenset[str]] = frozenset({"distance", "foreseen"})
+
+    def __init__(self, arms: int, *, seconds: float, bytes: float) -> None:
+        self._arms = arms
+        self._seconds = seconds
+        self._bytes = bytes
+        self._distance: dict[int, float] = {}
+
+    def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast | None = None) -> dict[int, int]:
+        """See :class:`BlockScheduler`.
+
+        Raises:
+            UserError: what choices cost is not known.
+        """
+        if forecast is None:
+            raise UserError("block scheduler 'optimal' needs to foresee seconds and bytes; this world cannot say")
+        worth = np.array([self._distance.get(client, 1.0) for client in cohort])
+        # A choice that changes nothing is worth nothing; the least is taken.
+        worth = np.where(forecast.free, worth, 0.0)
+        alphas = best_blocks(
+            worth, forecast.seconds[:, : self._arms], forecast.bytes[:, : self._arms], self._seconds, self._bytes
+        )
+        return {client: int(alpha) for client, alpha in zip(cohort, alphas, strict=True)}
+
+    def observe(self, feedback: BlockFeedback) -> None:
+        """See :class:`BlockScheduler`."""
+        mean = float(feedback.distance.mean())
+        for client, distance in zip(feedback.client.tolist(), feedback.distance.tolist(), strict=True):
+            self._distance[client] = distance / mean if mean > 0 else 1.0
+
+
+def best_blocks(
+    worth: NDArray[np.float64],
+    seconds: NDArray[np.float64],
+    bytes: NDArray[np.int64],
+    most_seconds: float,
+    most_bytes: float,
+) -> NDArray[np.int64]:
+    """α_k ``[clients]`` in 1 … arms that maximises Σ worth_k α_k within the limits.
+
+    One binary variable for each client and choice, one choice a client (HiGHS through scipy). A choice that is too slow
+    is fixed to 0, unless it is its client's quickest.
+
+    Args:
+        worth: of one block to each client ``[clients]``.
+        seconds: of each choice ``[clients, arms]``.
+        bytes: of each choice ``[clients, arms]``.
+        most_seconds: T; infinite for no limit.
+        most_bytes: of all clients together; infinite for no limit.
+
+    >>> seconds, bytes = np.array([[1., 2., 3.], [2., 4., 6.]]), np.array([[1, 2, 3], [1, 2, 3]])
+    >>> best_blocks(np.ones(2), seconds, bytes, 4.0, np.inf).tolist()
+    [3, 2]
+    >>> best_blocks(np.array([1.0, 9.0]), seconds, bytes, 4.0, 3).tolist()
+    [1, 2]
+    """
+    clients, arms = seconds.shape
+    able = seconds <= most_seconds
+    quickest = seconds.argmin(axis=1)
+    able[np.arange(clients)[~able.any(axis=1)], quickest[~able.any(axis=1)]] = True
+    least = np.where(able, bytes, np.iinfo(np.int64).max).min(axis=1)
+    if least.sum() >= most_bytes:
+        return np.asarray(np.where(able, bytes, np.iinfo(np.int64).max).argmin(axis=1) + 1)
+    if np.isinf(most_bytes):
+        # Without a common limit each client's best is the best.
+        gain = np.where(able, worth[:, None] * np.arange(1, arms + 1), -1.0)
+        return np.asarray(gain.argmax(axis=1) + 1)
+    return _program(worth, able, bytes, most_bytes)
+
+
+def _program(
+    worth: NDArray[np.float64], able: NDArray[np.bool_], bytes: NDArray[np.int64], most_bytes: float
+) -> NDArray[np.int64]:
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    clients, arms = able.shape
+    one_each = np.kron(np.eye(clients), np.ones(arms))
+    budget = bytes.reshape(1, -1) / most_bytes  # of the order of 1, as a solver's tolerances like it
+    found = milp(
+        -(worth[:, None] * np.arange(1, arms + 1)).ravel(),
+        integrality=np.ones(clients * arms),
+        bounds=Bounds(0, able.ravel().astype(float)),
+        constraints=[LinearConstraint(one_each, 1, 1), LinearConstraint(budget, -np.inf, 1)],
+        options={"mip_rel_gap": 0.0},
+    )
+    if found.x is None:
+        raise RuntimeError(f"the integer program of {clients} clients was not solved: {found.message}")
+    return np.asarray(found.x.reshape(clients, arms).argmax(axis=1) + 1)
+
+
+@BLOCK_SCHEDULERS.register("optimal")
+class Optimal(BlockSchedulerSpec):
+    """Σ d_k α_k at its largest within limits on time and bytes: a yardstick for greedy schedulers."""
+
+    seconds: Annotated[Seconds, Field(gt=0)] | None = Field(
+        default=None, description="T, within which each client of a partial round is foreseen to return; null: no limit"
+    )
+    bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
+        default=None, description="of all downlinks of a partial round together; null: no limit"
+    )
+
+    def start(self, seed: int, blocks: int) -> OptimalScheduler:
+        """See :class:`BlockSchedulerSpec`."""
+        limits = {
+            "seconds": np.inf if self.seconds is None else self.seconds,
+            "bytes": np.inf if self.bytes is None else self.bytes,
+        }
+        return OptimalScheduler(max(1, blocks - 1), **limits)
