@@ -15,6 +15,7 @@ from edgefl.errors import UserError
 from edgefl.fleet.availability import Always, AnyAvailability, Trace, read_trace
 from edgefl.fleet.library import load_profile
 from edgefl.fleet.profile import DeviceProfile
+from edgefl.fleet.sampling import Sample, sampled_profiles
 from edgefl.randomness import generator
 from edgefl.validation import validated
 
@@ -34,6 +35,7 @@ class FleetGroup(BaseModel):
     link: str = Field(description="The link that connects each of them, a key of network.links.")
     availability: AnyAvailability = Field(Always(), description="When its devices can take part.")
     dropout: float = Field(0.0, ge=0, le=1, description="Chance that a device drops out of a round while it computes.")
+    sample: Sample | None = Field(None, description="How its devices differ; null: all are alike.")
     overrides: dict[str, Any] | None = Field(
         None, description="Figures that differ from the profile, nested as in it: {memory: {training: 1 GB}}."
     )
@@ -90,7 +92,7 @@ class FleetAssignment:
     """Which device and link each client has, as arrays: a client is a row.
 
     Attributes:
-        profiles: the complete profile of each group.
+        profiles: the complete profile of each group; a group whose devices are sampled counts as many.
         links: the name of each group's link.
         group: the group of each client, an index into both, shape ``[clients]``.
         availability: when the devices of each group can take part; always, where it is empty.
@@ -133,14 +135,29 @@ def assign(groups: Sequence[FleetGroup], clients: int, seed: int, *, folder: Pat
     """
     counts = group_counts(groups, clients)
     resolved = [resolve(group, folder=folder, field=f"fleet.{index}") for index, group in enumerate(groups)]
-    ordered = np.repeat(np.arange(len(groups), dtype=np.int32), counts)
+    kinds: list[tuple[DeviceProfile, FleetGroup]] = []
+    numbers: list[NDArray[np.int32]] = []
+    for index, (group, count) in enumerate(zip(resolved, counts, strict=True)):
+        profiles = _devices(group, seed, index)
+        numbers.append((len(kinds) + np.arange(count) % len(profiles)).astype(np.int32))
+        kinds += [(profile, group) for profile in profiles]
     return FleetAssignment(
-        profiles=tuple(group.profile for group in resolved if isinstance(group.profile, DeviceProfile)),
-        links=tuple(group.link for group in resolved),
-        group=generator(seed, "fleet").permutation(ordered),
-        availability=tuple(group.availability for group in resolved),
-        dropout=tuple(group.dropout for group in resolved),
+        profiles=tuple(profile for profile, _ in kinds),
+        links=tuple(group.link for _, group in kinds),
+        group=generator(seed, "fleet").permutation(np.concatenate(numbers)),
+        availability=tuple(group.availability for _, group in kinds),
+        dropout=tuple(group.dropout for _, group in kinds),
     )
+
+
+def _devices(group: FleetGroup, seed: int, index: int) -> list[DeviceProfile]:
+    """The different devices of a resolved group: its profile, or those that are drawn around it."""
+    profile = group.profile
+    if not isinstance(profile, DeviceProfile):
+        raise TypeError("expected a resolved group")
+    if group.sample is None:
+        return [profile]
+    return sampled_profiles(profile, group.sample, generator(seed, "devices", index))
 
 
 def group_counts(groups: Sequence[FleetGroup], clients: int) -> NDArray[np.int64]:

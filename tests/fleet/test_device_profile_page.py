@@ -53,5 +53,5 @@ def test_every_field_stands_in_the_table():
 
 
 def test_the_number_of_shipped_profiles_is_right():
-    assert "fifteen" in PAGE.read_text(encoding="utf-8")
-    assert len(profile_names()) >= 15
+    assert "thirty-two" in PAGE.read_text(encoding="utf-8")
+    assert len(profile_names()) == 32

@@ -32,6 +32,8 @@ def test_the_devices_that_the_documentation_promises_are_there():
         "raspberry-pi-zero-2w", "raspberry-pi-4", "raspberry-pi-5", "rk3588-8gb", "n100-mini-pc",
         "jetson-nano", "jetson-xavier-nx", "jetson-orin-nano", "jetson-agx-orin",
         "phone-low-end", "phone-mid-range", "phone-flagship",
+        "jetson-tx2", "jetson-agx-xavier", "jetson-orin-nx", "raspberry-pi-3b", "laptop-8-core", "pc-rtx-2080ti",
+        "rp2040-board",
     }  # fmt: skip
     assert promised <= set(profile_names())
 
@@ -71,6 +73,12 @@ def test_boards_stay_within_a_factor_of_two_of_their_measured_linpack():
         "raspberry-pi-4": "Raspberry Pi 4",
         "raspberry-pi-5": "Raspberry Pi 5 8GB",
         "rk3588-8gb": "Radxa ROCK 5B",
+        "raspberry-pi-cm4": "Raspberry Pi CM4",
+        "raspberry-pi-cm5": "Raspberry Pi CM5",
+        "orange-pi-cm4": "Orange Pi CM4",
+        "arduino-uno-q": "Arduino Uno Q",
+        "milk-v-jupiter": "Milk-V Jupiter",
+        "n150-mini-pc": "GMKtec NucBox G3 Plus",
     }.items():
         profile, row = load_profile(name), rows[device]
         assert value(profile.compute.fp32_achievable) == pytest.approx(float(row["hpl_fp64_gflops"]) * 1e9, rel=0.05)
@@ -151,9 +159,11 @@ def test_todays_phones_are_faster_nominally_but_their_bounds_reach_what_flash_me
 def test_devices_of_one_family_are_ordered_by_generation():
     step = femnist_cnn_step()
     for family in (
-        ("raspberry-pi-zero-2w", "raspberry-pi-4", "raspberry-pi-5"),
-        ("jetson-nano", "jetson-xavier-nx", "jetson-orin-nano", "jetson-agx-orin"),
-        ("phone-low-end", "phone-mid-range", "phone-flagship"),
+        ("raspberry-pi-zero-2w", "raspberry-pi-3b", "raspberry-pi-4", "raspberry-pi-5"),
+        ("jetson-nano", "jetson-tx2", "jetson-agx-xavier", "jetson-orin-nx", "jetson-agx-orin", "pc-rtx-2080ti"),
+        ("jetson-xavier-nx", "jetson-orin-nano", "jetson-agx-orin"),
+        ("phone-low-end", "phone-mid-range", "phone-flagship", "phone-2024-flagship"),
+        ("phone-2019-mid-range", "phone-2019-flagship", "phone-2022-apple"),
     ):
         seconds = [step_seconds(load_profile(name), step) for name in family]
         assert seconds == sorted(seconds, reverse=True)

@@ -1,0 +1,97 @@
+"""Fleets whose devices differ: compute and memory drawn together, as a benchmark of real phones spreads them."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from edgefl.fleet.figure import Estimate
+from edgefl.fleet.profile import DeviceProfile
+
+RANK_CORRELATION = 0.84
+"""Spearman's, of CPU score and RAM over the 333 phones of the benchmark."""
+
+# Quantiles 0, 5, …, 100 % of the floating-point CPU score and of RAM in GB over the phones that AI Benchmark listed in
+# 2019-20: all 333, and the 220 of 2018-19. Statistics of ours over the list; the list itself is not part of edgefl.
+QUANTILES = {
+    "all": (
+        (105, 218.4, 274.2, 311.4, 392.2, 568, 754.6, 1141.6, 1327, 1445, 1548, 1636.4, 1696.4, 1926, 2035.2, 2154,
+         2621.4, 3062.2, 3413.6, 3691.4, 4310),
+        (0.5, 1, 1, 1, 2, 3, 4, 4, 4, 4, 4, 4, 6, 6, 6, 6, 7.2, 8, 8, 8, 12),
+    ),
+    "recent": (
+        (343, 604.8, 783.1, 1125.1, 1301.8, 1402, 1454, 1517.7, 1576.8, 1741.1, 1978.5, 2037.5, 2137.4, 2212.7, 2673.8,
+         3002.5, 3137.8, 3443.4, 3562.5, 3800.6, 4310),
+        (2, 3, 4, 4, 4, 4, 4, 4, 6, 6, 6, 6, 6, 6, 6.6, 8, 8, 8, 8, 8, 12),
+    ),
+}  # fmt: skip
+
+_SIZES = np.array([0.5, 1, 2, 3, 4, 6, 8, 12])
+"""GB of RAM that phones are sold with; what lies between two quantiles is rounded to the nearest."""
+
+
+class Sample(BaseModel):
+    """How a group's devices differ from its profile."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["phones"] = Field(default="phones", description="phones: as AI Benchmark's list of 2019-20 spreads.")
+    models: Literal["all", "recent"] = Field(
+        default="recent", description="all: 333 phones of any age; recent: the 220 that were at most two years old."
+    )
+    devices: int = Field(default=32, ge=1, le=4096, description="Different devices drawn; clients share them evenly.")
+
+
+def sampled_profiles(profile: DeviceProfile, sample: Sample, draws: np.random.Generator) -> list[DeviceProfile]:
+    """``sample.devices`` devices like ``profile``, which stands for the median phone.
+
+    Score and RAM are drawn together: two normal numbers whose correlation gives the ranks' 0.84 (a Gaussian copula),
+    turned into quantiles. A device with s times the median's score has s times the profile's FLOP/s, the root of s
+    times its memory bandwidth (memory spreads less than processors; an assumption), and 1/s of its overheads. What
+    training may use of memory is the same part of the drawn RAM.
+    """
+    scores, sizes = (np.array(numbers, np.float64) for numbers in QUANTILES[sample.models])
+    # Of two normal numbers with correlation r the ranks have 6/π asin(r/2).
+    linear = 2 * math.sin(math.pi * RANK_CORRELATION / 6)
+    first, second = draws.standard_normal((2, sample.devices))
+    second = linear * first + math.sqrt(1 - linear**2) * second
+    places = np.linspace(0, 1, len(scores))
+    drawn = np.interp(_normal_share(first), places, scores)
+    memory = np.interp(_normal_share(second), places, sizes)
+    memory = _SIZES[np.abs(memory[:, None] - _SIZES).argmin(axis=1)]
+    median = float(np.interp(0.5, places, scores))
+    digits = len(str(sample.devices - 1))
+    return [
+        _like(profile, f"{profile.name}-{number:0{digits}d}", float(score) / median, float(gigabytes) * 2**30)
+        for number, (score, gigabytes) in enumerate(zip(drawn, memory, strict=True))
+    ]
+
+
+def _normal_share(numbers: np.ndarray) -> np.ndarray:
+    return np.array([0.5 * math.erfc(-number / math.sqrt(2)) for number in numbers])
+
+
+def _like(profile: DeviceProfile, name: str, speed: float, memory: float) -> DeviceProfile:
+    compute = profile.compute.model_copy(
+        update={
+            "fp32_peak": _scaled(profile.compute.fp32_peak, speed),
+            "fp32_achievable": _scaled(profile.compute.fp32_achievable, speed),
+            "memory_bandwidth": _scaled(profile.compute.memory_bandwidth, math.sqrt(speed)),
+            "operator_overhead": _scaled(profile.compute.operator_overhead, 1 / speed),
+            "step_overhead": _scaled(profile.compute.step_overhead, 1 / speed),
+            "measured_steps": (),  # those of another device
+        }
+    )
+    training = _scaled(profile.memory.training, memory / profile.memory.total)
+    size = profile.memory.model_copy(update={"total": memory, "training": training})
+    return profile.model_copy(update={"name": name, "compute": compute, "memory": size})
+
+
+def _scaled(figure: float | Estimate[float], factor: float) -> float | Estimate[float]:
+    if not isinstance(figure, Estimate):
+        return figure * factor
+    low, nominal, high = (number * factor for number in (figure.low, figure.nominal, figure.high))
+    return type(figure)(low=low, nominal=nominal, high=high)
