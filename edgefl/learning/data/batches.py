@@ -116,7 +116,7 @@ def job_batches(
 
 
 def fetch(data: ImageData, indices: Tensor | Integers, draws: AugmentDraws | None = None) -> Batch:
-    """The images at these positions, augmented, as normalised float32, with their labels.
+    """The images at these positions, augmented, as normalised float32, with their labels; characters as int64.
 
     Args:
         data: the images, which stay where they are.
@@ -142,7 +142,9 @@ def evaluation_batches(data: ImageData, batch: int = 1000) -> Iterator[Batch]:
 
 
 def _normalised(images: Tensor, data: ImageData) -> Tensor:
-    """(x/255 − mean)/std as one multiplication and one addition."""
+    """(x/255 − mean)/std as one multiplication and one addition; characters keep their numbers."""
+    if data.characters:
+        return images.to(torch.int64)
     scale, shift = _scale_and_shift(data.mean, data.std, images.device)
     return images.to(torch.float32).mul_(scale).add_(shift)
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from edgefl.errors import UserError
+from edgefl.learning.data.choice import chosen_images
 from edgefl.learning.data.location import data_root
 from edgefl.learning.data.sharding import Integers
 from edgefl.learning.data.spec import DataSpec, Pixels, check_channels
@@ -19,15 +20,16 @@ from edgefl.learning.data.spec import DataSpec, Pixels, check_channels
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImageData:
-    """A labelled set of images.
+    """A labelled set of images, or of sequences of characters.
 
     Attributes:
-        images: uint8 ``[images, channels, height, width]``.
+        images: uint8 ``[images, channels, height, width]``, or ``[sequences, length]`` with characters' numbers.
         labels: int64 ``[images]`` on the same device.
         classes: how many classes there are.
         mean: per channel, of pixels in [0, 1]; what a batch is normalised with.
         std: likewise.
         origin: int64 ``[images]`` in main memory: which original a distorted copy came from; ``None`` without copies.
+        owner: int64 ``[images]`` in main memory: whose each is, from 0; ``None`` where the data do not say.
     """
 
     images: Tensor
@@ -36,15 +38,20 @@ class ImageData:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     origin: Integers | None = None
+    owner: Integers | None = None
 
     def __len__(self) -> int:
         return self.images.shape[0]
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """Channels, height and width of an image."""
-        channels, height, width = self.images.shape[1:]
-        return channels, height, width
+    def shape(self) -> tuple[int, ...]:
+        """Channels, height and width of an image, or the length of a sequence."""
+        return tuple(self.images.shape[1:])
+
+    @property
+    def characters(self) -> bool:
+        """Whether these are sequences of characters."""
+        return self.images.dim() == 2
 
     @property
     def device(self) -> torch.device:
@@ -59,7 +66,8 @@ class ImageData:
         """The images at these positions, in this order."""
         chosen = torch.from_numpy(indices).to(self.device)
         origin = None if self.origin is None else self.origin[indices]
-        return replace(self, images=self.images[chosen], labels=self.labels[chosen], origin=origin)
+        owner = None if self.owner is None else self.owner[indices]
+        return replace(self, images=self.images[chosen], labels=self.labels[chosen], origin=origin, owner=owner)
 
 
 def load(spec: DataSpec) -> tuple[ImageData, ImageData]:
@@ -82,13 +90,18 @@ def load(spec: DataSpec) -> tuple[ImageData, ImageData]:
         except ValueError as error:
             raise UserError(str(error), field="data.normalise") from None
         mean, std = spec.normalise.mean, spec.normalise.std
-    classes = int(max(train.labels.max(), test.labels.max())) + 1
+    classes = train.classes or int(max(train.labels.max(), test.labels.max())) + 1
     known = spec.declared()
     classes = known.classes if known is not None else classes
-    return _image_data(train, classes, mean, std), _image_data(test, classes, mean, std)
+    training = _image_data(train, classes, mean, std)
+    if spec.images is not None:
+        if spec.images > len(training):
+            raise UserError(f"expected at most {len(training)}, found {spec.images}", field="data.images")
+        training = training.part(chosen_images(train.labels, spec.images))
+    return training, _image_data(test, classes, mean, std)
 
 
-_USE = ("clients", "test", "partition", "validation", "augment", "normalise")
+_USE = ("images", "clients", "test", "partition", "validation", "augment", "normalise")
 
 
 @lru_cache(maxsize=1)
@@ -98,6 +111,8 @@ def _read(spec: DataSpec, _root: Path) -> tuple[Pixels, Pixels, tuple[float, ...
     known = spec.declared()
     if known is not None and known.mean is not None and known.std is not None:
         return train, test, known.mean, known.std
+    if train.images.ndim == 2:  # characters are numbers of a table, which nobody normalises
+        return train, test, (), ()
     return train, test, *channel_statistics(train)
 
 
@@ -132,4 +147,5 @@ def _image_data(pixels: Pixels, classes: int, mean: tuple[float, ...], std: tupl
         mean=mean,
         std=std,
         origin=pixels.origin,
+        owner=pixels.owner,
     )

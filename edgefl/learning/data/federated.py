@@ -10,6 +10,7 @@ from edgefl.learning.data.augment import Augmentation
 from edgefl.learning.data.dataset import ImageData, load
 from edgefl.learning.data.holdout import held_out
 from edgefl.learning.data.partitions.like_training import cut_like_training
+from edgefl.learning.data.partitions.natural import Natural, split_by_owner
 from edgefl.learning.data.sharding import Integers, Shards
 from edgefl.learning.data.sizes import Split, shard_sizes
 from edgefl.learning.data.spec import DataSpec
@@ -62,8 +63,8 @@ class FederatedData:
         return self.train.classes
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """Channels, height and width of an image."""
+    def shape(self) -> tuple[int, ...]:
+        """Channels, height and width of an image, or the length of a sequence."""
         return self.train.shape
 
 
@@ -87,12 +88,21 @@ def load_federated(
         kept, held = held_out(train.labels.numpy(), train.origin, spec.validation)
         train, validation = train.part(kept), train.part(held)
     labels = train.labels.numpy()
-    shards = spec.partition.split(labels, train.classes, spec.clients, generator(seed, "partition"))
+    natural = isinstance(spec.partition, Natural)
+    shards = (
+        split_by_owner(train.owner, spec.clients)
+        if natural
+        else spec.partition.split(labels, train.classes, spec.clients, generator(seed, "partition"))
+    )
     label_counts = shards.label_counts(labels, train.classes)
     evaluation_shards = None
     if spec.test == "partitioned":
-        evaluated = (test if validation is None else validation).labels.numpy()
-        evaluation_shards = cut_like_training(evaluated, label_counts, generator(seed, "test partition"), split)
+        evaluated = test if validation is None else validation
+        evaluation_shards = (
+            split_by_owner(evaluated.owner, spec.clients)
+            if natural
+            else cut_like_training(evaluated.labels.numpy(), label_counts, generator(seed, "test partition"), split)
+        )
     return FederatedData(
         train=train.to(device),
         test=test.to(device),

@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from edgefl.learning.data.partitions.natural import Natural, split_by_owner
 from edgefl.learning.data.sharding import Integers
 from edgefl.learning.data.spec import DataSpec
 from edgefl.randomness import generator
@@ -18,7 +19,7 @@ def shard_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:
     """Training images of each client, ``[clients]``: the sizes that ``load_federated`` would give, without pixels.
 
     Reads no file where the data set says how many images of each class it has, so a run without training needs none.
-    Only the validation split reads the set, to find out what is held out.
+    Only the validation split reads the set, to find out what is held out, and the natural partition, whose it is.
 
     Raises:
         UserError: data files are missing, or the images cannot be cut as the partition says.
@@ -27,14 +28,18 @@ def shard_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:
     >>> shard_sizes(Digits(clients=5), seed=0).tolist()
     [2400, 2400, 2400, 2400, 2400]
     """
-    if split == "validation":
+    natural = isinstance(spec.partition, Natural)
+    if natural or split == "validation":
         from edgefl.learning.data.dataset import load
         from edgefl.learning.data.holdout import held_out
 
         train, _ = load(spec)
         labels = train.labels.numpy()
-        kept, _ = held_out(labels, train.origin, spec.validation)
-        class_sizes = np.bincount(labels[kept], minlength=train.classes)
+        if split == "validation":
+            train = train.part(held_out(labels, train.origin, spec.validation)[0])
+        if natural:
+            return split_by_owner(train.owner, spec.clients).sizes
+        class_sizes = np.bincount(train.labels.numpy(), minlength=train.classes)
     else:
         class_sizes = np.array(spec.describe().train, dtype=np.int64)
     return spec.partition.sizes(class_sizes, spec.clients, generator(seed, "partition"))

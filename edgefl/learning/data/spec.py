@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Self
 
 import numpy as np
@@ -13,23 +13,28 @@ from pydantic import Field, model_validator
 from edgefl.errors import UserError
 from edgefl.learning.component import Component
 from edgefl.learning.data.augment import Augmentation
+from edgefl.learning.data.choice import class_counts
 from edgefl.learning.data.partitions import AnyPartition, Iid
 from edgefl.learning.data.sharding import Integers
 from edgefl.registry import Registry
 
 
 class Pixels(NamedTuple):
-    """Images as a data set hands them over.
+    """Images, or sequences of characters, as a data set hands them over.
 
     Attributes:
-        images: uint8 ``[images, channels, height, width]``.
+        images: uint8 ``[images, channels, height, width]``, or ``[sequences, length]`` with characters' numbers.
         labels: int64 ``[images]``, from 0.
         origin: int64 ``[images]``: equal numbers mark distorted copies of one original; ``None`` where there are none.
+        owner: int64 ``[images]``: whose each is, from 0, for the natural partition; ``None`` where nobody knows.
+        classes: how many classes there are, where the labels need not hold the last one.
     """
 
     images: NDArray[np.uint8]
     labels: Integers
     origin: Integers | None = None
+    owner: Integers | None = None
+    classes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,7 @@ class Description:
 
     Attributes:
         classes: how many classes there are.
-        shape: channels, height and width of an image.
+        shape: channels, height and width of an image, or the length of a sequence.
         train: training images of each class, ``classes`` numbers.
         test: test images of each class.
         mean: per channel, of pixels in [0, 1]; ``None`` where it must be computed from the training images.
@@ -46,7 +51,7 @@ class Description:
     """
 
     classes: int
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     train: tuple[int, ...]
     test: tuple[int, ...]
     mean: tuple[float, ...] | None = None
@@ -79,6 +84,11 @@ class DataSpec(Component):
     name: str = Field(description="the data set")
     root: str | None = Field(
         default=None, description="folder of the data files; null: $EDGEFL_DATA, else the user's cache directory"
+    )
+    images: int | None = Field(
+        default=None,
+        ge=1,
+        description="training images to use, a fixed choice in the set's own class proportions; null: all",
     )
     clients: int = Field(default=100, ge=1, description="clients that share the training images")
     test: Literal["whole", "partitioned"] = Field(
@@ -118,12 +128,23 @@ class DataSpec(Component):
         Raises:
             UserError: as :meth:`read`.
         """
-        return self.declared() or described(*self.read())
+        return self._used(self.declared() or described(*self.read()))
+
+    def _used(self, known: Description) -> Description:
+        """The description with the training images that are used."""
+        if self.images is None:
+            return known
+        return replace(known, train=tuple(class_counts(known.train, self.images).tolist()))
 
     @model_validator(mode="after")
     def _can_be_cut(self) -> Self:
         known = self.declared()
         if known is not None:
+            if self.images is not None and self.images > sum(known.train):
+                raise ValueError(
+                    f"images: expected at most {sum(known.train)}, as many as there are, found {self.images}"
+                )
+            known = self._used(known)
             if self.normalise is not None:
                 check_channels(self.normalise, known.shape[0])
             try:
@@ -149,11 +170,10 @@ def described(train: Pixels, test: Pixels) -> Description:
     >>> described(Pixels(images, np.array([0, 1])), Pixels(images, np.array([1, 1]))).test
     (0, 2)
     """
-    classes = int(max(train.labels.max(), test.labels.max())) + 1
-    channels, height, width = train.images.shape[1:]
+    classes = train.classes or int(max(train.labels.max(), test.labels.max())) + 1
     return Description(
         classes=classes,
-        shape=(channels, height, width),
+        shape=train.images.shape[1:],
         train=tuple(np.bincount(train.labels, minlength=classes).tolist()),
         test=tuple(np.bincount(test.labels, minlength=classes).tolist()),
     )

@@ -81,6 +81,10 @@ class Classifier(nn.Module):
         self.layer = layer
         self.pool = pool
 
+    def reading(self, layer: nn.Module) -> Classifier:
+        """Another block that makes the same features of its input, and hands them to ``layer``."""
+        return type(self)(layer, pool=self.pool)
+
     def embed(self, tap: Tensor) -> Tensor:
         """Features ``[batch, feature_size]`` of the tap before this block: its spatial mean, or itself flattened."""
         return torch.flatten(tap.mean(dim=(-2, -1)) if self.pool else tap, 1)

@@ -45,6 +45,8 @@ class GradAug(Objective):
         Raises:
             UserError: it takes images of one size only, and others are asked for.
         """
+        if len(model.sample_shape) != 3:
+            raise UserError("gradaug resizes images, and this model takes sequences of characters")
         last = model.blocks[list(model.blocks)[-1]]
         pooled = isinstance(last, Classifier) and last.pool and all(len(shape) == 3 for shape in model.tap_shapes[:-1])
         if not pooled and set(self.sizes) != {1.0}:

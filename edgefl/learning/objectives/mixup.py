@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from edgefl.errors import UserError
+from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.layout import Weights
 from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
 
@@ -19,6 +21,16 @@ class Mixup(Objective):
     """
 
     mixing: float = Field(default=0.1, gt=0, description="both parameters a of the beta distribution of λ")
+
+    def adapt(self, model: BlockModel) -> BlockModel:
+        """The model itself.
+
+        Raises:
+            UserError: its inputs cannot be mixed.
+        """
+        if len(model.sample_shape) != 3:
+            raise UserError("mixup mixes images, and this model takes sequences of characters")
+        return model
 
     def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
         """λ (one number) and each image's partner ``[batch]``."""

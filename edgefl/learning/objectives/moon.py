@@ -44,7 +44,7 @@ class Moon(Objective):
             Linear(features, features), nn.ReLU(), Linear(features, self.projection, slim_outputs=False)
         )
         blocks: dict[str, nn.Module] = {name: copy.deepcopy(model.blocks[name]) for name in names[:-1]}
-        blocks["projection"] = Classifier(head, pool=isinstance(last, Classifier) and last.pool)
+        blocks["projection"] = last.reading(head) if isinstance(last, Classifier) else Classifier(head, pool=False)
         blocks[names[-1]] = Classifier(Linear(self.projection, model.classes, slim_outputs=False), pool=False)
         return BlockModel(blocks, sample_shape=model.sample_shape, classes=model.classes, align_block=model.align_block)
 

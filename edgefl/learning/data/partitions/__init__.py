@@ -7,9 +7,10 @@ from pydantic import Field
 from edgefl.learning.data.partitions.dirichlet import Dirichlet
 from edgefl.learning.data.partitions.iid import Iid
 from edgefl.learning.data.partitions.label_level import LabelLevel
+from edgefl.learning.data.partitions.natural import Natural
 from edgefl.learning.data.partitions.shards import SortAndPartition
 
-AnyPartition = Annotated[Iid | LabelLevel | SortAndPartition | Dirichlet, Field(discriminator="kind")]
+AnyPartition = Annotated[Iid | LabelLevel | SortAndPartition | Dirichlet | Natural, Field(discriminator="kind")]
 """What ``data.partition`` may be; ``kind`` says which."""
 
-__all__ = ["AnyPartition", "Dirichlet", "Iid", "LabelLevel", "SortAndPartition"]
+__all__ = ["AnyPartition", "Dirichlet", "Iid", "LabelLevel", "Natural", "SortAndPartition"]

@@ -1,0 +1,115 @@
+"""Plays as character data: a client is a speaker, and the next character is what is predicted."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from edgefl.errors import UserError
+from edgefl.learning.data.location import data_root, how_to_set_the_root
+from edgefl.learning.data.partitions import AnyPartition
+from edgefl.learning.data.partitions.natural import Natural
+from edgefl.learning.data.spec import DATA_SETS, DataSpec, Description, Pixels, described
+
+ALPHABET = "\n" + "".join(map(chr, range(32, 127)))
+"""The classes: a line's end and the printable characters of ASCII. Anything else reads as a question mark."""
+FILE = "tinyshakespeare/input.txt"
+
+
+@DATA_SETS.register("shakespeare")
+class Shakespeare(DataSpec):
+    """Windows of a speaker's text, and the character that follows each; a client is a speaker.
+
+    The file ``tinyshakespeare/input.txt`` holds speeches with an empty line between them, whose first line is
+    ``SPEAKER:``. The first part of each speaker's text is trained on, the rest is for testing. Speakers count from the
+    one with the most training windows. A window lies in one part, so no test character was trained on.
+    """
+
+    name: Literal["shakespeare"] = Field(default="shakespeare", description="speeches of plays, a client a speaker")
+    partition: AnyPartition = Field(default=Natural(), description="natural: a client is a speaker; or any other")
+    window: int = Field(default=80, ge=1, description="characters that the next one is predicted from")
+    stride: int = Field(default=5, ge=1, description="characters between the starts of two windows")
+    train_share: float = Field(default=0.8, gt=0, lt=1, description="part of each speaker's text that is trained on")
+    least: int = Field(default=2, ge=1, description="training windows of a speaker at least; others are left out")
+
+    @model_validator(mode="after")
+    def _no_pixels(self) -> Shakespeare:
+        if self.augment != "none":
+            raise ValueError(
+                f"augment moves pixels, and this set holds characters: expected none, found {self.augment}"
+            )
+        if self.normalise is not None:
+            raise ValueError("normalise is for pixels, and this set holds characters: expected null")
+        return self
+
+    def declared(self) -> None:
+        """Nothing: the file decides."""
+        return
+
+    def describe(self) -> Description:
+        """From the text."""
+        return described(*self.read())
+
+    def read(self) -> tuple[Pixels, Pixels]:
+        """Windows as characters' places in :data:`ALPHABET`, speaker by speaker."""
+        path = data_root(self.root) / FILE
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"'{path}' cannot be read ({error}); {how_to_set_the_root()}") from None
+        parts = []
+        for speech in speeches(text).values():
+            codes = encoded(speech)
+            cut = int(len(codes) * self.train_share)
+            train, test = (self._windows(part) for part in (codes[:cut], codes[cut:]))
+            if len(train[1]) >= self.least and len(test[1]):
+                parts.append((train, test))
+        if not parts:
+            raise UserError(f"'{path}' holds no speaker with {self.window} characters and more to train and test on")
+        parts.sort(key=lambda part: -len(part[0][1]))
+        return _joined([train for train, _ in parts]), _joined([test for _, test in parts])
+
+    def _windows(self, codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """All windows of a text ``[windows, window]``, and what follows each ``[windows]``."""
+        if len(codes) <= self.window:
+            return np.zeros((0, self.window), dtype=np.uint8), np.zeros(0, dtype=np.int64)
+        every = np.lib.stride_tricks.sliding_window_view(codes, self.window + 1)[:: self.stride]
+        return np.ascontiguousarray(every[:, :-1]), every[:, -1].astype(np.int64)
+
+
+def speeches(text: str) -> dict[str, str]:
+    r"""What each speaker says, in order of first appearance, speeches joined by a line's end.
+
+    >>> speeches("A:\nOne,\ntwo.\n\nB:\nThree.\n\nA:\nFour.")
+    {'A': 'One,\ntwo.\nFour.', 'B': 'Three.'}
+    """
+    said: dict[str, list[str]] = {}
+    for block in text.replace("\r\n", "\n").split("\n\n"):
+        heading, _, speech = block.strip("\n").partition("\n")
+        if heading.endswith(":") and speech:
+            said.setdefault(heading[:-1], []).append(speech)
+    return {speaker: "\n".join(parts) for speaker, parts in said.items()}
+
+
+def encoded(text: str) -> NDArray[np.uint8]:
+    r"""Places in :data:`ALPHABET`.
+
+    >>> encoded("\n A~é").tolist()
+    [0, 1, 34, 95, 32]
+    """
+    raw = np.frombuffer(text.encode("ascii", errors="replace"), dtype=np.uint8)
+    places = np.full(256, ALPHABET.index("?"), dtype=np.uint8)
+    places[[ord(character) for character in ALPHABET]] = np.arange(len(ALPHABET), dtype=np.uint8)
+    return places[raw]
+
+
+def _joined(parts: list[tuple[NDArray[np.uint8], NDArray[np.int64]]]) -> Pixels:
+    return Pixels(
+        images=np.concatenate([windows for windows, _ in parts]),
+        labels=np.concatenate([following for _, following in parts]),
+        owner=np.repeat(np.arange(len(parts)), [len(following) for _, following in parts]),
+        classes=len(ALPHABET),
+    )
