@@ -109,7 +109,7 @@ def trace(model: BlockModel, method: Method, alpha: int, batch: int) -> Trace:
         model=model,
         frozen={name: _frozen(layout, vectors.get(name)) for name in sorted(objective.frozen)},
         vectors={name: vectors[name] for name in sorted(objective.vectors)},
-        client={name: _empty(model.classes) for name in sorted(objective.client)},
+        client={name: _fact(name, model) for name in sorted(objective.client)},
         alpha=alpha,
         draws={name: draw.to(NOWHERE) for name, draw in draws.items()},
     )
@@ -140,6 +140,11 @@ def trace(model: BlockModel, method: Method, alpha: int, batch: int) -> Trace:
             f"({str(error).splitlines()[0]})"
         ) from error
     return Trace(batch, tuple(recorder.records), recorder.brought_bytes)
+
+
+def _fact(name: str, model: BlockModel) -> Tensor:
+    """A fact about the client's data: one number for each class, or one."""
+    return _empty(model.classes) if name == "label_counts" else _empty()
 
 
 def _empty(*shape: int) -> Tensor:

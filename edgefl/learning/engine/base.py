@@ -76,7 +76,7 @@ class JobData(Protocol):
         """n_k, the client's training images."""
 
     def facts(self, client: int) -> Mapping[str, Tensor]:
-        """What an objective may know of the client's data: ``label_counts`` ``[classes]``."""
+        """What an objective may know of the client's data: ``label_counts`` ``[classes]``, ``relative_size``."""
 
     def batches(self, task: JobTask) -> Iterable[Batch]:
         """The job's ``task.steps`` minibatches on the training device; the same ones for the same key, always."""

@@ -42,8 +42,10 @@ class ClientData:
         return int(self._data.sizes[client])
 
     def facts(self, client: int) -> dict[str, Tensor]:
-        """``label_counts``: the client's training images of each class ``[classes]``, int64."""
-        return {"label_counts": self._label_counts[client]}
+        """See :attr:`Objective.client <edgefl.learning.objectives.base.Objective.client>`."""
+        share = self._data.sizes[client] * self.clients / self._data.sizes.sum()
+        counts = self._label_counts[client]
+        return {"label_counts": counts, "relative_size": torch.tensor(share, dtype=torch.float32, device=counts.device)}
 
     def batches(self, task: JobTask) -> Iterator[Batch]:
         """The job's minibatches: images stay bytes on the device until their step comes."""

@@ -62,7 +62,8 @@ class Objective(Component):
     vectors: ClassVar[frozenset[str]] = frozenset()
     """Names of the flat vectors it reads: ``received`` or names of the method's client state or server broadcast."""
     client: ClassVar[frozenset[str]] = frozenset()
-    """Names of the facts about the client's data it reads: ``label_counts``."""
+    """Names of the facts about the client's data it reads: ``label_counts`` (training images of each class, int64
+    ``[classes]``), ``relative_size`` (n_k N/n, its training images over the mean of all clients, one number)."""
 
     side_by_side: ClassVar[bool] = True
     """Whether clients can be trained in one stack; off where a draw decides shapes."""

@@ -19,11 +19,13 @@ class FedDyn(Objective):
     """f(θ) - ⟨λ_k, θ⟩ + (α/2)‖θ - θ_t‖² with another loss f (Acar et al. 2021, Eq. 1).
 
     The client keeps h_k, the sum of its past deltas, as the vector ``drift``; λ_k = -α h_k. Both terms are part of the
-    loss, so that clipping sees them.
+    loss, so that clipping sees them. With ``scale_alpha`` the client's α is α n/(N n_k), n images on N clients in all:
+    a client with few images has a loss of less weight in the mean, and a stronger leash to match.
     """
 
     base: SerializeAsAny[Objective] = Field(default_factory=CrossEntropy, description="the loss f")
     alpha: float = Field(default=0.1, gt=0, description="weight α of the dynamic regulariser")
+    scale_alpha: bool = Field(default=False, description="divide α by n_k N/n")
 
     @property
     def frozen(self) -> frozenset[str]:  # type: ignore[override]
@@ -37,8 +39,8 @@ class FedDyn(Objective):
 
     @property
     def client(self) -> frozenset[str]:  # type: ignore[override]
-        """What the base loss reads."""
-        return self.base.client
+        """What the base loss reads, and the client's size where α depends on it."""
+        return self.base.client | ({"relative_size"} if self.scale_alpha else frozenset())
 
     def adapt(self, model: BlockModel) -> BlockModel:
         """See :class:`Objective`."""
@@ -57,5 +59,6 @@ class FedDyn(Objective):
         loss = self.base.loss(local, batch, context)
         parameters = parameter_vector(local, context)
         away = parameters - context.vectors["received"]
-        penalty = self.alpha * ((context.vectors["drift"] * parameters).sum() + 0.5 * away.square().sum())
+        alpha = self.alpha / context.client["relative_size"] if self.scale_alpha else self.alpha
+        penalty = alpha * ((context.vectors["drift"] * parameters).sum() + 0.5 * away.square().sum())
         return Loss(loss.total + penalty, loss.cross_entropy)

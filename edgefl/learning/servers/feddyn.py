@@ -43,10 +43,13 @@ class FedDynServer(ServerUpdate):
     default_weighting: ClassVar[Weighting | None] = "uniform"
 
     alpha: float = Field(default=0.1, gt=0, description="weight α of the dynamic regulariser")
+    scale_alpha: bool = Field(
+        default=False, description="divide a client's α by n_k N/n, its images over the mean (the authors' code)"
+    )
 
     def objective(self, loss: Objective) -> Objective:
         """The loss with FedDyn's penalty."""
-        return FedDyn(base=loss, alpha=self.alpha)
+        return FedDyn(base=loss, alpha=self.alpha, scale_alpha=self.scale_alpha)
 
     def client_state(self) -> ClientState:
         """The clients' summed deltas."""
