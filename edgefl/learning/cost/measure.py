@@ -4,20 +4,41 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from edgefl.learning.cost.recorder import DataDependentError, Record, Recorder
 from edgefl.learning.local_step import local_step
-from edgefl.learning.methods.recipe import Method
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.layout import Layout, Weights
-from edgefl.learning.objectives.base import Batch, Context
+from edgefl.learning.objectives.base import Batch, Context, Objective
+from edgefl.learning.rules.base import LocalOptions, LocalRule
 from edgefl.randomness import generator
 
 NOWHERE = torch.device("meta")
 """Tensors there have shapes and no data; operators on them compute shapes alone."""
+
+
+class Stepping(Protocol):
+    """What of a method a local step is made of, and what messages call it."""
+
+    @property
+    def label(self) -> str:
+        """See :class:`~edgefl.learning.methods.recipe.Method`."""
+
+    @property
+    def objective(self) -> Objective:
+        """The client's loss."""
+
+    @property
+    def rule(self) -> LocalRule:
+        """How its gradient is used."""
+
+    @property
+    def local(self) -> LocalOptions:
+        """The client's local training options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +104,7 @@ class Trace:
         )
 
 
-def measure(model: BlockModel, method: Method, alpha: int, batch: int) -> StepCost:
+def measure(model: BlockModel, method: Stepping, alpha: int, batch: int) -> StepCost:
     """The cost of one local step of ``method`` on ``batch`` images, with the last ``alpha`` blocks freshly received.
 
     Args:
@@ -98,7 +119,7 @@ def measure(model: BlockModel, method: Method, alpha: int, batch: int) -> StepCo
     return trace(model, method, alpha, batch).cost()
 
 
-def trace(model: BlockModel, method: Method, alpha: int, batch: int) -> Trace:
+def trace(model: BlockModel, method: Stepping, alpha: int, batch: int) -> Trace:
     """Run one local step of ``method`` on tensors without data and record what it executes; see :func:`measure`."""
     layout = model.layout
     parameters, buffers = _empty(layout.parameter_count), _empty(layout.buffer_count)

@@ -9,12 +9,13 @@ import torch
 
 from edgefl.errors import UserError, nearest
 from edgefl.learning.engine.base import Engine, JobData
+from edgefl.learning.engine.batched import BatchedEngine
 from edgefl.learning.engine.parallel import ParallelEngine
 from edgefl.learning.engine.sequential import SequentialEngine
 from edgefl.learning.models.block_model import BlockModel
 
-EngineName = Literal["sequential", "parallel"]
-ENGINES: tuple[EngineName, ...] = ("sequential", "parallel")
+EngineName = Literal["sequential", "parallel", "batched"]
+ENGINES: tuple[EngineName, ...] = ("sequential", "parallel", "batched")
 
 
 def cores() -> int:
@@ -30,7 +31,8 @@ def choose_engine(name: str, device: torch.device, workers: int | None = None) -
 
     An accelerator is shared by all jobs, so they queue: ``sequential``. On a CPU with more than one core, jobs run side
     by side: ``parallel`` (which runs a lone job in the calling thread), else ``sequential``. Both give every job the
-    same bits, so the choice changes the waiting and nothing else.
+    same bits, so the choice changes the waiting and nothing else. ``batched`` agrees with them within rounding only and
+    is taken by name alone: on a CPU its kernels are slower, and elsewhere its gain must be measured first.
 
     >>> choose_engine("auto", torch.device("cpu"), workers=2), choose_engine("auto", torch.device("cpu"), workers=1)
     ('parallel', 'sequential')
@@ -54,7 +56,7 @@ def engines_on(device: torch.device) -> tuple[EngineName, ...]:
     """The engines that run on a device.
 
     >>> engines_on(torch.device("cuda"))
-    ('sequential',)
+    ('sequential', 'batched')
     """
     return tuple(name for name in ENGINES if name != "parallel" or device.type == "cpu")
 
@@ -65,4 +67,6 @@ def build_engine(
     """The engine called ``name``; ``workers`` defaults to the process's cores and never changes a result."""
     if name == "sequential":
         return SequentialEngine(model, data, device)
+    if name == "batched":
+        return BatchedEngine(model, data, device)
     return ParallelEngine(model, data, workers or cores())

@@ -63,7 +63,7 @@ def _train(
     frozen = {name: layout.weights(*layout.split(vector)) for name, vector in task.frozen.items()}
     context = Context(model, frozen, task.vectors, task.facts, task.alpha)
     memory = task.rule.begin(received, task.vectors, task.options, task.steps)
-    draw = _draws(task)
+    draw = draws_of(task)
     sizes: list[int] = []
     for batch in data.batches(task):
         if abandoned():
@@ -85,10 +85,11 @@ def _train(
         sizes.append(size)
     if not losses or len(losses) != task.steps:
         raise ValueError(f"the data gave {len(losses)} batches for {task.steps} local steps")
-    return JobResult(torch.cat([parameters, buffers]), torch.stack(losses), tuple(sizes))
+    kept = {name: memory[name] for name in task.rule.kept}
+    return JobResult(torch.cat([parameters, buffers]), torch.stack(losses), tuple(sizes), kept)
 
 
-def _draws(task: JobTask) -> Callable[[int], Mapping[str, Tensor]] | None:
+def draws_of(task: JobTask) -> Callable[[int], Mapping[str, Tensor]] | None:
     """The source of the objective's random inputs, batch size by batch size, or ``None`` when it has none."""
     if type(task.objective).draw is Objective.draw:
         return None

@@ -42,6 +42,11 @@ class FedDyn(Objective):
         """What the base loss reads, and the client's size where α depends on it."""
         return self.base.client | ({"relative_size"} if self.scale_alpha else frozenset())
 
+    @property
+    def side_by_side(self) -> bool:  # type: ignore[override]
+        """As the base loss."""
+        return self.base.side_by_side
+
     def adapt(self, model: BlockModel) -> BlockModel:
         """See :class:`Objective`."""
         return self.base.adapt(model)

@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from edgefl.errors import UserError
-from edgefl.learning.engine.choice import build_engine, choose_engine, cores
+from edgefl.learning.engine.batched import BatchedEngine
+from edgefl.learning.engine.choice import build_engine, choose_engine, cores, engines_on
 from edgefl.learning.engine.device import choose_device, exact_arithmetic
 from edgefl.learning.engine.parallel import ParallelEngine
 from edgefl.learning.engine.sequential import SequentialEngine
@@ -19,7 +20,9 @@ def test_auto_is_decided_by_device_and_cores_alone():
 
 
 def test_a_named_engine_is_taken_at_its_word(tiny):
-    for name, kind in (("sequential", SequentialEngine), ("parallel", ParallelEngine)):
+    kinds = {"sequential": SequentialEngine, "parallel": ParallelEngine, "batched": BatchedEngine}
+    assert tuple(kinds) == engines_on(CPU)
+    for name, kind in kinds.items():
         assert isinstance(build_engine(choose_engine(name, CPU), tiny.model(), tiny.data(), CPU, 2), kind)
 
 

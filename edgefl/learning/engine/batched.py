@@ -1,0 +1,126 @@
+"""The engine for accelerators: many clients' local steps in one call, their parameters stacked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgefl.learning.cost.recorder import DataDependentError
+from edgefl.learning.engine.base import JobData, JobResult, JobTask
+from edgefl.learning.engine.chunk_width import ChunkWidths, padded
+from edgefl.learning.engine.device import exact_arithmetic
+from edgefl.learning.engine.local_training import TRAINING, train_job
+from edgefl.learning.engine.sequential import SequentialEngine
+from edgefl.learning.engine.stack import Stack
+from edgefl.learning.engine.threads import one_core_each
+from edgefl.learning.faults import TrainingFault
+from edgefl.learning.job import Evaluation
+from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.mode import using
+from edgefl.learning.objectives.base import Batch
+
+
+class BatchedEngine:
+    """Trains chunks of jobs side by side in single calls (``torch.func.vmap``).
+
+    Jobs stand in one chunk if they take the same local step: objective, rule, options, learning rate and number of
+    received blocks. In each step, those of the chunk that still train and whose minibatches have the same size go in
+    one call, padded to a power of two of at least 2, because a stack of one takes other kernels. How jobs are chunked
+    depends on the jobs and on the device's memory alone. Jobs whose draws decide shapes (GradAug) or whose step reads
+    data, and a job that is alone, are trained one after another.
+
+    Results agree with the sequential engine's within rounding, not to the bit.
+
+    Args:
+        model: the skeleton that jobs are called with.
+        data: where batches come from.
+        device: where model, data and jobs live.
+        width: jobs in a chunk at most; by the device's memory unless given.
+    """
+
+    def __init__(self, model: BlockModel, data: JobData, device: torch.device, width: int | None = None) -> None:
+        self._model = model
+        self._data = data
+        self._device = device
+        self._reference = SequentialEngine(model, data, device)
+        self._widths = ChunkWidths(model, device, width)
+
+    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
+        """Train all jobs; see :class:`~edgefl.learning.engine.base.Engine`."""
+        results: dict[int, JobResult] = {}
+        with one_core_each(), exact_arithmetic(self._device):
+            for chunk in self._chunks(tasks):
+                trained = self._chunk([tasks[place] for place in chunk])
+                results.update(zip(chunk, trained, strict=True))
+        return [results[place] for place in range(len(tasks))]
+
+    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
+        """Accuracy and mean cross-entropy on the evaluation split."""
+        return self._reference.evaluate(vector, mode)
+
+    def close(self) -> None:
+        """Let go of the reference engine."""
+        self._reference.close()
+
+    def _chunks(self, tasks: Sequence[JobTask]) -> Iterator[list[int]]:
+        """Places of jobs to train together, the longest jobs of a kind first, so that chunks end together."""
+        kinds: list[tuple[tuple[object, ...], list[int]]] = []
+        for place, task in enumerate(tasks):
+            kind = _kind(task)
+            known = next((places for other, places in kinds if other == kind), None)
+            if known is None:
+                kinds.append((kind, [place]))
+            else:
+                known.append(place)
+        for _, places in kinds:
+            places.sort(key=lambda place: (-tasks[place].steps, tasks[place].client, tasks[place].dispatch))
+            width = self._width(tasks[places[0]])
+            yield from (places[start : start + width] for start in range(0, len(places), width))
+
+    def _width(self, task: JobTask) -> int:
+        if not task.objective.side_by_side:
+            return 1
+        try:
+            return self._widths.of(task)
+        except DataDependentError:
+            return 1
+
+    def _chunk(self, tasks: list[JobTask]) -> list[JobResult]:
+        if len(tasks) == 1:
+            return [train_job(tasks[0], self._model, self._data)]
+        stack = Stack(tasks, self._model)
+        try:
+            with using(**TRAINING):
+                self._steps(stack, [iter(self._data.batches(task)) for task in tasks])
+            return stack.results()
+        except torch.OutOfMemoryError:
+            # Other programs may share the device: half as many, down to one after another.
+            del stack
+            half = len(tasks) // 2
+            return [*self._chunk(tasks[:half]), *self._chunk(tasks[half:])]
+        except Exception as error:
+            # A stack cannot say whose step failed; one after another, the job says it itself.
+            for task in tasks:
+                train_job(task, self._model, self._data)
+            first, reason = tasks[0], f"{type(error).__name__}: {error} (side by side only)"
+            raise TrainingFault(first.method, first.client, first.round, stack.taken, reason) from error
+
+    def _steps(self, stack: Stack, batches: Sequence[Iterator[Batch]]) -> None:
+        """Take every job's steps; in each, jobs with minibatches of one size in one call."""
+        for _ in range(max(task.steps for task in stack.tasks)):
+            drawn = [(row, batch) for row, each in enumerate(batches) if (batch := next(each, None)) is not None]
+            drawn.sort(key=lambda one: (-len(one[1].labels), one[0]))
+            for _, group in groupby(drawn, key=lambda one: len(one[1].labels)):
+                members = list(group)
+                extra = padded(len(members)) - len(members)
+                stack.step([row for row, _ in members], [batch for _, batch in members], extra)
+            stack.taken += 1
+
+
+def _kind(task: JobTask) -> tuple[object, ...]:
+    """All that jobs of one chunk have in common."""
+    return task.objective, task.rule, task.options, task.lr, task.alpha

@@ -1,0 +1,81 @@
+"""How many jobs are trained side by side: by what one step holds in memory, never by trying."""
+
+from __future__ import annotations
+
+import torch
+
+from edgefl.learning.cost.measure import measure
+from edgefl.learning.engine.base import JobTask
+from edgefl.learning.models.block_model import BlockModel
+
+WIDEST = 64
+"""Jobs in a chunk at most: beyond, an accelerator is busy and only memory is spent."""
+
+HOST_BYTES = 1 << 30
+"""What a chunk may hold in main memory."""
+
+DEVICE_SHARE = 0.5
+"""Share of an accelerator's memory that a chunk may hold; the rest is the data's, and the kernels' workspace."""
+
+MARGIN = 2
+"""Bytes held over those counted: stacks, their gathered rows, and copies that batching makes."""
+
+
+def padded(jobs: int) -> int:
+    """The number of rows in a call for ``jobs`` jobs: the next power of two, at least 2.
+
+    >>> [padded(jobs) for jobs in (1, 2, 3, 8, 9)]
+    [2, 2, 4, 8, 16]
+    """
+    return max(2, 1 << (jobs - 1).bit_length())
+
+
+class ChunkWidths:
+    """The width of a chunk for each kind of job.
+
+    Args:
+        model: the skeleton.
+        device: where jobs are trained.
+        width: used for all jobs if given.
+    """
+
+    def __init__(self, model: BlockModel, device: torch.device, width: int | None = None) -> None:
+        if width is not None and width < 1:
+            raise ValueError(f"a chunk holds at least one job, not {width}")
+        self._model = model
+        self._device = device
+        self._width = width
+        self._known: list[tuple[tuple[object, ...], int]] = []
+
+    def of(self, task: JobTask) -> int:
+        """A power of two of jobs like ``task`` that fit in memory together; 1 where not even two do.
+
+        Raises:
+            DataDependentError: the job's step reads data, so what it holds cannot be known.
+        """
+        if self._width is not None:
+            return self._width
+        kind = (task.objective, task.rule, task.options, task.alpha)
+        for known, width in self._known:
+            if known == kind:
+                return width
+        one = measure(self._model, _Step(task), task.alpha, task.options.batch).peak_memory_bytes
+        fitting = min(WIDEST, int(self._budget() // (MARGIN * max(1, one))))
+        width = 1 << (fitting.bit_length() - 1) if fitting > 1 else 1
+        self._known.append((kind, width))
+        return width
+
+    def _budget(self) -> float:
+        if self._device.type == "cuda":
+            return DEVICE_SHARE * torch.cuda.get_device_properties(self._device).total_memory
+        return HOST_BYTES
+
+
+class _Step:
+    """A job as the cost model knows a method: what its local step is made of."""
+
+    def __init__(self, task: JobTask) -> None:
+        self.label = task.method
+        self.objective = task.objective
+        self.rule = task.rule
+        self.local = task.options

@@ -1,0 +1,183 @@
+"""Clients side by side come to what they come to one after another, within rounding."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from edgefl.learning.engine.batched import BatchedEngine
+from edgefl.learning.engine.chunk_width import ChunkWidths, padded
+from edgefl.learning.engine.core import TrainingCore
+from edgefl.learning.engine.sequential import SequentialEngine
+from edgefl.learning.faults import TrainingFault
+from edgefl.learning.job import JobId, TrainingJob
+from edgefl.learning.methods.build import build_method
+from edgefl.learning.methods.recipe import METHODS
+from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.norm import BatchNorm
+from edgefl.learning.models.registry import initial_vector
+from edgefl.learning.models.residual import Classifier, basic_block
+from edgefl.learning.models.slimmable import Conv2d, Linear
+from edgefl.learning.objectives.base import Batch
+from edgefl.learning.rules.base import LocalOptions
+
+CPU = torch.device("cpu")
+LOCAL = LocalOptions(epochs=2, batch=4, lr=0.05, weight_decay=1e-3, clip_norm=5.0)
+ENTRIES = [
+    *METHODS.names(),
+    {"method": "fedadc", "variant": "double"},
+    {"method": "fedavg", "local": {"momentum": 0.9}},
+]
+
+
+def residual_model() -> BlockModel:
+    blocks = {
+        "conv1": nn.Sequential(Conv2d(1, 8, 3), BatchNorm(8), nn.ReLU()),
+        "layer1": basic_block(8, 16, 2, BatchNorm),
+        "layer2": basic_block(16, 16, 1, BatchNorm),
+        "fc": Classifier(Linear(16, 3, slim_outputs=False), pool=True),
+    }
+    return BlockModel(blocks, sample_shape=(1, 6, 6), classes=3, align_block=1)
+
+
+class Wide:
+    """Data and weights in another precision."""
+
+    def __init__(self, inner, dtype):
+        self.inner, self.dtype = inner, dtype
+
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+
+    def batches(self, task):
+        return (Batch(batch.inputs.to(self.dtype), batch.labels) for batch in self.inner.batches(task))
+
+
+def tasks_of(tiny, entry, dtype):
+    """The jobs of a second round, of clients with different numbers of steps and last minibatches of other sizes."""
+    method = build_method(entry, LOCAL)
+    caught = []
+    with TrainingCore(tiny.data(), residual_model(), 3, engine="sequential") as core:
+        learner = core.learner(method)
+        train = learner._engine.train
+        learner._engine.train = lambda tasks: caught.append(tasks) or train(tasks)
+        depth = method.objective.adapt(core.model).depth
+        for round in range(2):
+            jobs = [JobId("m", 3, client, round) for client in range(6)]
+            for job in jobs:
+                before = JobId("m", 3, job.client, 0) if method.state is not None and round else None
+                alpha = depth - job.client % 2 if before is not None and method.payload.partial(1) else depth
+                steps = LOCAL.steps_for(core.data.samples(job.client))
+                learner.submit(TrainingJob(job, round, round, alpha, steps, before))
+            learner.aggregate(round, jobs, round)
+
+    def cast(named):
+        return {
+            name: shared.setdefault(id(tensor), tensor.to(dtype) if tensor.is_floating_point() else tensor)
+            for name, tensor in named.items()
+        }
+
+    from dataclasses import replace
+
+    shared = {}
+    return method, [
+        replace(t, start=t.start.to(dtype), frozen=cast(t.frozen), vectors=cast(t.vectors), facts=cast(t.facts))
+        for t in caught[-1]
+    ]
+
+
+def both(tiny, entry, dtype, width=4):
+    method, tasks = tasks_of(tiny, entry, dtype)
+    data = Wide(tiny.data(), dtype)
+    model = method.objective.adapt(residual_model())
+    alone = SequentialEngine(model, data, CPU).train(tasks)
+    return alone, BatchedEngine(model, data, CPU, width).train(tasks)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=str)
+def test_every_method_comes_to_the_same_in_double_precision(tiny, entry):
+    alone, together = both(tiny, entry, torch.float64)
+    for one, other in zip(alone, together, strict=True):
+        torch.testing.assert_close(other.final, one.final, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(other.cross_entropies, one.cross_entropies, rtol=1e-9, atol=1e-9)
+        assert one.batch_sizes == other.batch_sizes
+
+
+@pytest.mark.parametrize("entry", ["fedavg", "fedprox", "scaffold", "moon", "fedmlb", "fedbr"])
+def test_in_single_precision_a_rounding_error_stays_one(tiny, entry):
+    for one, other in zip(*both(tiny, entry, torch.float32), strict=True):
+        torch.testing.assert_close(other.final, one.final, rtol=1e-3, atol=2e-4)
+
+
+def test_the_same_jobs_give_the_same_bits_in_any_order(tiny):
+    _, tasks = tasks_of(tiny, "fedavg", torch.float32)
+    engine = BatchedEngine(residual_model(), tiny.data(), CPU, 4)
+    first, again = engine.train(tasks), engine.train(tasks[::-1])[::-1]
+    assert all(torch.equal(one.final, other.final) for one, other in zip(first, again, strict=True))
+
+
+def test_running_statistics_belong_to_each_client(tiny):
+    _, together = both(tiny, "fedavg", torch.float32)
+    count = residual_model().layout.parameter_count
+    statistics = torch.stack([result.final[count:] for result in together])
+    assert (statistics.std(dim=0) > 0).all()
+
+
+def test_calls_are_padded_to_a_power_of_two_and_never_alone():
+    assert [padded(jobs) for jobs in range(1, 6)] == [2, 2, 4, 4, 8]
+
+
+def test_a_chunk_is_as_wide_as_memory_allows(tiny, monkeypatch):
+    _, tasks = tasks_of(tiny, "fedavg", torch.float32)
+    assert ChunkWidths(residual_model(), CPU).of(tasks[0]) == 64
+    monkeypatch.setattr("edgefl.learning.engine.chunk_width.HOST_BYTES", 2_000_000)
+    few = ChunkWidths(residual_model(), CPU).of(tasks[0])
+    assert 1 <= few < 64
+    assert few & (few - 1) == 0
+    monkeypatch.setattr("edgefl.learning.engine.chunk_width.HOST_BYTES", 1)
+    assert ChunkWidths(residual_model(), CPU).of(tasks[0]) == 1
+    with pytest.raises(ValueError, match="at least one job, not 0"):
+        ChunkWidths(residual_model(), CPU, 0)
+
+
+def test_a_chunk_that_does_not_fit_after_all_is_halved(tiny, monkeypatch):
+    from edgefl.learning.engine.stack import Stack
+
+    _, tasks = tasks_of(tiny, "fedavg", torch.float32)
+    step = Stack.step
+
+    def narrow(self, rows, batches, extra):
+        if len(self.tasks) > 2:
+            raise torch.OutOfMemoryError("full")
+        step(self, rows, batches, extra)
+
+    monkeypatch.setattr(Stack, "step", narrow)
+    results = BatchedEngine(residual_model(), tiny.data(), CPU, 8).train(tasks)
+    assert [len(result.batch_sizes) for result in results] == [task.steps for task in tasks]
+
+
+def test_a_failing_step_is_told_with_its_client(tiny):
+    _, tasks = tasks_of(tiny, "fedavg", torch.float32)
+
+    class Failing(Wide):
+        def batches(self, task):
+            for step, batch in enumerate(self.inner.batches(task)):
+                if task.client == 3 and step == 2:
+                    raise ValueError("torn page")
+                yield batch
+
+    engine = BatchedEngine(residual_model(), Failing(tiny.data(), torch.float32), CPU, 4)
+    with pytest.raises(TrainingFault, match="client 3, round 1, local step 2: ValueError: torn page"):
+        engine.train(tasks)
+
+
+def test_the_core_takes_it_by_name(tiny):
+    with TrainingCore(tiny.data(), residual_model(), 3, engine="batched") as core:
+        learner = core.learner(tiny.method("fedavg"))
+        for client in range(3):
+            learner.submit(tiny.job(client, alpha=4))
+        learner.aggregate(0, [JobId("m", 3, client, 0) for client in range(3)], 0)
+        assert 0 <= learner.evaluate(1).accuracy <= 1
+    assert core.engine_name == "batched"
+    assert initial_vector(core.model, 3).equal(core.initial)
