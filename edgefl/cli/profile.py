@@ -1,4 +1,4 @@
-"""``edgefl profile``: the library of devices, and whether a profile of one's own is right."""
+"""``edgefl profile``: the library of devices, whether a profile of one's own is right, and this machine's profile."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from edgefl.cli.profile_measure import measure_profile
+
 if TYPE_CHECKING:
     from edgefl.fleet import DeviceProfile
 
-app = typer.Typer(help="List, show and check device profiles.", no_args_is_help=True)
+app = typer.Typer(help="List, show, check and measure device profiles.", no_args_is_help=True)
+
+app.command("measure")(measure_profile)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
@@ -58,7 +62,7 @@ def show(
     """Show a whole device profile, in base units."""
     from edgefl.fleet import load_profile
 
-    data = _tidy(load_profile(name).model_dump(mode="json", exclude_none=True))
+    data = tidy(load_profile(name).model_dump(mode="json", exclude_none=True))
     if as_json:
         typer.echo(json.dumps(data, indent=2))
         return
@@ -102,10 +106,10 @@ def _summary(profile: DeviceProfile) -> dict[str, float | str | bool]:
     }
 
 
-def _tidy(data: Any) -> Any:
+def tidy(data: Any) -> Any:
     """Numbers to twelve digits: 25 us are 2.5e-05 s, not 2.4999999999999998e-05."""
     if isinstance(data, dict):
-        return {key: _tidy(inner) for key, inner in data.items()}
+        return {key: tidy(inner) for key, inner in data.items()}
     if isinstance(data, list):
-        return [_tidy(inner) for inner in data]
+        return [tidy(inner) for inner in data]
     return float(f"{data:.12g}") if isinstance(data, float) else data
