@@ -58,11 +58,13 @@ class JobResult:
         final: the weights after the last step ``[size]``.
         cross_entropies: mean cross-entropy of the local path on each step's batch ``[steps]``.
         batch_sizes: images in each step's batch.
+        kept: what the rule's memory leaves to the client's state ``[parameter_count]``, by name.
     """
 
     final: Tensor
     cross_entropies: Tensor
     batch_sizes: tuple[int, ...]
+    kept: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 class JobData(Protocol):

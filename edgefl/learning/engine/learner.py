@@ -208,7 +208,8 @@ class MethodLearner:
                 losses = epoch_losses(result, task.options, samples)
                 sent = self._versions[job.version].vector
                 if self._method.state is not None:
-                    after = self._method.state.after(vectors, task.start, result.final, task.lr, job.steps)
+                    known = {**vectors, **result.kept}
+                    after = self._method.state.after(known, task.start, result.final, task.lr, job.steps)
                     self._states.put(job.id, after)
                 if job.id not in self._discarded:
                     self._outcomes[job.id] = Outcome(

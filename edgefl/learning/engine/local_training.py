@@ -85,7 +85,8 @@ def _train(
         sizes.append(size)
     if not losses or len(losses) != task.steps:
         raise ValueError(f"the data gave {len(losses)} batches for {task.steps} local steps")
-    return JobResult(torch.cat([parameters, buffers]), torch.stack(losses), tuple(sizes))
+    kept = {name: memory[name] for name in task.rule.kept}
+    return JobResult(torch.cat([parameters, buffers]), torch.stack(losses), tuple(sizes), kept)
 
 
 def draws_of(task: JobTask) -> Callable[[int], Mapping[str, Tensor]] | None:

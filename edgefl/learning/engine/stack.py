@@ -94,12 +94,13 @@ class Stack:
             ValueError: the data gave a job fewer minibatches than it has steps.
         """
         made = []
-        for task, parameters, buffers, losses, sizes in zip(
-            self.tasks, self._parameters, self._buffers, self._losses, self._sizes, strict=True
+        for row, (task, parameters, buffers, losses, sizes) in enumerate(
+            zip(self.tasks, self._parameters, self._buffers, self._losses, self._sizes, strict=True)
         ):
             if not losses or len(losses) != task.steps:
                 raise ValueError(f"the data gave {len(losses)} batches for {task.steps} local steps")
-            made.append(JobResult(torch.cat([parameters, buffers]), torch.stack(losses), tuple(sizes)))
+            kept = {name: self._memory[name][row] for name in task.rule.kept}
+            made.append(JobResult(torch.cat([parameters, buffers]), torch.stack(losses), tuple(sizes), kept))
         return made
 
     def _loss(  # noqa: PLR0917  (vmap passes by position)

@@ -82,7 +82,7 @@ def method_model(name: str) -> type[BaseModel]:
         UserError: unknown method.
 
     >>> sorted(set(method_model("fedprox").model_fields) - {"method", "label", "local", "server", "weighting"})
-    ['mu', 'overlap', 'server_lr']
+    ['mu', 'overlap', 'persist_momentum', 'server_lr']
     """
     recipe = METHODS[name]
     fields: dict[str, Any] = {
@@ -147,7 +147,7 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions) -> Method:
         rule=rule,
         server=server,
         payload=part(recipe.payload),
-        state=_together(recipe.state, server.client_state()),
+        state=_together(_together(recipe.state, server.client_state()), rule.client_state()),
         weighting=weighting,
         local=merged,
         overlap=bool(options.get("overlap", False)),

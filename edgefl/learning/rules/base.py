@@ -8,6 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 from torch import Tensor
 
+from edgefl.learning.client_state import ClientState
 from edgefl.learning.component import Component
 
 
@@ -46,6 +47,15 @@ class LocalRule(Component):
 
     vectors: ClassVar[frozenset[str]] = frozenset()
     """Names of the server or client-state vectors it reads, e.g. ``momentum`` for FedADC."""
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Names in the rule's memory that the client keeps after the job, for :meth:`client_state`."""
+        return ()
+
+    def client_state(self) -> ClientState | None:
+        """What clients keep for this rule, beside what their method keeps; nothing by default."""
+        return None
 
     def accept(self, options: LocalOptions) -> None:
         """Refuse options that make no sense with this rule; every option fits by default.

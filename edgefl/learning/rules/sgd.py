@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
+from edgefl.errors import UserError
+from edgefl.learning.client_state import ClientState
 from edgefl.learning.rules.base import LocalOptions, LocalRule
 
 
@@ -24,16 +28,59 @@ def direction(parameters: Tensor, gradient: Tensor, options: LocalOptions) -> Te
     return gradient.add_(parameters, alpha=options.weight_decay) if options.weight_decay else gradient
 
 
+class Velocity(ClientState):
+    """The momentum buffer with which the client's last job ended."""
+
+    vectors: ClassVar[tuple[str, ...]] = ("velocity",)
+
+    def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
+        """Zero."""
+        return {"velocity": received.new_zeros(parameter_count)}
+
+    def after(
+        self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
+    ) -> dict[str, Tensor]:
+        """What the job left."""
+        return {"velocity": vectors["velocity"]}
+
+
 class Sgd(LocalRule):
     """θ ← θ - η_t d with d the clipped gradient plus weight decay, through (Nesterov) momentum if there is any.
 
-    The momentum starts at zero every round: clients carry no optimiser state from round to round.
+    The momentum starts at zero every round: clients carry no optimiser state from round to round. With
+    ``persist_momentum`` it goes on where the client's last job ended, as it does in FedAlign's code, where no optimiser
+    is ever reset.
     """
+
+    persist_momentum: bool = Field(
+        default=False, description="momentum goes on where the client's last job ended, instead of starting at zero"
+    )
+
+    @property
+    def vectors(self) -> frozenset[str]:  # type: ignore[override]
+        """The client's last momentum, where it persists."""
+        return frozenset({"velocity"}) if self.persist_momentum else frozenset()
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The momentum, where it persists."""
+        return ("velocity",) if self.persist_momentum else ()
+
+    def client_state(self) -> ClientState | None:
+        """The momentum, where it persists."""
+        return Velocity() if self.persist_momentum else None
+
+    def accept(self, options: LocalOptions) -> None:
+        """Refuses to keep a momentum that there is not."""
+        if self.persist_momentum and not options.momentum:
+            raise UserError("there is no momentum to keep; set local.momentum as well", field="persist_momentum")
 
     def begin(
         self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
     ) -> dict[str, Tensor]:
-        """The velocity, zero, if there is momentum."""
+        """The velocity, if there is momentum: zero, or the last job's."""
+        if self.persist_momentum:
+            return {"velocity": vectors["velocity"].clone()}
         return {"velocity": torch.zeros_like(received)} if options.momentum else {}
 
     def update(

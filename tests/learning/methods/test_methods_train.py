@@ -83,7 +83,7 @@ def three_rounds(name: str) -> list[tuple[float, float]]:
                 ids.append(id)
             learner.aggregate(t, ids, t)
         scores.append(learner.evaluate(3))
-    return [tuple(score) for score in scores]
+    return [(score.accuracy, score.loss) for score in scores]
 
 
 @pytest.mark.parametrize("name", METHODS.names())
