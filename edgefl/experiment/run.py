@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgefl.errors import UserError
-from edgefl.experiment.directory import Choices, RunDirectory
+from edgefl.experiment.directory import Choices, RunDirectory, is_interrupted
+from edgefl.experiment.faults import NotWritten, RunsFailed, storage_reason
 from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.progress import Progress, Silent
 from edgefl.experiment.step_costs import StepCosts, write_costs
 from edgefl.experiment.summary import write_summary
 from edgefl.experiment.wiring import recipe_of, shared_world, skeleton
 from edgefl.learning.cost.law import CostModel
+from edgefl.learning.faults import PartFault
 from edgefl.scenario import Scenario, dump_yaml, load_scenario, resolve
+from edgefl.simulation.cost_specs import PaperCost
 
 if TYPE_CHECKING:
     from edgefl.learning.data.federated import FederatedData
@@ -48,6 +52,8 @@ def run(
 
     Raises:
         UserError: data files are missing, or something does not fit; nothing was written then.
+        RunsFailed: a part of a method raised an error; the directory is complete, and says so of its run.
+        NotWritten: the disk is full, say; the run can be resumed.
     """
     labels = [method.label for method in scenario.methods] if methods is None else list(methods)
     choices = Choices(tuple(scenario.method(label).label for label in labels), device, engine, train)
@@ -64,6 +70,7 @@ def resume(path: Path, *, progress: Progress | None = None) -> Path:
     Raises:
         UserError: there is no interrupted run, or another process works on it.
         LogDiffers: re-execution does not come to what the run's journal holds (another build of torch, say).
+        RunsFailed, NotWritten: as for :func:`run`.
     """
     directory = RunDirectory(path, None)
     return _execute(load_scenario(path / "scenario.yaml"), directory, progress or Silent())
@@ -76,12 +83,19 @@ def _execute(scenario: Scenario, directory: RunDirectory, progress: Progress) ->
             experiment.begin()
             for seed in scenario.seeds:
                 experiment.run_seed(seed)
+            experiment.finish()
         except UserError:
             directory.forget()
             raise
+        except (OSError, sqlite3.Error) as error:
+            if not directory.opened:
+                raise
+            reason, resumable = storage_reason(error), is_interrupted(directory.path)
+            raise NotWritten(directory.path, reason, resumable=resumable) from error
         finally:
             progress.close()
-        return experiment.finish()
+    experiment.check_faults()
+    return directory.path
 
 
 class _Experiment:
@@ -92,9 +106,13 @@ class _Experiment:
         self._directory = directory
         self._choices = directory.choices
         self._progress = progress
+        self._fault: PartFault | None = None
         self._methods = [scenario.method(label) for label in self._choices.methods]
         cost_model = CostModel(skeleton(scenario))
-        self._costs = {each.label: StepCosts(cost_model, recipe_of(scenario, each)) for each in self._methods}
+        paper = isinstance(scenario.cost, PaperCost)
+        self._costs = {
+            each.label: StepCosts(cost_model, recipe_of(scenario, each), paper=paper) for each in self._methods
+        }
         for (label, _), known in directory.finished.items():
             for alpha, batch in known["costs"]:
                 self._costs[label].step(alpha, batch)
@@ -123,10 +141,11 @@ class _Experiment:
                     if core is None or data is None
                     else one.trained(self._progress, core, data)
                 )
+                self._fault = self._fault or one.fault
                 self._directory.run_finished(method.label, seed, entry, sorted(costs.used))
                 self._progress.end(method.label, seed, entry["stop"]["reason"])
 
-    def finish(self) -> Path:
+    def finish(self) -> None:
         """Write what covers all runs."""
         path, finished = self._directory.path, self._directory.finished
         entries: dict[str, list[dict[str, Any]]] = {
@@ -136,7 +155,17 @@ class _Experiment:
         write_costs(self._costs, path / "costs.json")
         write_summary(self._scenario.name, entries, path / "summary.json")
         self._directory.all_finished()
-        return path
+
+    def check_faults(self) -> None:
+        """Raise :class:`RunsFailed` where a run ended by a fault, in this process or before."""
+        stops = {run: known["entry"]["stop"] for run, known in self._directory.finished.items()}
+        told = [
+            f"{label}, seed {seed}: {stop['message']}"
+            for (label, seed), stop in stops.items()
+            if stop["reason"] == "fault"
+        ]
+        if told:
+            raise RunsFailed(self._directory.path, len(stops), told) from self._fault
 
     def _selection_reads_labels(self, seed: int) -> bool:
         return "label_support" in self._scenario.training.selection.spec.start(seed).reads

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from edgefl.learning.cost.law import CostModel
 from edgefl.learning.cost.measure import StepCost
+from edgefl.learning.cost.method_cost import paper_factor
+from edgefl.learning.methods.build import build_method
 from edgefl.learning.methods.recipe import Method
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.simulation.invariants import CostEntry
@@ -21,10 +24,12 @@ class StepCosts:
     Args:
         model: measures steps on the scenario's model.
         method: whose steps.
+        paper: count steps by FedBR's Eq. 3: FedAvg's step times a factor for hybrid paths.
     """
 
-    def __init__(self, model: CostModel, method: Method) -> None:
+    def __init__(self, model: CostModel, method: Method, *, paper: bool = False) -> None:
         self.method = method
+        self._paper = paper
         self._model = model
         self.used: dict[tuple[int, int], StepCost] = {}
 
@@ -32,8 +37,21 @@ class StepCosts:
         """The cost of a local step on ``batch`` images with the last ``alpha`` blocks freshly received."""
         key = (alpha, batch)
         if key not in self.used:
-            self.used[key] = self._model.cost(self.method, alpha, batch)
+            self.used[key] = self._cost(alpha, batch)
         return self.used[key]
+
+    def _cost(self, alpha: int, batch: int) -> StepCost:
+        if not self._paper:
+            return self._model.cost(self.method, alpha, batch)
+        plain = self._model.cost(build_method("fedavg", self.method.local), self._model.model.depth, batch)
+        factor = paper_factor(self.method, alpha, self._model.model.depth) or 1.0
+        return replace(
+            plain,
+            operators=tuple(
+                replace(each, flops=each.flops * factor, bytes=each.bytes * factor) for each in plain.operators
+            ),
+            training_flops=plain.training_flops * factor,
+        )
 
     def adapted_model(self) -> BlockModel:
         """The scenario's model with whatever the method's objective adds to it."""

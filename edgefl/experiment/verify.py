@@ -14,6 +14,7 @@ from edgefl.errors import UserError
 from edgefl.experiment.step_costs import read_costs
 from edgefl.experiment.summary import SCHEMA
 from edgefl.experiment.tables import EVENTS, ROUNDS
+from edgefl.experiment.wiring import compute_seconds
 from edgefl.fleet import assign
 from edgefl.network import build_topology
 from edgefl.scenario import Scenario, load_scenario
@@ -51,12 +52,20 @@ def read_run_summary(run: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UserError("expected the folder of a finished run, found no summary.json", file=str(run))
     try:
-        summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        summary: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise UserError(f"expected JSON, {error}", file=str(path)) from None
-    if summary.get("schema") != SCHEMA:
-        raise UserError(f"expected schema {SCHEMA}, found {summary.get('schema')!r}", file=str(path), field="schema")
-    return summary
+    schema = summary.get("schema") if isinstance(summary, dict) else None
+    if schema != SCHEMA:
+        raise UserError(f"expected schema {SCHEMA}, found {schema!r}", file=str(path), field="schema")
+    try:
+        for entries in summary["methods"].values():
+            for entry in entries:
+                int(entry["seed"])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        message = "expected a list of runs with their seeds for each method"
+        raise UserError(message, file=str(path), field="methods") from None
+    return dict(summary)
 
 
 def _check(
@@ -66,7 +75,7 @@ def _check(
     try:
         events = _table(folder / "events.parquet", EVENTS)
         rounds = _table(folder / "rounds.parquet", ROUNDS)
-    except (OSError, pa.ArrowException, ValueError) as error:
+    except ValueError as error:
         yield f"a table cannot be read: {error}"
         return
     fleet = assign(scenario.fleet, scenario.data.clients, int(entry["seed"]))
@@ -81,6 +90,7 @@ def _check(
         topology=build_topology(network.topology, network.links, links),
         transport=network.transport.build(),
         protocol=scenario.protocol,
+        seconds=compute_seconds(scenario, scenario.method(label), int(entry["seed"])),
     )
     try:
         yield from violations(record)
@@ -89,7 +99,11 @@ def _check(
 
 
 def _table(path: Path, schema: pa.Schema) -> dict[str, list[Any]]:
-    table = pq.read_table(path)
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"{path.name}: {reason}") from None
     if table.schema.names != schema.names:
         raise ValueError(f"{path.name}: expected the columns {', '.join(schema.names)}")
     return {name: table.column(name).to_pylist() for name in schema.names}

@@ -17,11 +17,13 @@ from edgefl.learning.methods.recipe import Method
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.registry import build_model
 from edgefl.learning.payload import ModelSizes
+from edgefl.learning.payloads.blocks import uniform_blocks
 from edgefl.network.build import build_topology
 from edgefl.network.client_links import ClientLinks
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.scheduling.selection.base import Facts
+from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, SecondsCost
 from edgefl.simulation.limits import Limits
 from edgefl.simulation.log import EventLog
 from edgefl.simulation.setup import RoundRow, Setup
@@ -64,6 +66,21 @@ def shared_world(scenario: Scenario, seed: int, data: FederatedData | None) -> S
     return SharedWorld(seed, fleet, data.sizes, Facts(label_support=data.label_counts > 0))
 
 
+def compute_seconds(scenario: Scenario, chosen: ScenarioMethod, seed: int) -> ComputeSeconds | None:
+    """How long the method's local training takes, where the scenario says so itself."""
+    cost = scenario.cost
+    if not isinstance(cost, SecondsCost):
+        return None
+    key = chosen.label if chosen.label in cost.methods else chosen.name
+    return ComputeSeconds(cost, key, seed, scenario.data.clients)
+
+
+def wire_sizes(scenario: Scenario, model: BlockModel) -> ModelSizes:
+    """Bytes of the blocks as they are sent: their own, or S/M each in FedBR's cost model."""
+    sizes = ModelSizes(model.layout.block_bytes())
+    return ModelSizes(uniform_blocks(sizes)) if isinstance(scenario.cost, PaperCost) else sizes
+
+
 def setup_of(
     scenario: Scenario,
     chosen: ScenarioMethod,
@@ -100,7 +117,7 @@ def setup_of(
         scheduler=None if chosen.scheduler is None else chosen.scheduler.start(world.seed, model.depth),
         selector=scenario.training.selection.spec.start(world.seed),
         facts=world.facts,
-        sizes=ModelSizes(model.layout.block_bytes()),
+        sizes=wire_sizes(scenario, model),
         cost=costs.step,
         fleet=world.fleet,
         samples=world.samples,
@@ -112,6 +129,7 @@ def setup_of(
         stop=scenario.stop,
         evaluate_every=scenario.evaluation.every,
         trains=trains,
+        seconds=compute_seconds(scenario, chosen, world.seed),
         log=log,
         on_round=on_round,
     )

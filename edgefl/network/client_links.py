@@ -118,7 +118,8 @@ class ClientLinks:
 
     def _drawn(self, name: str, direction: Direction, spec: UniformCapacity, epoch: int) -> NDArray[np.float64]:
         # Every client of the fleet is drawn, so that who else has this link changes nobody's capacity.
-        luck = generator(self._seed, "link", name, direction, epoch).random(self._count)
+        key = "down" if self._links[name].symmetric else direction
+        luck = generator(self._seed, "link", name, key, epoch).random(self._count)
         return spec.low + (spec.high - spec.low) * luck
 
     def _set(self, network: FlowNetwork, numbers: NDArray[np.int64], capacities: NDArray[np.float64]) -> None:

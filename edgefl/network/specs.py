@@ -161,7 +161,16 @@ class LinkSpec(_Spec):
     redraw: Annotated[str | None, BeforeValidator(_checked_redraw)] = Field(
         None, description="When drawn capacities are drawn anew: '10 rounds', '30 s', or null for never."
     )
+    symmetric: bool = Field(
+        False, description="Drawn capacities are as high within their range upwards as downwards, not drawn apart."
+    )
     latency: Seconds | None = Field(None, description="One-way latency of this link; null takes the topology's.")
+
+    @model_validator(mode="after")
+    def _both_are_drawn(self) -> Self:
+        if self.symmetric and (self.down.kind, self.up.kind) != ("uniform", "uniform"):
+            raise ValueError("symmetric: expected false, because down and up are not both drawn (kind: uniform)")
+        return self
 
     @model_validator(mode="after")
     def _redraw_has_an_object(self) -> Self:

@@ -18,8 +18,9 @@ from edgefl.scenario.components import Model, within
 from edgefl.scenario.methods import Methods, ScenarioMethod
 from edgefl.scenario.training import EvaluationSpec, TrainingSpec
 from edgefl.scheduling.selection.fixed import Fixed
+from edgefl.simulation.cost_specs import CostSpec, MeasuredCost, SecondsCost
 from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec, ProtocolSpec, SynchronousSpec
-from edgefl.simulation.specs import BudgetSpec, CostSpec
+from edgefl.simulation.specs import BudgetSpec
 from edgefl.validation import validated
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9+_.-]{0,99}$"
@@ -45,7 +46,7 @@ class Scenario(BaseModel):
     )
     fleet: tuple[FleetGroup, ...] = Field(min_length=1, description="groups of clients with the same device and link")
     network: NetworkSpec = Field(description="the graph, and the clients' links by name")
-    cost: CostSpec = Field(default_factory=CostSpec, description="where FLOPs, bytes and seconds of a step come from")
+    cost: CostSpec = Field(default_factory=MeasuredCost, description="where FLOPs and seconds of training come from")
     methods: Methods = Field(description="what is compared: names, or mappings with options")
     targets: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
         default=(), description="accuracies in (0, 1]; time, bytes, joules and rounds to each are reported"
@@ -161,6 +162,9 @@ class Scenario(BaseModel):
                 recipe = build_method(method.entry, self.training.local)
             except UserError as error:
                 raise within(error, f"methods.{index}") from None
+            if isinstance(self.cost, SecondsCost) and self.cost.range_of((method.label, method.name)) is None:
+                hint = nearest(method.label, self.cost.methods)
+                raise UserError(f"no seconds of method '{method.label}'; {hint}", field="cost.methods")
             if recipe.overlap and selector.learns():
                 raise UserError(
                     "overlap picks a cohort while the round before still runs, but selection "

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
+from functools import partial
 
 import numpy as np
 import simpy
 from numpy.typing import NDArray
 
+from edgefl.learning.faults import blaming
 from edgefl.scheduling.blocks.makespan import BlockForecast, least_makespan
 from edgefl.scheduling.selection.base import Foreseen
 from edgefl.simulation.world import World
@@ -38,12 +40,13 @@ class Decisions:
         available = available[self._world.presence.available()[available]]
         if not len(available):
             return []
-        facts = setup.facts._replace(foreseen=self._foreseen)
-        cohort = [int(client) for client in setup.selector.pick(number, available, size, facts)]
+        facts = setup.facts._replace(foreseen=partial(self._foreseen, round))
+        with blaming(setup.label, round, "selection"):
+            cohort = [int(client) for client in setup.selector.pick(number, available, size, facts)]
         self._world.decided(round, "selection", setup.selector.reads, clients=cohort)
         return cohort
 
-    def _foreseen(self, clients: NDArray[np.int64]) -> Foreseen:
+    def _foreseen(self, round: int, clients: NDArray[np.int64]) -> Foreseen:
         """What a round with the whole model would take each client, as far as one can know now."""
         world, setup = self._world, self._world.setup
         sizes = setup.sizes
@@ -51,7 +54,7 @@ class Decisions:
         asked = clients.tolist()
         return Foreseen(
             np.array([world.foreseen_seconds(client, "down", sizes.model_bytes) for client in asked]),
-            np.array([world.work.of(client, sizes.blocks).seconds for client in asked]),
+            np.array([world.foreseen_compute(client, round, world.work.of(client, sizes.blocks)) for client in asked]),
             np.array([world.foreseen_seconds(client, "up", uplink) for client in asked]),
         )
 
@@ -69,7 +72,8 @@ class Decisions:
         if scheduler is None or not cohort or not payload.partial(round):
             return {}
         forecast = self._forecast(round, cohort)
-        alphas = scheduler.choose(round, cohort, forecast)
+        with blaming(self._world.setup.label, round, "block scheduler"):
+            alphas = scheduler.choose(round, cohort, forecast)
         chosen = {str(client): alpha for client, alpha in sorted(alphas.items())}
         # How far from the shortest round that would have sent as many blocks?
         choice = np.array([alphas[client] for client in cohort], np.int64)
@@ -97,7 +101,7 @@ class Decisions:
                 downlink = world.downlink(client, round, alpha)
                 size = sum(part.bytes for part in downlink.parts)
                 bytes[row, alpha - 1] = size
-                compute = world.work.of(client, downlink.alpha).seconds
+                compute = world.foreseen_compute(client, round, world.work.of(client, downlink.alpha))
                 seconds[row, alpha - 1] = world.foreseen_seconds(client, "down", size) + compute + upload
                 free[row] &= not downlink.forced_full
         return BlockForecast(seconds, bytes, free)

@@ -19,6 +19,7 @@ from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
 from edgefl.scheduling.blocks.base import BlockScheduler
 from edgefl.scheduling.selection.base import Facts, Selector
+from edgefl.simulation.cost_specs import ComputeSeconds
 from edgefl.simulation.limits import Limits
 from edgefl.simulation.log import EventLog
 from edgefl.simulation.protocol_specs import ProtocolSpec
@@ -55,6 +56,7 @@ class Setup:
         topology: the network between ``server`` and ``client/k``.
         transport: what transfers make of their paths.
         weather: changes of capacity.
+        seconds: how long local training takes, where that is not left to the devices' rooflines.
         learner: trains, or pretends to.
         limits: budgets and targets.
         stop: ``budget`` ends at the first exhausted budget, ``target`` also when all targets are reached,
@@ -84,6 +86,7 @@ class Setup:
     stop: str = "budget"
     evaluate_every: int = 1
     trains: bool = True
+    seconds: ComputeSeconds | None = None
     log: EventLog = field(default_factory=EventLog)
     on_round: Callable[[RoundRow], None] | None = None
 

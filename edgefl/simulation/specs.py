@@ -1,12 +1,11 @@
-"""What a scenario may say of a run's budgets, and of how cost is known."""
+"""What a scenario may say of a run's budgets."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
-from edgefl.errors import nearest
 from edgefl.units import Bytes, Flops, Joules, Seconds
 
 BudgetKind = Literal["seconds", "bytes", "flops", "joules"]
@@ -14,27 +13,6 @@ BudgetKind = Literal["seconds", "bytes", "flops", "joules"]
 
 class _Spec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-def _known(kind: object, kinds: tuple[str, ...], what: str) -> object:
-    """``kind`` itself where it is one of ``kinds``; a plain ``literal`` error would not say what exists."""
-    if kind not in kinds:
-        hint = nearest(str(kind), kinds) if len(kinds) > 1 else f"expected '{kinds[0]}', the only one so far"
-        raise ValueError(f"unknown {what} {kind!r}; {hint}")
-    return kind
-
-
-class CostSpec(_Spec):
-    """Where the FLOPs, bytes and seconds of a local step come from."""
-
-    kind: Literal["measured"] = Field(
-        default="measured", description="measured: the method's executed graph on the device's roofline"
-    )
-
-    @field_validator("kind", mode="before")
-    @classmethod
-    def _kind_exists(cls, kind: Any) -> Any:
-        return _known(kind, ("measured",), "cost model")
 
 
 class BudgetSpec(_Spec):

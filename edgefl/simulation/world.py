@@ -160,7 +160,15 @@ class World:
 
     def pace(self, client: int, round: int, work: Work) -> Pace:
         """The course of the client's computation in this round."""
-        return work.pace(float(self.slowdown.of(round)[client]))
+        slowdown = float(self.slowdown.of(round)[client])
+        if self.setup.seconds is None:
+            return work.pace(slowdown)
+        seconds = float(self.setup.seconds.of(round)[client]) * slowdown
+        return Pace(seconds, seconds)
+
+    def foreseen_compute(self, client: int, round: int, work: Work) -> float:
+        """What its local training would take, were the device undisturbed."""
+        return work.seconds if self.setup.seconds is None else float(self.setup.seconds.of(round)[client])
 
     def compute_ended(self, client: int, round: int, work: Work, pace: Pace, steps: int) -> None:
         """It ends after ``steps`` local steps, all of them or fewer."""
@@ -172,7 +180,7 @@ class World:
 
     def compute_broken_off(self, client: int, round: int, work: Work, pace: Pace, seconds: float) -> None:
         """It breaks off after ``seconds``; FLOPs count as far as it came, joules for as long as it took."""
-        share = pace.done(seconds) if work.seconds else 1.0
+        share = pace.done(seconds) if pace.seconds else 1.0
         self._computed("compute_drop", client, round, work, spent=seconds, share=share)
 
     def _computed(self, kind: str, client: int, round: int, work: Work, *, spent: float, share: float) -> None:

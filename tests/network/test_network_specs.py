@@ -183,3 +183,23 @@ def test_generated_links_vary_as_much_as_measured_ones(like):
     series = np.array(series)
     assert 0.46 < np.mean(series.std(axis=0) / series.mean(axis=0)) < 0.88
     assert 0.41 < np.mean([np.corrcoef(s[1:], s[:-1])[0, 1] for s in series.T]) < 0.91
+
+
+def test_symmetric_draws_stand_at_the_same_point_both_ways():
+    from edgefl.network.client_links import ClientLinks
+    from edgefl.network.specs import LinkSpec
+
+    ranges = {
+        "down": {"kind": "uniform", "low": 10e6, "high": 20e6},
+        "up": {"kind": "uniform", "low": 1e6, "high": 3e6},
+    }
+    apart, alike = (
+        ClientLinks({"a": LinkSpec.model_validate({**ranges, "symmetric": symmetric})}, ["a"] * 50, seed=1)
+        for symmetric in (False, True)
+    )
+    down, up = alike.capacities("down", 0), alike.capacities("up", 0)
+    np.testing.assert_allclose((down - 10e6) / 10e6, (up - 1e6) / 2e6, rtol=0, atol=1e-12)
+    assert (apart.capacities("down", 0) == down).all()
+    assert (apart.capacities("up", 0) != up).any()
+    with pytest.raises(ValueError, match="not both drawn"):
+        LinkSpec.model_validate({"down": "1 Mbit/s", "up": "1 Mbit/s", "symmetric": True})

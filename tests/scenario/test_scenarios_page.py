@@ -17,6 +17,7 @@ from edgefl.scenario import Scenario, load_scenario, resolve
 from edgefl.scenario.loading import check
 from edgefl.scenario.training import EvaluationSpec, TrainingSpec
 from edgefl.simulation import protocol_specs as protocols
+from edgefl.simulation.cost_specs import SecondsCost
 from edgefl.simulation.specs import BudgetSpec
 from edgefl.units import UNITS
 from edgefl.yaml_file import parse_yaml
@@ -36,6 +37,7 @@ DESCRIBED = [
     protocols.SynchronousSpec,
     protocols.AsynchronousSpec,
     protocols.HierarchicalSpec,
+    SecondsCost,
     protocols.PolynomialStaleness,
     protocols.HingeStaleness,
     BudgetSpec,

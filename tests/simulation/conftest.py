@@ -137,6 +137,7 @@ def run() -> Callable[..., SmallRun]:
         trains: bool = True,
         weather: Any = None,
         topology: Any = None,
+        seconds: Any = None,
     ) -> SmallRun:
         clients = len(rates)
         chosen = list(devices or [device()] * clients)
@@ -170,6 +171,7 @@ def run() -> Callable[..., SmallRun]:
             stop=stop,
             evaluate_every=evaluate_every,
             trains=trains,
+            seconds=seconds,
         )
         return SmallRun(simulate_run(setup), setup, learner)
 

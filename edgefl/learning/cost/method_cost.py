@@ -94,11 +94,12 @@ def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None 
         stored=stored_parameters(model, method, received),
         down=downlink.parts,
         up=payload.uplink(sizes),
-        paper_factor=_paper_factor(method, received, blocks),
+        paper_factor=paper_factor(method, received, blocks),
     )
 
 
-def _paper_factor(method: Method, alpha: int, blocks: int) -> float | None:
+def paper_factor(method: Method, alpha: int, blocks: int) -> float | None:
+    """Eq. 3's factor for a step with the last ``alpha`` blocks received; ``None`` for methods without hybrid paths."""
     if isinstance(method.objective, FedMLB):
         return hybrid_path_factor(blocks - 1, blocks)
     return hybrid_path_factor(min(alpha, blocks - 1), blocks) if isinstance(method.objective, FedBR) else None

@@ -36,8 +36,9 @@ class BlockForecast(NamedTuple):
 def least_makespan(forecast: BlockForecast, total: int, arms: int) -> float:
     """The shortest makespan of any choice of 1 … ``arms`` blocks each that sends ``total`` blocks or more.
 
-    Only clients whose choice matters count; it is infinite where no choice reaches the total. Within a makespan T client k can have α_k(T) blocks, the most that fit, and the sum of these only grows with T. So
-    the smallest T among the table's entries that reaches the total is exact, and no integer program is needed.
+    Only clients whose choice matters count; it is infinite where no choice reaches the total. Within a makespan T,
+    client k can have α_k(T) blocks, the most that fit, and the sum of these only grows with T. So the smallest T among
+    the table's entries that reaches the total is exact, and no integer program is needed.
 
     >>> forecast = BlockForecast(np.array([[1., 2.], [3., 5.]]), np.ones((2, 2), np.int64), np.array([True, True]))
     >>> [least_makespan(forecast, total, 2) for total in (2, 3, 4, 5)]

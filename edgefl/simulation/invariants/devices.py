@@ -87,7 +87,12 @@ def computations(record: Record) -> Iterator[str]:
         profile = record.fleet.profile_of(event.client)
         if facts(work).get("profile") != profile.name:
             yield f"{at(event)}: work '{event.item}' belongs to another device than the client's"
-        pace = _pace(work, profile, float(slowdown.of(event.round - 1)[event.client]))
+        factor = float(slowdown.of(event.round - 1)[event.client])
+        if record.seconds is None:
+            pace = _pace(work, profile, factor)
+        else:
+            told = float(record.seconds.of(event.round - 1)[event.client]) * factor
+            pace = Pace(told, told)
         if event.kind == "compute_end" and not close(event.seconds, pace.seconds):
             yield f"{at(event)}: took {event.seconds:g} s, the work takes {pace.seconds:g} s"
         if event.kind == "compute_partial":

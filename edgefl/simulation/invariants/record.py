@@ -11,6 +11,7 @@ from typing import Any
 
 from edgefl.fleet import FleetAssignment
 from edgefl.network import Topology, Transport
+from edgefl.simulation.cost_specs import ComputeSeconds
 from edgefl.simulation.log import Event
 from edgefl.simulation.protocol_specs import ProtocolSpec, SynchronousSpec
 
@@ -49,6 +50,7 @@ class Record:
         topology: the network's links; their capacities are in the log.
         transport: what transfers made of their paths.
         protocol: how rounds ran.
+        seconds: how long local training took, where that was not left to the devices.
     """
 
     events: Sequence[Event]
@@ -59,6 +61,7 @@ class Record:
     topology: Topology
     transport: Transport
     protocol: ProtocolSpec = field(default_factory=SynchronousSpec)
+    seconds: ComputeSeconds | None = None
 
     @cached_property
     def by_kind(self) -> dict[str, list[Event]]:

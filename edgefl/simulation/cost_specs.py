@@ -1,0 +1,136 @@
+"""What ``cost:`` may say: where the FLOPs and seconds of local training come from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from edgefl.errors import UserError
+from edgefl.network.specs import redraw_rule
+from edgefl.randomness import generator
+from edgefl.units import Seconds
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class MeasuredCost(_Spec):
+    """What the method's step executes, on each device's roofline."""
+
+    kind: Literal["measured"] = Field(
+        default="measured", description="measured: the method's executed graph on the device's roofline"
+    )
+
+
+class PaperCost(_Spec):
+    """FedBR's own model (Tan et al. 2023, Eqs. 3-4): hybrid paths cost by a formula, and each block is S/M bytes.
+
+    A step costs FedAvg's, as executed, times 1 + α(α+1)/(2M); methods without hybrid paths cost what FedAvg does.
+    """
+
+    kind: Literal["paper"] = Field(description="paper: FedBR's Eqs. 3-4 in place of what methods execute")
+
+
+class SecondsRange(_Spec):
+    """U(low, high) of a method's local training in one round."""
+
+    low: Annotated[Seconds, Field(ge=0)] = Field(description="least seconds of local training in a round")
+    high: Annotated[Seconds, Field(ge=0)] = Field(description="most seconds of local training in a round")
+
+    @model_validator(mode="after")
+    def _low_before_high(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"expected low at most high, found low {self.low:g} and high {self.high:g} s")
+        return self
+
+
+def _range(value: Any) -> Any:
+    return {"low": value, "high": value} if isinstance(value, int | float | str) else value
+
+
+def _rounds(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            kind, amount = redraw_rule(value)
+        except UserError as error:
+            raise ValueError(str(error)) from None
+        if kind != "rounds":
+            raise ValueError(f"expected a number of rounds, '10 rounds', found '{value}'")
+        return int(amount)
+    return value
+
+
+class SecondsCost(_Spec):
+    """Seconds of local training that somebody measured, drawn for each client from its method's range.
+
+    The position within the range is drawn for all methods alike, so a client that is slow for one is slow for all.
+
+    >>> SecondsCost(kind="seconds", methods={"fedavg": "4 s"}, redraw="10 rounds").of("fedavg", 0, 3, clients=2)
+    array([4., 4.])
+    """
+
+    kind: Literal["seconds"] = Field(description="seconds: drawn from measured ranges instead of the roofline")
+    methods: dict[str, Annotated[SecondsRange, BeforeValidator(_range, json_schema_input_type=Any)]] = Field(
+        min_length=1, description="the range of each method, by its label or by its name; a quantity alone is constant"
+    )
+    redraw: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="when seconds are drawn anew, '10 rounds'; null: never"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _redraw_in_rounds(cls, data: Any) -> Any:
+        return {**data, "redraw": _rounds(data["redraw"])} if isinstance(data, dict) and "redraw" in data else data
+
+    def range_of(self, names: Sequence[str]) -> SecondsRange | None:
+        """The range of the first of these names that has one."""
+        return next((self.methods[name] for name in names if name in self.methods), None)
+
+    def of(self, method: str, seed: int, round: int, *, clients: int) -> NDArray[np.float64]:
+        """Every client's seconds of local training in a round (from 0), shape ``[clients]``."""
+        each = self.methods[method]
+        draw = 0 if self.redraw is None else round // self.redraw
+        place = generator(seed, "compute seconds", draw).random(clients)
+        return each.low + (each.high - each.low) * place
+
+
+def _kind(value: Any) -> Any:
+    return value.get("kind", "measured") if isinstance(value, dict) else getattr(value, "kind", None)
+
+
+CostSpec = Annotated[
+    Annotated[MeasuredCost, Tag("measured")]
+    | Annotated[SecondsCost, Tag("seconds")]
+    | Annotated[PaperCost, Tag("paper")],
+    Discriminator(_kind),
+]
+"""``cost:`` of a scenario; without a kind, the measured one."""
+
+
+class ComputeSeconds:
+    """The seconds of one method's local training, round by round.
+
+    Args:
+        spec: the ranges.
+        method: the key of the method's range.
+        seed: the run's seed.
+        clients: of the fleet.
+    """
+
+    def __init__(self, spec: SecondsCost, method: str, seed: int, clients: int) -> None:
+        self._spec = spec
+        self._method = method
+        self._seed = seed
+        self._clients = clients
+        self._known: tuple[int, NDArray[np.float64]] | None = None
+
+    def of(self, round: int) -> NDArray[np.float64]:
+        """Every client's seconds in a round (from 0), shape ``[clients]``."""
+        if self._known is None or self._known[0] != round:
+            self._known = (round, self._spec.of(self._method, self._seed, round, clients=self._clients))
+        return self._known[1]
