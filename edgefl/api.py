@@ -41,6 +41,9 @@ def simulate(
 
     Raises:
         UserError: something in the scenario or the arguments is wrong.
+        edgefl.experiment.RunsFailed: a part of a method raised an error. ``out`` is complete nevertheless: the other
+            methods went on, and ``RunResult(out)`` says of the failed run how far it came.
+        edgefl.experiment.NotWritten: the disk is full, say.
     """
     if not isinstance(scenario, Scenario):
         scenario = load_scenario(scenario, overrides)

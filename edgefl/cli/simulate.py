@@ -97,7 +97,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     from edgefl.cli.progress import watching
     from edgefl.experiment import run
 
-    with _resumable(folder, scenario), watching() as progress:
+    with _finishing(folder, scenario, as_json=as_json), watching() as progress:
         run(
             chosen,
             out=folder,
@@ -107,7 +107,6 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             train=not no_train,
             progress=progress,
         )
-    _print_result(folder, as_json=as_json)
 
 
 def _go_on(folder: Path, *, as_json: bool) -> None:
@@ -115,18 +114,21 @@ def _go_on(folder: Path, *, as_json: bool) -> None:
     from edgefl.cli.progress import watching
     from edgefl.experiment import resume
 
-    with _resumable(folder, str(folder)), watching() as progress:
+    with _finishing(folder, str(folder), as_json=as_json), watching() as progress:
         resume(folder, progress=progress)
-    _print_result(folder, as_json=as_json)
 
 
 @contextmanager
-def _resumable(folder: Path, named: str) -> Iterator[None]:
-    """Say how to go on where the command is stopped, and where the input was wrong."""
-    from edgefl.experiment import is_interrupted
+def _finishing(folder: Path, named: str, *, as_json: bool) -> Iterator[None]:
+    """Print the result; say how to go on where the command is stopped, and where the input was wrong."""
+    from edgefl.experiment import RunsFailed, is_interrupted
 
     try:
         yield
+        _print_result(folder, as_json=as_json)
+    except RunsFailed:
+        _print_result(folder, as_json=as_json)
+        raise
     except UserError as error:
         raise error.located(file=named) from None
     except KeyboardInterrupt:
@@ -149,7 +151,7 @@ def _labels(scenario: Scenario, wanted: list[str] | None) -> list[str] | None:
 
 def _free_folder(out: Path | None, scenario: Scenario) -> Path:
     """The run directory, which must not hold anything yet."""
-    from edgefl.experiment import is_interrupted
+    from edgefl.experiment import is_interrupted, is_unbegun
 
     folder = out if out is not None else Path("runs") / scenario.name
     hint = "" if out is not None else "; choose another with --out"
@@ -157,7 +159,7 @@ def _free_folder(out: Path | None, scenario: Scenario) -> Path:
     present = next((path for path in (folder, *folder.absolute().parents) if path.exists()), None)
     if present is not None and not present.is_dir():
         raise UserError(f"expected a folder, found the file {present}{hint}", file="--out")
-    if folder.is_dir():
+    if folder.is_dir() and not is_unbegun(folder):
         if is_interrupted(folder):
             raise UserError(
                 f"{folder} holds an interrupted run; to go on: edgefl simulate --resume {folder}", file="--out"

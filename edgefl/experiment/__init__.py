@@ -1,7 +1,8 @@
 """A scenario times methods times seeds: wires the world and writes the run directory."""
 
-from edgefl.experiment.directory import is_interrupted
+from edgefl.experiment.directory import is_interrupted, is_unbegun
+from edgefl.experiment.faults import NotWritten, RunsFailed
 from edgefl.experiment.run import resume, run
 from edgefl.experiment.verify import verify
 
-__all__ = ["is_interrupted", "resume", "run", "verify"]
+__all__ = ["NotWritten", "RunsFailed", "is_interrupted", "is_unbegun", "resume", "run", "verify"]

@@ -70,6 +70,11 @@ class RunDirectory:
         if self._lock is not None:
             os.close(self._lock)
 
+    @property
+    def opened(self) -> bool:
+        """Whether this process has begun to write."""
+        return self._lock is not None
+
     def open(self, scenario: str) -> None:
         """Make the directory, take it for this process, and write the resolved scenario, unless that was done before.
 
@@ -78,24 +83,30 @@ class RunDirectory:
         """
         if self._lock is not None:
             return
+        fresh = not self.path.exists()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not (self.path / STATE).exists():
                 self._made = True
-                self._write()
-            if not (self.path / "scenario.yaml").exists():
+                # The state comes last: where it is, there is a scenario to go on with.
                 replace_file(self.path / "scenario.yaml", scenario)
+                self._write()
         except BlockingIOError:
             raise UserError("another process is working in this run directory", file=str(self.path)) from None
         except OSError as error:
+            if fresh:
+                shutil.rmtree(self.path, ignore_errors=True)
             raise UserError(f"the run directory cannot be written: {error.strerror}", file=str(self.path)) from None
 
     def run_finished(self, label: str, seed: int, entry: dict[str, Any], costs: list[tuple[int, int]]) -> None:
         """One run is complete: its tables are written, and its journal and checkpoints are no longer needed."""
         self.finished[label, seed] = {"entry": entry, "costs": costs}
         self._write()
+        self._clear(label, seed)
+
+    def _clear(self, label: str, seed: int) -> None:
         folder = self.path / label / f"seed-{seed}"
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         for path in folder.glob("journal.sqlite*"):
@@ -104,12 +115,14 @@ class RunDirectory:
     def forget(self) -> None:
         """Leave no trace of a run whose input turned out to be wrong, unless one of its runs had already ended."""
         if self._made and not self.finished:
-            shutil.rmtree(self.path)
+            shutil.rmtree(self.path, ignore_errors=True)
 
     def all_finished(self) -> None:
         """The summary is written: there is nothing left to resume."""
-        (self.path / STATE).unlink()
+        for label, seed in self.finished:
+            self._clear(label, seed)  # again: a kill may have come between a run's end and this
         (self.path / _LOCK).unlink()
+        (self.path / STATE).unlink()
 
     def _write(self) -> None:
         state = {
@@ -143,11 +156,21 @@ def is_interrupted(path: Path) -> bool:
     return (path / STATE).is_file()
 
 
+def is_unbegun(path: Path) -> bool:
+    """Whether a folder holds only what a process leaves that was killed before its first run began."""
+    names = {each.name for each in path.iterdir()}
+    return _LOCK in names and names <= {_LOCK, "scenario.yaml", "scenario.yaml.unfinished", f"{STATE}.unfinished"}
+
+
 def replace_file(path: Path, text: str) -> None:
     """Write a file as a whole: after a kill it holds the old text or the new one."""
     unfinished = path.with_name(f"{path.name}.unfinished")
-    with unfinished.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
+    try:
+        with unfinished.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import summarise
 from edgefl.experiment.tables import EventFile, write_rounds
 from edgefl.experiment.wiring import SharedWorld, setup_of
+from edgefl.learning.faults import PartFault, blaming
 from edgefl.learning.job import Learner
 from edgefl.learning.methods.recipe import METHODS
 from edgefl.learning.neutral import NeutralLearner
@@ -23,6 +25,7 @@ from edgefl.scenario.methods import ScenarioMethod
 from edgefl.simulation.log import Event, EventLog, Sink
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import RoundRow
+from edgefl.simulation.work import StepCost
 
 if TYPE_CHECKING:
     from edgefl.learning.data.federated import FederatedData
@@ -38,6 +41,9 @@ class OneRun:
         world: what all methods of the seed share.
         costs: step costs of the method.
         directory: the experiment's run directory.
+
+    Attributes:
+        fault: what a part of the method raised, where that ended the run.
     """
 
     def __init__(
@@ -49,6 +55,7 @@ class OneRun:
         self._costs = costs
         self._folder = directory / method.label / f"seed-{world.seed}"
         self._folder.mkdir(parents=True, exist_ok=True)
+        self.fault: PartFault | None = None
 
     def timed(self, progress: Progress) -> dict[str, Any]:
         """The world alone; re-executed from the start where it was interrupted, which takes milliseconds a round."""
@@ -71,6 +78,8 @@ class OneRun:
                 table(events)
 
             outcome = self._simulate(recorded, sink, progress, trains=True, after_round=recorded.round_ended)
+        if outcome.fault is not None:
+            return self._entry(outcome)
         ended = Conclusion(core, data, self._world.seed, self._costs.method, learner, kept, outcome)
         return self._entry(outcome) | ended.write(self._scenario, self._folder)
 
@@ -102,7 +111,13 @@ class OneRun:
             log=log,
             on_round=on_round,
         )
-        return simulate_run(setup)
+        outcome = simulate_run(replace(setup, cost=self._step_cost))
+        self.fault = outcome.fault
+        return outcome
+
+    def _step_cost(self, alpha: int, batch: int) -> StepCost:
+        with blaming(self._method.label, 0, "measuring a local step"):
+            return self._costs.step(alpha, batch)
 
     def _entry(self, outcome: Outcome) -> dict[str, Any]:
         write_rounds(outcome.rows, self._folder / "rounds.parquet")

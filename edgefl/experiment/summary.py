@@ -48,6 +48,8 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool) -> dict[str, Any
         "targets": [_target(target) for target in outcome.limits.targets],
         "budgets": [_budget(budget) for budget in outcome.limits.budgets],
     }
+    if outcome.fault is not None:
+        entry["stop"]["message"] = str(outcome.fault)
     if spent.bytes_backhaul:
         entry["bytes"]["backhaul"] = int(spent.bytes_backhaul)
     if math.isfinite(outcome.final.ensemble):

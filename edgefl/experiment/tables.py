@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -80,7 +82,14 @@ class EventFile:
         self._writer = pq.ParquetWriter(self._path, EVENTS, compression="zstd")
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            # The rows are derived again on resumption; a disk that is full must not hide what happened.
+            with suppress(OSError):
+                self._writer.close()
+            return
         if self._waiting:
             self._write(self._waiting)
         self._writer.close()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from edgefl.errors import EdgeflError
 
 
@@ -21,7 +24,51 @@ class Diverged(EdgeflError):  # noqa: N818  (an outcome of the method, not a mis
         super().__init__(f"method '{method}' diverged in round {round}: {reason} is not finite")
 
 
-class TrainingFault(EdgeflError):  # noqa: N818  (exit code 1 calls it a fault)
+class PartFault(EdgeflError):  # noqa: N818  (exit code 1 calls it a fault)
+    """A part of a method or of its run raised an error; the original one is the cause. The other methods go on.
+
+    Args:
+        method: the method's label.
+        round: the round in which it happened.
+        part: what was at work (``"block scheduler"``).
+        reason: the original error in words.
+
+    Attributes:
+        client: the client that it happened to, -1 for none.
+    """
+
+    client = -1
+
+    def __init__(self, method: str, round: int, part: str, reason: str) -> None:
+        # SimPy hands an error on as a copy, which it makes from these.
+        super().__init__(method, round, part, reason)
+        self.method = method
+        self.round = round
+        self.part = part
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"method '{self.method}', round {self.round}, {self.part}: {self.reason}"
+
+
+@contextmanager
+def blaming(method: str, round: int, part: str) -> Iterator[None]:
+    """What is raised inside, other than edgefl's own errors, is the fault of this part.
+
+    >>> with blaming("mine", 3, "block scheduler"):
+    ...     [][0]
+    Traceback (most recent call last):
+    edgefl.learning.faults.PartFault: method 'mine', round 3, block scheduler: IndexError: list index out of range
+    """
+    try:
+        yield
+    except EdgeflError:
+        raise
+    except Exception as error:
+        raise PartFault(method, round, part, f"{type(error).__name__}: {error}") from error
+
+
+class TrainingFault(PartFault):
     """A local step raised an error; the original one is the cause.
 
     Args:
@@ -33,8 +80,12 @@ class TrainingFault(EdgeflError):  # noqa: N818  (exit code 1 calls it a fault)
     """
 
     def __init__(self, method: str, client: int, round: int, step: int, reason: str) -> None:
-        self.method = method
+        super().__init__(method, round, f"client {client}, local step {step}", reason)
+        self.args = (method, client, round, step, reason)
         self.client = client
-        self.round = round
         self.step = step
-        super().__init__(f"method '{method}', client {client}, round {round}, local step {step}: {reason}")
+
+    def __str__(self) -> str:
+        return (
+            f"method '{self.method}', client {self.client}, round {self.round}, local step {self.step}: {self.reason}"
+        )

@@ -115,6 +115,7 @@ _ENDS = {
     "target": "the last target reached",
     "stalled": "a stall",
     "diverged": "divergence",
+    "fault": "a fault",
 }
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from edgefl.learning.faults import Diverged
+from edgefl.learning.faults import Diverged, blaming
 from edgefl.learning.job import Evaluation, Mixing
 from edgefl.learning.payloads.blocks import bytes_of_last_blocks
 from edgefl.scheduling.blocks.base import BlockFeedback
@@ -73,7 +73,8 @@ class RoundBook:
         """
         world, setup = self.world, self.world.setup
         try:
-            setup.learner.aggregate(round, [life.job.id for life in arrived], round, mixing)
+            with blaming(setup.label, round, "aggregation"):
+                setup.learner.aggregate(round, [life.job.id for life in arrived], round, mixing)
         except Diverged as fault:
             # The other methods go on; this one keeps its last sound model.
             world.wrote("diverged", round, note=detail(reason=str(fault)))
@@ -98,7 +99,8 @@ class RoundBook:
         return self.latest
 
     def _evaluate(self, version: int) -> Evaluation:
-        self.latest = self.world.setup.learner.evaluate(version)
+        with blaming(self.world.setup.label, version - 1, "evaluation"):
+            self.latest = self.world.setup.learner.evaluate(version)
         self._evaluated_round = version
         accuracy = self.latest.accuracy
         self.ema = accuracy if math.isnan(self.ema) else EMA_DECAY * self.ema + (1 - EMA_DECAY) * accuracy
@@ -121,25 +123,25 @@ class RoundBook:
                 self.world.wrote("feedback", round, life.client, value=numbers.loss, note=detail(**numbers._asdict()))
         if selector is not None:
             clients = np.array([life.client for life in arrived], np.int64)
-            selector.observe(
-                SelectionFeedback(
-                    client=clients,
-                    loss=np.array([numbers.loss for numbers in heard], np.float64),
-                    samples=setup.samples[clients],
-                    seconds=np.array([life.compute_seconds + life.exposed_seconds for life in arrived], np.float64),
-                )
+            told = SelectionFeedback(
+                client=clients,
+                loss=np.array([numbers.loss for numbers in heard], np.float64),
+                samples=setup.samples[clients],
+                seconds=np.array([life.compute_seconds + life.exposed_seconds for life in arrived], np.float64),
             )
+            with blaming(setup.label, round, "selection"):
+                selector.observe(told)
         if scheduler is not None:
-            scheduler.observe(
-                BlockFeedback(
-                    client=np.array([life.client for life in arrived], np.int64),
-                    alpha=np.array([life.played(setup.sizes.blocks) for life in arrived], np.int64),
-                    distance=np.array([numbers.distance for numbers in heard], np.float64),
-                    loss=np.array([numbers.loss for numbers in heard], np.float64),
-                    compute_seconds=np.array([life.compute_seconds for life in arrived], np.float64),
-                    transfer_seconds=np.array([life.exposed_seconds for life in arrived], np.float64),
-                )
+            outcome = BlockFeedback(
+                client=np.array([life.client for life in arrived], np.int64),
+                alpha=np.array([life.played(setup.sizes.blocks) for life in arrived], np.int64),
+                distance=np.array([numbers.distance for numbers in heard], np.float64),
+                loss=np.array([numbers.loss for numbers in heard], np.float64),
+                compute_seconds=np.array([life.compute_seconds for life in arrived], np.float64),
+                transfer_seconds=np.array([life.exposed_seconds for life in arrived], np.float64),
             )
+            with blaming(setup.label, round, "block scheduler"):
+                scheduler.observe(outcome)
 
     def _account(
         self, round: int, lives: Sequence[Participation], arrived: Sequence[Participation], evaluation: Evaluation
@@ -200,4 +202,4 @@ class RoundBook:
             world.stop("target")
 
 
-StopReason = Literal["rounds", "target", "seconds", "bytes", "flops", "joules", "stalled", "diverged"]
+StopReason = Literal["rounds", "target", "seconds", "bytes", "flops", "joules", "stalled", "diverged", "fault"]

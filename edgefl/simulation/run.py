@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from edgefl.learning.faults import PartFault
 from edgefl.learning.job import Evaluation
 from edgefl.simulation.asynchronous import Asynchronous
 from edgefl.simulation.hierarchical import Hierarchical
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Limits
+from edgefl.simulation.log import detail
 from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec
 from edgefl.simulation.rounds import RoundBook
 from edgefl.simulation.setup import RoundRow, Setup
@@ -21,13 +23,14 @@ class Outcome:
     """What a run came to.
 
     Attributes:
-        reason: why it ended: ``rounds``, ``target``, a kind of budget, ``stalled`` or ``diverged``.
+        reason: why it ended: ``rounds``, ``target``, a kind of budget, ``stalled``, ``diverged`` or ``fault``.
         rounds: rounds that ended; each made a model.
         seconds: virtual time at the end.
         spent: totals, with what was under way when the run ended.
         final: evaluation of the last model; ``best`` and ``ema`` are accuracies.
         rows: the rounds.
         limits: budgets and targets as they stand at the end.
+        fault: what a part of the method raised, where that ended the run.
     """
 
     reason: str
@@ -39,6 +42,7 @@ class Outcome:
     ema: float
     rows: list[RoundRow]
     limits: Limits
+    fault: PartFault | None = None
 
 
 def simulate_run(setup: Setup) -> Outcome:
@@ -47,10 +51,15 @@ def simulate_run(setup: Setup) -> Outcome:
     book = RoundBook(world)
     protocol = _protocol(world, book)
     world.env.process(protocol.run())
-    reason = str(world.env.run(until=world.stopped))
+    fault = None
+    try:
+        reason = str(world.env.run(until=world.stopped))
+    except PartFault as raised:
+        reason, fault = "fault", _original(raised)
+        world.wrote("fault", fault.round, fault.client, note=detail(reason=str(fault)))
     protocol.break_off()
     world.radios.settle()
-    final = book.evaluate_last()
+    final = book.latest if fault is not None else book.evaluate_last()
     world.wrote("stop", book.rounds_done - 1, item=reason)
     world.log.flush()
     return Outcome(
@@ -63,7 +72,15 @@ def simulate_run(setup: Setup) -> Outcome:
         ema=book.ema,
         rows=book.rows,
         limits=setup.limits,
+        fault=fault,
     )
+
+
+def _original(fault: PartFault) -> PartFault:
+    """What was raised, where SimPy has handed on copies of it."""
+    while isinstance(fault.__cause__, PartFault):
+        fault = fault.__cause__
+    return fault
 
 
 def _protocol(world: World, book: RoundBook) -> Synchronous | Asynchronous | Hierarchical:

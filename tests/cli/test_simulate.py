@@ -76,12 +76,11 @@ def test_the_run_holds_the_whole_scenario_with_its_overrides(capsys, tmp_path):
 
 
 def test_a_run_whose_input_turns_out_wrong_leaves_nothing(capsys, tmp_path, monkeypatch):
-    def run(scenario, *, out, **rest):
-        (out / "fedavg").mkdir(parents=True)
+    def timed(self, progress):
         raise edgefl.UserError("the data set is no good", field="data")
 
-    monkeypatch.setattr("edgefl.experiment.run", run)
-    assert main(["simulate", "small.yaml", "--out", "here"]) == 2
+    monkeypatch.setattr("edgefl.experiment.one_run.OneRun.timed", timed)
+    assert main(["simulate", "small.yaml", "--out", "here", "--no-train"]) == 2
     assert capsys.readouterr().err.endswith("error: small.yaml: data: the data set is no good\n")
     assert not (tmp_path / "here").exists()
 

@@ -1,0 +1,51 @@
+"""How an experiment ends when something fails that is no mistake in its scenario."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from edgefl.errors import EdgeflError
+
+
+class RunsFailed(EdgeflError):  # noqa: N818  (what it says of the runs)
+    """Some runs ended by a fault of a part of their method; everything else is finished and written.
+
+    Args:
+        path: the run directory, which is complete.
+        runs: how many runs it holds.
+        messages: one for each run that failed.
+    """
+
+    def __init__(self, path: Path, runs: int, messages: list[str]) -> None:
+        self.path = path
+        self.messages = messages
+        kept = "" if len(messages) == runs else f"; the others are complete in {path}"
+        super().__init__(f"{len(messages)} of {runs} runs ended by a fault: {'; '.join(messages)}{kept}")
+
+
+class NotWritten(EdgeflError):  # noqa: N818  (what it says of the run)
+    """The run directory could not be written any more: the disk is full, say.
+
+    Args:
+        path: the run directory.
+        reason: the operating system's or the database's.
+        resumable: whether the run can be resumed.
+    """
+
+    def __init__(self, path: Path, reason: str, *, resumable: bool) -> None:
+        self.path = path
+        hint = f"; what was finished is kept; to go on: edgefl simulate --resume {path}" if resumable else ""
+        super().__init__(f"{path} cannot be written: {reason}{hint}")
+
+
+def storage_reason(error: OSError | sqlite3.Error) -> str:
+    """Why something could not be written, in words.
+
+    >>> import errno
+    >>> storage_reason(OSError(errno.ENOSPC, "No space left on device"))
+    'No space left on device'
+    """
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
