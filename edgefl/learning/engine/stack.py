@@ -99,7 +99,8 @@ class Stack:
         ):
             if not losses or len(losses) != task.steps:
                 raise ValueError(f"the data gave {len(losses)} batches for {task.steps} local steps")
-            kept = {name: self._memory[name][row] for name in task.rule.kept}
+            # Copies: a view in a client's state would keep the whole stack alive.
+            kept = {name: self._memory[name][row].clone() for name in task.rule.kept}
             made.append(JobResult(torch.cat([parameters, buffers]), torch.stack(losses), tuple(sizes), kept))
         return made
 
