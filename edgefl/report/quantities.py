@@ -21,7 +21,7 @@ class Unit(NamedTuple):
         return f"{quantity / self.scale:.{self.decimals}f}" if quantity else "0"
 
 
-_LADDERS: dict[str, list[tuple[str, float]]] = {
+LADDERS: dict[str, list[tuple[str, float]]] = {
     "fraction": [("%", 0.01)],
     "seconds": [("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86400.0)],
     "bytes": [("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12)],
@@ -29,7 +29,7 @@ _LADDERS: dict[str, list[tuple[str, float]]] = {
     "flops": [("FLOP", 1.0), ("kFLOP", 1e3), ("MFLOP", 1e6), ("GFLOP", 1e9), ("TFLOP", 1e12), ("PFLOP", 1e15)],
 }
 # Minutes begin at two of them: "75.3 s" reads better than "1.26 min".
-_FROM = {"min": 120.0, "h": 7200.0, "days": 172800.0}
+FROM = {"min": 120.0, "h": 7200.0, "days": 172800.0}
 
 
 def unit_for(quantities: Sequence[float], dimension: str) -> Unit:
@@ -45,8 +45,8 @@ def unit_for(quantities: Sequence[float], dimension: str) -> Unit:
     largest = max((abs(quantity) for quantity in quantities), default=0.0)
     if dimension == "fraction":
         return Unit("%", 0.01, 1)
-    ladder = _LADDERS[dimension]
-    symbol, scale = next((step for step in reversed(ladder) if largest >= _FROM.get(*step)), ladder[0])
+    ladder = LADDERS[dimension]
+    symbol, scale = next((step for step in reversed(ladder) if largest >= FROM.get(*step)), ladder[0])
     figure = largest / scale
     decimals = 0 if figure == 0 or symbol == "B" else max(0, min(3, 2 - math.floor(math.log10(figure))))
     return Unit(symbol, scale, decimals)
@@ -68,7 +68,7 @@ def limit(value: float, dimension: str) -> str:
     >>> limit(60.0, "seconds"), limit(5000.0, "joules"), limit(0.8, "fraction"), limit(0.925, "fraction")
     ('60 s', '5 kJ', '80 %', '92.5 %')
     """
-    unit = unit_for([value], dimension)
+    unit = unit_for([value], "bytes" if dimension == "client_bytes" else dimension)
     return f"{float(f'{value / unit.scale:.6g}'):.6g} {unit.symbol}"
 
 

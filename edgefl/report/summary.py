@@ -13,7 +13,7 @@ from edgefl.validation import validated
 
 SCHEMA = 1
 
-BudgetKind = Literal["seconds", "bytes", "flops", "joules"]
+BudgetKind = Literal["seconds", "bytes", "client_bytes", "flops", "joules"]
 
 
 class _Part(BaseModel):

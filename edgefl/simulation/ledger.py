@@ -13,6 +13,7 @@ class Ledger:
     Attributes:
         bytes_down, bytes_up: delivered bytes by direction, broken-off transfers included.
         bytes_backhaul: delivered between the server and cells that average; no part of the other counts.
+        client_bytes: delivered to and from the client for whom it is most.
         bytes_useful: the part of both that belongs to clients whose update was aggregated.
         bytes_late: the part that belongs to clients whom the close of a round cut off.
         bytes_dropped: the part that belongs to clients who gave up themselves.
@@ -28,6 +29,7 @@ class Ledger:
 
     bytes_down: float = 0.0
     bytes_up: float = 0.0
+    client_bytes: float = 0.0
     bytes_useful: float = 0.0
     bytes_late: float = 0.0
     bytes_dropped: float = 0.0
@@ -48,9 +50,11 @@ class Ledger:
         """Bytes delivered in both directions."""
         return self.bytes_down + self.bytes_up
 
-    def of(self, kind: Literal["bytes", "flops", "joules"]) -> float:
+    def of(self, kind: Literal["bytes", "client_bytes", "flops", "joules"]) -> float:
         """What has been spent of one budget."""
-        return {"bytes": self.bytes, "flops": self.flops, "joules": self.joules}[kind]
+        return {"bytes": self.bytes, "client_bytes": self.client_bytes, "flops": self.flops, "joules": self.joules}[
+            kind
+        ]
 
     def copy(self) -> Self:
         """The totals as they stand now."""

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from edgefl.units import Bytes, Flops, Joules, Seconds
 
-BudgetKind = Literal["seconds", "bytes", "flops", "joules"]
+BudgetKind = Literal["seconds", "bytes", "client_bytes", "flops", "joules"]
 
 
 class _Spec(BaseModel):
@@ -26,10 +26,13 @@ class BudgetSpec(_Spec):
     bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
         default=None, description="bytes sent over the network by all, down and up"
     )
+    client_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
+        default=None, description="bytes that any one client receives and sends"
+    )
     flops: Annotated[Flops, Field(gt=0)] | None = Field(default=None, description="FLOPs of all clients' training")
     joules: Annotated[Joules, Field(gt=0)] | None = Field(default=None, description="joules drawn by all clients")
 
     def limits(self) -> dict[BudgetKind, float]:
-        """Each limited kind with its limit, in the order seconds, bytes, flops, joules."""
-        kinds: tuple[BudgetKind, ...] = ("seconds", "bytes", "flops", "joules")
+        """Each limited kind with its limit, in the order of the fields."""
+        kinds: tuple[BudgetKind, ...] = ("seconds", "bytes", "client_bytes", "flops", "joules")
         return {kind: limit for kind in kinds if (limit := getattr(self, kind)) is not None}

@@ -67,6 +67,7 @@ class World:
         self.held: dict[int, int] = {}
         self.last_job: dict[int, JobId] = {}
         self._dispatched: defaultdict[int, int] = defaultdict(int)
+        self._moved: defaultdict[int, float] = defaultdict(float)
         self._carried: dict[tuple[int, int], float] = defaultdict(float)
         self.network = FlowNetwork(self.env, setup.topology, observer=self, transport=setup.transport)
         charges = Charges([profile.battery for profile in setup.fleet.profiles], setup.fleet.group, setup.seed)
@@ -330,6 +331,8 @@ class World:
         self._drew(tag.client, joules)
         self.radios.ends(tag.client, tag.round)
         self.batteries.flow_over(tag.client, flow)
+        self._moved[tag.client] += delivered
+        self.ledger.client_bytes = max(self.ledger.client_bytes, self._moved[tag.client])
         self._carried[tag.client, tag.dispatch] += delivered
         self._check_budgets()
 

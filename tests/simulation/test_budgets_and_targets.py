@@ -63,3 +63,12 @@ def test_targets_are_reached_at_the_end_of_a_round(run):
 def test_stop_target_ends_when_all_targets_are_reached(run):
     result = run(rounds=9, targets=[0.1, 0.3], stop="target")
     assert (result.outcome.reason, result.outcome.rounds) == ("target", 3)
+
+
+def test_a_budget_on_each_clients_bytes_ends_the_run_with_the_first_client_that_exceeds_it(run):
+    # 1 MB each way a round; the third megabyte of a client is one too many.
+    result = run(rates=[8e6] * 3, cohort=3, rounds=9, budgets={"client_bytes": 2.5e6})
+    assert (result.outcome.reason, result.outcome.rounds) == ("client_bytes", 1)
+    assert result.outcome.spent.client_bytes == 3e6
+    # The total may be as large as it likes.
+    assert run(rates=[8e6] * 9, cohort=1, rounds=2, budgets={"client_bytes": 4.5e6}).outcome.reason == "rounds"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from edgefl.simulation.invariants.record import Record, at, close, facts
 from edgefl.simulation.protocol_specs import AsynchronousSpec
 
-_BUDGETS = ("seconds", "bytes", "flops", "joules")
+_BUDGETS = ("seconds", "bytes", "client_bytes", "flops", "joules")
 
 
 def clock(record: Record) -> Iterator[str]:
