@@ -65,6 +65,12 @@ class Attendance:
             self.there(now)
         return float(self._until[client])
 
+    def is_there(self, client: int, now: float) -> bool:
+        """Whether one client can take part now."""
+        if self._until[client] <= now + _LATE:
+            self.there(now)
+        return bool(self._there[client])
+
     def next_arrival(self, now: float) -> float:
         """The first moment at which somebody who is away comes; infinite where nobody does."""
         away = self._until[~self.there(now)]

@@ -95,7 +95,7 @@ class Charges:
     def enter(self, client: int, now: float) -> None:
         """The device takes part: charging ends."""
         if self.any:
-            self.joules[client] = self._at(now)[client]
+            self.joules[client] = self._charged(client, now)
             self._away[client], self._empty[client] = False, False
 
     def leave(self, client: int, now: float) -> None:
@@ -113,6 +113,13 @@ class Charges:
         # A timer that is set for the moment of enough must find it so, in spite of rounding.
         return np.asarray(np.where(self._empty, joules >= self._resume * (1 - 1e-12), joules > 0.0), np.bool_)
 
+    def has_enough(self, client: int, now: float) -> bool:
+        """:meth:`enough` for one client, without looking at the fleet."""
+        if not self.any:
+            return True
+        joules = self._charged(client, now)
+        return bool(joules >= self._resume[client] * (1 - 1e-12)) if self._empty[client] else joules > 0.0
+
     def next_enough(self, now: float) -> float:
         """The first moment at which a device that ran empty takes part again; infinite where none ever does."""
         waiting = np.flatnonzero(self._empty & ~self.enough(now) & (self._charging > 0))
@@ -120,6 +127,10 @@ class Charges:
             return math.inf
         lacking = self._resume[waiting] - self.joules[waiting]
         return float((self._since[waiting] + lacking / self._charging[waiting]).min())
+
+    def _charged(self, client: int, now: float) -> float:
+        seconds = max(now - float(self._since[client]), 0.0) if self._away[client] else 0.0
+        return min(float(self.joules[client] + self._charging[client] * seconds), float(self.capacity[client]))
 
     def _at(self, now: float) -> NDArray[np.float64]:
         charged = self._charging * np.where(self._away, np.maximum(now - self._since, 0.0), 0.0)

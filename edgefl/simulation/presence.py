@@ -62,12 +62,13 @@ class Presence:
 
     def enters(self, life: Participant) -> bool:
         """The client's part begins; False where it cannot, because it has gone since it was picked."""
-        until = self._attendance.until(life.client, self._env.now)
-        if not self.available()[life.client]:
+        client, now = life.client, self._env.now
+        if not (self._attendance.is_there(client, now) and self._batteries.charges.has_enough(client, now)):
             return False
+        until = self._attendance.until(client, now)
         if until < math.inf:
-            self._later(until - self._env.now, lambda: life.quit("unavailable"))
-        self._batteries.enter(life.client, self._fleet.profile_of(life.client), lambda: life.quit("battery"))
+            self._later(until - now, lambda: life.quit("unavailable"))
+        self._batteries.enter(client, self._fleet.profile_of(client), lambda: life.quit("battery"))
         return True
 
     def leaves(self, life: Participant) -> None:

@@ -46,6 +46,18 @@ def test_a_battery_without_charging_stays_empty():
     assert charges.next_enough(5.0) == math.inf
 
 
+def test_asking_for_one_client_and_for_the_fleet_agree():
+    charges = Charges([Battery(capacity=100.0, start=0.5, charging=2.0, resume=0.6)], np.zeros(3, np.int32), seed=0)
+    for client in (0, 1):
+        charges.enter(client, 1.0)
+        charges.draw(client, 40.0 + 20 * client)
+    charges.run_empty(1)
+    for client in (0, 1):
+        charges.leave(client, 2.0)
+    for now in (2.0, 20.0, 31.9, 32.0, 100.0):
+        assert [charges.has_enough(client, now) for client in range(3)] == charges.enough(now).tolist()
+
+
 def test_a_fleet_on_the_mains_has_always_enough_and_costs_nothing():
     charges = Charges([None, None], np.zeros(131_072, np.int32), seed=0)
     assert not charges.any
