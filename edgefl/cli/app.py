@@ -10,6 +10,7 @@ from edgefl.cli.bench import app as bench
 from edgefl.cli.cost import cost
 from edgefl.cli.diagnose import diagnose
 from edgefl.cli.listings import datasets, methods, models
+from edgefl.cli.plan import plan
 from edgefl.cli.profile import app as profile
 from edgefl.cli.report import report
 from edgefl.cli.scenario import app as scenario
@@ -54,6 +55,7 @@ app.command()(verify)
 app.command()(report)
 app.add_typer(scenario, name="scenario")
 app.add_typer(profile, name="profile")
+app.command()(plan)
 app.command()(cost)
 app.command()(diagnose)
 app.add_typer(bench, name="bench")

@@ -135,7 +135,8 @@ def trace(model: BlockModel, method: Stepping, alpha: int, batch: int) -> Trace:
         draws={name: draw.to(NOWHERE) for name, draw in draws.items()},
     )
     images = Batch(_empty(batch, *model.sample_shape), torch.empty(batch, dtype=torch.int64, device=NOWHERE))
-    memory = rule.begin(parameters, {name: vectors[name] for name in sorted(rule.vectors)}, method.local, 1)
+    with Recorder():  # counts for nothing: the step's own records begin after it
+        memory = rule.begin(parameters, {name: vectors[name] for name in sorted(rule.vectors)}, method.local, 1)
     recorder = Recorder()
     try:
         with recorder:

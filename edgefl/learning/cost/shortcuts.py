@@ -95,6 +95,11 @@ def _nll_loss(arguments: Arguments) -> tuple[Tensor, Tensor]:
     return _new(log_probabilities, *(() if reduction else labels.shape)), _new(log_probabilities)
 
 
+def _mse_loss(arguments: Arguments) -> Tensor:
+    elementwise = _elementwise(arguments[:2])
+    return elementwise if len(arguments) > 2 and arguments[2] == 0 else _new(elementwise)
+
+
 def _max_pool(arguments: Arguments) -> tuple[Tensor, Tensor]:
     inputs, kernel = arguments[:2]
     defaults: Arguments = (None, (0,), (1,), False)
@@ -149,6 +154,8 @@ SHORTCUTS: Mapping[str, Callable[[Arguments], Tensor | tuple[Tensor | None, ...]
     "bmm": _matrix_product,
     "nll_loss_forward": _nll_loss,
     "nll_loss_backward": lambda arguments: _like_first(arguments[1:]),
+    "mse_loss": _mse_loss,
+    "mse_loss_backward": lambda arguments: _elementwise(arguments[1:3]),
     "max_pool2d_with_indices": _max_pool,
     "max_pool2d_with_indices_backward": lambda arguments: _like_first(arguments[1:]),
     **dict.fromkeys(

@@ -53,12 +53,12 @@ class BlockModel(nn.Module):
     @cached_property
     def tap_shapes(self) -> tuple[torch.Size, ...]:
         """The shape of each block's tap without the batch dimension; the last one is ``(classes,)``."""
+        # A real, blank image: on meta tensors the first normalisation imports PyTorch's compiler (two seconds).
         weights = self.layout.weights(
-            torch.empty(self.layout.parameter_count, device="meta"),
-            torch.empty(self.layout.buffer_count, device="meta"),
+            torch.zeros(self.layout.parameter_count, device="cpu"), torch.zeros(self.layout.buffer_count, device="cpu")
         )
         with torch.no_grad(), using(training=False, width=1.0, keep=None, keep_probability=None):
-            taps = self.taps(weights, torch.empty(1, *self.sample_shape, device="meta"))
+            taps = self.taps(weights, torch.zeros(1, *self.sample_shape, device="cpu"))
         return tuple(tap.shape[1:] for tap in taps)
 
     @cached_property

@@ -1,0 +1,142 @@
+"""``edgefl plan``: what a scenario will cost, before anything is trained."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from edgefl.experiment.plan import BudgetPlan, Plan, Range
+
+
+def plan(  # noqa: PLR0917  (Typer reads options from the signature)
+    scenario: Annotated[
+        str, typer.Argument(metavar="SCENARIO", help="A YAML file, or a shipped scenario's name.", show_default=False)
+    ],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PATH=VALUE", help="Change a value first, as in simulate.", show_default=False),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", metavar="NAME", help="Only this method; repeatable.", show_default=False),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rounds of the world to run for each method.", show_default="by cohort and methods"),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Whose fleet and draws.", show_default="the scenario's first")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Say what each method costs a round on each device, who cannot take part, and how far the budgets reach.
+
+    Nothing is trained: the world runs for some rounds with neutral numbers in place of losses and accuracies.
+    """
+    from edgefl.errors import UserError
+    from edgefl.experiment.plan import plan as make
+    from edgefl.scenario import load_scenario
+
+    chosen = load_scenario(scenario, changes or ())
+    try:
+        made = make(chosen, methods=method, rounds=rounds, seed=seed)
+    except UserError as error:
+        raise error.located(file=scenario) from None
+    if as_json:
+        typer.echo(json.dumps(made.as_dict(), indent=2))
+    else:
+        _print(made)
+
+
+def _print(made: Plan) -> None:
+    from rich.markup import escape
+
+    from edgefl.cli.console import standard_output
+
+    console = standard_output()
+    console.print(_methods_table(made))
+    console.print(_devices_table(made))
+    for each in made.methods:
+        console.print(escape(f"{each.label}: rounds wait for {each.holds_back}."))
+        for device in each.devices:
+            if device.why is not None:
+                console.print(
+                    escape(f"{each.label}: {device.refused} of {device.clients} {device.device} cannot: {device.why}.")
+                )
+        for budget in each.budgets:
+            console.print(escape(f"{each.label}: {_reach(budget)}"))
+    console.print(
+        f"Nothing was trained: means over {made.rounds} rounds of the world, seed {made.seed}; "
+        "in brackets the least and greatest that the device profiles allow."
+    )
+
+
+def _methods_table(made: Plan) -> Table:
+    from rich.table import Table
+
+    from edgefl.report.quantities import quantity
+
+    table = Table("a round of", box=None, pad_edge=False)
+    for header in ("rounds", "time", "down", "up", "energy", "joins", "counts"):
+        table.add_column(header, justify="right")
+    for each in made.methods:
+        table.add_row(
+            each.label,
+            str(each.rounds),
+            quantity(each.seconds, "seconds"),
+            quantity(each.bytes_down, "bytes"),
+            quantity(each.bytes_up, "bytes"),
+            _range(each.joules, "joules"),
+            f"{each.participants:.3g}",
+            f"{each.aggregated:.3g}",
+        )
+    return table
+
+
+def _devices_table(made: Plan) -> Table:
+    from rich.table import Table
+
+    from edgefl.report.quantities import quantity
+
+    table = Table("method", "device", box=None, pad_edge=False)
+    for header in ("clients", "memory", "computes", "down", "up", "energy", "closes"):
+        table.add_column(header, justify="right")
+    for each in made.methods:
+        for device in each.devices:
+            seconds = device.download_seconds, device.upload_seconds
+            table.add_row(
+                each.label,
+                device.device,
+                str(device.clients) if not device.refused else f"{device.clients - device.refused}/{device.clients}",
+                f"{quantity(device.peak_memory_bytes, 'bytes')} of "
+                f"{quantity(device.training_memory_bytes.nominal, 'bytes')}",
+                _range(device.compute_seconds, "seconds"),
+                *("–" if each is None else quantity(each, "seconds") for each in seconds),
+                "–" if device.joules is None else _range(device.joules, "joules"),
+                f"{100 * device.closes:.0f} %",
+            )
+    return table
+
+
+def _range(figure: Range, dimension: str) -> str:
+    from edgefl.report.quantities import quantity
+
+    if figure.low == figure.high:
+        return quantity(figure.nominal, dimension)
+    low, high = (quantity(number, dimension) for number in (figure.low, figure.high))
+    return f"{quantity(figure.nominal, dimension)} [{low}, {high}]".replace("[", "\\[")
+
+
+def _reach(budget: BudgetPlan) -> str:
+    from edgefl.report.quantities import quantity
+
+    named = quantity(budget.limit, budget.kind)
+    if budget.lasts:
+        return f"{named} last for all {budget.rounds} rounds ({quantity(budget.seconds, 'seconds')})."
+    foreseen = "about " if budget.foreseen else ""
+    return f"{named} end after {foreseen}{budget.rounds} rounds ({quantity(budget.seconds, 'seconds')})."

@@ -1,0 +1,196 @@
+"""From a scenario to its plan: a short run of the world alone, and what it shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+from edgefl.experiment.plan.devices import device_plans
+from edgefl.experiment.plan.figures import BudgetPlan, DevicePlan, MethodPlan, Part, Plan, Range
+from edgefl.experiment.plan.observation import Observation, Spent
+from edgefl.experiment.step_costs import StepCosts
+from edgefl.experiment.wiring import SharedWorld, recipe_of, setup_of, shared_world, skeleton
+from edgefl.learning.cost.law import CostModel
+from edgefl.learning.neutral import NeutralLearner
+from edgefl.network.client_links import ClientLinks
+from edgefl.network.specs import FileTopology
+from edgefl.scenario import Scenario
+from edgefl.scenario.methods import ScenarioMethod
+from edgefl.simulation.cost_specs import PaperCost, SecondsCost
+from edgefl.simulation.log import EventLog
+from edgefl.simulation.run import simulate_run
+from edgefl.simulation.setup import RoundRow
+from edgefl.simulation.specs import BudgetKind
+
+PARTICIPATIONS = 3000
+"""Participations of clients that a plan runs through, all methods together, unless it is told a number of rounds."""
+
+FEWEST_ROUNDS = 5
+
+
+def planned_rounds(scenario: Scenario, methods: int) -> int:
+    """How many rounds of each method's world a plan runs: all, or as many as 3,000 participations make.
+
+    >>> from edgefl.scenario import load_scenario
+    >>> planned_rounds(load_scenario("5g_100clients"), methods=5)
+    60
+    """
+    affordable = PARTICIPATIONS // (scenario.training.cohort * methods)
+    return min(scenario.training.rounds, max(FEWEST_ROUNDS, affordable))
+
+
+def plan(
+    scenario: Scenario, *, methods: Sequence[str] | None = None, rounds: int | None = None, seed: int | None = None
+) -> Plan:
+    """What the scenario's methods will cost; trains nothing.
+
+    The world runs for some rounds just as a run of the same seed does, with neutral numbers in place of training. So
+    the means of a round are that run's own, contention included, as long as no decision reads what training finds
+    (losses, FedBR's bandit).
+
+    Args:
+        scenario: what is planned.
+        methods: labels; all of them if not given.
+        rounds: rounds of the world; :func:`planned_rounds` if not given.
+        seed: whose fleet, cohorts and draws; the scenario's first if not given.
+
+    Raises:
+        UserError: something does not fit, or an unknown method.
+    """
+    chosen = [scenario.method(label) for label in methods] if methods else list(scenario.methods)
+    amount = planned_rounds(scenario, len(chosen)) if rounds is None else min(rounds, scenario.training.rounds)
+    seed = scenario.seeds[0] if seed is None else seed
+    world = _world(scenario, seed)
+    costs = CostModel(skeleton(scenario))
+    paper = isinstance(scenario.cost, PaperCost)
+    plans = [
+        _method_plan(scenario, method, world, StepCosts(costs, recipe_of(scenario, method), paper=paper), amount)
+        for method in chosen
+    ]
+    return Plan(scenario.name, seed, amount, tuple(plans))
+
+
+def _world(scenario: Scenario, seed: int) -> SharedWorld:
+    if "label_support" not in scenario.training.selection.spec.start(seed).reads:
+        return shared_world(scenario, seed, None)
+    import torch
+
+    from edgefl.learning.data.federated import load_federated
+
+    data = load_federated(scenario.data, seed, torch.device("cpu"), scenario.evaluation.split)
+    return shared_world(scenario, seed, data)
+
+
+def _method_plan(
+    scenario: Scenario, method: ScenarioMethod, world: SharedWorld, costs: StepCosts, rounds: int
+) -> MethodPlan:
+    fleet = world.fleet
+    seen = Observation(
+        lambda client: fleet.profiles[-1 - client] if client < 0 else fleet.profile_of(client),
+        costs,
+        given_seconds=isinstance(scenario.cost, SecondsCost),
+        alone=_alone(scenario, world),
+    )
+    setup = setup_of(
+        scenario, method, world, costs, learner=NeutralLearner(), trains=False, log=EventLog(seen, chunk=2048)
+    )
+    # One round more, where there is one: the last planned round sends ahead to it what it would send ahead anyway.
+    extended = min(rounds + 1, scenario.training.rounds)
+    outcome = simulate_run(replace(setup, rounds=extended, stop="rounds"))
+    rows = outcome.rows[:rounds]
+    budgets = tuple(_budget(kind, limit, rows, scenario) for kind, limit in scenario.budgets.limits().items())
+    if scenario.stop != "rounds":
+        kept = min((budget.rounds for budget in budgets), default=len(rows))
+        rows = rows[: max(1, kept)]
+    critical = [
+        (row.critical_client, seen.spent[row.round, row.critical_client]) for row in rows if row.critical_client >= 0
+    ]
+    devices = device_plans(scenario, world, costs, seen, blocks=setup.sizes.blocks, rows=rows)
+    shares = _critical_shares([spent for _, spent in critical])
+    total = Spent()
+    for (round, _), spent in seen.spent.items():
+        if round <= len(rows):
+            total.add(spent)
+    joules = sum(row.joules for row in rows)
+    scale = joules / total.joules["nominal"] if total.joules["nominal"] else 1.0
+    count = max(1, len(rows))
+    return MethodPlan(
+        label=method.label,
+        rounds=len(rows),
+        seconds=rows[-1].seconds / count if rows else math.nan,
+        bytes_down=sum(row.bytes_down for row in rows) / count,
+        bytes_up=sum(row.bytes_up for row in rows) / count,
+        flops=sum(row.flops for row in rows) / count,
+        joules=Range.of(lambda bound: total.joules[bound] * scale / count),
+        participants=sum(row.participants for row in rows) / count,
+        aggregated=sum(row.aggregated for row in rows) / count,
+        holds_back=_in_words(shares, max(devices, key=lambda each: each.closes)) if critical else "nothing was sent",
+        critical=shares,
+        budgets=budgets,
+        devices=devices,
+    )
+
+
+def _alone(scenario: Scenario, world: SharedWorld) -> Callable[[int, int, str, float], float]:
+    """Seconds of a transfer that has its path to itself."""
+    topology = scenario.network.topology
+    if isinstance(topology, FileTopology):
+        return lambda *_: math.nan
+    names = [str(name) for name in world.fleet.link_names()]
+    links = ClientLinks(scenario.network.links, names, world.seed)
+    latency = [topology.latency if (own := scenario.network.links[name].latency) is None else own for name in names]
+    known: dict[tuple[str, int], list[float]] = {}
+
+    def seconds(round: int, client: int, direction: str, bytes: float) -> float:
+        down = direction == "down"
+        if (direction, round) not in known:
+            known[direction, round] = links.capacities("down" if down else "up", round).tolist()
+        rate = min(known[direction, round][client], topology.server.down if down else topology.server.up)
+        return latency[client] + 8.0 * bytes / rate
+
+    return seconds
+
+
+def _critical_shares(critical: Sequence[Spent]) -> dict[Part, float | None]:
+    """How the clients that closed the rounds spent them."""
+    down = sum(spent.download_seconds for spent in critical)
+    compute = sum(spent.compute_seconds["nominal"] for spent in critical)
+    up = sum(spent.upload_seconds for spent in critical)
+    whole = (down + compute + up) or 1.0
+    alone = sum(spent.undisturbed_seconds for spent in critical)
+    shared = None if math.isnan(alone) else max(0.0, 1 - alone / (down + up)) if down + up else 0.0
+    return {"download": down / whole, "compute": compute / whole, "upload": up / whole, "shared": shared}
+
+
+def _in_words(shares: dict[Part, float | None], slowest: DevicePlan) -> str:
+    """What the longest part of the closing clients' time is, and whose."""
+    parts: tuple[Part, ...] = ("download", "compute", "upload")
+    part = max(parts, key=lambda name: shares[name] or 0.0)
+    share = f"{100 * (shares[part] or 0.0):.0f} %"
+    if part == "compute":
+        return f"computing on {slowest.device} ({share} of the closing clients' time)"
+    shared = shares["shared"]
+    if shared is not None and shared > 0.5:
+        return f"{part}s on links that others share ({share} of the closing clients' time)"
+    return f"{part}s over {slowest.link} ({share} of the closing clients' time)"
+
+
+def _budget(kind: BudgetKind, limit: float, rows: Sequence[RoundRow], scenario: Scenario) -> BudgetPlan:
+    last = scenario.training.rounds
+    spent = (
+        [row.seconds for row in rows] if kind == "seconds" else list(accumulate(_spent_in(row, kind) for row in rows))
+    )
+    paid = sum(each <= limit for each in spent)
+    if paid < len(rows):
+        return BudgetPlan(kind, limit, paid, rows[paid - 1].seconds if paid else 0.0, lasts=False, foreseen=False)
+    if len(rows) >= last or not rows or not spent[-1]:
+        return BudgetPlan(kind, limit, len(rows), rows[-1].seconds if rows else 0.0, lasts=True, foreseen=False)
+    reach = math.floor(limit / (spent[-1] / len(rows)))
+    rounds = min(reach, last)
+    return BudgetPlan(kind, limit, rounds, rounds * rows[-1].seconds / len(rows), lasts=reach >= last, foreseen=True)
+
+
+def _spent_in(row: RoundRow, kind: BudgetKind) -> float:
+    return {"bytes": float(row.bytes_down + row.bytes_up), "flops": row.flops, "joules": row.joules}[kind]

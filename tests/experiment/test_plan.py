@@ -1,0 +1,136 @@
+"""A plan says beforehand what a run will then spend."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from edgefl.cli.app import app
+from edgefl.errors import UserError
+from edgefl.experiment import run
+from edgefl.experiment.plan import plan, planned_rounds
+from edgefl.learning.neutral import NeutralLearner
+
+
+def means(folder, label, rounds=None):
+    table = pq.read_table(folder / label / "seed-0" / "rounds.parquet").slice(0, rounds)
+    columns = {
+        name: table.column(name).to_pylist() for name in ("seconds", "bytes_down", "bytes_up", "joules", "flops")
+    }
+    count = len(table)
+    return {
+        "seconds": columns.pop("seconds")[-1] / count,
+        **{name: sum(each) / count for name, each in columns.items()},
+    }
+
+
+METHODS = ["fedavg", {"method": "fedadc", "overlap": True}, "fedalign"]
+
+
+def test_a_round_costs_what_the_run_then_spends_on_it(small, tmp_path):
+    scenario = small(methods=METHODS, training__rounds=12)
+    run(scenario, out=tmp_path / "run", train=False)
+    for each in plan(scenario).methods:
+        spent = means(tmp_path / "run", each.label)
+        assert each.rounds == 12
+        for name, nominal in spent.items():
+            figure = each.joules.nominal if name == "joules" else getattr(each, name)
+            assert figure == pytest.approx(nominal, rel=1e-9), name
+
+
+def test_fewer_rounds_are_the_first_of_a_longer_run_with_what_they_send_ahead(small, tmp_path):
+    scenario = small(methods=METHODS, training__rounds=12)
+    run(scenario, out=tmp_path / "run", train=False)
+    for each in plan(scenario, rounds=5).methods:
+        spent = means(tmp_path / "run", each.label, rounds=5)
+        assert (each.rounds, each.seconds, each.bytes_down) == pytest.approx((5, spent["seconds"], spent["bytes_down"]))
+
+
+def test_a_device_without_the_memory_cannot_take_part_and_the_plan_says_why(small):
+    scenario = small(**{"fleet.0.overrides": {"memory": {"training": "10 kB"}}})
+    (method,) = plan(scenario).methods
+    tiny, large = method.devices
+    assert (tiny.refused, tiny.participations) == (tiny.clients, 0)
+    assert "10 kB" in tiny.why or "0.010 MB" in tiny.why
+    assert (large.refused, large.why) == (0, None)
+    assert method.participants < 3
+
+
+def test_bounds_enclose_the_nominal_figures(small):
+    for method in plan(small(methods=METHODS)).methods:
+        assert method.joules.low < method.joules.nominal < method.joules.high
+        for device in method.devices:
+            assert device.compute_seconds.low < device.compute_seconds.nominal < device.compute_seconds.high
+
+
+def test_a_budget_reaches_as_far_as_the_run_that_it_ends(small, tmp_path):
+    changes = {"training__rounds": 12, "budgets": {"bytes": "40 kB"}, "stop": "budget"}
+    scenario = small(**changes)
+    run(scenario, out=tmp_path / "run", train=False)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    (method,) = plan(scenario).methods
+    (budget,) = method.budgets
+    stopped = summary["methods"]["fedavg"][0]["stop"]
+    assert stopped["reason"] == "bytes"
+    assert (budget.rounds, budget.lasts, budget.foreseen) == (stopped["round"], False, False)
+    assert method.rounds == budget.rounds
+
+
+def test_a_budget_beyond_the_planned_rounds_is_reached_by_their_means(small):
+    scenario = small(training__rounds=1000, budgets={"bytes": "200 kB"}, stop="rounds")
+    (method,) = plan(scenario, rounds=4).methods
+    (budget,) = method.budgets
+    assert budget.foreseen
+    assert budget.rounds == int(2e5 / (method.bytes_down + method.bytes_up))
+
+
+def test_what_holds_rounds_back_is_the_link_where_links_are_slow_and_the_device_where_they_are_fast(small):
+    slow = small(network__links={"5g": {"down": "20 kbit/s", "up": "2 Mbit/s"}})
+    fast = small(network__links={"5g": {"down": "1 Tbit/s", "up": "1 Tbit/s"}}, network__topology__latency=0)
+    assert plan(slow).methods[0].holds_back.startswith("downloads over 5g")
+    assert plan(fast).methods[0].holds_back.startswith("computing on ")
+
+
+def test_transfers_on_a_narrow_server_wait_for_each_other(small):
+    server = {"down": "1 Mbit/s", "up": "100 Mbit/s"}
+    (method,) = plan(small(network__topology__server=server)).methods
+    assert method.critical["shared"] > 0.5
+    assert "others share" in method.holds_back
+
+
+def test_nothing_is_trained(small, monkeypatch):
+    scenario = small()
+    asked = []
+    monkeypatch.setattr(NeutralLearner, "submit", lambda self, job: asked.append(job))
+    monkeypatch.setattr("edgefl.learning.data.federated.load_federated", None)
+    plan(scenario)
+    assert asked
+
+
+def test_the_number_of_rounds_shrinks_with_cohort_and_methods(small):
+    scenario = small(training__rounds=5000)
+    assert [planned_rounds(scenario, methods) for methods in (1, 10, 1000)] == [1000, 100, 5]
+
+
+def test_an_unknown_method_is_refused(small):
+    with pytest.raises(UserError, match="did you mean 'fedavg'"):
+        plan(small(), methods=["fedagv"])
+
+
+def test_the_command_prints_json_of_base_units(small, tmp_path):
+    small()
+    result = CliRunner().invoke(app, ["plan", str(tmp_path / "small.yaml"), "--json"])
+    made = json.loads(result.output)
+    (method,) = made["methods"]
+    assert made["rounds"] == 4
+    assert method["devices"][0]["device"] == "raspberry-pi-4"
+    assert set(method["joules"]) == {"low", "nominal", "high"}
+
+
+def test_the_command_names_devices_and_what_rounds_wait_for(small, tmp_path):
+    small()
+    result = CliRunner().invoke(app, ["plan", str(tmp_path / "small.yaml")])
+    assert result.exit_code == 0
+    assert "rounds wait for" in result.output
+    assert "jetson-nano" in result.output
