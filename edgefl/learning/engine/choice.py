@@ -32,7 +32,7 @@ def choose_engine(name: str, device: torch.device, workers: int | None = None) -
     An accelerator is shared by all jobs, so they queue: ``sequential``. On a CPU with more than one core, jobs run side
     by side: ``parallel`` (which runs a lone job in the calling thread), else ``sequential``. Both give every job the
     same bits, so the choice changes the waiting and nothing else. ``batched`` agrees with them within rounding only and
-    is taken by name alone: on a CPU its kernels are slower, and elsewhere its gain must be measured first.
+    is taken by name alone: it is meant for accelerators, where its gain must be measured first.
 
     >>> choose_engine("auto", torch.device("cpu"), workers=2), choose_engine("auto", torch.device("cpu"), workers=1)
     ('parallel', 'sequential')
