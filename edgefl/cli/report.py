@@ -30,6 +30,10 @@ def report(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write there instead of printing.", show_default=False),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write one self-contained page instead of a table.", show_default=False),
+    ] = None,
 ) -> None:
     """Compare the methods of finished runs in one table, and say who wins.
 
@@ -38,6 +42,12 @@ def report(
     from edgefl.report import RunResult
 
     results = [RunResult(run) for run in runs]
+    if html is not None:
+        from edgefl.report.page import write_page
+
+        write_page(results, html)
+        typer.echo(f"{html}: the page, complete in this file")
+        return
     text = _table(results, to_file=output is not None) if form is Format.table else _text(results, form)
     if output is None:
         typer.echo(text, nl=False)

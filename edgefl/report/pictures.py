@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from edgefl.report.curves import Curve, curve_of, mean_curve, metric_of
 from edgefl.report.quantities import limit, unit_for
 from edgefl.report.run_result import RunResult
 
@@ -16,20 +16,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_Floats = NDArray[np.float64]
-
 # Okabe and Ito's palette, told apart by colour-blind eyes; the light yellow is left out, which vanishes on white.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
 _LINES: tuple[Any, ...] = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _POINTS = 200  # samples along a mean line, finer than the picture's pixels need
-
-
-class _Curve(NamedTuple):
-    """One seed: what had been spent by each evaluation, and the accuracy found there."""
-
-    spent: dict[str, _Floats]
-    accuracy: _Floats
 
 
 def write_pictures(run: RunResult) -> list[Path]:
@@ -56,9 +47,9 @@ def accuracy_figure(run: RunResult) -> Figure:
 
     figure = Figure(figsize=(9.0, 4.3), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
-    metric = "accuracy_ema" if run.scenario.get("target_metric") == "accuracy_ema" else "accuracy"
+    metric = metric_of(run)
     curves = {
-        label: [curve for result in results if len((curve := _curve(run, label, result.seed, metric)).accuracy)]
+        label: [curve for result in results if len((curve := curve_of(run, label, result.seed, metric)).accuracy)]
         for label, results in run.results.items()
     }
     panels = (("seconds", "virtual time"), ("bytes", "bytes down and up"))
@@ -85,7 +76,7 @@ def accuracy_figure(run: RunResult) -> Figure:
     return figure
 
 
-def _zoom(ax: Axes, run: RunResult, curves: dict[str, list[_Curve]]) -> None:
+def _zoom(ax: Axes, run: RunResult, curves: dict[str, list[Curve]]) -> None:
     """Leaves out the steep climb far below the lowest target, where methods are not yet told apart."""
     targets = [target.accuracy for results in run.results.values() for result in results for target in result.targets]
     found = [curve for method in curves.values() for curve in method]
@@ -95,42 +86,17 @@ def _zoom(ax: Axes, run: RunResult, curves: dict[str, list[_Curve]]) -> None:
         ax.set_ylim(bottom=max(low, 100 * min(targets) - 25))
 
 
-def _curve(run: RunResult, label: str, seed: int, metric: str) -> _Curve:
-    table = run.rounds_of(label, seed)
-
-    def column(name: str) -> _Floats:
-        return np.asarray(table.column(name).to_numpy(zero_copy_only=False), dtype=np.float64)
-
-    accuracy = column(metric)
-    evaluated = np.isfinite(accuracy)
-    spent = {
-        "seconds": column("seconds"),
-        "bytes": np.cumsum(column("bytes_down") + column("bytes_up")),
-        "joules": np.cumsum(column("joules")),
-        "flops": np.cumsum(column("flops")),
-    }
-    return _Curve({kind: values[evaluated] for kind, values in spent.items()}, accuracy[evaluated])
-
-
-def _mean_curve(found: Sequence[_Curve], kind: str) -> tuple[_Floats, _Floats]:
-    """A common axis over the stretch that every seed covers, and the seeds' accuracies on it ``[seeds, points]``."""
-    start = max(curve.spent[kind][0] for curve in found)
-    end = max(start, min(curve.spent[kind][-1] for curve in found))
-    axis = np.linspace(start, end, _POINTS)
-    return axis, np.stack([np.interp(axis, curve.spent[kind], curve.accuracy) for curve in found])
-
-
-def _draw_method(ax: Axes, found: Sequence[_Curve], kind: str, scale: float, *, label: str, number: int) -> None:
+def _draw_method(ax: Axes, found: Sequence[Curve], kind: str, scale: float, *, label: str, number: int) -> None:
     if not found:
         return
-    axis, accuracies = _mean_curve(found, kind)
-    axis, accuracies = axis / scale, accuracies * 100
+    curve = mean_curve(found, kind, _POINTS)
+    axis = curve.axis / scale
     colour = _COLOURS[number % len(_COLOURS)]
     if len(found) > 1:
-        ax.fill_between(axis, accuracies.min(axis=0), accuracies.max(axis=0), color=colour, alpha=0.15, linewidth=0)
+        ax.fill_between(axis, curve.low * 100, curve.high * 100, color=colour, alpha=0.15, linewidth=0)
     ax.plot(
         axis,
-        accuracies.mean(axis=0),
+        curve.mean * 100,
         color=colour,
         linestyle=_LINES[number % len(_LINES)],
         linewidth=1.6,
@@ -174,7 +140,7 @@ def _draw_limits(ax: Axes, run: RunResult, kind: str, scale: float) -> None:
         ax.annotate(text, (budget / scale, 0.02), **place, **style)
 
 
-def _draw_exhausted(ax: Axes, run: RunResult, found: Sequence[_Curve], kind: str, scale: float, *, colour: str) -> None:
+def _draw_exhausted(ax: Axes, run: RunResult, found: Sequence[Curve], kind: str, scale: float, *, colour: str) -> None:
     """A cross on the mean line where joules or FLOPs ran out, if they did in every seed."""
     results = [result for results in run.results.values() for result in results]
     limits = sorted({(b.kind, b.limit) for result in results for b in result.budgets if b.kind in ("joules", "flops")})
@@ -182,9 +148,11 @@ def _draw_exhausted(ax: Axes, run: RunResult, found: Sequence[_Curve], kind: str
     for other, amount in limits:
         if not found or any(curve.spent[other][-1] < amount for curve in found):
             continue
-        axis, accuracies = _mean_curve(found, kind)
-        where = min(axis[-1], np.mean([np.interp(amount, curve.spent[other], curve.spent[kind]) for curve in found]))
-        height = np.interp(where, axis, accuracies.mean(axis=0))
+        drawn = mean_curve(found, kind, _POINTS)
+        where = min(
+            drawn.axis[-1], np.mean([np.interp(amount, curve.spent[other], curve.spent[kind]) for curve in found])
+        )
+        height = np.interp(where, drawn.axis, drawn.mean)
         ax.plot(where / scale, height * 100, color=colour, zorder=5, **cross)
         name = f"{limit(amount, other)} spent"
         if name not in ax.get_legend_handles_labels()[1]:

@@ -78,3 +78,14 @@ def test_what_is_no_run_is_one_message_and_exit_code_2(tmp_path, capsys):
 def test_a_file_that_cannot_be_written_is_the_users_error(run_directory, tmp_path, capsys):
     assert main(["report", str(run_directory("one", 0.9)), "-o", str(tmp_path / "no" / "folder")]) == 2
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_the_page_is_written_without_a_table(tmp_path, capsys):
+    from edgefl import simulate
+
+    small = {"seeds": [0], "training.rounds": 2, "data.clients": 4, "training.cohort": 2, "methods": ["fedavg"]}
+    simulate("5g_100clients", out=tmp_path / "run", overrides=small, train=False)
+    file = tmp_path / "page.html"
+    assert main(["report", str(tmp_path / "run"), "--html", str(file)]) == 0
+    assert capsys.readouterr().out == f"{file}: the page, complete in this file\n"
+    assert file.read_text(encoding="utf-8").startswith("<!doctype html>")

@@ -136,3 +136,48 @@ def three_methods(make_run: MakeRun) -> RunResult:
                 result["blocks"] = {"actual": 160_000_000, "uniform": 150_000_000}
             methods[label].append(result)
     return make_run(methods, stop="budget", targets=[0.8, 0.9], budgets=BUDGETS, target_metric="accuracy")
+
+
+@pytest.fixture(scope="session")
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """A run of edgefl itself: three methods and two seeds on eight clients, with prefetches and chosen blocks."""
+    from edgefl import simulate
+
+    return simulate(
+        "5g_100clients",
+        out=tmp_path_factory.mktemp("runs") / "small",
+        overrides={
+            "name": "small",
+            "seeds": [0, 1],
+            "data": {"name": "synthetic", "clients": 8, "shape": [1, 8, 8], "classes": 4, "train": 320, "test": 80},
+            "training.rounds": 6,
+            "training.cohort": 3,
+            "targets": [0.3],
+            "budgets": {},
+            "stop": "rounds",
+            "methods": [
+                "fedavg",
+                {"method": "fedadc", "overlap": True},
+                {"method": "fedbr", "scheduler": {"kind": "gmbs"}},
+            ],
+        },
+    )
+
+
+@pytest.fixture(scope="session")
+def late_run(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """Nothing is trained, and a deadline cuts slow clients off, so that bytes are wasted."""
+    from edgefl import simulate
+
+    return simulate(
+        "5g_100clients",
+        out=tmp_path_factory.mktemp("runs") / "late",
+        overrides={
+            "seeds": [0],
+            "training.rounds": 6,
+            "protocol": {"kind": "synchronous", "deadline": "0.18 s"},
+            "stop": "rounds",
+            "methods": ["fedavg", {"method": "fedadc", "overlap": True}],
+        },
+        train=False,
+    )

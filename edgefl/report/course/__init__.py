@@ -1,0 +1,22 @@
+"""The course of a run, as its event log tells it: transfers, computations, rounds, and what follows from them."""
+
+from edgefl.report.course.course import Computation, Course, Round, Transfer, read_course
+from edgefl.report.course.critical import Brake, Breakdown, brake_of, breakdown_of, held_back
+from edgefl.report.course.usage import ClientUse, Traffic, traffic_of, use_of_clients
+
+__all__ = [
+    "Brake",
+    "Breakdown",
+    "ClientUse",
+    "Computation",
+    "Course",
+    "Round",
+    "Traffic",
+    "Transfer",
+    "brake_of",
+    "breakdown_of",
+    "held_back",
+    "read_course",
+    "traffic_of",
+    "use_of_clients",
+]

@@ -1,0 +1,257 @@
+"""A run's transfers, computations and rounds, put together from the rows of its log."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from edgefl.report.course.events import Event, read_events
+
+NOBODY = -1
+
+
+class Transfer(NamedTuple):
+    """One flow.
+
+    Attributes:
+        client: who receives or sends; -1 for a relay between the server and a cell.
+        dispatch: the number of the client's job that it belongs to.
+        item: ``down``, ``up``, ``prefetch`` or ``relay``.
+        path: the nodes that it passes, first to last.
+        latency: seconds before its first byte takes any bandwidth.
+        bytes: what was delivered.
+        whole: false where it was broken off.
+        parts: bytes of each named part.
+    """
+
+    client: int
+    round: int
+    dispatch: int
+    item: str
+    flow: int
+    path: tuple[str, ...]
+    latency: float
+    started: float
+    ended: float
+    bytes: int
+    whole: bool
+    joules: float
+    parts: dict[str, int]
+
+    @property
+    def up(self) -> bool:
+        """Whether it goes towards the server."""
+        return self.item == "up" or (self.item == "relay" and self.path[0] != "server")
+
+    @property
+    def links(self) -> list[tuple[str, str]]:
+        """The links of its path."""
+        return list(zip(self.path, self.path[1:], strict=False))
+
+    @property
+    def bits_per_second(self) -> float:
+        """Its mean rate once the latency had passed; 0 where it never moved."""
+        seconds = self.ended - self.started - self.latency
+        return 8.0 * self.bytes / seconds if seconds > 0 else 0.0
+
+
+class Computation(NamedTuple):
+    """One client's local training in one round; ``whole`` is false where it took fewer steps or broke off."""
+
+    client: int
+    round: int
+    work: str
+    started: float
+    ended: float
+    flops: float
+    joules: float
+    whole: bool
+
+
+class Round(NamedTuple):
+    """One round that ended.
+
+    Attributes:
+        critical: the client that closed it, -1 where a deadline did; ``dispatch`` is the number of its job.
+        exposed, hidden: seconds of that client's transfers that did, and did not, lengthen the round.
+        aggregated: the clients whose updates went into the model.
+    """
+
+    number: int
+    began: float
+    ended: float
+    critical: int
+    dispatch: int
+    exposed: float
+    hidden: float
+    aggregated: tuple[int, ...]
+
+
+@dataclass
+class Course:
+    """Everything that one method did with one seed.
+
+    Attributes:
+        fates: what became of each job (client, dispatch) that was sent anything: ``useful``, or why it was wasted; one
+            that is missing here was under way when the log ended.
+        groups: each client's group of the fleet and device profile, as far as it ever computed.
+        alphas: for each round with a choice of blocks, how many each client was given.
+        capacities: for each link, its capacity in bit/s from each moment on.
+        joules: what each client drew, by ``transfer``, ``compute``, ``idle`` and ``radio``.
+        refused, dropouts: how often each client's device had not the memory for a job, or left a round by itself.
+        ended: virtual seconds at the end, and the ``reason``.
+    """
+
+    transfers: list[Transfer] = field(default_factory=list)
+    computations: list[Computation] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    fates: dict[tuple[int, int], str] = field(default_factory=dict)
+    groups: dict[int, tuple[int, str]] = field(default_factory=dict)
+    alphas: dict[int, dict[int, int]] = field(default_factory=dict)
+    capacities: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=dict)
+    joules: dict[int, dict[str, float]] = field(default_factory=dict)
+    refused: dict[int, int] = field(default_factory=dict)
+    dropouts: dict[int, int] = field(default_factory=dict)
+    ended: float = 0.0
+    reason: str = ""
+
+    def device_of(self, client: int) -> str:
+        """The client's device profile; a dash where it never computed."""
+        return self.groups[client][1] if client in self.groups else "–"
+
+
+def read_course(folder: Path) -> Course:
+    """The course of one method and seed.
+
+    Args:
+        folder: where its ``events.parquet`` is.
+
+    Raises:
+        UserError: the log cannot be read.
+    """
+    return course_of(read_events(folder / "events.parquet"))
+
+
+def course_of(events: Iterable[Event]) -> Course:
+    """The course that these rows tell."""
+    course = Course()
+    reader = _Reader(course)
+    for event in events:
+        handle = getattr(reader, f"on_{event.kind}", None)
+        if handle is not None:
+            handle(event)
+        if event.joules and event.client >= 0:
+            drawn = course.joules.setdefault(event.client, defaultdict(float))
+            drawn[event.kind.split("_", 1)[0]] += event.joules
+        course.ended = max(course.ended, event.time)
+    return course
+
+
+class _Reader:
+    """One method for each kind of row that matters here."""
+
+    def __init__(self, course: Course) -> None:
+        self.course = course
+        self._flows: dict[int, Event] = {}
+        self._profiles: dict[str, str] = {}
+        self._aggregated: tuple[int, ...] = ()
+
+    def on_work(self, event: Event) -> None:
+        self._profiles[event.item] = str(event.facts.get("profile", ""))
+
+    def on_transfer_start(self, event: Event) -> None:
+        self._flows[event.flow] = event
+
+    def on_transfer_end(self, event: Event) -> None:
+        self._transfer(event, whole=True)
+
+    def on_transfer_drop(self, event: Event) -> None:
+        self._transfer(event, whole=False)
+
+    def _transfer(self, event: Event, *, whole: bool) -> None:
+        start = self._flows.pop(event.flow, event)
+        facts = start.facts
+        self.course.transfers.append(
+            Transfer(
+                client=event.client,
+                round=event.round,
+                dispatch=int(facts.get("dispatch", -1)),
+                item=event.item,
+                flow=event.flow,
+                path=tuple(facts.get("path") or (event.source, event.target)),
+                latency=start.value,
+                started=event.time - event.seconds,
+                ended=event.time,
+                bytes=event.bytes,
+                whole=whole,
+                joules=event.joules,
+                parts=dict(facts.get("parts") or {}),
+            )
+        )
+
+    def on_compute_start(self, event: Event) -> None:
+        group = re.match(r"group(\d+)/", event.item)
+        profile = self._profiles.get(event.item, "")
+        self.course.groups.setdefault(event.client, (int(group[1]) if group else NOBODY, profile))
+
+    def on_compute_end(self, event: Event) -> None:
+        self._computation(event, whole=True)
+
+    def on_compute_partial(self, event: Event) -> None:
+        self._computation(event, whole=False)
+
+    def on_compute_drop(self, event: Event) -> None:
+        self._computation(event, whole=False)
+
+    def _computation(self, event: Event, *, whole: bool) -> None:
+        started = event.time - event.seconds
+        self.course.computations.append(
+            Computation(event.client, event.round, event.item, started, event.time, event.flops, event.joules, whole)
+        )
+
+    def on_refused(self, event: Event) -> None:
+        self.course.refused[event.client] = self.course.refused.get(event.client, 0) + 1
+        self.course.groups.setdefault(event.client, (NOBODY, event.item))
+
+    def on_dropout(self, event: Event) -> None:
+        self.course.dropouts[event.client] = self.course.dropouts.get(event.client, 0) + 1
+
+    def on_lost(self, event: Event) -> None:
+        self.course.fates[event.client, int(event.value)] = event.item
+
+    def on_aggregation(self, event: Event) -> None:
+        facts = event.facts
+        self._aggregated = tuple(facts.get("clients", ()))
+        for job in zip(self._aggregated, facts.get("dispatches", ()), strict=False):
+            self.course.fates[job] = "useful"
+
+    def on_round_end(self, event: Event) -> None:
+        facts = event.facts
+        self.course.rounds.append(
+            Round(
+                number=event.round,
+                began=event.time - event.value,
+                ended=event.time,
+                critical=event.client,
+                dispatch=int(facts.get("dispatch", -1)),
+                exposed=float(facts.get("exposed_seconds", 0.0)),
+                hidden=float(facts.get("hidden_seconds", 0.0)),
+                aggregated=self._aggregated,
+            )
+        )
+
+    def on_decision(self, event: Event) -> None:
+        if event.item == "blocks":
+            chosen = {int(client): int(alpha) for client, alpha in event.facts.get("alphas", {}).items()}
+            self.course.alphas.setdefault(event.round, {}).update(chosen)
+
+    def on_capacity(self, event: Event) -> None:
+        link = self.course.capacities.setdefault((event.source, event.target), [])
+        link.append((event.time, event.value))
+
+    def on_stop(self, event: Event) -> None:
+        self.course.reason = event.item

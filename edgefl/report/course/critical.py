@@ -1,0 +1,170 @@
+"""Where the time of each round went, and which device or link held it back.
+
+A round lasts as long as its *critical path*: the download, computation and upload of the client that closed it. Its
+seconds are split among those; what is left is waiting, for a deadline or for others. In an asynchronous run the closing
+client may have begun in an earlier round; only what lies within the round counts.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from edgefl.report.course.course import Computation, Course, Round, Transfer
+
+Link = tuple[str, str]
+
+
+class Breakdown(NamedTuple):
+    """Seconds of one round's critical path; the first four sum to the round, hidden seconds lie before it."""
+
+    download: float
+    compute: float
+    upload: float
+    waiting: float
+    hidden: float
+
+
+class Brake(NamedTuple):
+    """What took longest on a round's critical path.
+
+    Attributes:
+        phase: ``download``, ``compute``, ``upload`` or ``waiting``.
+        name: the device profile that computed, the link that was narrowest, or what was waited for.
+        seconds: how long the phase took within the round.
+    """
+
+    phase: str
+    name: str
+    seconds: float
+
+
+class _Path(NamedTuple):
+    """What the closing client, and its cell for it, did."""
+
+    down: list[Transfer]
+    compute: list[Computation]
+    up: list[Transfer]
+
+
+class _Index:
+    """The course's rows by whom they concern."""
+
+    def __init__(self, course: Course) -> None:
+        self.course = course
+        self._jobs: defaultdict[tuple[int, int], list[Transfer]] = defaultdict(list)
+        self._relays: defaultdict[tuple[int, str], list[Transfer]] = defaultdict(list)
+        self._computations: defaultdict[int, list[Computation]] = defaultdict(list)
+        for transfer in course.transfers:
+            if transfer.item == "relay":
+                cell = transfer.path[0] if transfer.up else transfer.path[-1]
+                self._relays[transfer.round, cell].append(transfer)
+            else:
+                self._jobs[transfer.client, transfer.dispatch].append(transfer)
+        for computation in course.computations:
+            self._computations[computation.client].append(computation)
+
+    def path(self, round: Round) -> _Path:
+        own = self._jobs[round.critical, round.dispatch]
+        down = [transfer for transfer in own if not transfer.up]
+        up = [transfer for transfer in own if transfer.up]
+        if not own:
+            return _Path([], [], [])
+        began = min(transfer.started for transfer in own)
+        ended = max(transfer.ended for transfer in own)
+        compute = [each for each in self._computations[round.critical] if began <= each.started and each.ended <= ended]
+        gate = (down or up)[0].path[0 if down else -1]
+        relays = self._relays.get((round.number, gate), [])
+        return _Path(
+            down + [each for each in relays if not each.up], compute, up + [each for each in relays if each.up]
+        )
+
+
+def breakdown_of(course: Course) -> list[Breakdown]:
+    """Where the time of each round went, in the rounds' order."""
+    index = _Index(course)
+    return [_breakdown(index.path(round), round) for round in course.rounds]
+
+
+def _breakdown(path: _Path, round: Round) -> Breakdown:
+    download = _covered(path.down, round)
+    compute = _covered(path.compute, round)
+    upload = _covered(path.up, round)
+    waiting = max(0.0, round.ended - round.began - download - compute - upload)
+    return Breakdown(download, compute, upload, waiting, round.hidden)
+
+
+def _covered(phases: Iterable[Transfer | Computation], round: Round) -> float:
+    """Seconds of the round during which at least one of the phases went on."""
+    spans = sorted((max(each.started, round.began), min(each.ended, round.ended)) for each in phases)
+    covered, until = 0.0, round.began
+    for start, end in spans:
+        covered += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return covered
+
+
+def brake_of(course: Course) -> list[Brake]:
+    """What held each round back, in the rounds' order.
+
+    Of the links of a transfer's path, the one with the least capacity for each of the flows that shared it meanwhile
+    is taken as the narrow one.
+    """
+    index, load = _Index(course), _Load(course)
+    brakes = []
+    for round in course.rounds:
+        path = index.path(round)
+        seconds = _breakdown(path, round)
+        phase = max(("compute", "download", "upload", "waiting"), key=lambda name: getattr(seconds, name))
+        if phase == "compute":
+            name = course.device_of(round.critical)
+        elif phase == "waiting":
+            name = "its deadline, or others" if round.critical >= 0 else "its deadline"
+        else:
+            name = load.narrowest(path.down if phase == "download" else path.up, course)
+        brakes.append(Brake(phase, name, getattr(seconds, phase)))
+    return brakes
+
+
+def held_back(brakes: Sequence[Brake]) -> list[tuple[Brake, int]]:
+    """How many rounds each phase of each device or link held back, most first; seconds are summed."""
+    rounds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    for brake in brakes:
+        rounds[brake.phase, brake.name].append(brake.seconds)
+    found = [(Brake(phase, name, sum(seconds)), len(seconds)) for (phase, name), seconds in rounds.items()]
+    return sorted(found, key=lambda each: (-each[1], -each[0].seconds))
+
+
+class _Load:
+    """How many flows shared each link at any time."""
+
+    def __init__(self, course: Course) -> None:
+        spans: defaultdict[Link, list[tuple[float, float]]] = defaultdict(list)
+        for transfer in course.transfers:
+            for link in transfer.links:
+                spans[link].append((transfer.started + transfer.latency, transfer.ended))
+        self._spans = {link: np.array(found) for link, found in spans.items()}
+
+    def narrowest(self, transfers: Sequence[Transfer], course: Course) -> str:
+        longest = max(transfers, key=lambda each: each.ended - each.started)
+        begin, end = longest.started + longest.latency, longest.ended
+
+        def share(link: Link) -> float:
+            spans = self._spans[link]
+            together = np.minimum(spans[:, 1], end) - np.maximum(spans[:, 0], begin)
+            flows = float(together.clip(min=0.0).sum()) / max(end - begin, 1e-12)
+            return _capacity(course.capacities.get(link, []), (begin + end) / 2) / max(flows, 1.0)
+
+        link = min(longest.links, key=share)
+        if any(node == f"client/{longest.client}" for node in link):
+            return f"own link of a {course.device_of(longest.client)}"
+        return f"{link[0]} → {link[1]}"
+
+
+def _capacity(history: Sequence[tuple[float, float]], moment: float) -> float:
+    """The capacity at a moment; without limit where the log says nothing."""
+    known = [value for time, value in history if time <= moment]
+    return known[-1] if known else float("inf")

@@ -1,0 +1,84 @@
+"""Accuracy over what was spent: each seed's points, and the mean over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefl.report.run_result import RunResult
+
+Floats = NDArray[np.float64]
+
+AXES = ("seconds", "bytes", "flops", "joules", "rounds")
+"""What accuracy can be drawn over."""
+
+
+class Curve(NamedTuple):
+    """One seed: what had been spent by each evaluation, and the accuracy found there; both start at the first one."""
+
+    spent: dict[str, Floats]
+    accuracy: Floats
+
+
+class MeanCurve(NamedTuple):
+    """Over the stretch that every seed covers: the mean over seeds, and the lowest and highest seed."""
+
+    axis: Floats
+    mean: Floats
+    low: Floats
+    high: Floats
+
+
+def metric_of(run: RunResult) -> str:
+    """The column that the scenario's targets are about: ``accuracy`` or ``accuracy_ema``."""
+    return "accuracy_ema" if run.scenario.get("target_metric") == "accuracy_ema" else "accuracy"
+
+
+def spent_by_round(run: RunResult, label: str, seed: int) -> dict[str, Floats]:
+    """What had been spent at the end of each round, for every one of :data:`AXES`."""
+    table = run.rounds_of(label, seed)
+
+    def column(name: str) -> Floats:
+        return np.asarray(table.column(name).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+    return {
+        "seconds": column("seconds"),
+        "bytes": np.cumsum(column("bytes_down") + column("bytes_up")),
+        "joules": np.cumsum(column("joules")),
+        "flops": np.cumsum(column("flops")),
+        "rounds": column("round"),
+    }
+
+
+def curve_of(run: RunResult, label: str, seed: int, metric: str) -> Curve:
+    """The evaluations of one method and seed.
+
+    Args:
+        run: where.
+        label: the method's label.
+        seed: its seed.
+        metric: the accuracy's column in ``rounds.parquet``.
+    """
+    values = run.rounds_of(label, seed).column(metric).to_numpy(zero_copy_only=False)
+    accuracy = np.asarray(values, dtype=np.float64)
+    evaluated = np.isfinite(accuracy)
+    spent = spent_by_round(run, label, seed)
+    return Curve({kind: amounts[evaluated] for kind, amounts in spent.items()}, accuracy[evaluated])
+
+
+def mean_curve(found: Sequence[Curve], kind: str, points: int = 200) -> MeanCurve:
+    """The mean over seeds, on a common axis; between two evaluations the accuracy is interpolated.
+
+    Args:
+        found: at least one curve, each with at least one evaluation.
+        kind: one of :data:`AXES`.
+        points: samples along the axis.
+    """
+    start = max(float(curve.spent[kind][0]) for curve in found)
+    end = max(start, min(float(curve.spent[kind][-1]) for curve in found))
+    axis = np.linspace(start, end, points)
+    values = np.stack([np.interp(axis, curve.spent[kind], curve.accuracy) for curve in found])
+    return MeanCurve(axis, values.mean(axis=0), values.min(axis=0), values.max(axis=0))

@@ -1,0 +1,182 @@
+"""Who paid: what each kind of device spent, what each client spent, and how the worst served clients fare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from edgefl.report.course import ClientUse, use_of_clients
+from edgefl.report.course.usage import by_device
+from edgefl.report.page.markup import choice, figure, note, paragraph, table, text
+from edgefl.report.page.series import Series
+from edgefl.report.quantities import estimate, quantity
+from edgefl.report.rows import run_names
+from edgefl.report.run_result import RunResult
+from edgefl.report.statistics import mean_or_none
+
+_BUSY = ("download", "compute", "upload")
+
+
+def devices_section(series: Sequence[Series]) -> str:
+    """Each kind of device under each method, and every client of one method; empty without event logs."""
+    logged = [one for one in series if one.courses]
+    if not logged:
+        return ""
+    methods = [(str(number), one.name) for number, one in enumerate(series) if one.courses]
+    headers = ["method", "device", "clients", "jobs each", "busy a job", "down a job", "up a job", "energy a job"]
+    rows = [row for one in logged for row in _kinds(one)]
+    if any(row[-1] != "–" for row in rows):
+        headers.append("battery used, most")
+    rows = [row[: len(headers)] for row in rows]
+    return (
+        choice("clients-method", "Clients of", methods)
+        + figure("clients-drawing", "Each client's busy seconds and joules over the run; the tables have the figures")
+        + note("One sign for each client and seed. Busy: it downloads, computes or uploads.")
+        + _energy(logged)
+        + "<details><summary>Seconds, bytes and joules of each kind under each method</summary>"
+        + table("The mean over the kind's clients and the seeds", headers, rows, words=2)
+        + '</details><details id="clients-details"><summary>Every client of the chosen method</summary>'
+        '<div class="wide" tabindex="0" role="region" aria-label="Every client"><table id="clients-table"></table>'
+        "</div></details>"
+    )
+
+
+def _energy(logged: Sequence[Series]) -> str:
+    """Joules a job by kind of device, one column for each method, the mean over all kinds first."""
+    found = [[use for course in one.courses for use in use_of_clients(course)] for one in logged]
+    kinds = list(dict.fromkeys(kind for uses in found for kind in by_device(uses)))
+
+    def joules_a_job(uses: Sequence[ClientUse]) -> str:
+        jobs = sum(use.jobs for use in uses)
+        return quantity(sum(sum(use.joules.values()) for use in uses) / jobs, "joules") if jobs else "–"
+
+    rows = [["all devices", *(joules_a_job(uses) for uses in found)]]
+    rows += [[kind, *(joules_a_job(by_device(uses).get(kind, [])) for uses in found)] for kind in kinds]
+    return table("Energy that a job costs a device", ["device", *(one.name for one in logged)], rows)
+
+
+def _kinds(one: Series) -> list[list[str]]:
+    uses: dict[str, list[ClientUse]] = {}
+    for course in one.courses:
+        for kind, found in by_device(use_of_clients(course)).items():
+            uses.setdefault(kind, []).extend(found)
+    seeds = max(len(one.courses), 1)
+    batteries = _batteries(one.run)
+    return [[one.name, kind, *_kind(found, seeds, batteries)] for kind, found in uses.items()]
+
+
+def _kind(uses: Sequence[ClientUse], seeds: int, batteries: Mapping[str, float]) -> list[str]:
+    jobs = max(sum(use.jobs for use in uses), 1)
+    joules = [sum(use.joules.values()) for use in uses]
+    capacity = batteries.get(uses[0].device)
+    return [
+        f"{len(uses) / seeds:.3g}",
+        f"{jobs / len(uses):.1f}",
+        quantity(sum(use.seconds.get(phase, 0.0) for use in uses for phase in _BUSY) / jobs, "seconds"),
+        quantity(sum(use.bytes_down for use in uses) / jobs, "bytes"),
+        quantity(sum(use.bytes_up for use in uses) / jobs, "bytes"),
+        quantity(sum(joules) / jobs, "joules"),
+        f"{100 * max(joules) / capacity:.2g} %" if capacity else "–",
+    ]
+
+
+def _batteries(run: RunResult) -> dict[str, float]:
+    """Joules that each profile's battery holds, where it has one."""
+    profiles = [profile for group in _groups(run) if isinstance(profile := group.get("profile"), dict)]
+    return {
+        str(profile.get("name")): float(profile["battery"]["capacity"])
+        for profile in profiles
+        if isinstance(profile.get("battery"), dict) and profile["battery"].get("capacity")
+    }
+
+
+def worst_tenth_section(series: Sequence[Series]) -> str:
+    """The mean over clients beside the tenth that does worst, where each client had a test part of its own."""
+    rows = []
+    for one in series:
+        for words, found in (
+            ("final model", [result.clients for result in one.results]),
+            ("after each client fitted it", [result.personalisation for result in one.results]),
+        ):
+            mean = mean_or_none([each.mean if each else None for each in found])
+            worst = mean_or_none([each.worst_tenth if each else None for each in found])
+            if mean is not None and worst is not None:
+                rows.append([one.name, words, estimate(mean, "fraction"), estimate(worst, "fraction")])
+    if not rows:
+        return paragraph(
+            "Not measured in this run: every model was tested on the whole test set. With data.test: partitioned each "
+            "client has a test part of its own, and this section shows the worst tenth beside the mean."
+        )
+    return table("Accuracy on each client's own test part", ["method", "of", "mean", "worst tenth"], rows, words=2)
+
+
+def fleet_section(runs: Sequence[RunResult]) -> str:
+    """What the devices are, group by group, and their links."""
+    parts = []
+    for name, run in zip(run_names(runs), runs, strict=True):
+        rows = [_group(group) for group in _groups(run)]
+        if rows:
+            headers = ["device", "what it is", "share", "link", "rate", "memory", "while computing", "idle"]
+            parts.append(table(f"{name}: the fleet", headers, rows, words=2))
+        links = _mapping(_mapping(run.scenario.get("network")).get("links"))
+        topology = _mapping(_mapping(run.scenario.get("network")).get("topology"))
+        lines = [f"<li><b>{text(link)}</b>: {text(_words(spec))}</li>" for link, spec in links.items()]
+        if topology:
+            lines.insert(0, f"<li><b>topology</b>: {text(_words(topology))}</li>")
+        parts.append(f"<ul>{''.join(lines)}</ul>" if lines else "")
+    return "".join(parts) or paragraph("The scenario names no fleet.")
+
+
+def _groups(run: RunResult) -> list[dict[str, Any]]:
+    fleet = run.scenario.get("fleet")
+    return [group for group in fleet if isinstance(group, dict)] if isinstance(fleet, list) else []
+
+
+def _group(group: Mapping[str, Any]) -> list[str]:
+    profile = group.get("profile")
+    if not isinstance(profile, dict):
+        return [str(profile), "", _share(group), str(group.get("link", "")), "–", "–", "–", "–"]
+    compute, power = _mapping(profile.get("compute")), _mapping(profile.get("power"))
+    memory = _nominal(_mapping(profile.get("memory")).get("training"))
+    rate, busy, idle = (
+        _nominal(each) for each in (compute.get("fp32_achievable"), power.get("compute"), power.get("idle"))
+    )
+    return [
+        str(profile.get("name", "")),
+        str(profile.get("description", "")),
+        _share(group),
+        str(group.get("link", "")),
+        "–" if rate is None else f"{quantity(rate, 'flops')}/s",
+        "–" if memory is None else quantity(memory, "bytes"),
+        "–" if busy is None else f"{busy:.3g} W",
+        "–" if idle is None else f"{idle:.3g} W",
+    ]
+
+
+def _share(group: Mapping[str, Any]) -> str:
+    count, share = group.get("count"), group.get("share")
+    return str(count) if count is not None else f"{share:.0%}".replace("%", " %") if isinstance(share, float) else "–"
+
+
+def _nominal(figure: Any) -> float | None:
+    """A profile's figure, which may come with bounds."""
+    value = figure.get("nominal") if isinstance(figure, dict) else figure
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _mapping(value: Any) -> dict[Any, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _words(spec: Any, key: str = "") -> str:
+    """A link's or the topology's options on one line, rates and latencies with their units."""
+    if isinstance(spec, dict):
+        parts = [
+            f"{name} {_words(value, name)}" for name, value in spec.items() if value is not None and name != "kind"
+        ]
+        return " ".join(part for part in (str(spec.get("kind") or ""), ", ".join(parts)) if part)
+    if isinstance(spec, float) and spec >= 1e5:
+        return f"{spec / 1e9:g} Gbit/s" if spec >= 1e9 else f"{spec / 1e6:g} Mbit/s"
+    if key == "latency" and isinstance(spec, int | float):
+        return f"{1000 * spec:g} ms"
+    return str(spec)

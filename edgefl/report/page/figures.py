@@ -1,0 +1,133 @@
+"""The numbers behind each drawing, as plain data that the page's script turns into pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from edgefl.report.course import breakdown_of, traffic_of, use_of_clients
+from edgefl.report.curves import AXES, metric_of
+from edgefl.report.page.pareto import Point, front, models_of
+from edgefl.report.page.series import COSTS, Series, budget_data, curve_data, plain
+from edgefl.report.quantities import FROM, LADDERS, unit_for
+from edgefl.report.run_result import RunResult
+from edgefl.report.statistics import CONFIDENCE
+
+PHASES = ("download", "compute", "upload", "waiting", "hidden")
+
+
+def page_data(runs: Sequence[RunResult], series: Sequence[Series]) -> dict[str, Any]:
+    """Everything that the page's script needs."""
+    trained = any(run.trained for run in runs)
+    curves = [curve_data(one) for one in series]
+    return {
+        "trained": trained,
+        "smoothed": any(metric_of(run) == "accuracy_ema" for run in runs),
+        "names": [one.name for one in series],
+        "ladders": LADDERS,
+        "from": FROM,
+        "t": _t_factors(max(len(one.results) for one in series)),
+        "curves": curves,
+        "units": {kind: _unit([c[kind]["x"][-1] for c in curves if c], kind) for kind in AXES},
+        "targets": sorted({target.accuracy for one in series for result in one.results for target in result.targets}),
+        "budgets": {
+            kind: sorted(
+                {b.limit for one in series for result in one.results for b in result.budgets if b.kind == kind}
+            )
+            for kind in AXES
+        },
+        "held": [budget_data(one) for one in series],
+        "pareto": {kind: pareto_data(series, kind) for kind in COSTS},
+        "traffic": [traffic_data(one) for one in series],
+        "phases": [phase_data(one) for one in series],
+        "clients": [client_data(one) for one in series],
+        "alphas": [alpha_data(one) for one in series],
+    }
+
+
+def _unit(largest: Sequence[float], kind: str) -> dict[str, Any]:
+    if kind == "rounds":
+        return {"symbol": "", "scale": 1}
+    unit = unit_for(largest, kind)
+    return {"symbol": unit.symbol, "scale": unit.scale}
+
+
+def _t_factors(seeds: int) -> list[float]:
+    """By the number of seeds: what the standard error is multiplied by for the interval's half width."""
+    from scipy.special import stdtrit
+
+    return [0.0, 0.0, *(float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2)) for count in range(2, seeds + 1))]
+
+
+def front_over(series: Sequence[Series], kind: str) -> list[Point]:
+    """The front of all methods' models over one cost."""
+    return front([point for number, one in enumerate(series) for point in models_of(one.curves, kind, number)])
+
+
+def pareto_data(series: Sequence[Series], kind: str) -> dict[str, Any]:
+    """Each method's models, and the front."""
+    models = [models_of(one.curves, kind, number) for number, one in enumerate(series)]
+    best = front_over(series, kind)
+    return {
+        "models": [{"x": plain([p.cost for p in each]), "y": plain([p.accuracy for p in each])} for each in models],
+        "front": {"x": plain([p.cost for p in best]), "y": plain([p.accuracy for p in best])},
+        "owner": [point.series for point in best],
+    }
+
+
+def traffic_data(one: Series) -> dict[str, Any] | None:
+    """Bytes by direction and fate, the mean over seeds; ``None`` without event logs."""
+    found = [traffic_of(course) for course in one.courses]
+    if not found:
+        return None
+    fates = list(dict.fromkeys(fate for each in found for fate in (*each.down, *each.up)))
+    return {
+        "down": {fate: sum(each.down.get(fate, 0) for each in found) / len(found) for fate in fates},
+        "up": {fate: sum(each.up.get(fate, 0) for each in found) / len(found) for fate in fates},
+        "backhaul": sum(each.backhaul for each in found) / len(found),
+    }
+
+
+def phase_data(one: Series) -> dict[str, float] | None:
+    """Seconds of a round's critical path, the mean over rounds and seeds; ``None`` without event logs or rounds."""
+    rounds = [each for course in one.courses for each in breakdown_of(course)]
+    if not rounds:
+        return None
+    return {phase: sum(getattr(each, phase) for each in rounds) / len(rounds) for phase in PHASES}
+
+
+def client_data(one: Series) -> dict[str, Any] | None:
+    """One row for each client of each seed, numbers to four figures; ``None`` without event logs."""
+    if not one.courses:
+        return None
+    kinds: list[str] = []
+    rows = []
+    for result, course in zip(one.results, one.courses, strict=True):
+        for use in use_of_clients(course):
+            if use.device not in kinds:
+                kinds.append(use.device)
+            seconds = [use.seconds.get(phase, 0.0) for phase in ("download", "compute", "upload", "waiting")]
+            figures = [float(f"{figure:.4g}") for figure in (*seconds, sum(use.joules.values()))]
+            rows.append(
+                [result.seed, use.client, kinds.index(use.device), use.jobs, use.bytes_down, use.bytes_up, *figures]
+            )
+    return {"kinds": kinds, "rows": rows}
+
+
+def alpha_data(one: Series) -> dict[str, Any] | None:
+    """How many clients were given how many blocks in each round, the mean over seeds; ``None`` where none chooses."""
+    chosen = [course.alphas for course in one.courses if course.alphas]
+    if not chosen:
+        return None
+    rounds = sorted({round for alphas in chosen for round in alphas})
+    blocks = sorted({alpha for alphas in chosen for given in alphas.values() for alpha in given.values()})
+    return {
+        "rounds": rounds,
+        "blocks": {
+            str(alpha): [
+                sum(list(alphas.get(round, {}).values()).count(alpha) for alphas in chosen) / len(chosen)
+                for round in rounds
+            ]
+            for alpha in blocks
+        },
+    }

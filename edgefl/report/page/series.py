@@ -1,0 +1,94 @@
+"""What the page draws and its sliders count with: one *series* for each method of each run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from edgefl.report.course import Course, read_course
+from edgefl.report.curves import AXES, Curve, curve_of, mean_curve, metric_of, spent_by_round
+from edgefl.report.rows import run_names
+from edgefl.report.run_result import RunResult
+from edgefl.report.summary import SeedResult
+
+COSTS: tuple[Literal["seconds", "bytes", "joules"], ...] = ("seconds", "bytes", "joules")
+"""What a budget slider, and the Pareto front, can be over."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One method of one run.
+
+    Attributes:
+        run: where it comes from.
+        label: the method's label in it.
+        name: what the page calls it: the label, with the run's name before it where there are several runs.
+    """
+
+    run: RunResult
+    label: str
+    name: str
+
+    @property
+    def results(self) -> tuple[SeedResult, ...]:
+        """What each seed came to."""
+        return self.run.results[self.label]
+
+    @cached_property
+    def courses(self) -> list[Course]:
+        """What each seed's event log tells; empty where a log is missing, as in folders made by hand."""
+        folders = [self.run.path / self.label / f"seed-{result.seed}" for result in self.results]
+        if not all((folder / "events.parquet").is_file() for folder in folders):
+            return []
+        return [read_course(folder) for folder in folders]
+
+    @cached_property
+    def curves(self) -> list[Curve]:
+        """The seeds' evaluations; seeds without any are left out."""
+        metric = metric_of(self.run)
+        found = [curve_of(self.run, self.label, result.seed, metric) for result in self.results]
+        return [curve for curve in found if len(curve.accuracy)]
+
+
+def series_of(runs: Sequence[RunResult]) -> list[Series]:
+    """One series for each method, runs in the order given and methods in their scenario's order."""
+    names = run_names(runs)
+    return [
+        Series(run, label, f"{name}: {label}" if len(runs) > 1 else label)
+        for name, run in zip(names, runs, strict=True)
+        for label in run.labels
+    ]
+
+
+def budget_data(series: Series) -> list[dict[str, Any]]:
+    """For each seed what had been spent when, and the accuracy then; rounds stand for it where nothing was trained."""
+    found = []
+    for result in series.results:
+        if series.run.trained:
+            spent, value = curve_of(series.run, series.label, result.seed, metric_of(series.run))
+        else:
+            spent = spent_by_round(series.run, series.label, result.seed)
+            value = spent["rounds"]
+        seed: dict[str, Any] = {kind: plain(spent[kind]) for kind in COSTS}
+        found.append({**seed, "value": plain(value), "total": {kind: result.spent(kind) for kind in COSTS}})
+    return found
+
+
+def curve_data(series: Series) -> dict[str, dict[str, list[float]]]:
+    """The mean curve with its band over each axis; empty where nothing was evaluated."""
+    if not series.curves:
+        return {}
+    drawn = {kind: mean_curve(series.curves, kind) for kind in AXES}
+    return {
+        kind: {"x": plain(curve.axis), "y": plain(curve.mean), "low": plain(curve.low), "high": plain(curve.high)}
+        for kind, curve in drawn.items()
+    }
+
+
+def plain(values: Any) -> list[float]:
+    """Numbers for JSON, to seven figures: finer than any screen."""
+    return [float(f"{value:.7g}") for value in np.asarray(values, dtype=np.float64).tolist()]

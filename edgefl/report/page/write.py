@@ -1,0 +1,65 @@
+"""Puts the page together: the template with its sections, style, script, data, and plotly's own script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from edgefl.errors import UserError
+from edgefl.report.page.figures import page_data
+from edgefl.report.page.markup import embedded, text
+from edgefl.report.page.sections import sections
+from edgefl.report.page.series import series_of
+from edgefl.report.rows import run_names
+from edgefl.report.run_result import RunResult
+
+
+def page(runs: Sequence[RunResult]) -> str:
+    """The whole page as text, about five megabytes, nearly all of it plotly's script.
+
+    Raises:
+        UserError: a file of a run cannot be read.
+    """
+    from plotly.offline import get_plotlyjs
+
+    series = series_of(runs)
+    found = sections(runs, series)
+    names = run_names(runs)
+    seeds = sorted({seed for run in runs for seed in run.seeds})
+    pieces = {
+        "title": text(" | ".join(names)),
+        "subtitle": text(
+            f"{len(series)} methods, {len(seeds)} seed{'s' * (len(seeds) > 1)}"
+            f"{'' if any(run.trained for run in runs) else ', nothing trained'}"
+        ),
+        "version": text(", ".join(sorted({str(run.summary["edgefl"]) for run in runs}))),
+        "style": _file("page.css"),
+        "contents": "".join(f'<li><a href="#{each.name}">{text(each.title)}</a></li>' for each in found),
+        "sections": "".join(
+            f'<section id="{each.name}"><h2>{text(each.title)}</h2>{each.html}</section>' for each in found
+        ),
+        "data": embedded(page_data(runs, series)),
+        "plotly": get_plotlyjs(),
+        "script": _file("page.js"),
+    }
+    # One pass, so that a name which looks like a placeholder stays as it is.
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: pieces[place[1]], _file("page.html"))
+
+
+def write_page(runs: Sequence[RunResult], path: Path) -> None:
+    """Write the page to a file.
+
+    Raises:
+        UserError: a run cannot be read, or the file cannot be written.
+    """
+    written = page(runs)
+    try:
+        path.write_text(written, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror or error}", file=str(path)) from None
+
+
+def _file(name: str) -> str:
+    return (files("edgefl.report.page") / name).read_text(encoding="utf-8")

@@ -1,0 +1,121 @@
+"""What is told of a run's course agrees with the figures that the run itself summed up while it went on."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from edgefl.errors import UserError
+from edgefl.report.course import brake_of, breakdown_of, held_back, read_course, traffic_of, use_of_clients
+from edgefl.report.course.course import course_of
+from edgefl.report.course.events import Event
+
+
+def courses(run):
+    for label, results in run.results.items():
+        for result in results:
+            yield label, result, read_course(run.path / label / f"seed-{result.seed}")
+
+
+@pytest.fixture(params=["small_run", "late_run"])
+def run(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_the_phases_of_a_rounds_critical_path_and_its_waiting_sum_to_the_round(run):
+    for _, result, course in courses(run):
+        assert len(course.rounds) == result.rounds
+        for round, seconds in zip(course.rounds, breakdown_of(course), strict=True):
+            whole = seconds.download + seconds.compute + seconds.upload + seconds.waiting
+            assert math.isclose(whole, round.ended - round.began, rel_tol=1e-9)
+            if round.critical >= 0:
+                assert math.isclose(seconds.download + seconds.upload, round.exposed, abs_tol=1e-9)
+                assert math.isclose(seconds.waiting, 0.0, abs_tol=1e-9)
+
+
+def test_bytes_by_direction_and_fate_are_those_of_the_summary(run):
+    for _, result, course in courses(run):
+        traffic = traffic_of(course)
+        assert sum(traffic.down.values()) == result.bytes.down
+        assert sum(traffic.up.values()) == result.bytes.up
+        assert traffic.down["useful"] + traffic.up["useful"] == result.bytes.useful
+        for fate, bytes in result.bytes.by_fate.items():
+            assert traffic.down[fate] + traffic.up[fate] == bytes
+
+
+def test_a_deadline_wastes_bytes_and_is_what_held_rounds_back(late_run):
+    _, _, course = next(courses(late_run))
+    assert traffic_of(course).down["late"] > 0
+    assert any(brake.name == "its deadline" or brake.phase != "waiting" for brake, _ in held_back(brake_of(course)))
+
+
+def test_the_clients_joules_and_bytes_sum_to_the_summary(run):
+    for _, result, course in courses(run):
+        uses = use_of_clients(course)
+        assert math.isclose(sum(sum(use.joules.values()) for use in uses), result.joules, rel_tol=1e-9)
+        assert sum(use.bytes_down for use in uses) == result.bytes.down
+        assert all(use.device != "–" for use in uses if use.seconds["compute"])
+
+
+def test_hidden_seconds_are_those_of_prefetches_alone(small_run):
+    for label, result, course in courses(small_run):
+        hidden = sum(seconds.hidden for seconds in breakdown_of(course))
+        assert math.isclose(hidden, result.communication.hidden_seconds, rel_tol=1e-9)
+        assert (hidden > 0) == (label == "fedadc")
+        assert any(transfer.item == "prefetch" for transfer in course.transfers) == (label == "fedadc")
+
+
+def test_chosen_blocks_are_told_for_the_method_that_chooses(small_run):
+    for label, _, course in courses(small_run):
+        assert bool(course.alphas) == (label == "fedbr")
+        assert all(1 <= alpha <= 4 for chosen in course.alphas.values() for alpha in chosen.values())
+
+
+def test_the_link_with_the_least_capacity_for_each_flow_is_the_narrow_one():
+    # Two flows share the server's 10 Mbit/s, 5 each; their own links offer 8: the server's link is the narrow one.
+    path = '{"path": ["server", "gate", "client/0"], "dispatch": 0}'
+    other = '{"path": ["server", "gate", "client/1"], "dispatch": 0}'
+    events = [
+        row(0.0, "transfer_start", client=0, item="down", flow=0, detail=path),
+        row(0.0, "transfer_start", client=1, item="down", flow=1, detail=other),
+        row(0.0, "capacity", source="server", target="gate", value=10e6),
+        row(0.0, "capacity", source="gate", target="client/0", value=8e6),
+        row(0.0, "capacity", source="gate", target="client/1", value=8e6),
+        row(1.0, "transfer_end", client=0, item="down", flow=0, bytes=625_000, seconds=1.0),
+        row(1.0, "transfer_end", client=1, item="down", flow=1, bytes=625_000, seconds=1.0),
+        row(1.0, "round_end", client=0, value=1.0, detail='{"dispatch": 0}'),
+    ]
+    assert brake_of(course_of(events)) == [("download", "server → gate", 1.0)]
+    alone = [event for event in events if event.client != 1]
+    assert brake_of(course_of(alone))[0].name.startswith("own link")
+
+
+def test_a_log_that_cannot_be_read_is_the_users_error(small_run, tmp_path):
+    with pytest.raises(UserError, match="cannot be read"):
+        read_course(tmp_path)
+    (tmp_path / "events.parquet").write_bytes(b"PAR1 no longer")
+    with pytest.raises(UserError, match="cannot be read"):
+        read_course(tmp_path)
+    rounds = small_run.path / "fedavg" / "seed-0" / "rounds.parquet"
+    (tmp_path / "events.parquet").write_bytes(rounds.read_bytes())
+    with pytest.raises(UserError, match=r"events\.parquet"):
+        read_course(tmp_path)
+
+
+def row(time, kind, **columns):
+    empty = {
+        "round": 1,
+        "client": -1,
+        "item": "",
+        "flow": -1,
+        "source": "",
+        "target": "",
+        "bytes": 0,
+        "seconds": 0.0,
+        "flops": 0.0,
+        "joules": 0.0,
+        "value": 0.0,
+        "detail": "",
+    }
+    return Event(time=time, kind=kind, **{**empty, **columns})

@@ -1,0 +1,135 @@
+"""The page holds what the run found, in one file; every text in it is escaped."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgefl.errors import UserError
+from edgefl.report.page import page, write_page
+from edgefl.report.page.markup import embedded, text
+from edgefl.report.page.pareto import Point, front
+from edgefl.report.rows import comparison_rows
+
+from .conftest import seed_result
+
+HOSTILE = "</script><img src=x onerror=alert(1)>&{{data}}"
+
+
+def data_of(written):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', written, re.DOTALL)[1])
+
+
+class Elements(HTMLParser):
+    """Every element with its attributes, and whether what is opened is closed."""
+
+    def __init__(self, written):
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str]]] = []
+        self.open: list[str] = []
+        self.feed(written)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        if tag not in ("meta", "input", "br", "img", "link"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, tag
+
+
+def test_the_page_is_one_wellformed_file_that_names_nothing_outside(small_run):
+    written = page([small_run])
+    elements = Elements(written)
+    assert elements.open == []
+    assert not [tag for tag, _ in elements.found if tag in ("link", "img", "iframe", "object")]
+    assert not [attrs for tag, attrs in elements.found if "src" in attrs]
+    assert all(attrs["href"].startswith("#") for _, attrs in elements.found if "href" in attrs)
+    names = [attrs["id"] for _, attrs in elements.found if "id" in attrs]
+    assert len(names) == len(set(names))
+    assert {attrs["for"] for tag, attrs in elements.found if tag == "label" and "for" in attrs} <= set(names)
+
+
+def test_the_sliders_count_with_what_was_spent_and_found(small_run):
+    data = data_of(page([small_run]))
+    assert data["names"] == small_run.labels
+    for seeds, label in zip(data["held"], small_run.labels, strict=True):
+        for found, result in zip(seeds, small_run.results[label], strict=True):
+            assert found["value"][-1] == pytest.approx(result.accuracy.final)
+            assert found["bytes"][-1] == pytest.approx(result.bytes.down + result.bytes.up)
+            assert found["joules"][-1] == pytest.approx(result.joules)
+            assert all(later >= earlier for earlier, later in zip(found["seconds"], found["seconds"][1:], strict=False))
+
+
+def test_the_intervals_of_the_sliders_are_those_of_the_table(small_run):
+    data = data_of(page([small_run]))
+    for seeds, row in zip(data["held"], comparison_rows(small_run), strict=True):
+        values = [seed["value"][-1] for seed in seeds]
+        half = data["t"][len(values)] * np.std(values, ddof=1) / np.sqrt(len(values))
+        assert half == pytest.approx(row.final.half_width or 0.0, abs=1e-6)
+
+
+def test_several_runs_stand_on_one_page_with_their_names(small_run, late_run):
+    data = data_of(page([small_run, late_run]))
+    assert len(data["names"]) == 5
+    assert data["names"][0] == "small: fedavg"
+    assert data["curves"][3] == {}
+
+
+def test_without_training_rounds_take_the_place_of_accuracy(late_run):
+    written = page([late_run])
+    assert 'id="accuracy"' not in written
+    assert data_of(written)["held"][0][0]["value"] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_run_without_event_logs_says_what_cannot_be_said(three_methods):
+    written = page([three_methods])
+    assert "holds no event log" in written
+    assert data_of(written)["traffic"] == [None, None, None]
+
+
+def test_no_name_can_leave_its_place(make_run):
+    name = HOSTILE.replace("/", "∕")
+    run = make_run({name: [seed_result()], "fedavg": [seed_result()]}, name=HOSTILE)
+    written = page([run])
+    assert Elements(written).open == []
+    assert "onerror=alert(1)>" not in written.replace("&gt;", "").replace("\\u003e", "")
+    assert data_of(written)["names"][0] == name
+    assert text(HOSTILE) in written
+
+
+def test_a_file_that_cannot_be_written_is_the_users_error(make_run, tmp_path):
+    with pytest.raises(UserError, match="cannot be written"):
+        write_page([make_run({"fedavg": [seed_result()]})], tmp_path / "no" / "page.html")
+
+
+@given(st.text())
+def test_embedded_data_ends_no_element_and_comes_out_as_it_went_in(words):
+    written = embedded([words])
+    assert "<" not in written
+    assert json.loads(written) == [words]
+
+
+COSTS = st.integers(0, 12)
+
+
+@given(st.lists(st.tuples(COSTS, COSTS, st.integers(0, 2)), max_size=25))
+def test_the_front_holds_exactly_what_no_other_model_beats(found):
+    points = [Point(cost, accuracy, series) for cost, accuracy, series in found]
+
+    def beaten(one):
+        return any(
+            (other.cost <= one.cost and other.accuracy > one.accuracy)
+            or (other.cost < one.cost and other.accuracy >= one.accuracy)
+            for other in points
+        )
+
+    expected = {(point.cost, point.accuracy) for point in points if not beaten(point)}
+    assert {(point.cost, point.accuracy) for point in front(points)} == expected
+    assert len(front(points)) == len(expected)

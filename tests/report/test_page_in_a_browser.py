@@ -1,0 +1,119 @@
+"""The page in a real browser: it renders, asks for nothing, says nothing on the console, and its sliders answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from edgefl.report.page import write_page
+from edgefl.report.quantities import quantity
+
+from .chromium import PROGRAMS, Chromium, program
+from .conftest import seed_result
+
+pytestmark = pytest.mark.skipif(program() is None, reason=f"no browser on the PATH, none of {', '.join(PROGRAMS)}")
+
+DRAWN = "[...document.querySelectorAll('.drawing')].map(each => each.querySelectorAll('.trace, .point, .bars').length)"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with Chromium(tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def opened(browser, small_run, tmp_path):
+    """The small run's page, just opened."""
+
+    def open_at(**how):
+        browser.errors.clear()
+        browser.requests.clear()
+        file = tmp_path / "page.html"
+        write_page([small_run], file)
+        browser.open(file, **how)
+        return browser
+
+    return open_at
+
+
+def move(browser, slider, value):
+    browser.run(
+        f"(() => {{ const slider = document.getElementById('budget-{slider}'); slider.value = {value};"
+        "slider.dispatchEvent(new Event('input', { bubbles: true })); })()"
+    )
+    return browser.run("document.getElementById('winner').textContent")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_it_renders_without_a_word_on_the_console_or_a_request_and_fits_the_screen(opened, width, scheme):
+    page = opened(width=width, scheme=scheme)
+    assert page.run("document.documentElement.dataset.ready") == "yes"
+    assert all(count > 0 for count in page.run(DRAWN))
+    assert page.run("document.documentElement.scrollWidth") <= width
+    assert page.errors == []
+    assert [address for address in page.requests if not address.startswith("file:")] == []
+    assert len(page.requests) == 1
+
+
+def test_the_sliders_say_who_wins_within_the_budget(opened, small_run):
+    page = opened()
+    free = move(page, "seconds", 201)
+    assert free.startswith("Without a limit, ")
+    half = move(page, "seconds", 100)
+    most = max(result.seconds for results in small_run.results.values() for result in results)
+    assert half.replace("\u00a0", " ").startswith(f"Within {quantity(most / 2, 'seconds')}, ")
+    assert half != free
+    assert "no method has an evaluated model yet" in move(page, "bytes", 1)
+    assert page.run("document.getElementById('budget-bytes').getAttribute('aria-valuetext')") != "no limit"
+
+
+def test_without_limits_the_standings_are_the_final_accuracies(opened, small_run):
+    page = opened()
+    for slider in ("seconds", "bytes", "joules"):
+        move(page, slider, 201)
+    shown = page.run(
+        "[...document.querySelectorAll('#standings tbody tr')]"
+        ".map(row => [...row.cells].slice(0, 2).map(cell => cell.textContent))"
+    )
+    means = {
+        label: sum(result.accuracy.final for result in results) / len(results)
+        for label, results in small_run.results.items()
+    }
+    assert [name for name, _ in shown] == sorted(means, key=lambda label: -means[label])
+    for name, figure in shown:
+        assert abs(float(figure.split()[0]) - 100 * means[name]) <= 0.051
+
+
+def test_a_switch_changes_what_accuracy_is_drawn_over(opened):
+    page = opened()
+    title = "document.querySelector('#accuracy-drawing .xtitle').textContent"
+    seen = []
+    for kind in ("seconds", "bytes", "flops", "joules", "rounds"):
+        page.run(f"document.querySelector('input[name=over][value={kind}]').click()")
+        seen.append(page.run(title))
+    assert len(set(seen)) == 5
+    assert page.errors == []
+
+
+def test_the_keyboard_moves_a_slider(opened):
+    page = opened()
+    page.run("document.getElementById('budget-seconds').focus()")
+    before = page.run("document.getElementById('budget-seconds-value').textContent")
+    key = {"key": "ArrowLeft", "code": "ArrowLeft", "windowsVirtualKeyCode": 37}
+    page.call("Input.dispatchKeyEvent", type="keyDown", **key)
+    page.call("Input.dispatchKeyEvent", type="keyUp", **key)
+    assert page.run("document.getElementById('budget-seconds-value').textContent") != before
+
+
+def test_a_hostile_name_stays_text(browser, make_run, tmp_path):
+    name = "<img src=x onerror=\"document.title='taken'\">"
+    methods = {name: [seed_result(), seed_result(1)], "<a href='https:x'>link<": [seed_result(), seed_result(1)]}
+    browser.errors.clear()
+    write_page([make_run(methods, name=f"{name}</script>")], tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    assert browser.run("document.documentElement.dataset.ready") == "yes"
+    assert browser.run("document.title") != "taken"
+    assert browser.run("document.querySelectorAll('img, main a, svg a').length") == 0
+    assert name in browser.run("document.querySelector('.legend').textContent")
+    assert browser.errors == []
