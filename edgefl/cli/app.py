@@ -12,9 +12,12 @@ from edgefl.cli.diagnose import diagnose
 from edgefl.cli.listings import datasets, methods, models
 from edgefl.cli.plan import plan
 from edgefl.cli.profile import app as profile
+from edgefl.cli.replay import replay
 from edgefl.cli.report import report
 from edgefl.cli.scenario import app as scenario
 from edgefl.cli.simulate import simulate
+from edgefl.cli.timeline import timeline
+from edgefl.cli.sweep import sweep
 from edgefl.cli.verify import verify
 from edgefl.version import __version__
 
@@ -53,9 +56,12 @@ def edgefl(
 app.command()(simulate)
 app.command()(verify)
 app.command()(report)
+app.command()(timeline)
+app.command()(replay)
 app.add_typer(scenario, name="scenario")
 app.add_typer(profile, name="profile")
 app.command()(plan)
+app.command()(sweep)
 app.command()(cost)
 app.command()(diagnose)
 app.add_typer(bench, name="bench")

@@ -63,6 +63,12 @@ class OneRun:
             outcome = self._simulate(NeutralLearner(), table, progress, trains=False)
         return self._entry(outcome)
 
+    def replayed(self, progress: Progress, learner: Learner) -> dict[str, Any]:
+        """The world with the numbers of a finished run in place of training."""
+        with EventFile(self._folder / "events.parquet") as table:
+            outcome = self._simulate(learner, table, progress, trains=True)
+        return self._entry(outcome)
+
     def trained(self, progress: Progress, core: TrainingCore, data: FederatedData) -> dict[str, Any]:
         """The world with training, on disk after every round."""
         kept = keepsakes_of(self._scenario)

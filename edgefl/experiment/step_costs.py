@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from edgefl.learning.cost.law import CostModel
-from edgefl.learning.cost.measure import StepCost
+from edgefl.learning.cost.measure import Operator, StepCost
 from edgefl.learning.cost.method_cost import paper_factor
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.methods.recipe import Method
@@ -72,6 +72,34 @@ class StepCosts:
             }
             for (alpha, batch), cost in sorted(self.used.items())
         ]
+
+
+class RecordedCosts(StepCosts):
+    """Step costs that a run directory holds; what it does not hold is measured.
+
+    Args:
+        model: measures steps on the scenario's model.
+        method: whose steps.
+        known: the method's entries of ``costs.json``.
+    """
+
+    def __init__(self, model: CostModel, method: Method, known: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__(model, method)
+        self._known = {
+            (entry["alpha"], entry["batch"]): StepCost(
+                batch=entry["batch"],
+                operators=tuple(Operator(*operator) for operator in entry["operators"]),
+                layer_macs=entry["layer_macs"],
+                forward_macs=entry["forward_macs"],
+                training_flops=entry["training_flops"],
+                bytes_touched=entry["bytes_touched"],
+                peak_memory_bytes=entry["peak_memory_bytes"],
+            )
+            for entry in known
+        }
+
+    def _cost(self, alpha: int, batch: int) -> StepCost:
+        return self._known.get((alpha, batch)) or super()._cost(alpha, batch)
 
 
 def write_costs(costs: Mapping[str, StepCosts], path: Path) -> None:

@@ -23,6 +23,15 @@ class Diverged(EdgeflError):  # noqa: N818  (an outcome of the method, not a mis
         self.reason = reason
         super().__init__(f"method '{method}' diverged in round {round}: {reason} is not finite")
 
+    @staticmethod
+    def reason_in(message: str) -> str:
+        """The reason that a message of this error gives.
+
+        >>> Diverged.reason_in(str(Diverged("wild", 3, "the server model")))
+        'the server model'
+        """
+        return message.partition(": ")[2].removesuffix(" is not finite")
+
 
 class PartFault(EdgeflError):  # noqa: N818  (exit code 1 calls it a fault)
     """A part of a method or of its run raised an error; the original one is the cause. The other methods go on.
