@@ -135,7 +135,8 @@ def _range(figure: Range, dimension: str) -> str:
 def _reach(budget: BudgetPlan) -> str:
     from edgefl.report.quantities import quantity
 
-    named = quantity(budget.limit, budget.kind)
+    whose = " of each client" if budget.kind == "client_bytes" else ""
+    named = quantity(budget.limit, budget.kind.removeprefix("client_")) + whose
     if budget.lasts:
         return f"{named} last for all {budget.rounds} rounds ({quantity(budget.seconds, 'seconds')})."
     foreseen = "about " if budget.foreseen else ""

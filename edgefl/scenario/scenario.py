@@ -16,6 +16,7 @@ from edgefl.learning.personalisation.calibration import CalibrationSpec
 from edgefl.network.specs import NetworkSpec
 from edgefl.scenario.components import Model, within
 from edgefl.scenario.methods import Methods, ScenarioMethod
+from edgefl.scenario.sweep import SweepSpec
 from edgefl.scenario.training import EvaluationSpec, TrainingSpec
 from edgefl.scheduling.selection.fixed import Fixed
 from edgefl.simulation.cost_specs import CostSpec, MeasuredCost, SecondsCost
@@ -65,6 +66,8 @@ class Scenario(BaseModel):
         description="budget: at the first exhausted budget; target: also when every target is reached; "
         "rounds: after all rounds, reporting the accuracy at each budget",
     )
+
+    sweep: SweepSpec | None = Field(default=None, description="the settings that `edgefl sweep` tries")
 
     @field_validator("targets", "budgets", mode="before")
     @classmethod

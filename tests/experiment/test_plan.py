@@ -85,6 +85,18 @@ def test_a_budget_beyond_the_planned_rounds_is_reached_by_their_means(small):
     assert budget.rounds == int(2e5 / (method.bytes_down + method.bytes_up))
 
 
+def test_a_budget_of_each_client_ends_with_the_one_that_is_picked_most_often(small, tmp_path):
+    scenario = small(training__rounds=30, budgets={"client_bytes": "12 kB"}, stop="budget")
+    run(scenario, out=tmp_path / "run", train=False)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    (budget,) = plan(scenario).methods[0].budgets
+    stop = summary["methods"]["fedavg"][0]["stop"]
+    assert (stop["reason"], stop["round"]) == ("client_bytes", budget.rounds)
+    (foreseen,) = plan(scenario, rounds=3).methods[0].budgets
+    assert foreseen.foreseen
+    assert budget.rounds / 2 < foreseen.rounds < 2 * budget.rounds
+
+
 def test_what_holds_rounds_back_is_the_link_where_links_are_slow_and_the_device_where_they_are_fast(small):
     slow = small(network__links={"5g": {"down": "20 kbit/s", "up": "2 Mbit/s"}})
     fast = small(network__links={"5g": {"down": "1 Tbit/s", "up": "1 Tbit/s"}}, network__topology__latency=0)
@@ -93,7 +105,7 @@ def test_what_holds_rounds_back_is_the_link_where_links_are_slow_and_the_device_
 
 
 def test_transfers_on_a_narrow_server_wait_for_each_other(small):
-    server = {"down": "1 Mbit/s", "up": "100 Mbit/s"}
+    server = {"down": "50 kbit/s", "up": "100 Mbit/s"}
     (method,) = plan(small(network__topology__server=server)).methods
     assert method.critical["shared"] > 0.5
     assert "others share" in method.holds_back

@@ -15,6 +15,7 @@ from edgefl.learning.rules.base import LocalOptions
 from edgefl.network import specs as network
 from edgefl.scenario import Scenario, load_scenario, resolve
 from edgefl.scenario.loading import check
+from edgefl.scenario.sweep import SweepSpec
 from edgefl.scenario.training import EvaluationSpec, TrainingSpec
 from edgefl.simulation import protocol_specs as protocols
 from edgefl.simulation.cost_specs import SecondsCost
@@ -41,6 +42,7 @@ DESCRIBED = [
     protocols.PolynomialStaleness,
     protocols.HingeStaleness,
     BudgetSpec,
+    SweepSpec,
     FleetGroup,
     network.NetworkSpec,
     network.LinkSpec,

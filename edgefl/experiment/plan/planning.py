@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import accumulate
 
+from edgefl.experiment.plan.budgets import budget_plan
 from edgefl.experiment.plan.devices import device_plans
-from edgefl.experiment.plan.figures import BudgetPlan, DevicePlan, MethodPlan, Part, Plan, Range
+from edgefl.experiment.plan.figures import DevicePlan, MethodPlan, Part, Plan, Range
 from edgefl.experiment.plan.observation import Observation, Spent
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import SharedWorld, recipe_of, setup_of, shared_world, skeleton
@@ -21,8 +21,6 @@ from edgefl.scenario.methods import ScenarioMethod
 from edgefl.simulation.cost_specs import PaperCost, SecondsCost
 from edgefl.simulation.log import EventLog
 from edgefl.simulation.run import simulate_run
-from edgefl.simulation.setup import RoundRow
-from edgefl.simulation.specs import BudgetKind
 
 PARTICIPATIONS = 3000
 """Participations of clients that a plan runs through, all methods together, unless it is told a number of rounds."""
@@ -100,7 +98,7 @@ def _method_plan(
     extended = min(rounds + 1, scenario.training.rounds)
     outcome = simulate_run(replace(setup, rounds=extended, stop="rounds"))
     rows = outcome.rows[:rounds]
-    budgets = tuple(_budget(kind, limit, rows, scenario) for kind, limit in scenario.budgets.limits().items())
+    budgets = tuple(budget_plan(kind, limit, rows, seen, scenario) for kind, limit in scenario.budgets.limits().items())
     if scenario.stop != "rounds":
         kept = min((budget.rounds for budget in budgets), default=len(rows))
         rows = rows[: max(1, kept)]
@@ -175,22 +173,3 @@ def _in_words(shares: dict[Part, float | None], slowest: DevicePlan) -> str:
     if shared is not None and shared > 0.5:
         return f"{part}s on links that others share ({share} of the closing clients' time)"
     return f"{part}s over {slowest.link} ({share} of the closing clients' time)"
-
-
-def _budget(kind: BudgetKind, limit: float, rows: Sequence[RoundRow], scenario: Scenario) -> BudgetPlan:
-    last = scenario.training.rounds
-    spent = (
-        [row.seconds for row in rows] if kind == "seconds" else list(accumulate(_spent_in(row, kind) for row in rows))
-    )
-    paid = sum(each <= limit for each in spent)
-    if paid < len(rows):
-        return BudgetPlan(kind, limit, paid, rows[paid - 1].seconds if paid else 0.0, lasts=False, foreseen=False)
-    if len(rows) >= last or not rows or not spent[-1]:
-        return BudgetPlan(kind, limit, len(rows), rows[-1].seconds if rows else 0.0, lasts=True, foreseen=False)
-    reach = math.floor(limit / (spent[-1] / len(rows)))
-    rounds = min(reach, last)
-    return BudgetPlan(kind, limit, rounds, rounds * rows[-1].seconds / len(rows), lasts=reach >= last, foreseen=True)
-
-
-def _spent_in(row: RoundRow, kind: BudgetKind) -> float:
-    return {"bytes": float(row.bytes_down + row.bytes_up), "flops": row.flops, "joules": row.joules}[kind]

@@ -1,0 +1,20 @@
+"""A scenario under many settings: jobs over local processes, one table of what came of them."""
+
+from edgefl.experiment.sweep.choice import Chosen, choose
+from edgefl.experiment.sweep.jobs import Job, jobs_of
+from edgefl.experiment.sweep.settings import Setting, parse_grid, settings_of
+from edgefl.experiment.sweep.sweeping import SweepResult, sweep
+from edgefl.experiment.sweep.table import sweep_table
+
+__all__ = [
+    "Chosen",
+    "Job",
+    "Setting",
+    "SweepResult",
+    "choose",
+    "jobs_of",
+    "parse_grid",
+    "settings_of",
+    "sweep",
+    "sweep_table",
+]

@@ -1,0 +1,87 @@
+"""The best setting of each method, chosen on images that the comparison will not be judged by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import pyarrow as pa
+
+from edgefl.errors import UserError
+from edgefl.experiment.sweep.jobs import Job
+from edgefl.experiment.sweep.settings import Setting
+
+METRICS = {"accuracy": "accuracy_final", "best": "accuracy_best", "ema": "accuracy_ema"}
+"""What may be chosen by, and its column."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One method's best setting.
+
+    Attributes:
+        method: its label.
+        setting: values by path.
+        value: the mean of the metric over the seeds; ``seeds``: how many they are.
+        edge: paths whose chosen number is the least or the greatest that was tried: a better one may lie beyond.
+    """
+
+    method: str
+    setting: Setting
+    value: float
+    seeds: int
+    edge: tuple[str, ...]
+
+
+def check_split(jobs: Sequence[Job]) -> None:
+    """Refuse to choose by images that the comparison is judged by.
+
+    Raises:
+        UserError: a job evaluates the test split.
+    """
+    if any(job.scenario["evaluation"]["split"] != "validation" for job in jobs):
+        raise UserError(
+            "settings are chosen on held-out training images, but the scenario evaluates the test images; "
+            "add --set evaluation.split=validation",
+            file="--choose",
+        )
+
+
+def choose(jobs: Sequence[Job], table: pa.Table, metric: str) -> list[Chosen]:
+    """The setting with the greatest mean over the seeds, for each method; of equal ones the first.
+
+    Only settings that every seed finished compete.
+
+    Raises:
+        UserError: a job evaluates the test split, or nothing was trained.
+    """
+    check_split(jobs)
+    column = METRICS[metric]
+    settings = {job.id: job.setting for job in jobs}
+    grouped: dict[str, dict[str, tuple[Setting, list[float | None]]]] = {}
+    for row in table.select(["job", "method", column]).to_pylist():
+        setting = settings[row["job"]]
+        found = grouped.setdefault(row["method"], {}).setdefault(json.dumps(dict(setting)), (setting, []))
+        found[1].append(row[column])
+    seeds = len({job.seed for job in jobs})
+    chosen = []
+    for method, candidates in grouped.items():
+        means: list[tuple[Setting, float]] = []
+        for setting, values in candidates.values():
+            known = [value for value in values if value is not None]
+            if len(known) == seeds:
+                means.append((setting, fmean(known)))
+        if not means:
+            raise UserError(f"no setting of {method} has an accuracy for every seed to choose by", file="--choose")
+        best, value = max(means, key=lambda pair: pair[1])
+        edge = tuple(path for path in best if _at_the_edge(best[path], [setting[path] for setting, _ in means]))
+        chosen.append(Chosen(method, best, value, seeds, edge))
+    return chosen
+
+
+def _at_the_edge(value: Any, tried: Sequence[Any]) -> bool:
+    numbers = [each for each in tried if isinstance(each, int | float) and not isinstance(each, bool)]
+    return len(set(numbers)) > 2 and len(numbers) == len(tried) and value in (min(numbers), max(numbers))

@@ -1,0 +1,104 @@
+"""The jobs of a sweep: one setting with one seed, all methods together, in a run directory of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgefl.errors import EdgeflError, UserError
+from edgefl.experiment.directory import is_interrupted
+from edgefl.experiment.run import resume, run
+from edgefl.experiment.sweep.settings import Setting
+from edgefl.scenario import Scenario, load_scenario, rehearse, resolve
+from edgefl.scenario.loading import check
+
+
+@dataclass(frozen=True)
+class Job:
+    """One setting with one seed.
+
+    Attributes:
+        id: twelve hexadecimal digits of everything that it depends on; equal jobs have one id and run once.
+        setting: what it changes in the scenario.
+        seed: its seed.
+        scenario: the whole scenario as plain data.
+        methods: labels to run.
+        device, engine, train: as for :func:`edgefl.experiment.run`.
+    """
+
+    id: str
+    setting: Setting
+    seed: int
+    scenario: dict[str, Any]
+    methods: tuple[str, ...]
+    device: str
+    engine: str
+    train: bool
+
+
+def jobs_of(
+    path_or_name: str,
+    changes: Sequence[str],
+    settings: Sequence[Setting],
+    *,
+    seeds: Sequence[int] | None = None,
+    methods: Sequence[str] | None = None,
+    device: str = "auto",
+    engine: str = "sequential",
+    train: bool = True,
+) -> list[Job]:
+    """All jobs, setting by setting and seed by seed; every scenario is checked before any runs.
+
+    Raises:
+        UserError: a setting does not fit the scenario.
+    """
+    jobs = []
+    for setting in settings:
+        scenario = load_scenario(path_or_name, [*changes, *(f"{path}={json.dumps(v)}" for path, v in setting.items())])
+        scenario = scenario.with_seeds(seeds) if seeds else scenario
+        labels = tuple(scenario.method(label).label for label in methods or [each.label for each in scenario.methods])
+        rehearse(scenario, file=path_or_name)
+        for seed in scenario.seeds:
+            data = {**resolve(scenario.with_seeds([seed])), "sweep": None}
+            everything = json.dumps([data, labels, device, engine, train], sort_keys=True)
+            id = hashlib.blake2b(everything.encode(), digest_size=6).hexdigest()
+            jobs.append(Job(id, setting, seed, data, labels, device, engine, train))
+    return jobs
+
+
+def scenario_of(job: Job) -> Scenario:
+    """The job's scenario."""
+    return check(job.scenario, file=job.id)
+
+
+def run_job(job: Job, folder: Path) -> str | None:
+    """Run a job, or go on with it, unless it is finished.
+
+    Args:
+        job: the job.
+        folder: its run directory.
+
+    Returns:
+        Why it failed, if it did. A fault of one method leaves a complete run directory all the same.
+    """
+    try:
+        if is_interrupted(folder):
+            resume(folder)
+        elif not (folder / "summary.json").exists():
+            run(
+                scenario_of(job),
+                out=folder,
+                methods=job.methods,
+                device=job.device,
+                engine=job.engine,
+                train=job.train,
+            )
+    except (EdgeflError, OSError) as error:
+        return error.message if isinstance(error, UserError) else str(error)
+    except Exception as error:  # noqa: BLE001  (one job's fault must not end the others)
+        return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
+    return None
