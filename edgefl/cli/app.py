@@ -16,6 +16,7 @@ from edgefl.cli.replay import replay
 from edgefl.cli.report import report
 from edgefl.cli.scenario import app as scenario
 from edgefl.cli.simulate import simulate
+from edgefl.cli.sweep import sweep
 from edgefl.cli.verify import verify
 from edgefl.version import __version__
 
@@ -58,6 +59,7 @@ app.command()(replay)
 app.add_typer(scenario, name="scenario")
 app.add_typer(profile, name="profile")
 app.command()(plan)
+app.command()(sweep)
 app.command()(cost)
 app.command()(diagnose)
 app.add_typer(bench, name="bench")
