@@ -17,6 +17,7 @@ from edgefl.cli.report import report
 from edgefl.cli.scenario import app as scenario
 from edgefl.cli.simulate import simulate
 from edgefl.cli.sweep import sweep
+from edgefl.cli.timeline import timeline
 from edgefl.cli.verify import verify
 from edgefl.version import __version__
 
@@ -55,6 +56,7 @@ def edgefl(
 app.command()(simulate)
 app.command()(verify)
 app.command()(report)
+app.command()(timeline)
 app.command()(replay)
 app.add_typer(scenario, name="scenario")
 app.add_typer(profile, name="profile")

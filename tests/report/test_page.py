@@ -80,6 +80,7 @@ def test_several_runs_stand_on_one_page_with_their_names(small_run, late_run):
     assert len(data["names"]) == 5
     assert data["names"][0] == "small: fedavg"
     assert data["curves"][3] == {}
+    assert data["held"][3][0]["value"] == []  # an untrained run has no accuracy to compare, and rounds are none
 
 
 def test_without_training_rounds_take_the_place_of_accuracy(late_run):

@@ -64,11 +64,11 @@ def series_of(runs: Sequence[RunResult]) -> list[Series]:
     ]
 
 
-def budget_data(series: Series) -> list[dict[str, Any]]:
-    """For each seed what had been spent when, and the accuracy then; rounds stand for it where nothing was trained."""
+def budget_data(series: Series, *, accuracy: bool) -> list[dict[str, Any]]:
+    """For each seed what had been spent when, and the value then: the accuracy, or else the rounds that had ended."""
     found = []
     for result in series.results:
-        if series.run.trained:
+        if accuracy:
             spent, value = curve_of(series.run, series.label, result.seed, metric_of(series.run))
         else:
             spent = spent_by_round(series.run, series.label, result.seed)

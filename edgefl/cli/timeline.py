@@ -1,0 +1,70 @@
+"""``edgefl timeline``: one method of a run on a time axis, for a trace viewer or as a picture."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from edgefl.errors import UserError
+
+if TYPE_CHECKING:
+    from edgefl.report.course import Course
+
+
+def timeline(  # noqa: PLR0917  (the options of the command)
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)],
+    method: Annotated[str, typer.Option(metavar="NAME", help="The method's label.", show_default=False)],
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="The seed; the method's first one if not given.", show_default=False)
+    ] = None,
+    rounds: Annotated[
+        str | None, typer.Option(metavar="A-B", help="Only these rounds; all if not given.", show_default=False)
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the trace there.", show_default=False),
+    ] = None,
+    png: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the first of the rounds as a Gantt chart.", show_default=False),
+    ] = None,
+) -> None:
+    """Show what every client and link did when.
+
+    The trace is in the Chrome trace-event format; open it at ui.perfetto.dev, which reads it in the browser.
+    """
+    from edgefl.report.timeline import trace_of, write_gantt, write_trace
+
+    if output is None and png is None:
+        raise UserError("nothing to write: name a file with -o FILE.json, or --png FILE.png")
+    wanted = None if rounds is None else _rounds(rounds)
+    course, name = _course(run, method, seed)
+    if output is not None:
+        trace = trace_of(course, name, wanted)
+        write_trace(trace, output)
+        typer.echo(f"{output}: {len(trace['traceEvents'])} events; open it at ui.perfetto.dev")
+    if png is not None:
+        number = wanted[0] if wanted else 1
+        write_gantt(course, number, name, png)
+        typer.echo(f"{png}: round {number}")
+
+
+def _course(run: Path, method: str, seed: int | None) -> tuple[Course, str]:
+    from edgefl.report import RunResult
+    from edgefl.report.course import read_course
+
+    result = RunResult(run)
+    if seed is None and method in result.results:
+        seed = result.results[method][0].seed
+    result.rounds_of(method, seed if seed is not None else 0)  # refuses what is not there, and says what is
+    return read_course(result.path / method / f"seed-{seed}"), f"{result.name}, {method}, seed {seed}"
+
+
+def _rounds(words: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d+)(?:-(\d+))?", words.strip())
+    if found is None:
+        raise UserError(f"expected rounds such as 3 or 3-8, found '{words}'", field="--rounds")
+    return int(found[1]), int(found[2] or found[1])

@@ -1,0 +1,135 @@
+"""One round as a picture: a row for each client, a bar for each thing that it did."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from edgefl.errors import UserError
+from edgefl.report.course.course import Course
+from edgefl.report.timeline.trace import Window, window_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_PREFETCH = "prefetch for the next round"
+# Okabe and Ito's colours; hatches tell the bars apart without them.
+_LOOKS: dict[str, dict[str, Any]] = {
+    "download": {"color": "#0072B2", "hatch": ""},
+    "compute": {"color": "#D55E00", "hatch": "//"},
+    "upload": {"color": "#009E73", "hatch": ".."},
+    _PREFETCH: {"color": "#CC79A7", "hatch": "xx"},
+    "cell and server": {"color": "#56B4E9", "hatch": "--"},
+}
+_ROWS = 60
+
+
+class _Bar(NamedTuple):
+    """What somebody did for a while; not ``whole`` where it was broken off."""
+
+    word: str
+    started: float
+    ended: float
+    whole: bool
+
+
+def gantt_figure(course: Course, number: int, title: str) -> Figure:
+    """Who did what when in round ``number``; the row of the client that closed it is marked.
+
+    Rows are ordered by when their client was done; who was only sent something for the next round comes last. Of a
+    large cohort the sixty that took longest are drawn.
+
+    Raises:
+        UserError: there is no such round.
+    """
+    from matplotlib.figure import Figure
+
+    window = window_of(course, (number, number))
+    round = next(each for each in course.rounds if each.number == number)
+    bars = _bars(course, number, window)
+    aside = {who for who, found in bars.items() if all(bar.word == _PREFETCH for bar in found)}
+    rows = sorted(bars, key=lambda who: (who in aside, max(bar.ended for bar in bars[who]), who))
+    rows = [*[who for who in rows if who not in aside][-_ROWS:], *[who for who in rows if who in aside][:_ROWS]]
+    figure = Figure(figsize=(9.5, max(2.6, 0.3 * len(rows) + 1.6)), layout="constrained")
+    ax = figure.subplots()
+    for row, who in enumerate(rows):
+        both = who not in aside and any(bar.word == _PREFETCH for bar in bars[who])
+        for bar in bars[who]:
+            begin, end = max(bar.started, window.began), min(bar.ended, window.ended)
+            thin = bar.word == _PREFETCH
+            shift = (0.27 if thin else -0.12) if both else 0.0
+            ax.barh(
+                row + shift,
+                end - begin,
+                left=begin - window.began,
+                height=0.2 if thin and both else 0.5 if both else 0.62,
+                edgecolor="white",
+                linewidth=0.8,
+                alpha=1.0 if bar.whole else 0.5,
+                **_LOOKS[bar.word],
+            )
+    _name_rows(ax, course, rows, f"client {round.critical}")
+    ax.axvline(round.ended - round.began, color="0.15", linewidth=1.2)
+    ax.set_xlim(0, 1.02 * (round.ended - round.began))
+    ax.set_xlabel("seconds of virtual time since the round began")
+    closed = "its deadline" if round.critical < 0 else f"client {round.critical}, in bold"
+    ax.set_title(f"{title}, round {number}: closed by {closed}", fontsize=11, loc="left")
+    _explain(figure, [bar for found in bars.values() for bar in found])
+    return figure
+
+
+def _bars(course: Course, number: int, window: Window) -> dict[str, list[_Bar]]:
+    """What everybody did within the window, by who it was."""
+    bars: defaultdict[str, list[_Bar]] = defaultdict(list)
+    for each in course.transfers:
+        if window.holds(each.started, each.ended):
+            who = f"client {each.client}" if each.client >= 0 else next(node for node in each.path if node != "server")
+            word = {"down": "download", "up": "upload", "relay": "cell and server"}.get(each.item)
+            word = word or (_PREFETCH if each.round > number else "download")
+            bars[who].append(_Bar(word, each.started, each.ended, each.whole))
+    for job in course.computations:
+        if window.holds(job.started, job.ended):
+            bars[f"client {job.client}"].append(_Bar("compute", job.started, job.ended, job.whole))
+    return bars
+
+
+def _name_rows(ax: Axes, course: Course, rows: Sequence[str], critical: str) -> None:
+    devices = {f"client {client}": course.device_of(client) for client in course.groups}
+    ax.set_yticks(range(len(rows)), labels=[f"{who}, {devices[who]}" if who in devices else who for who in rows])
+    for who, label in zip(rows, ax.get_yticklabels(), strict=True):
+        if who == critical:
+            label.set_fontweight("bold")
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.tick_params(left=False)
+    ax.grid(axis="x", color="0.9", linewidth=0.8)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _explain(figure: Figure, bars: Sequence[_Bar]) -> None:
+    from matplotlib.patches import Patch
+
+    words = [word for word in _LOOKS if any(bar.word == word for bar in bars)]
+    handles = [
+        Patch(label=word, edgecolor="white", facecolor=_LOOKS[word]["color"], hatch=_LOOKS[word]["hatch"])
+        for word in words
+    ]
+    if not all(bar.whole for bar in bars):
+        handles.append(Patch(label="pale: broken off", facecolor="0.8", edgecolor="white"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)
+
+
+def write_gantt(course: Course, number: int, title: str, path: Path) -> None:
+    """Draw :func:`gantt_figure` into a file; its ending says the format.
+
+    Raises:
+        UserError: there is no such round, or the file cannot be written.
+    """
+    figure = gantt_figure(course, number, title)
+    try:
+        figure.savefig(path, dpi=160, metadata={"Software": None} if path.suffix == ".png" else None)
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot be written: {error}", file=str(path)) from None

@@ -1,0 +1,271 @@
+"""The Chrome trace-event format, which ui.perfetto.dev and chrome://tracing open.
+
+Format: "Trace Event Format", Google, 2016 (a JSON object with ``traceEvents``). Times are microseconds of virtual time.
+Three processes: the rounds with the server, the clients, and the links; a thread for each client and each link. What
+goes on at the same time on one of them has further threads below it, since slices of one thread may not overlap. A
+transfer is a slice on its client's track and on that of each link; an arrow leads from the sender's track to the
+receiver's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from edgefl.errors import UserError
+from edgefl.report.course.course import Course, Round, Transfer
+
+ROUNDS, CLIENTS, LINKS = 1, 2, 3
+"""Process numbers; threads are numbered across all of them."""
+
+_PROCESSES = {ROUNDS: "rounds and server", CLIENTS: "clients", LINKS: "links"}
+_WORDS = {"down": "download", "up": "upload", "prefetch": "prefetch", "relay": "relay"}
+_TICK = 0.001  # microseconds: the finest step that is written
+
+Link = tuple[str, str]
+
+
+class Window(NamedTuple):
+    """The time that is told; everything that touches it is."""
+
+    began: float
+    ended: float
+
+    def holds(self, started: float, ended: float) -> bool:
+        """Whether something that went on from ``started`` to ``ended`` touches it."""
+        if started == ended:
+            return self.began <= started <= self.ended
+        return started < self.ended and ended > self.began
+
+
+class Track(NamedTuple):
+    """A thread: its process, where it stands among the process's threads, and what it is called."""
+
+    process: int
+    order: tuple[int, int]
+    name: str
+
+
+class Slice(NamedTuple):
+    """Something that goes on for a while on a track."""
+
+    track: Track
+    name: str
+    kind: str
+    started: float
+    ended: float
+    facts: dict[str, Any]
+
+
+_SERVER = Track(ROUNDS, (0, 0), "rounds")
+
+
+def window_of(course: Course, rounds: tuple[int, int] | None) -> Window:
+    """The time of rounds ``first`` to ``last``; all of it for ``None``.
+
+    Raises:
+        UserError: there are no such rounds.
+    """
+    if rounds is None:
+        return Window(0.0, course.ended)
+    known = {round.number: round for round in course.rounds}
+    first, last = rounds
+    if first > last or first not in known or last not in known:
+        there = f"1 to {max(known)}" if known else "none"
+        raise UserError(f"expected rounds of this run ({there}), found {first}-{last}")
+    return Window(known[first].began, known[last].ended)
+
+
+def trace_of(course: Course, name: str, rounds: tuple[int, int] | None = None) -> dict[str, Any]:
+    """The trace of one method and seed.
+
+    Args:
+        course: what happened.
+        name: what the trace is of.
+        rounds: first and last round; all of them for ``None``.
+
+    Raises:
+        UserError: there are no such rounds.
+    """
+    window = window_of(course, rounds)
+    transfers = [each for each in course.transfers if window.holds(each.started, each.ended)]
+    laid = _on_clients(course, transfers)
+    slices = [
+        *(_round(each) for each in course.rounds if window.holds(each.began, each.ended)),
+        *_computations(course, window),
+        *(_transfer(each, track) for each, track in laid),
+        *_on_links(transfers),
+    ]
+    threads = {track: number for number, track in enumerate(sorted({each.track for each in slices}), 1)}
+    events = [
+        *(_written(each, threads) for each in slices),
+        *_arrows(laid, threads),
+        *_counters(course, transfers, window),
+    ]
+    events.sort(key=lambda event: (event["ts"], -event.get("dur", 0.0)))
+    return {
+        "displayTimeUnit": "ms",
+        "otherData": {"run": name, "clock": "virtual time"},
+        "traceEvents": [*_names(threads), *events],
+    }
+
+
+def write_trace(trace: dict[str, Any], path: Path) -> None:
+    """Write a trace to a file.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    try:
+        path.write_text(json.dumps(trace, separators=(",", ":"), allow_nan=False), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror or error}", file=str(path)) from None
+
+
+def _micro(seconds: float) -> float:
+    return round(1e6 * seconds, 3)
+
+
+def _written(each: Slice, threads: dict[Track, int]) -> dict[str, Any]:
+    start = _micro(each.started)
+    return {
+        "ph": "X",
+        "pid": each.track.process,
+        "tid": threads[each.track],
+        "name": each.name,
+        "cat": each.kind,
+        "ts": start,
+        "dur": round(max(0.0, _micro(each.ended) - start), 3),
+        "args": each.facts,
+    }
+
+
+def _round(each: Round) -> Slice:
+    facts = {
+        "closed_by": "its deadline" if each.critical < 0 else f"client {each.critical}",
+        "aggregated": len(each.aggregated),
+        "exposed_seconds": each.exposed,
+        "hidden_seconds": each.hidden,
+    }
+    return Slice(_SERVER, f"round {each.number}", "round", each.began, each.ended, facts)
+
+
+def _client(course: Course, client: int, lane: int) -> Track:
+    beside = f", beside ({lane})" if lane else ""
+    return Track(CLIENTS, (client, lane), f"client {client}, {course.device_of(client)}{beside}")
+
+
+def _computations(course: Course, window: Window) -> Iterable[Slice]:
+    for each in course.computations:
+        if window.holds(each.started, each.ended):
+            facts = {"round": each.round, "work": each.work, "gigaflop": each.flops / 1e9, "joules": each.joules}
+            name = "compute" if each.whole else "compute, cut short"
+            yield Slice(_client(course, each.client, 0), name, "compute", each.started, each.ended, facts)
+
+
+def _on_clients(course: Course, transfers: Sequence[Transfer]) -> list[tuple[Transfer, Track]]:
+    """Each transfer with its track; a prefetch stands beside what its client does in the present round."""
+    rounds = [each for each in transfers if each.client >= 0 and each.item != "prefetch"]
+    prefetches = [each for each in transfers if each.item == "prefetch"]
+    relays = [each for each in transfers if each.client < 0]
+    return [
+        *((each, _client(course, each.client, lane)) for each, lane in _lanes(rounds, lambda each: each.client)),
+        *(
+            (each, _client(course, each.client, 9 + lane))
+            for each, lane in _lanes(prefetches, lambda each: each.client)
+        ),
+        *(
+            (each, Track(ROUNDS, (1, lane), f"to and from cells{f' ({lane})' if lane else ''}"))
+            for each, lane in _lanes(relays, lambda _: 0)
+        ),
+    ]
+
+
+def _transfer(each: Transfer, track: Track) -> Slice:
+    name = _WORDS.get(each.item, each.item) + ("" if each.whole else ", broken off")
+    facts = {"round": each.round, "bytes": each.bytes, "joules": each.joules, "path": " → ".join(each.path)}
+    return Slice(track, name, "transfer", each.started, each.ended, facts)
+
+
+def _lanes(transfers: Sequence[Transfer], of: Callable[[Transfer], Any]) -> Iterable[tuple[Transfer, int]]:
+    """Each transfer with the first lane, of those of its owner, that is free when it starts."""
+    until: defaultdict[Any, list[float]] = defaultdict(list)
+    for each in sorted(transfers, key=lambda each: (each.started, each.flow)):
+        busy = until[of(each)]
+        lane = next((number for number, end in enumerate(busy) if end <= _micro(each.started)), len(busy))
+        busy.extend([0.0] * (lane + 1 - len(busy)))
+        busy[lane] = _micro(each.ended)
+        yield each, lane
+
+
+def _on_links(transfers: Sequence[Transfer]) -> Iterable[Slice]:
+    """Each transfer on each link of its path; links that are nobody's own come first."""
+    by_link: defaultdict[Link, list[Transfer]] = defaultdict(list)
+    for each in transfers:
+        for link in each.links:
+            by_link[link].append(each)
+    shared = sorted(by_link, key=lambda link: (any(node.startswith("client/") for node in link), link))
+    for number, link in enumerate(shared):
+        for each, lane in _lanes(by_link[link], lambda _: 0):
+            track = Track(LINKS, (number, lane), _name(link) + (f" ({lane + 1})" if lane else ""))
+            who = f"client {each.client}" if each.client >= 0 else each.path[-1]
+            facts = {"bytes": each.bytes, "mean_megabit_per_second": each.bits_per_second / 1e6}
+            yield Slice(track, f"{_WORDS.get(each.item, each.item)}, {who}", "flow", each.started, each.ended, facts)
+
+
+def _name(link: Link) -> str:
+    return f"{link[0]} → {link[1]}"
+
+
+def _arrows(laid: Sequence[tuple[Transfer, Track]], threads: dict[Track, int]) -> Iterable[dict[str, Any]]:
+    """From the round's track to the client's for a download, and back for an upload."""
+    if _SERVER not in threads:
+        return
+    for each, track in laid:
+        if each.client < 0:
+            continue
+        tail, head = (track, _SERVER) if each.up else (_SERVER, track)
+        common = {"cat": "transfer", "name": _WORDS.get(each.item, each.item), "id": each.flow}
+        start = _micro(each.started)
+        # An arrow binds to the slice that encloses its end, and a slice ends just before its end.
+        end = max(start, round(_micro(each.ended) - _TICK, 3))
+        yield {"ph": "s", **common, "pid": tail.process, "tid": threads[tail], "ts": start}
+        yield {"ph": "f", "bp": "e", **common, "pid": head.process, "tid": threads[head], "ts": end}
+
+
+def _counters(course: Course, transfers: Sequence[Transfer], window: Window) -> Iterable[dict[str, Any]]:
+    """The load of each link: its flows, the sum of their mean rates, and its capacity."""
+    changes: defaultdict[Link, list[tuple[float, int, float]]] = defaultdict(list)
+    for each in transfers:
+        begin = min(each.started + each.latency, each.ended)
+        for link in each.links:
+            changes[link] += [(begin, 1, each.bits_per_second), (each.ended, -1, -each.bits_per_second)]
+    for link, found in sorted(changes.items()):
+        flows, rate = 0, 0.0
+        at: dict[float, tuple[int, float]] = {}
+        for time, more, faster in sorted(found):
+            flows, rate = flows + more, rate + faster
+            at[_micro(time)] = (flows, rate if flows else 0.0)
+        for moment, (count, bits) in at.items():
+            yield _counter(f"{_name(link)}: flows", moment, flows=count)
+            yield _counter(f"{_name(link)}: Mbit/s", moment, load=round(bits / 1e6, 6))
+        for time, value in course.capacities.get(link, ()):
+            if window.began <= time <= window.ended:
+                yield _counter(f"{_name(link)}: capacity, Mbit/s", _micro(time), capacity=value / 1e6)
+
+
+def _counter(name: str, moment: float, **values: float) -> dict[str, Any]:
+    return {"ph": "C", "pid": LINKS, "tid": 0, "name": name, "cat": "load", "ts": moment, "args": values}
+
+
+def _names(threads: dict[Track, int]) -> Iterable[dict[str, Any]]:
+    """What the tracks are called, and their order."""
+    tracks = [(process, 0, "process", process, name) for process, name in _PROCESSES.items()]
+    tracks += [(track.process, number, "thread", number, track.name) for track, number in threads.items()]
+    for process, thread, what, order, name in tracks:
+        common = {"ph": "M", "pid": process, "tid": thread, "ts": 0}
+        yield {**common, "name": f"{what}_name", "args": {"name": name}}
+        yield {**common, "name": f"{what}_sort_index", "args": {"sort_index": order}}

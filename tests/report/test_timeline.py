@@ -1,0 +1,144 @@
+"""The trace keeps the rules of the Chrome trace-event format, and tells what the log tells."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections import defaultdict
+
+import pytest
+
+from edgefl.cli.entry import main
+from edgefl.errors import UserError
+from edgefl.report.course import read_course
+from edgefl.report.timeline import gantt_figure, trace_of
+
+# What each phase must have beside ph, pid, tid and ts, by the format's own description.
+REQUIRED = {
+    "X": {"dur", "name"},
+    "M": {"args", "name"},
+    "C": {"args", "name"},
+    "s": {"id", "name"},
+    "f": {"id", "name"},
+}
+
+
+@pytest.fixture(params=[("small_run", "fedadc"), ("small_run", "fedbr"), ("late_run", "fedadc")], ids="-".join)
+def course(request):
+    name, label = request.param
+    return read_course(request.getfixturevalue(name).path / label / "seed-0")
+
+
+@pytest.fixture
+def trace(course):
+    return json.loads(json.dumps(trace_of(course, "a run")))
+
+
+def test_every_event_has_the_fields_of_its_phase(trace):
+    for event in trace["traceEvents"]:
+        assert REQUIRED[event["ph"]] <= event.keys()
+        assert isinstance(event["pid"], int)
+        assert isinstance(event["tid"], int)
+        assert event["ts"] >= 0
+        assert event.get("dur", 0) >= 0
+        assert math.isfinite(event["ts"])
+
+
+def test_events_are_ordered_by_time(trace):
+    times = [event["ts"] for event in trace["traceEvents"]]
+    assert times == sorted(times)
+
+
+def test_every_thread_and_process_is_named_once_and_numbered_uniquely(trace):
+    names = [event for event in trace["traceEvents"] if event["name"] in ("thread_name", "process_name")]
+    threads = [event["tid"] for event in names if event["name"] == "thread_name"]
+    assert len(threads) == len(set(threads))
+    assert {event["tid"] for event in trace["traceEvents"] if event["ph"] == "X"} == set(threads)
+    assert {event["pid"] for event in trace["traceEvents"]} == {
+        event["pid"] for event in names if event["name"] == "process_name"
+    }
+
+
+def test_slices_of_a_thread_never_overlap(trace):
+    tracks = defaultdict(list)
+    for event in trace["traceEvents"]:
+        if event["ph"] == "X":
+            tracks[event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+    for spans in tracks.values():
+        ordered = sorted(spans)
+        for (_, end), (start, _) in itertools.pairwise(ordered):
+            assert start >= end - 0.0015  # times are written to a thousandth of a microsecond
+
+
+def test_every_arrow_has_one_tail_and_one_head_each_within_a_slice(trace):
+    slices = defaultdict(list)
+    for event in trace["traceEvents"]:
+        if event["ph"] == "X":
+            slices[event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+    tails = {event["id"]: event for event in trace["traceEvents"] if event["ph"] == "s"}
+    heads = {event["id"]: event for event in trace["traceEvents"] if event["ph"] == "f"}
+    count = sum(event["ph"] in "sf" for event in trace["traceEvents"])
+    assert tails.keys() == heads.keys()
+    assert count == 2 * len(tails) > 0
+    for number, tail in tails.items():
+        head = heads[number]
+        assert tail["ts"] <= head["ts"]
+        assert (tail["cat"], tail["name"]) == (head["cat"], head["name"])
+        for end in (tail, head):
+            assert any(start - 0.0015 <= end["ts"] <= stop + 0.0015 for start, stop in slices[end["tid"]])
+
+
+def test_each_link_carries_its_flows_and_the_counters_come_back_to_zero(course, trace):
+    links = {link for transfer in course.transfers for link in transfer.links}
+    last = {event["name"]: event["args"] for event in trace["traceEvents"] if event["ph"] == "C"}
+    for source, target in links:
+        assert last[f"{source} → {target}: flows"] == {"flows": 0}
+        assert last[f"{source} → {target}: Mbit/s"] == {"load": 0}
+    flows = [event for event in trace["traceEvents"] if event.get("cat") == "flow"]
+    assert len(flows) == sum(len(transfer.links) for transfer in course.transfers)
+    assert max(event["args"]["flows"] for event in trace["traceEvents"] if "flows" in event.get("args", {})) > 1
+
+
+def test_the_computations_last_as_long_as_in_the_log(course, trace):
+    told = sum(event["dur"] for event in trace["traceEvents"] if event.get("cat") == "compute")
+    assert told == pytest.approx(1e6 * sum(each.ended - each.started for each in course.computations), abs=1.0)
+
+
+def test_a_window_of_rounds_tells_what_touches_them_and_no_more(course):
+    some = trace_of(course, "a run", (2, 3))["traceEvents"]
+    began, ended = (1e6 * time for time in (course.rounds[1].began, course.rounds[2].ended))
+    rounds = [event["name"] for event in some if event.get("cat") == "round"]
+    assert rounds == ["round 2", "round 3"]
+    for event in some:
+        if event["ph"] == "X":
+            assert event["ts"] < ended
+            assert event["ts"] + event["dur"] > began - 0.002
+    with pytest.raises(UserError, match="expected rounds of this run"):
+        trace_of(course, "a run", (3, 99))
+
+
+def test_the_picture_of_a_round_has_a_row_for_everybody_in_it(course):
+    number = 3
+    figure = gantt_figure(course, number, "a run")
+    rows = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    took_part = {job.client for job in course.computations if job.round == number}
+    assert took_part <= {int(row.split(",")[0].removeprefix("client ")) for row in rows}
+
+
+def test_the_command_writes_both_and_refuses_what_is_not_there(small_run, tmp_path, capsys):
+    run, trace, picture = str(small_run.path), tmp_path / "trace.json", tmp_path / "round.png"
+    assert main(["timeline", run, "--method", "fedbr", "--rounds", "2-4", "-o", str(trace), "--png", str(picture)]) == 0
+    assert json.loads(trace.read_text())["displayTimeUnit"] == "ms"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    capsys.readouterr()
+    for arguments, message in (
+        (["--method", "fedbr"], "nothing to write"),
+        (["--method", "fedavgg", "-o", str(trace)], "did you mean 'fedavg'"),
+        (["--method", "fedavg", "--seed", "9", "-o", str(trace)], "no seed 9"),
+        (["--method", "fedavg", "--rounds", "x", "-o", str(trace)], "expected rounds such as"),
+        (["--method", "fedavg", "-o", str(tmp_path / "no" / "file")], "cannot be written"),
+        (["--method", "fedavg", "--png", str(tmp_path / "file.nothing")], "cannot be written"),
+    ):
+        assert main(["timeline", run, *arguments]) == 2
+        assert message in capsys.readouterr().err
