@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
@@ -200,6 +199,3 @@ class RoundBook:
             world.wrote("target", round, item="accuracy", value=target.accuracy)
         if world.setup.stop == "target" and limits.all_reached:
             world.stop("target")
-
-
-StopReason = Literal["rounds", "target", "seconds", "bytes", "flops", "joules", "stalled", "diverged", "fault"]
