@@ -23,7 +23,13 @@ class Format(StrEnum):
     latex = "latex"
 
 
-def report(
+class Against(StrEnum):
+    """What a run is held against."""
+
+    paper = "paper"
+
+
+def report(  # noqa: PLR0917  (Typer reads options from the signature)
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.", show_default=False)],
     form: Annotated[Format, typer.Option("--format", help="How the comparison is written.")] = Format.table,
     output: Annotated[
@@ -34,6 +40,9 @@ def report(
         Path | None,
         typer.Option(metavar="FILE", help="Write one self-contained page instead of a table.", show_default=False),
     ] = None,
+    against: Annotated[
+        Against | None, typer.Option("--against", help="Compare with the numbers that the scenario's paper published.")
+    ] = None,
 ) -> None:
     """Compare the methods of finished runs in one table, and say who wins.
 
@@ -42,6 +51,11 @@ def report(
     from edgefl.report import RunResult
 
     results = [RunResult(run) for run in runs]
+    if against is not None:
+        from edgefl.cli.published import beside_the_paper
+
+        _write(beside_the_paper(results, to_file=output is not None), output)
+        return
     if html is not None:
         from edgefl.report.page import write_page
 
@@ -49,6 +63,10 @@ def report(
         typer.echo(f"{html}: the page, complete in this file")
         return
     text = _table(results, to_file=output is not None) if form is Format.table else _text(results, form)
+    _write(text, output)
+
+
+def _write(text: str, output: Path | None) -> None:
     if output is None:
         typer.echo(text, nl=False)
         return

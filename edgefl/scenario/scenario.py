@@ -16,6 +16,7 @@ from edgefl.learning.personalisation.calibration import CalibrationSpec
 from edgefl.network.specs import NetworkSpec
 from edgefl.scenario.components import Model, within
 from edgefl.scenario.methods import Methods, ScenarioMethod
+from edgefl.scenario.published import Published
 from edgefl.scenario.sweep import SweepSpec
 from edgefl.scenario.training import EvaluationSpec, TrainingSpec
 from edgefl.scheduling.selection.fixed import Fixed
@@ -34,7 +35,7 @@ class Scenario(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(pattern=NAME, description="what the scenario is called; the run directory's default name")
-    seeds: tuple[Annotated[int, Field(ge=0, le=2**63 - 1)], ...] = Field(
+    seeds: tuple[Annotated[int, Field(ge=0, le=2**53)], ...] = Field(
         default=(0,), min_length=1, description="each method runs once with each of them"
     )
     data: AnyData = Field(description="what is learned, and how it is spread over the clients")
@@ -68,6 +69,7 @@ class Scenario(BaseModel):
     )
 
     sweep: SweepSpec | None = Field(default=None, description="the settings that `edgefl sweep` tries")
+    published: tuple[Published, ...] = Field(default=(), description="what a paper reports of this experiment")
 
     @field_validator("targets", "budgets", mode="before")
     @classmethod

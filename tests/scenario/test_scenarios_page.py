@@ -15,6 +15,7 @@ from edgefl.learning.rules.base import LocalOptions
 from edgefl.network import specs as network
 from edgefl.scenario import Scenario, load_scenario, resolve
 from edgefl.scenario.loading import check
+from edgefl.scenario.published import Published
 from edgefl.scenario.sweep import SweepSpec
 from edgefl.scenario.training import EvaluationSpec, TrainingSpec
 from edgefl.simulation import protocol_specs as protocols
@@ -43,6 +44,7 @@ DESCRIBED = [
     protocols.HingeStaleness,
     BudgetSpec,
     SweepSpec,
+    Published,
     FleetGroup,
     network.NetworkSpec,
     network.LinkSpec,

@@ -1,0 +1,33 @@
+"""A run beside its paper's numbers, as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from edgefl.report import RunResult
+
+
+def beside_the_paper(results: list[RunResult], *, to_file: bool) -> str:
+    """Each run's published numbers, ours and the gaps, and whether the paper's order holds."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from edgefl.cli.console import WIDTH_OF_A_FILE, standard_output
+    from edgefl.report.published import cells, comparisons, orderings
+
+    console = standard_output()
+    width = WIDTH_OF_A_FILE if to_file else console.width
+    with console.capture() as captured:
+        for run in results:
+            found = comparisons(run)
+            table = Table("method", "metric", title=escape(run.name), box=None, pad_edge=False, title_justify="left")
+            for header in ("published", "ours", "gap"):
+                table.add_column(header, justify="right")
+            table.add_column("source")
+            for each in found:
+                table.add_row(*map(escape, cells(each)))
+            console.print(table, width=width)
+            for line in orderings(found):
+                console.print(escape(line), width=width)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"

@@ -1,0 +1,109 @@
+"""A run beside a paper's numbers: gaps are differences, and an order holds or is named where it doesn't."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from edgefl.cli.app import app
+from edgefl.errors import UserError
+from edgefl.experiment import run
+from edgefl.report import RunResult
+from edgefl.report.published import comparisons, orderings
+from edgefl.scenario import load_scenario
+from edgefl.scenario.writing import dump_yaml
+
+ACCURACIES = {"fedavg": [0.1, 0.3, 0.5, 0.4], "fedprox": [0.2, 0.5, 0.6, 0.6]}
+
+
+def number(method, metric, **said):
+    return {"method": method, "metric": metric, "source": "a table", **said}
+
+
+@pytest.fixture
+def result(tmp_path):
+    """Makes a run of four rounds with these accuracies and published numbers."""
+
+    def make(*published):
+        data = json.loads(json.dumps(SCENARIO))
+        path = tmp_path / "small.yaml"
+        path.write_text(dump_yaml({**data, "published": list(published)}), encoding="utf-8")
+        folder = tmp_path / "run"
+        run(load_scenario(path), out=folder, train=False)
+        for label, accuracies in ACCURACIES.items():
+            file = folder / label / "seed-0" / "rounds.parquet"
+            table = pq.read_table(file)
+            place = table.column_names.index("accuracy")
+            pq.write_table(table.set_column(place, "accuracy", pa.array(accuracies)), file)
+        return RunResult(folder)
+
+    return make
+
+
+SCENARIO = {
+    "name": "small",
+    "data": {"name": "synthetic", "shape": [1, 8, 8], "classes": 4, "train": 320, "test": 80, "clients": 4},
+    "model": {"name": "cnn", "width": 2},
+    "training": {"rounds": 4, "cohort": 2},
+    "fleet": [{"profile": "jetson-nano", "share": 1, "link": "lan"}],
+    "network": {
+        "topology": {"kind": "star", "server": {"down": "1 Gbit/s", "up": "1 Gbit/s"}},
+        "links": {"lan": {"down": "10 Mbit/s", "up": "10 Mbit/s"}},
+    },
+    "methods": ["fedavg", "fedprox"],
+    "stop": "rounds",
+}
+
+
+def test_gaps_are_ours_minus_the_papers(result):
+    found = comparisons(
+        result(
+            number("fedavg", "accuracy", value=0.45),
+            number("fedavg", "accuracy_best", value=0.45),
+            number("fedavg", "accuracy", value=0.45, round=2),
+            number("fedprox", "rounds_to", accuracy=0.5, value=5),
+        )
+    )
+    assert [each.gap for each in found] == pytest.approx([-0.05, 0.05, -0.15, -3])
+
+
+def test_bytes_are_those_of_both_directions(result):
+    made = result(number("fedavg", "bytes", value=1))
+    (entry,) = made.summary["methods"]["fedavg"]
+    (found,) = comparisons(made)
+    assert found.ours == entry["bytes"]["down"] + entry["bytes"]["up"]
+
+
+def test_the_order_holds_where_ours_differ_the_same_way(result):
+    made = result(number("fedavg", "accuracy", value=0.6), number("fedprox", "accuracy", value=0.7))
+    assert orderings(comparisons(made)) == ["accuracy: the paper's order holds (1 pairs)."]
+
+
+def test_pairs_in_another_order_are_named(result):
+    made = result(number("fedavg", "accuracy", rank=1), number("fedprox", "accuracy", rank=2))
+    assert orderings(comparisons(made)) == ["accuracy: 0 of 1 pairs in the paper's order; not fedavg before fedprox."]
+
+
+def test_a_target_that_is_never_reached_comes_last(result):
+    made = result(
+        number("fedavg", "rounds_to", accuracy=0.55, value=1000, more_than=True),
+        number("fedprox", "rounds_to", accuracy=0.55, value=900),
+    )
+    found = comparisons(made)
+    assert [each.ours for each in found] == [None, 3]
+    assert orderings(found) == ["rounds to 55 %: the paper's order holds (1 pairs)."]
+
+
+def test_a_run_without_published_numbers_is_refused(result):
+    with pytest.raises(UserError, match="no published numbers"):
+        comparisons(result())
+
+
+def test_the_command_prints_both_numbers_and_the_order(result):
+    made = result(number("fedavg", "accuracy", value=0.45), number("fedprox", "accuracy", value=0.7))
+    output = CliRunner().invoke(app, ["report", str(made.path), "--against", "paper"]).output
+    assert "45.0 %" in output
+    assert "-5.0 %" in output
+    assert "order holds" in output
