@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +13,8 @@ import typer
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from edgefl.report import RunResult
 
 
@@ -21,6 +25,13 @@ class Format(StrEnum):
     markdown = "markdown"
     csv = "csv"
     latex = "latex"
+
+
+class Layout(StrEnum):
+    """What the table's columns are."""
+
+    comparison = "comparison"
+    paper = "paper"
 
 
 class Against(StrEnum):
@@ -36,12 +47,23 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write there instead of printing.", show_default=False),
     ] = None,
+    layout: Annotated[
+        Layout, typer.Option(help="paper: smoothed accuracy at rounds, and rounds to each target, N+ for never.")
+    ] = Layout.comparison,
+    at: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", min=1, help="Rounds of --layout paper; else half and all.", show_default=False),
+    ] = None,
     html: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write one self-contained page instead of a table.", show_default=False),
     ] = None,
     against: Annotated[
         Against | None, typer.Option("--against", help="Compare with the numbers that the scenario's paper published.")
+    ] = None,
+    tensorboard: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write scalars for TensorBoard instead of a table.", show_default=False),
     ] = None,
 ) -> None:
     """Compare the methods of finished runs in one table, and say who wins.
@@ -56,13 +78,13 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
 
         _write(beside_the_paper(results, to_file=output is not None), output)
         return
-    if html is not None:
-        from edgefl.report.page import write_page
-
-        write_page(results, html)
-        typer.echo(f"{html}: the page, complete in this file")
+    if html is not None or tensorboard is not None:
+        _elsewhere(results, html, tensorboard)
         return
-    text = _table(results, to_file=output is not None) if form is Format.table else _text(results, form)
+    if layout is Layout.paper:
+        text = _paper(results, form, at or (), to_file=output is not None)
+    else:
+        text = _table(results, to_file=output is not None) if form is Format.table else _text(results, form)
     _write(text, output)
 
 
@@ -74,6 +96,33 @@ def _write(text: str, output: Path | None) -> None:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror or error}", file=str(output)) from None
+
+
+def _elsewhere(results: list[RunResult], html: Path | None, tensorboard: Path | None) -> None:
+    if html is not None:
+        from edgefl.report.page import write_page
+
+        write_page(results, html)
+        typer.echo(f"{html}: the page, complete in this file")
+    if tensorboard is not None:
+        from edgefl.report.tensorboard import write_tensorboard
+
+        folders = write_tensorboard(results, tensorboard)
+        typer.echo(f"{tensorboard}: {len(folders)} runs; tensorboard --logdir {tensorboard}")
+
+
+def _paper(results: list[RunResult], form: Format, at: Sequence[int], *, to_file: bool) -> str:
+    from edgefl.report.formats import latex, markdown
+    from edgefl.report.paper import paper_csv, paper_grid, paper_rows
+    from edgefl.report.table import grid_table
+
+    rows = paper_rows(results, at)
+    if form is Format.csv:
+        return paper_csv(rows)
+    grid = paper_grid(rows)
+    if form is Format.table:
+        return _printed([grid_table(grid)], to_file=to_file)
+    return latex(grid) if form is Format.latex else markdown(grid)
 
 
 def _text(results: list[RunResult], form: Format) -> str:
@@ -94,15 +143,26 @@ def _table(results: list[RunResult], *, to_file: bool) -> str:
     from edgefl.cli.console import WIDTH_OF_A_FILE, standard_output
     from edgefl.report import comparison_table
 
+    width = WIDTH_OF_A_FILE if to_file else standard_output().width
+    table = comparison_table(*results, width=width)
+    return _printed([table, "", *(escape(line) for line in _verdicts(results))], to_file=to_file)
+
+
+def _printed(parts: Sequence[RenderableType], *, to_file: bool) -> str:
+    """As a terminal shows them; in a file without its control signs."""
+    from edgefl.cli.console import WIDTH_OF_A_FILE, standard_output
+
     console = standard_output()
     width = WIDTH_OF_A_FILE if to_file else console.width
     with console.capture() as captured:
-        console.print(comparison_table(*results, width=width), width=width)
-        console.print()
-        for line in _verdicts(results):
-            console.print(escape(line), width=width)
+        for part in parts:
+            console.print(part, width=width)
     text = captured.get()
-    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n" if to_file else text
+    return (
+        re.sub("\x1b\\[[0-9;]*m", "", "\n".join(line.rstrip() for line in text.splitlines())) + "\n"
+        if to_file
+        else text
+    )
 
 
 def _verdicts(results: list[RunResult]) -> list[str]:

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from edgefl.report.grid import Cell, Grid, Head
 from edgefl.report.quantities import Unit, limit, unit_for
-from edgefl.report.rows import Row
+from edgefl.report.rows import Row, notes
 from edgefl.report.statistics import Estimate
 
 MISSING = "–"
-
-
-class Cell(NamedTuple):
-    """A figure, and what qualifies it (its interval, a median); either line may stand alone."""
-
-    figure: str
-    beside: str = ""
-
-    @property
-    def line(self) -> str:
-        """Both on one line."""
-        return f"{self.figure} {self.beside}".strip()
 
 
 @dataclass(frozen=True)
@@ -45,9 +34,12 @@ class Column:
     @property
     def header(self) -> str:
         """Both parts of the header on one line, the unit after a comma."""
-        if not self.detail:
-            return self.group
-        return f"{self.group} {self.detail}" if self.text or "," in self.detail else f"{self.group}, {self.detail}"
+        return self.head.line
+
+    @property
+    def head(self) -> Head:
+        """The header as a table has it."""
+        return Head(self.group, self.detail, self.text)
 
 
 def columns(rows: Sequence[Row]) -> list[Column]:
@@ -84,6 +76,13 @@ def columns(rows: Sequence[Row]) -> list[Column]:
         Column("stopped", "by", _stop, text=True),
     ]
     return found
+
+
+def comparison_grid(rows: Sequence[Row]) -> Grid:
+    """The comparison as plain cells."""
+    found = columns(rows)
+    cells = [[column.cell(row) for column in found] for row in rows]
+    return Grid([column.head for column in found], cells, notes(rows))
 
 
 def _unit(rows: Sequence[Row], dimension: str, figure: Callable[[Row], Estimate | None]) -> Unit:

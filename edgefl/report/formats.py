@@ -6,40 +6,59 @@ import csv
 import html
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from edgefl.report.columns import columns
+from edgefl.report.columns import columns, comparison_grid
+from edgefl.report.grid import Grid
 from edgefl.report.rows import Row, notes
 from edgefl.report.statistics import Estimate
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
-    """A table in GitHub's Markdown, with the notes below it."""
-    found = columns(rows)
-    lines = [
-        _markdown_line([column.header for column in found]),
-        _markdown_line(["---" if column.text else "---:" for column in found]),
-        *(_markdown_line([column.cell(row).line for column in found]) for row in rows),
-    ]
-    return "\n".join([*lines, "", *(f"{line}  " for line in notes(rows))]).rstrip() + "\n"
-
-
-def _markdown_line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells) + " |"
+    """The comparison in GitHub's Markdown, with the notes below it."""
+    return markdown(comparison_grid(rows))
 
 
 def as_latex(rows: Sequence[Row]) -> str:
-    """A ``tabular`` for the booktabs package, with the notes as comments above it."""
-    found = columns(rows)
-    shape = "".join("l" if column.text else "r" for column in found)
+    """The comparison as a ``tabular`` for the booktabs package, with the notes as comments above it."""
+    return latex(comparison_grid(rows))
+
+
+def markdown(grid: Grid) -> str:
+    """A table in GitHub's Markdown, best figures bold, with the notes below it."""
+    lines = [
+        _markdown_line([_markdown(head.line) for head in grid.heads]),
+        _markdown_line(["---" if head.text else "---:" for head in grid.heads]),
+        *(
+            _markdown_line([f"**{_markdown(cell.line)}**" if cell.best else _markdown(cell.line) for cell in row])
+            for row in grid.rows
+        ),
+    ]
+    return "\n".join([*lines, "", *(f"{line}  " for line in grid.notes)]).rstrip() + "\n"
+
+
+def _markdown(words: str) -> str:
+    return words.replace("\\", "\\\\").replace("|", "\\|")
+
+
+def _markdown_line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def latex(grid: Grid) -> str:
+    """A ``tabular`` for the booktabs package, best figures bold, with the notes as comments above it."""
+    shape = "".join("l" if head.text else "r" for head in grid.heads)
     return "\n".join(
         [
-            *(f"% {line}" for line in notes(rows)),
+            *(f"% {line}" for line in grid.notes),
             rf"\begin{{tabular}}{{{shape}}}",
             r"\toprule",
-            _latex_line([column.header for column in found]),
+            _latex_line([_latex(head.line) for head in grid.heads]),
             r"\midrule",
-            *(_latex_line([column.cell(row).line for column in found]) for row in rows),
+            *(
+                _latex_line([rf"\textbf{{{_latex(cell.line)}}}" if cell.best else _latex(cell.line) for cell in row])
+                for row in grid.rows
+            ),
             r"\bottomrule",
             r"\end{tabular}",
             "",
@@ -57,8 +76,12 @@ _LATEX = {
 }
 
 
+def _latex(words: str) -> str:
+    return re.sub(r"[&%$#_{}\\~^±–]", lambda sign: _LATEX[sign[0]], words)
+
+
 def _latex_line(cells: Sequence[str]) -> str:
-    return " & ".join(re.sub(r"[&%$#_{}\\~^±–]", lambda sign: _LATEX[sign[0]], cell) for cell in cells) + r" \\"
+    return " & ".join(cells) + r" \\"
 
 
 def as_html(rows: Sequence[Row]) -> str:
@@ -79,6 +102,11 @@ def as_csv(rows: Sequence[Row]) -> str:
     time with its half width, the number of seeds that reached it, and the median over all seeds.
     """
     records = [_record(row) for row in rows]
+    return written(records)
+
+
+def written(records: Sequence[Mapping[str, object]]) -> str:
+    """Records as comma-separated values, with a column for every name that occurs."""
     names = list(dict.fromkeys(name for record in records for name in record))
     text = io.StringIO()
     writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
@@ -104,20 +132,21 @@ _QUANTITIES = {
 
 
 def _record(row: Row) -> dict[str, object]:
-    record: dict[str, object] = {"run": _cell(row.run), "method": _cell(row.label), "seeds": row.seeds}
+    record: dict[str, object] = {"run": plain_text(row.run), "method": plain_text(row.label), "seeds": row.seeds}
     for name, attribute in _QUANTITIES.items():
-        record |= _estimate(name, getattr(row, attribute))
+        record |= estimate_record(name, getattr(row, attribute))
     for accuracy, target in row.targets.items():
         name = f"seconds_to_{accuracy:g}"
-        record |= _estimate(name, target.mean)
+        record |= estimate_record(name, target.mean)
         record |= {f"{name}_reached": target.reached, f"{name}_median": target.median}
     return record | {"stop": " ".join(f"{reason}:{count}" for reason, count in row.stops)}
 
 
-def _estimate(name: str, value: Estimate | None) -> dict[str, object]:
+def estimate_record(name: str, value: Estimate | None) -> dict[str, object]:
+    """A mean and the half width of its interval, under names for a csv."""
     return {name: value.mean if value else None, f"{name}_half_width": value.half_width if value else None}
 
 
-def _cell(text: str) -> str:
+def plain_text(text: str) -> str:
     """A text that a spreadsheet does not take for a formula."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text

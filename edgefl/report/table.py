@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from edgefl.report.columns import Cell, Column, columns
+from edgefl.report.columns import Column, columns
+from edgefl.report.grid import Cell, Grid
 from edgefl.report.rows import Row, comparison_rows, notes
 from edgefl.report.run_result import RunResult
 
@@ -67,6 +68,25 @@ def _table(group: Sequence[Column], rows: Sequence[Row], *, stacked: bool) -> Ta
     return table
 
 
+def grid_table(grid: Grid) -> Table:
+    """A small table as it is, best figures bold, with its notes below it."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    for head in grid.heads:
+        header = Text(head.group + (f"\n{head.detail}" if head.detail else ""))
+        table.add_column(header, justify="left" if head.text else "right", no_wrap=True, vertical="top")
+    for row in grid.rows:
+        table.add_row(*(Text(cell.line, style="bold" if cell.best else "") for cell in row))
+    outer = Table.grid()
+    outer.add_row(table)
+    outer.add_row("")
+    outer.add_row(Text("\n".join(grid.notes), style="dim"))
+    return outer
+
+
 def _text(cell: Cell, *, stacked: bool) -> Text:
     from rich.text import Text
 
@@ -78,7 +98,7 @@ def _text(cell: Cell, *, stacked: bool) -> Text:
 
 def _width(column: Column, rows: Sequence[Row], *, stacked: bool) -> int:
     cells = [column.cell(row) for row in rows]
-    texts = [part for cell in cells for part in (cell if stacked else (cell.line,))]
+    texts = [part for cell in cells for part in (cell[:2] if stacked else (cell.line,))]
     return max(len(text) for text in (column.group, column.detail, *texts))
 
 

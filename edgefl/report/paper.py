@@ -1,0 +1,186 @@
+"""The comparison as papers lay it out: accuracy at a round, and rounds to a target, ``1000+`` for never.
+
+FedMLB (Kim et al. 2022, Tables 1 to 4) reports the exponential moving average of the accuracy with 0.9, at two rounds,
+and the rounds that it takes to two targets, with ``1000+`` where a run of 1000 rounds does not reach one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgefl.errors import UserError
+from edgefl.report.formats import estimate_record, plain_text, written
+from edgefl.report.grid import Cell, Grid, Head
+from edgefl.report.quantities import limit
+from edgefl.report.rows import run_names
+from edgefl.report.run_result import RunResult
+from edgefl.report.statistics import (
+    Estimate,
+    TimeToTarget,
+    leaders,
+    mean_or_none,
+    time_to_target,
+)
+
+MISSING = "–"
+
+
+@dataclass(frozen=True)
+class PaperRow:
+    """One method of one run.
+
+    Attributes:
+        at: for each round of the table, the smoothed accuracy then; ``None`` where not every seed came so far.
+        to: for each target, the rounds that the seeds took.
+        ended: the fewest rounds of a seed, after which nothing more is known.
+    """
+
+    run: str
+    label: str
+    seeds: int
+    at: dict[int, Estimate | None]
+    to: dict[float, TimeToTarget]
+    ended: int
+
+
+def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = (), targets: Sequence[float] = ()) -> list[PaperRow]:
+    """One row for each method.
+
+    Args:
+        runs: finished runs.
+        at: rounds at which the accuracy is told; half of the longest run's rounds and all of them if not given.
+        targets: accuracies in (0, 1]; those of the runs' scenarios if not given.
+
+    Raises:
+        UserError: nothing was trained, or a run cannot be read.
+    """
+    if not any(run.trained for run in runs):
+        raise UserError("nothing was trained, so there is no accuracy to lay out; leave --layout paper away")
+    longest = max(result.rounds for run in runs for results in run.results.values() for result in results)
+    rounds = sorted(set(at)) or sorted({max(1, longest // 2), longest})
+    wanted = sorted(set(targets)) or sorted(
+        {target.accuracy for run in runs for found in run.results.values() for one in found for target in one.targets}
+    )
+    return [
+        _row(run, name, label, rounds, wanted)
+        for name, run in zip(run_names(runs), runs, strict=True)
+        for label in run.labels
+    ]
+
+
+def _row(run: RunResult, name: str, label: str, rounds: Sequence[int], targets: Sequence[float]) -> PaperRow:
+    seeds = [_smoothed(run, label, result.seed) for result in run.results[label]]
+    ended = min(result.rounds for result in run.results[label])
+    come = [round for round in rounds if round <= ended]
+    return PaperRow(
+        run=name,
+        label=label,
+        seeds=len(seeds),
+        at=dict.fromkeys(rounds) | {round: mean_or_none([_held(found, round) for found in seeds]) for round in come},
+        to={target: time_to_target([_first(found, target) for found in seeds]) for target in targets},
+        ended=ended,
+    )
+
+
+_Evaluations = list[tuple[int, float]]
+
+
+def _smoothed(run: RunResult, label: str, seed: int) -> _Evaluations:
+    """The smoothed accuracy of each evaluated round."""
+    table = run.rounds_of(label, seed)
+    values = np.asarray(table.column("accuracy_ema").to_numpy(zero_copy_only=False), dtype=np.float64)
+    numbers = table.column("round").to_pylist()
+    return [(int(number), float(value)) for number, value in zip(numbers, values, strict=True) if math.isfinite(value)]
+
+
+def _held(found: _Evaluations, round: int) -> float | None:
+    """The last evaluation up to a round."""
+    return next((value for number, value in reversed(found) if number <= round), None)
+
+
+def _first(found: _Evaluations, target: float) -> float | None:
+    """The first round at which the target was reached."""
+    return next((float(number) for number, value in found if value >= target), None)
+
+
+def paper_grid(rows: Sequence[PaperRow]) -> Grid:
+    """The rows as a table; the best figures of a column, and those tied with it, are marked."""
+    several = len({row.run for row in rows}) > 1
+    rounds, targets = list(rows[0].at), list(rows[0].to)
+    heads = [Head("run", text=True)] * several + [Head("method", text=True)]
+    heads += [Head(f"accuracy at {round}", "%") for round in rounds]
+    heads += [Head(f"rounds to {limit(target, 'fraction')}") for target in targets]
+    best_at = {round: _best([row.at[round] for row in rows], highest=True) for round in rounds}
+    best_to = {target: _best([row.to[target].mean for row in rows], highest=False) for target in targets}
+    cells = [
+        [
+            *([Cell(row.run)] * several),
+            Cell(row.label),
+            *(_accuracy(row.at[round], best=number in best_at[round]) for round in rounds),
+            *(_rounds(row, target, best=number in best_to[target]) for target in targets),
+        ]
+        for number, row in enumerate(rows)
+    ]
+    return Grid(heads, cells, _notes(rows))
+
+
+def _best(found: Sequence[Estimate | None], *, highest: bool) -> set[int]:
+    """The numbers of the rows that hold the best figure or are tied with it; none where there is nothing to beat."""
+    known = {str(number): value for number, value in enumerate(found) if value is not None}
+    return {int(number) for number in leaders(known, highest=highest)} if len(known) > 1 else set()
+
+
+def _accuracy(value: Estimate | None, *, best: bool) -> Cell:
+    if value is None:
+        return Cell(MISSING)
+    spread = f"±{100 * value.half_width:.1f}" if value.half_width else ""
+    return Cell(f"{100 * value.mean:.1f}", spread, best)
+
+
+def _rounds(row: PaperRow, target: float, *, best: bool) -> Cell:
+    found = row.to[target]
+    if found.mean is not None:
+        spread = f"±{found.mean.half_width:.0f}" if found.mean.half_width else ""
+        return Cell(f"{found.mean.mean:.0f}", spread, best)
+    count = f"({found.reached}/{found.seeds})" if found.reached else ""
+    return Cell(f"{row.ended}+" if found.median is None else f"median {found.median:.0f}", count)
+
+
+def _notes(rows: Sequence[PaperRow]) -> list[str]:
+    found = ["Accuracies are exponential moving averages over the evaluations (0.9 of the last one)."]
+    counts = sorted({row.seeds for row in rows})
+    if counts == [1]:
+        found.append("One seed: figures without an interval.")
+    else:
+        several = " or ".join(str(count) for count in counts)
+        found.append(f"Mean ± half width of the 95 % interval (Student's t) over {several} seeds; bold: best, or tied.")
+    if any(target.mean is None for row in rows for target in row.to.values()):
+        found.append("N+: the target is not reached within the N rounds that were run.")
+    if any(0 < target.reached < target.seeds for row in rows for target in row.to.values()):
+        found.append(
+            "(k/n): k of n seeds reach it; the median is over all, those that do not reach it counted as latest."
+        )
+    if any(value is None for row in rows for value in row.at.values()):
+        found.append(f"{MISSING}: a seed had ended by then.")
+    return found
+
+
+def paper_csv(rows: Sequence[PaperRow]) -> str:
+    """The rows for machines: full precision, an empty field where there is no figure."""
+    return written([_record(row) for row in rows])
+
+
+def _record(row: PaperRow) -> dict[str, object]:
+    record: dict[str, object] = {"run": plain_text(row.run), "method": plain_text(row.label), "seeds": row.seeds}
+    record["rounds"] = row.ended
+    for round, value in row.at.items():
+        record |= estimate_record(f"accuracy_ema_at_{round}", value)
+    for target, found in row.to.items():
+        name = f"rounds_to_{target:g}"
+        record |= estimate_record(name, found.mean)
+        record |= {f"{name}_reached": found.reached, f"{name}_median": found.median}
+    return record

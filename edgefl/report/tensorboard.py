@@ -1,0 +1,90 @@
+"""A run's rounds as TensorBoard's scalars, with virtual time, bytes or rounds as the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from edgefl.errors import UserError
+from edgefl.report.curves import spent_by_round
+from edgefl.report.rows import run_names
+from edgefl.report.run_result import RunResult
+
+STEPS = {"by milliseconds": ("seconds", 1e3), "by bytes": ("bytes", 1.0), "by round": ("rounds", 1.0)}
+"""Groups of scalars: what their step counts, and how many steps one of it is."""
+
+
+class Scalar(NamedTuple):
+    """One point of a curve.
+
+    Attributes:
+        tag: group and figure (``by bytes/accuracy``).
+        step: a whole number.
+        seconds: virtual time, which stands for the wall clock, so that TensorBoard's relative time is virtual too.
+    """
+
+    tag: str
+    step: int
+    seconds: float
+    value: float
+
+
+def scalars_of(run: RunResult, label: str, seed: int) -> Iterator[Scalar]:
+    """Accuracy, smoothed accuracy and loss where they were evaluated, and joules and FLOPs so far, round by round."""
+    spent = spent_by_round(run, label, seed)
+    table = run.rounds_of(label, seed)
+    figures = {
+        name: np.asarray(table.column(name).to_numpy(zero_copy_only=False), dtype=np.float64)
+        for name in ("accuracy", "accuracy_ema", "loss", "participants")
+        if name in table.column_names
+    }
+    figures |= {"joules": spent["joules"], "flops": spent["flops"]}
+    for group, (kind, scale) in STEPS.items():
+        for name, values in figures.items():
+            for amount, seconds, value in zip(spent[kind], spent["seconds"], values, strict=True):
+                if np.isfinite(value):
+                    yield Scalar(f"{group}/{name}", round(float(amount) * scale), float(seconds), float(value))
+
+
+def write_tensorboard(runs: Sequence[RunResult], folder: Path) -> list[Path]:
+    """Write one event file for each method and seed, each in a folder of its own.
+
+    Returns:
+        the folders written.
+
+    Raises:
+        UserError: tensorboard is not installed, one of the folders holds event files already, or it cannot be written.
+    """
+    try:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    except ImportError:
+        raise UserError("tensorboard is not installed; pip install 'edgefl[tensorboard]' brings it") from None
+    places = [
+        (run, label, result.seed, _place(folder, name if len(runs) > 1 else "", label, result.seed))
+        for name, run in zip(run_names(runs), runs, strict=True)
+        for label, results in run.results.items()
+        for result in results
+    ]
+    for _, _, _, place in places:
+        if any(place.glob("events.out.tfevents.*")):
+            raise UserError("expected a folder without event files, found some in it", file=str(place))
+    for run, label, seed, place in places:
+        try:
+            writer = EventFileWriter(str(place))
+        except OSError as error:
+            raise UserError(f"cannot be written: {error.strerror or error}", file=str(place)) from None
+        for scalar in scalars_of(run, label, seed):
+            value = Summary.Value(tag=scalar.tag, simple_value=scalar.value)
+            writer.add_event(Event(wall_time=scalar.seconds, step=scalar.step, summary=Summary(value=[value])))
+        writer.close()
+    return [place for _, _, _, place in places]
+
+
+def _place(folder: Path, run: str, label: str, seed: int) -> Path:
+    # A run's name may be a path where several runs share a folder's name.
+    return folder / run.replace("/", "_").replace("\\", "_") / label / f"seed-{seed}"

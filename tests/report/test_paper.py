@@ -1,0 +1,120 @@
+"""The table as papers lay it out, against the definition of the smoothed accuracy worked out anew."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from edgefl.cli.entry import main
+from edgefl.errors import UserError
+from edgefl.report import RunResult
+from edgefl.report.formats import latex, markdown
+from edgefl.report.paper import paper_csv, paper_grid, paper_rows
+from edgefl.report.statistics import mean_interval
+
+from .conftest import seed_result, target
+
+
+@pytest.fixture
+def smoothed_run(make_run):
+    """Two methods and two seeds whose smoothed accuracy rises by a known amount each round, 20 rounds."""
+
+    def make(steps, rounds=20, **how):
+        methods = {
+            label: [
+                seed_result(seed, rounds=rounds, targets=[target(0.5, None), target(0.8, None)])
+                for seed in range(len(found))
+            ]
+            for label, found in steps.items()
+        }
+        run = make_run(methods, **how)
+        for label, found in steps.items():
+            for seed, step in enumerate(found):
+                file = run.path / label / f"seed-{seed}" / "rounds.parquet"
+                table = pq.read_table(file)
+                values = pa.array(step * np.arange(1, rounds + 1))
+                pq.write_table(table.set_column(table.column_names.index("accuracy_ema"), "accuracy_ema", values), file)
+        return RunResult(run.path)
+
+    return make
+
+
+def test_accuracy_at_a_round_and_rounds_to_a_target_are_read_from_the_smoothed_accuracy(smoothed_run):
+    run = smoothed_run({"quick": [0.05, 0.05], "slow": [0.03, 0.02]})
+    quick, slow = paper_rows([run], at=[10, 20])
+    assert quick.at[10].mean == pytest.approx(0.5)
+    assert slow.at[20] == mean_interval([0.6, 0.4])
+    assert quick.to[0.5].mean.mean == 10
+    assert (slow.to[0.5].reached, slow.to[0.5].seeds, slow.to[0.5].median) == (1, 2, None)
+    cells = [[cell.line for cell in row] for row in paper_grid([quick, slow]).rows]
+    assert cells[0] == ["quick", "50.0", "100.0", "10", "16"]
+    assert cells[1][0] == "slow"
+    assert cells[1][3:] == ["20+ (1/2)", "20+"]
+
+
+def test_the_smoothing_of_a_real_run_is_the_moving_average_with_nine_tenths(small_run):
+    for row in paper_rows([small_run], at=[1, 4, 6]):
+        for round in (1, 4, 6):
+            found = []
+            for seed in small_run.seeds:
+                accuracies = small_run.rounds_of(row.label, seed).column("accuracy").to_pylist()
+                smoothed = accuracies[0]
+                for accuracy in accuracies[1:round]:
+                    smoothed = 0.9 * smoothed + 0.1 * accuracy
+                found.append(smoothed)
+            assert row.at[round].mean == pytest.approx(np.mean(found))
+
+
+def test_where_more_than_half_reach_a_target_the_median_stands_with_their_number(smoothed_run):
+    (row,) = paper_rows([smoothed_run({"one": [0.05, 0.025, 0.01]})], targets=[0.5])
+    assert paper_grid([row]).rows[0][-1].line == "median 20 (2/3)"
+
+
+def test_a_run_that_ended_before_a_round_has_no_accuracy_there(smoothed_run):
+    long = smoothed_run({"one": [0.05]}, folder="long")
+    short = smoothed_run({"one": [0.05]}, rounds=8, folder="short")
+    rows = paper_rows([long, short])
+    assert list(rows[0].at) == [10, 20]
+    assert rows[1].at == {10: None, 20: None}
+    grid = paper_grid(rows)
+    assert [cell.line for cell in grid.rows[1]] == ["short", "one", "–", "–", "8+", "8+"]
+    assert any("ended by then" in note for note in grid.notes)
+
+
+def test_the_best_of_a_column_is_bold_with_what_is_tied(smoothed_run):
+    run = smoothed_run({"a": [0.05, 0.05], "b": [0.04, 0.04], "c_c": [0.05, 0.05]})
+    grid = paper_grid(paper_rows([run], at=[10]))
+    assert [row[1].best for row in grid.rows] == [True, False, True]
+    assert "| a | **50.0** |" in markdown(grid)
+    assert r"c\_c & \textbf{50.0} &" in latex(grid)
+
+
+def test_a_csv_holds_full_precision_and_an_empty_field_for_never(smoothed_run):
+    text = paper_csv(paper_rows([smoothed_run({"one": [0.0333]})], at=[10]))
+    (record,) = csv.DictReader(io.StringIO(text))
+    assert float(record["accuracy_ema_at_10"]) == pytest.approx(0.333)
+    assert record["rounds_to_0.5"] == "16.0"
+    assert (record["rounds_to_0.8"], record["rounds_to_0.8_reached"], record["rounds"]) == ("", "0", "20")
+
+
+def test_without_training_there_is_nothing_to_lay_out(late_run, capsys):
+    with pytest.raises(UserError, match="nothing was trained"):
+        paper_rows([late_run])
+    assert main(["report", str(late_run.path), "--layout", "paper"]) == 2
+    assert "nothing was trained" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "latex", "csv"])
+def test_the_command_writes_every_format(small_run, capsys, tmp_path, form):
+    file = tmp_path / "table"
+    arguments = ["report", str(small_run.path), "--layout", "paper", "--at", "3", "--format", form]
+    assert main(arguments) == 0
+    assert "fedadc" in capsys.readouterr().out
+    assert main([*arguments, "-o", str(file)]) == 0
+    assert "\x1b" not in file.read_text(encoding="utf-8")
+    assert "3" in file.read_text(encoding="utf-8").splitlines()[0] or form != "csv"
