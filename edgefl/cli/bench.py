@@ -1,4 +1,4 @@
-"""``edgefl bench``: how fast this machine trains, in ratios measured in turn in one process."""
+"""``edgefl bench``: how fast this machine trains and simulates, measured in turn in one process."""
 
 from __future__ import annotations
 
@@ -64,6 +64,24 @@ def training(  # noqa: PLR0917  (one parameter for each option; typer passes the
         typer.echo(json.dumps(found, indent=2))
 
 
+@app.command()
+def simulation(
+    quick: Annotated[bool, typer.Option("--quick", help="Less of everything, to see that it runs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Measure the simulated world without training: flows that share links, large rounds, a large fleet.
+
+    SimPy's own events are measured in turn with it: no world on SimPy handles more of them.
+    """
+    from edgefl.experiment.benchmarks.world import bench_world
+
+    found = bench_world(quick=quick)
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        _print_world(found)
+
+
 def _outside(name: str, device: str, *, quick: bool) -> dict[str, Any]:
     from edgefl.experiment.benchmarks.outside import share_outside
     from edgefl.scenario import load_scenario
@@ -106,4 +124,30 @@ def _print_outside(found: dict[str, Any]) -> None:
     standard_output().print(
         f"{found['scenario']}, {found['method']}, {found['rounds']} rounds: {found['seconds']:.2f} s, of which "
         f"{100 * found['share_outside']:.1f} % outside training and evaluation"
+    )
+
+
+def _print_world(found: dict[str, Any]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    from edgefl.cli.console import standard_output
+
+    console = standard_output()
+    table = Table(box=box.SIMPLE)
+    for heading in ("concurrent flows", "flows/s", "events/s", "SimPy alone, events/s", "share"):
+        table.add_column(heading, justify="right")
+    for row in found["steady"]:
+        events, bare = row["events_per_second"], row["bare_events_per_second"]
+        numbers = (f"{number:,.0f}" for number in (row["concurrent"], row["flows_per_second"], events, bare))
+        table.add_row(*numbers, f"{events / bare:.2f}")
+    console.print(table)
+    for row in found["rounds"]:
+        seconds = f"{row['seconds']:.2f} s ({row['cpu_seconds']:.2f} s of one core)"
+        console.print(f"one round of {row['clients']:,} clients, each held back by {row['held_back_by']}: {seconds}")
+    fleet = found["fleet"]
+    console.print(
+        f"{fleet['rounds']:,} rounds of {fleet['cohort']} of {fleet['clients']:,} clients without training: "
+        f"{fleet['seconds']:.1f} s ({fleet['cpu_seconds']:.1f} s of one core), peak "
+        f"{fleet['peak_bytes'] / 2**20:,.0f} MiB with imports, {fleet['written_bytes'] / 1e6:.1f} MB written"
     )

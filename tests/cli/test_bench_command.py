@@ -1,4 +1,4 @@
-"""``edgefl bench training``: figures for people and for machines."""
+"""``edgefl bench``: figures for people and for machines."""
 
 from __future__ import annotations
 
@@ -24,3 +24,15 @@ def test_the_table_names_the_case_and_a_wrong_name_is_wrong_input(capsys):
     assert "fedprox: " in printed
     assert main(["bench", "training", "--case", "resnet1"]) == 2
     assert "resnet18" in capsys.readouterr().err
+
+
+def test_the_world_is_measured_beside_bare_simpy(capsys):
+    assert main(["bench", "simulation", "--quick", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["concurrent"] for row in found["steady"]] == [2, 10, 100]
+    # A transfer takes its start, its end and some turns of the agenda: more than one event each.
+    assert all(row["events_per_second"] > row["flows_per_second"] > 0 for row in found["steady"])
+    assert all(row["bare_events_per_second"] > 0 for row in found["steady"])
+    assert [row["cells"] for row in found["rounds"]] == [0, 0, 2]
+    assert found["fleet"]["rounds"] == 10
+    assert found["fleet"]["written_bytes"] > 0

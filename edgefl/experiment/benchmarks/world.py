@@ -1,0 +1,195 @@
+"""How fast the simulated world is: events and flows a second, rounds of many clients, a large fleet without training.
+
+Every figure of a pair is measured in turn in one process, so what slows the machine for a while slows both.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+import sys
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+import numpy as np
+import simpy
+from numpy.typing import NDArray
+
+from edgefl.experiment.run import run
+from edgefl.network.flow_network import FlowNetwork
+from edgefl.network.tree import TreeLinks
+from edgefl.randomness import generator
+from edgefl.scenario.scenario import Scenario
+from edgefl.validation import validated
+
+_BYTES = 2_000_000
+"""What a client sends or receives."""
+
+
+class Counted(simpy.Environment):
+    """A clock that counts what is put on its agenda."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events = 0
+
+    def schedule(self, event: simpy.Event, priority: Any = 1, delay: float = 0) -> None:
+        """Put an event on the agenda."""
+        self.events += 1
+        super().schedule(event, priority, delay)
+
+
+def bare_events(timeouts: int, pending: int) -> float:
+    """Events a second of SimPy alone: timeouts whose processes start the next, ``pending`` at any time."""
+    env = Counted()
+    delays = generator(0, "bench timeouts").random(timeouts).tolist()
+
+    def chain(own: list[float]) -> Generator[simpy.Event, object, None]:
+        for delay in own:
+            yield env.timeout(delay)
+
+    for first in range(min(pending, timeouts)):
+        env.process(chain(delays[first::pending]))
+    start = perf_counter()
+    env.run()
+    return env.events / (perf_counter() - start)
+
+
+def _links(clients: int, cells: int = 0, server: float = 1e7) -> TreeLinks:
+    """Clients of 4 to 28 Mbit/s behind a server of 10 Mbit/s for each, and cells of 12 Mbit/s a client where asked for.
+
+    So some flows are held back by the shared links and some by their own; with a server below 4 Mbit/s by that alone.
+    """
+    draws = generator(0, "bench links", clients)
+    return TreeLinks(
+        server=(clients * server, clients * server),
+        down=draws.uniform(4e6, 28e6, clients),
+        up=draws.uniform(4e6, 28e6, clients),
+        latency=0.02,
+        backhaul=[(clients / cells * 1.2e7,) * 2] * cells if cells else (),
+        cell=[client % cells for client in range(clients)] if cells else None,
+    )
+
+
+def steady_flows(concurrent: int, transfers: int) -> dict[str, float]:
+    """``concurrent`` downloads at any time: who is done downloads anew after the latency, ``transfers`` in all."""
+    env = Counted()
+    network = FlowNetwork(env, _links(concurrent))
+    sizes: NDArray[np.float64] = generator(0, "bench sizes").uniform(0.5, 1.5, transfers) * _BYTES
+    left = iter(sizes.tolist())
+
+    def client(number: int) -> Generator[simpy.Event, object, None]:
+        for size in left:
+            yield network.transfer("server", f"client/{number}", size)
+
+    for number in range(concurrent):
+        env.process(client(number))
+    start = perf_counter()
+    env.run()
+    seconds = perf_counter() - start
+    return {"events_per_second": env.events / seconds, "flows_per_second": transfers / seconds, "seconds": seconds}
+
+
+def one_round(clients: int, held_back_by: str, cells: int = 0, server: float = 1e7) -> dict[str, Any]:
+    """All clients download at once, compute for seconds of their own, and upload; what the network makes of it.
+
+    Args:
+        clients: how many take part.
+        held_back_by: what the figures say of the links.
+        cells: behind how many backhauls; 0 for none.
+        server: bit/s of the server's link for each client.
+    """
+    env = Counted()
+    network = FlowNetwork(env, _links(clients, cells, server))
+    computing = generator(0, "bench computing", clients).uniform(1.0, 10.0, clients).tolist()
+
+    def life(number: int) -> Generator[simpy.Event, object, None]:
+        yield network.transfer("server", f"client/{number}", _BYTES)
+        yield env.timeout(computing[number])
+        yield network.transfer(f"client/{number}", "server", _BYTES)
+
+    start, used = perf_counter(), process_time()
+    for number in range(clients):
+        env.process(life(number))
+    env.run()
+    seconds, cpu_seconds = perf_counter() - start, process_time() - used
+    return {
+        "clients": clients, "cells": cells, "held_back_by": held_back_by, "seconds": seconds,
+        "cpu_seconds": cpu_seconds, "flows_per_second": 2 * clients / seconds,
+        "events_per_second": env.events / seconds,
+    }  # fmt: skip
+
+
+def fleet_scenario(clients: int, cohort: int, rounds: int) -> Scenario:
+    """A fleet of three kinds of devices over links that are drawn anew every ten rounds, on synthetic images."""
+    capacity = {"kind": "uniform", "low": "40 Mbit/s", "high": "280 Mbit/s"}
+    devices = {"raspberry-pi-4": 0.5, "jetson-nano": 0.25, "phone-mid-range": 0.25}
+    return validated(
+        Scenario,
+        {
+            "name": "bench",
+            "data": {
+                "name": "synthetic", "shape": [1, 8, 8], "classes": 10, "train": 10 * clients, "test": 100,
+                "clients": clients, "partition": {"kind": "iid"},
+            },
+            "model": {"name": "cnn", "width": 4},
+            "training": {"rounds": rounds, "cohort": cohort, "local": {"epochs": 1, "batch": 5}},
+            "fleet": [{"profile": name, "share": share, "link": "5g"} for name, share in devices.items()],
+            "network": {
+                "topology": {"kind": "star", "server": {"down": "1 Gbit/s", "up": "1 Gbit/s"}, "latency": "20 ms"},
+                "links": {"5g": {"down": capacity, "up": capacity, "redraw": "10 rounds"}},
+            },
+            "methods": ["fedavg"],
+            "stop": "rounds",
+        },
+    )  # fmt: skip
+
+
+def fleet_rounds(clients: int, cohort: int, rounds: int) -> dict[str, float]:
+    """A whole run without training: selection, transfers, computing, joules, and the log on disk."""
+    scenario = fleet_scenario(clients, cohort, rounds)
+    with tempfile.TemporaryDirectory() as folder:
+        start, used = perf_counter(), process_time()
+        written = run(scenario, out=Path(folder) / "run", train=False)
+        seconds, cpu_seconds = perf_counter() - start, process_time() - used
+        size = sum(file.stat().st_size for file in written.rglob("*") if file.is_file())
+    return {
+        "clients": clients, "cohort": cohort, "rounds": rounds, "seconds": seconds, "cpu_seconds": cpu_seconds,
+        "milliseconds_per_round": 1e3 * seconds / rounds, "written_bytes": size, "peak_bytes": peak_bytes(),
+    }  # fmt: skip
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has held so far, imports included."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def bench_world(*, quick: bool = False) -> dict[str, Any]:
+    """All figures; ``quick`` scales everything down to see that it runs.
+
+    Returns:
+        ``steady``, ``rounds`` and ``fleet`` as the functions above give them; each of the first has the events that
+        SimPy alone handled in its turn beside, under ``bare_events_per_second``.
+    """
+    small = 100 if quick else 1
+    steady = []
+    for concurrent in (100, 1_000, 10_000):
+        many = max(concurrent // small, 2)
+        gc.collect()
+        bare = bare_events(200_000 // small, many)
+        found = steady_flows(many, max(3 * many, 10_000 // small))
+        steady.append({"concurrent": many, **found, "bare_events_per_second": bare})
+    gc.collect()
+    clients, cells = 10_000 // small, 100 // min(small, 50)
+    rounds = [
+        one_round(clients, "the server's link", server=3e6),
+        one_round(clients, "the server's link or its own"),
+        one_round(clients, f"{cells} cells' backhauls, the server's link or its own", cells),
+    ]
+    gc.collect()
+    fleet = fleet_rounds(131_072 // small, 100 // min(small, 10), 1_000 // small)
+    return {"steady": steady, "rounds": rounds, "fleet": fleet}
