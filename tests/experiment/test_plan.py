@@ -11,6 +11,7 @@ from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.experiment.plan import plan, planned_rounds
 from edgefl.learning.neutral import NeutralLearner
+from edgefl.scenario import load_scenario
 
 
 def means(folder, label, rounds=None):
@@ -45,6 +46,17 @@ def test_fewer_rounds_are_the_first_of_a_longer_run_with_what_they_send_ahead(sm
     for each in plan(scenario, rounds=5).methods:
         spent = means(tmp_path / "run", each.label, rounds=5)
         assert (each.rounds, each.seconds, each.bytes_down) == pytest.approx((5, spent["seconds"], spent["bytes_down"]))
+
+
+def test_the_shipped_scenarios_plan_is_its_run_although_budgets_end_it(tmp_path):
+    scenario = load_scenario("5g_100clients").with_seeds([0])
+    labels = ["fedavg", "fedadc", "fedbr"]
+    run(scenario, out=tmp_path / "run", methods=labels, train=False)
+    for each in plan(scenario, methods=labels).methods:
+        spent = means(tmp_path / "run", each.label)
+        assert (each.seconds, each.bytes_down, each.bytes_up) == pytest.approx(
+            (spent["seconds"], spent["bytes_down"], spent["bytes_up"]), rel=1e-9
+        )
 
 
 def test_a_device_without_the_memory_cannot_take_part_and_the_plan_says_why(small):
