@@ -181,3 +181,24 @@ def late_run(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
         },
         train=False,
     )
+
+
+@pytest.fixture(scope="session")
+def other_protocols(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunResult]:
+    """Nothing is trained: cells that average, and asynchronous aggregation, whose rounds begin before their clients."""
+    from edgefl import simulate
+
+    folder = tmp_path_factory.mktemp("runs")
+    common = {"seeds": [0], "training.rounds": 5, "stop": "rounds", "methods": ["fedavg"]}
+    rates = {"down": "200 Mbit/s", "up": "200 Mbit/s"}
+    special = {
+        "cells": {
+            "protocol": {"kind": "hierarchical"},
+            "network.topology": {"kind": "cells", "cells": 4, "server": rates, "backhaul": rates, "latency": "20 ms"},
+        },
+        "asynchronous": {"protocol": {"kind": "asynchronous", "buffer": 4, "concurrency": 10}},
+    }
+    return {
+        name: simulate("5g_100clients", out=folder / name, overrides={**common, **changes}, train=False)
+        for name, changes in special.items()
+    }

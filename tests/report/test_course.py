@@ -18,9 +18,11 @@ def courses(run):
             yield label, result, read_course(run.path / label / f"seed-{result.seed}")
 
 
-@pytest.fixture(params=["small_run", "late_run"])
+@pytest.fixture(params=["small_run", "late_run", "cells", "asynchronous"])
 def run(request):
-    return request.getfixturevalue(request.param)
+    if request.param.endswith("_run"):
+        return request.getfixturevalue(request.param)
+    return request.getfixturevalue("other_protocols")[request.param]
 
 
 def test_the_phases_of_a_rounds_critical_path_and_its_waiting_sum_to_the_round(run):
@@ -39,6 +41,7 @@ def test_bytes_by_direction_and_fate_are_those_of_the_summary(run):
         traffic = traffic_of(course)
         assert sum(traffic.down.values()) == result.bytes.down
         assert sum(traffic.up.values()) == result.bytes.up
+        assert traffic.backhaul == getattr(result.bytes, "backhaul", 0)
         assert traffic.down["useful"] + traffic.up["useful"] == result.bytes.useful
         for fate, bytes in result.bytes.by_fate.items():
             assert traffic.down[fate] + traffic.up[fate] == bytes

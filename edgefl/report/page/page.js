@@ -148,8 +148,8 @@
     if (!rows.length) return;
     const parts = ["download", "compute", "upload", "waiting", "hidden"].filter((phase) => rows.some(([, each]) => each[phase] > 1e-9));
     bars("time-drawing", rows.map((_, at) => at), parts.map((phase) => ({
-      words: phase === "hidden" ? "hidden (during the round before)" : phase, values: rows.map(([, each]) => each[phase]),
-    })), "seconds of a round's critical path, mean", rowAxis(rows.map(([words]) => words)));
+      words: phase === "hidden" ? "hidden (before the round)" : phase, values: rows.map(([, each]) => each[phase]),
+    })), "seconds of a mean round", rowAxis(rows.map(([words]) => words)));
   };
 
   const drawClients = () => {
