@@ -11,7 +11,7 @@ import math
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from edgefl.errors import UserError, nearest
 
@@ -107,9 +107,17 @@ def _validator(dimension: str) -> BeforeValidator:
     return BeforeValidator(validate, json_schema_input_type=Annotated[Any, Field(json_schema_extra=schema)])
 
 
-Seconds = Annotated[float, _validator("seconds"), Field(ge=0)]
+def _live_or_dead(rate: float) -> float:
+    # A rate such as 1e-9 bit/s is a slip, and would keep a simulation busy for ages of virtual time.
+    if 0 < rate < 1:
+        raise ValueError(f"expected 0 or at least 1 bit/s, found {rate:g} bit/s")
+    return rate
+
+
+Seconds = Annotated[float, _validator("seconds"), Field(ge=0, le=1e10)]
+"""At most three centuries: what is meant to be never is null."""
 Bytes = Annotated[float, _validator("bytes"), Field(ge=0)]
-BitsPerSecond = Annotated[float, _validator("bits_per_second"), Field(ge=0)]
+BitsPerSecond = Annotated[float, _validator("bits_per_second"), Field(ge=0), AfterValidator(_live_or_dead)]
 BytesPerSecond = Annotated[float, _validator("bytes_per_second"), Field(gt=0)]
 Flops = Annotated[float, _validator("flops"), Field(ge=0)]
 FlopsPerSecond = Annotated[float, _validator("flops_per_second"), Field(gt=0)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from edgefl.learning.faults import PartFault
@@ -57,6 +58,10 @@ def simulate_run(setup: Setup) -> Outcome:
     except PartFault as raised:
         reason, fault = "fault", _original(raised)
         world.wrote("fault", fault.round, fault.client, note=detail(reason=str(fault)))
+    except RuntimeError:
+        if not math.isinf(world.env.peek()):
+            raise
+        reason = "stalled"  # nothing will ever happen again: every transfer waits at a link without capacity
     protocol.break_off()
     world.radios.settle()
     final = book.latest if fault is not None else book.evaluate_last()
