@@ -10,6 +10,8 @@ import typer
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from edgefl.learning.cost import CostModel
     from edgefl.learning.cost.method_cost import MethodCost
     from edgefl.learning.methods.recipe import Method
@@ -59,7 +61,7 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
             json.dumps({"model": model, "methods": data} if all_methods else {"model": model, **data[0]}, indent=2)
         )
     else:
-        _print(rows, _fedavg_flops(costs, methods[0].local, batch))
+        _print(rows, _fedavg_flops(costs, methods[0].local, batch), f"Batch {batch} of {shape}, {classes} classes.")
 
 
 def _read(model: str, method: str | None, changes: list[str]) -> tuple[Any, list[Method]]:
@@ -81,7 +83,10 @@ def _read(model: str, method: str | None, changes: list[str]) -> tuple[Any, list
     said = overridden(scenario, parse_overrides(changes))
     for section in said:
         if section not in SECTIONS:
-            raise UserError(f"a step's cost does not depend on this; {nearest(section, SECTIONS)}", field=section)
+            raise UserError(
+                f"a step's cost does not depend on this; {nearest(section, SECTIONS)}; see --shape and --classes too",
+                field=section,
+            )
     training = said["training"]
     if not isinstance(training, dict) or set(training) - {"local"}:
         raise UserError("of this, a step's cost depends on training.local alone", field="training")
@@ -126,48 +131,43 @@ def _name_of(row: MethodCost) -> dict[str, str]:
     return {"signature": step_signature(row.step.operators)}
 
 
-def _print(rows: list[MethodCost | dict[str, Any]], fedavg_flops: float) -> None:
+def _print(rows: list[MethodCost | dict[str, Any]], fedavg_flops: float, images: str) -> None:
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
     from edgefl.cli.console import standard_output
 
-    headings = (
-        "layer MMACs",
-        "forward MMACs",
-        "training MFLOPs",
-        "x FedAvg",
-        "Eq. 3",
-        "MB touched",
-        "peak MB",
-        "launches",
-    )
-    table = Table(box=box.SIMPLE)
-    table.add_column("method", no_wrap=True)
-    for heading in ("received", *headings, "stored M", "kept M", "down MB", "up MB"):
-        table.add_column(heading, justify="right")
+    console = standard_output()
     measured = [row for row in rows if not isinstance(row, dict)]
+    work, memory = Table(box=box.SIMPLE), Table(box=box.SIMPLE)
+    for table, headings in (
+        (work, ("layer MMACs", "forward MMACs", "training MFLOPs", "x FedAvg", "Eq. 3", "launches")),
+        (memory, ("MB touched", "peak MB", "stored M", "kept M", "down MB", "up MB")),
+    ):
+        table.add_column("method", no_wrap=True)
+        for heading in ("blocks", *headings):
+            table.add_column(heading, justify="right", min_width=5)
     for row in measured:
         step, stored = row.step, row.stored
-        numbers = (
-            *(step.layer_macs / 1e6, step.forward_macs / 1e6, step.training_flops / 1e6),
-            *(step.training_flops / fedavg_flops, row.paper_factor, step.bytes_touched / 1e6),
-            step.peak_memory_bytes / 1e6,
-            *(float(step.launches), stored.stored / 1e6, stored.between_rounds / 1e6),
-            *(sum(part.bytes for part in row.down) / 1e6, sum(part.bytes for part in row.up) / 1e6),
-        )
-        table.add_row(
-            escape(row.label),
-            f"{row.alpha} blocks",
-            *("" if number is None else f"{number:,.4g}" for number in numbers),
-        )
-    console = standard_output()
-    console.print(table)
+        _add(work, row, step.layer_macs / 1e6, step.forward_macs / 1e6, step.training_flops / 1e6,
+             step.training_flops / fedavg_flops, row.paper_factor, float(step.launches))  # fmt: skip
+        _add(memory, row, step.bytes_touched / 1e6, step.peak_memory_bytes / 1e6, stored.stored / 1e6,
+             stored.between_rounds / 1e6, sum(part.bytes for part in row.down) / 1e6,
+             sum(part.bytes for part in row.up) / 1e6)  # fmt: skip
+    console.print(work)
+    console.print(memory)
     for refused in (row for row in rows if isinstance(row, dict)):
         console.print(f"{escape(refused['method'])}: {escape(refused['refused'])}")
     console.print(
-        "Work per batch. Eq. 3: FedBR's own factor over FedAvg. stored: parameters held while training; kept: between "
+        f"{images} Eq. 3: FedBR's own factor over FedAvg. stored: parameters held while training; kept: between "
         "a client's rounds. MB are 10^6 bytes.",
         style="dim",
     )
+
+
+def _add(table: Table, row: MethodCost, *numbers: float | None) -> None:
+    from rich.markup import escape
+
+    shown = ("" if number is None else f"{number:,.4g}" for number in numbers)
+    table.add_row(escape(row.label), str(row.alpha), *shown)

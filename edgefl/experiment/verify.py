@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from edgefl.errors import UserError
+from edgefl.experiment.directory import is_interrupted
 from edgefl.experiment.step_costs import read_costs
 from edgefl.experiment.summary import SCHEMA
 from edgefl.experiment.tables import EVENTS, ROUNDS
@@ -50,7 +51,8 @@ def read_run_summary(run: Path) -> dict[str, Any]:
     """
     path = run / "summary.json"
     if not path.is_file():
-        raise UserError("expected the folder of a finished run, found no summary.json", file=str(run))
+        hint = f"; it is unfinished: edgefl simulate --resume {run}" if is_interrupted(run) else ""
+        raise UserError(f"expected the folder of a finished run, found no summary.json{hint}", file=str(run))
     try:
         summary: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

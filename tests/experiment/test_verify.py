@@ -196,6 +196,7 @@ def test_a_log_edited_by_hand_is_caught(finished, tmp_path, edit, label):
         lambda entry: entry["accuracy"].update(best=1.0),
         lambda entry: entry["communication"].update(hidden_seconds=5.0),
         lambda entry: entry["stop"].update(reason="target"),
+        lambda entry: entry["budgets"][0].update(accuracy=0.9),
         lambda entry: entry["targets"][0].update(reached=not entry["targets"][0]["reached"], seconds=1.0, rounds=1),
     ],
 )

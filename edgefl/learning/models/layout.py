@@ -54,6 +54,8 @@ class Entry:
 class Layout:
     """The order of a model's tensors in a vector of ``size`` numbers: parameters by block, then buffers by block.
 
+    A convolution's weights lie channels-last in the vector; :meth:`weights` gives every tensor its usual shape.
+
     Args:
         blocks: the model's blocks, first to last, by name.
     """

@@ -36,6 +36,26 @@ def summary(record: Record) -> Iterator[str]:
                 yield f"accuracy.{name}: summary.json says {told['accuracy'][name]}, the log {value}"
 
 
+def budgets(record: Record) -> Iterator[str]:
+    """The accuracy at a budget is that of the last evaluated round which ended within it."""
+    rounds = record.rounds
+    spent = dict.fromkeys(("bytes", "flops", "joules"), 0.0)
+    afforded: dict[int, float | None] = {}
+    for index, accuracy in enumerate(rounds["accuracy"]):
+        spent["bytes"] += rounds["bytes_down"][index] + rounds["bytes_up"][index]
+        spent["flops"] += rounds["flops"][index]
+        spent["joules"] += rounds["joules"][index]
+        for number, budget in enumerate(record.summary["budgets"]):
+            kind = budget["kind"]
+            used = rounds["seconds"][index] if kind == "seconds" else spent.get(kind)
+            if used is not None and used <= budget["limit"] and accuracy is not None:
+                afforded[number] = accuracy
+    for number, budget in enumerate(record.summary["budgets"]):
+        if budget["kind"] in ("seconds", *spent) and afforded.get(number) != budget["accuracy"]:
+            told, found = budget["accuracy"], afforded.get(number)
+            yield f"budget on {budget['kind']}: summary.json says accuracy {told}, the rounds within it end at {found}"
+
+
 def critical_path(record: Record) -> Iterator[str]:
     """Exposed and hidden seconds of a round are those of the client that closed it."""
     spans: defaultdict[tuple[int, int], list[tuple[float, float, str]]] = defaultdict(list)
@@ -115,4 +135,4 @@ def _finite(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-LAWS = (summary, critical_path, rows)
+LAWS = (summary, budgets, critical_path, rows)
