@@ -23,6 +23,10 @@ def _or_a_number(schema: dict[str, Any]) -> None:
     schema["anyOf"] = [{"enum": choices, "type": "string"}, {"minimum": 1, "type": "integer"}]
 
 
+LARGEST_SIDE = 4096
+"""No more channels, rows or columns: beyond lie slips, and more memory than any machine has."""
+
+
 @DATA_SETS.register("synthetic")
 class Synthetic(DataSpec):
     """Each class has a random pattern; an image is a weak copy of it under uniform noise.
@@ -32,15 +36,15 @@ class Synthetic(DataSpec):
 
     name: Literal["synthetic"] = Field(default="synthetic", description="made-up images; any shape, number and classes")
     shape: tuple[int, int, int] = Field(default=(1, 28, 28), description="channels, height and width")
-    classes: int = Field(default=10, ge=2, description="classes")
-    train: int = Field(default=10_000, ge=1, description="training images")
+    classes: int = Field(default=10, ge=2, le=100_000, description="classes")
+    train: int = Field(default=10_000, ge=1, le=10**8, description="training images")
     test: Literal["whole", "partitioned"] = Field(
         default="whole",
         description="whole, or partitioned with the class proportions of each client's training data; a number says on "
         "how many images everybody is tested",
         json_schema_extra=_or_a_number,
     )
-    test_images: int = Field(default=2_000, ge=1, description="test images; `test: N` says the same")
+    test_images: int = Field(default=2_000, ge=1, le=10**8, description="test images; `test: N` says the same")
     signal: float = Field(
         default=0.25, gt=0, le=1, description="strength of the pattern; noise has what is left of the range"
     )
@@ -56,6 +60,8 @@ class Synthetic(DataSpec):
 
     @model_validator(mode="after")
     def _has_pixels_and_classes(self) -> Synthetic:
+        if max(self.shape) > LARGEST_SIDE:
+            raise ValueError(f"shape: expected at most {LARGEST_SIDE} in each place, found {max(self.shape)}")
         if min(self.shape) < 1:
             raise ValueError(
                 f"shape expects three numbers from 1, channels, height and width, found {list(self.shape)}"

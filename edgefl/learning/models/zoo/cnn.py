@@ -21,7 +21,7 @@ class SmallCnn(ModelSpec):
     McMahan et al. 2017 use width 32, kernel 5 and a hidden layer of 512. FedAlign's block L is the second convolution.
     """
 
-    width: int = Field(default=16, ge=1, description="channels of the first convolution")
+    width: int = Field(default=16, ge=1, le=4096, description="channels of the first convolution")
     kernel: Literal[3, 5] = Field(default=3, description="side of the convolutions' kernels")
     norm: Literal["none", "group", "batch"] = Field(
         default="none", description="normalisation after each convolution; FedAlign's term needs one to be bounded"
