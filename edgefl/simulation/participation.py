@@ -11,8 +11,9 @@ import simpy
 
 from edgefl.learning.payload import Downlink, Part
 from edgefl.network.flow import Flow
+from edgefl.simulation.transfer import Direction
 from edgefl.simulation.work import Work
-from edgefl.simulation.world import Direction, World
+from edgefl.simulation.world import World
 
 Fate = Literal["late", "dropped", "prefetched_in_vain", "unfinished"]
 """What became of a participation that was not aggregated; ``unfinished``: the run ended first."""

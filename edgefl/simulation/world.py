@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
 
 import simpy
 from simpy.events import EventPriority
@@ -23,27 +22,10 @@ from edgefl.simulation.presence import Presence
 from edgefl.simulation.protocol_specs import HierarchicalSpec
 from edgefl.simulation.radio import Radios
 from edgefl.simulation.setup import Setup
+from edgefl.simulation.transfer import Direction, Transfer
 from edgefl.simulation.work import Work, WorkModel
 
-Direction = Literal["down", "up"]
-
 _AFTER_THE_NETWORK = EventPriority(3)  # the network settles an instant at priority 2; a budget ends it after that
-
-
-class Transfer(NamedTuple):
-    """What a flow carries: the tag by which the world recognises it; ``dispatch`` numbers the client's jobs."""
-
-    client: int
-    round: int
-    dispatch: int
-    direction: Direction
-    parts: tuple[Part, ...]
-    early: bool
-
-    @property
-    def item(self) -> str:
-        """How the log calls it."""
-        return "relay" if self.client < 0 else "prefetch" if self.early else self.direction
 
 
 class World:
