@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -64,16 +65,17 @@ class LocalRule(Component):
             UserError: an option does not fit; the message says why.
         """
 
+    @abstractmethod
     def begin(
         self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
     ) -> dict[str, Tensor]:
         """The memory before the first step of a job of ``steps`` local steps."""
-        raise NotImplementedError
 
     def point(self, parameters: Tensor, memory: dict[str, Tensor], lr: float) -> Tensor:
         """Where the gradient is taken; the parameters themselves unless a rule looks ahead."""
         return parameters
 
+    @abstractmethod
     def update(
         self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float
     ) -> Tensor:
@@ -83,4 +85,3 @@ class LocalRule(Component):
 
         ``parameters`` are those before the step, while ``gradient`` was taken at :meth:`point`.
         """
-        raise NotImplementedError

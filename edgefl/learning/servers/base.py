@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor
@@ -51,6 +52,7 @@ class ServerUpdate(Component):
         """The server state before the first round, vectors ``[parameter_count]`` by name."""
         return {}
 
+    @abstractmethod
     def update(
         self,
         parameters: Tensor,
@@ -68,7 +70,6 @@ class ServerUpdate(Component):
             state: the server state as the last update left it.
             facts: the round's learning rate, the number of all clients, and local steps.
         """
-        raise NotImplementedError
 
 
 SERVER_UPDATES: Registry[type[ServerUpdate]] = Registry(

@@ -61,6 +61,7 @@ class BlockSchedulerSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    @abstractmethod
     def start(self, seed: int, blocks: int) -> BlockScheduler:
         """The scheduler of a run.
 
@@ -71,7 +72,6 @@ class BlockSchedulerSpec(BaseModel):
         Raises:
             UserError: the options do not fit a model of M blocks.
         """
-        raise NotImplementedError
 
 
 BLOCK_SCHEDULERS: Registry[type[BlockSchedulerSpec]] = Registry(

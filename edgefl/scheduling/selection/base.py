@@ -89,9 +89,9 @@ class SelectorSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    @abstractmethod
     def start(self, seed: int) -> Selector:
         """The selector of a run with this seed; the same one for all methods, so that all meet the same cohorts."""
-        raise NotImplementedError
 
 
 SELECTORS: Registry[type[SelectorSpec]] = Registry(
