@@ -6,21 +6,25 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import simpy
 from simpy.events import EventPriority
 
+What = TypeVar("What")
 _LAST = EventPriority(2)  # after SimPy's URGENT (0) and NORMAL (1): whatever else happens at that instant comes first
 
 
 class _Wake(simpy.Event):
     """An event that triggers after a delay and after all other events of its instant."""
 
-    def __init__(self, env: simpy.Environment, callback: Callable[[simpy.Event], None], delay: float) -> None:
-        super().__init__(env)
-        self.callbacks.append(callback)
+    def __init__(
+        self, env: simpy.Environment, callback: Callable[[simpy.Event], None], value: int, delay: float
+    ) -> None:
+        self.env = env
+        self.callbacks = [callback]
         self._ok = True
-        self._value = None
+        self._value = value
         env.schedule(self, _LAST, delay)
 
 
@@ -39,14 +43,14 @@ class Agenda:
     def __init__(self, env: simpy.Environment, settle: Callable[[float, float], float]) -> None:
         self._env = env
         self._settle = settle
-        self._entries: list[tuple[float, int, Callable[[], None]]] = []
+        self._entries: list[tuple[float, int, Callable[[Any], None], Any]] = []
         self._order = itertools.count()
         self._armed_for = math.inf
         self._token = 0
 
-    def at(self, seconds: float, action: Callable[[], None]) -> None:
-        """Do something at a moment, which may be now: then at the end of this instant."""
-        heapq.heappush(self._entries, (seconds, next(self._order), action))
+    def at(self, seconds: float, action: Callable[[What], None], what: What) -> None:
+        """Call ``action(what)`` at a moment, which may be now: then at the end of this instant."""
+        heapq.heappush(self._entries, (seconds, next(self._order), action, what))
         self._arm(seconds)
 
     def settle_now(self) -> None:
@@ -58,11 +62,10 @@ class Agenda:
             return  # the timer that is armed comes first and will look again
         self._token += 1
         self._armed_for = seconds
-        token = self._token
-        _Wake(self._env, lambda _: self._wake(token), max(seconds - self._env.now, 0.0))
+        _Wake(self._env, self._wake, self._token, max(seconds - self._env.now, 0.0))
 
-    def _wake(self, token: int) -> None:
-        if token != self._token:
+    def _wake(self, timer: simpy.Event) -> None:
+        if timer.value != self._token:
             return  # an earlier timer has taken over since
         self._armed_for = -math.inf  # whatever is done below, one look at the end arms the next timer
         now = self._env.now
@@ -71,7 +74,8 @@ class Agenda:
         # ever. Relative to the time of day this is 1e-15, far below the promised 1e-9.
         until = now + 4.0 * math.ulp(now)
         while self._entries and self._entries[0][0] <= until:
-            heapq.heappop(self._entries)[2]()
+            _, _, action, what = heapq.heappop(self._entries)
+            action(what)
         following = self._settle(until, now)
         if self._entries:
             following = min(following, self._entries[0][0])

@@ -129,16 +129,17 @@ class Bundle:
         stream.left = self.bits_left(stream, now)
         del self.streams[stream.flow]
         if self.links:
-            for curve in (self._curve, *(self._airtime[air] for air in stream.airtime)):
-                curve.remove(stream.cap / stream.weight, stream.flow)
+            threshold = stream.cap / stream.weight
+            self._curve.remove(threshold, stream.flow)
+            for air in stream.airtime:
+                self._airtime[air].remove(threshold, stream.flow)
         stream.bundle = None
 
     def set_level(self, level: float, now: float) -> None:
         """Go on at another level from now; flows whose cap lies between the two change sides."""
         self._advance(now)
-        low, high = sorted((self.level, level))
         rising = level > self.level
-        for flow in self._curve.between(low, high):
+        for flow in self._curve.between(self.level, level) if rising else self._curve.between(level, self.level):
             stream = self.streams[flow]
             stream.left = self.bits_left(stream, now)
             self._place(stream, now, held=rising)

@@ -37,11 +37,14 @@ def link_level(capacity: float, link: int, groups: Sequence[Group], guess: float
     """
     level, moved = guess, False
     while True:
-        load = slope = 0.0
-        for group in groups:
-            group_load, group_slope = group.demand(link, level)
-            load += group_load
-            slope += group_slope
+        if len(groups) == 1:
+            load, slope = groups[0].demand(link, level)
+        else:
+            load = slope = 0.0
+            for group in groups:
+                group_load, group_slope = group.demand(link, level)
+                load += group_load
+                slope += group_slope
         if slope == 0.0:
             if moved or load <= capacity:
                 return math.inf
@@ -134,4 +137,6 @@ class _Filling:
 
 
 def _guess(groups: Sequence[Group]) -> float:
+    if len(groups) == 1:
+        return groups[0].level if groups[0].level < math.inf else 0.0
     return max((group.level for group in groups if group.level < math.inf), default=0.0)

@@ -147,7 +147,7 @@ class FlowNetwork:
         self._under_way[flow.id] = flow
         if self._observer is not None:
             self._observer.flow_started(flow)
-        self._agenda.at(self.env.now + latency, lambda: self._join(flow))
+        self._agenda.at(self.env.now + latency, self._join, flow)
         return flow
 
     def cancel(self, flow: Flow) -> None:
@@ -240,9 +240,10 @@ class FlowNetwork:
         following = process.next_change(seconds)
         if following < math.inf and self._following.get(link) is not process:
             self._following[link] = process
-            self._agenda.at(following, lambda: self._change(link, process, following))
+            self._agenda.at(following, self._change, (link, process, following))
 
-    def _change(self, link: int, process: CapacityProcess, seconds: float) -> None:
+    def _change(self, what: tuple[int, CapacityProcess, float]) -> None:
+        link, process, seconds = what
         if self._following.get(link) is not process:
             return  # another process has taken over
         del self._following[link]

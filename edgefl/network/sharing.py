@@ -174,7 +174,8 @@ class Sharing:
                 if link in self._unsolved:
                     del self._unsolved[link]
                     self._open_levels.pop(link, None)
-            levels = fair_levels({link: self._usable(link) for link in links}, bundles, self._open_levels)
+            usable = {link: self._transport.efficiency * self._capacity[link] for link in links}
+            levels = fair_levels(usable, bundles, self._open_levels)
             for bundle, level in zip(bundles, levels, strict=True):
                 if level != bundle.level:
                     bundle.set_level(level, now)
@@ -188,11 +189,12 @@ class Sharing:
             self._ends = [(b.next_end, b.number, b) for b in self._bundles.values() if b.next_end < math.inf]
             heapq.heapify(self._ends)
 
-    def _usable(self, link: int) -> float:
-        return self._transport.efficiency * self._capacity[link]
-
     def _component(self, link: int) -> tuple[list[int], list[Bundle]]:
         """The shared links and bundles that this link's rates hang together with, in a fixed order."""
+        if link in self._busy and len(self._busy[link].bundles) == 1:
+            ((key, bundle),) = self._busy[link].bundles.items()
+            if len(key) == 1:
+                return [link], [bundle]  # a star's server
         links = {link: None}
         bundles: dict[tuple[int, ...], Bundle] = {}
         queue = [link]
@@ -208,16 +210,18 @@ class Sharing:
 
     def _bundle(self, stream: Stream, now: float) -> None:
         busy, capacity = self._busy, self._capacity
-        key = tuple(link for link in stream.path if len(busy[link].streams) > 1)
-        alone = (link for link in stream.path if len(busy[link].streams) == 1 and link < self._wires)
-        stream.cap = min(
-            stream.limit, self._transport.efficiency * min((capacity[link] for link in alone), default=math.inf)
-        )
+        shared, least = [], math.inf
+        for link in stream.path:
+            if len(busy[link].streams) > 1:
+                shared.append(link)
+            elif link < self._wires and capacity[link] < least:
+                least = capacity[link]
+        key = tuple(shared)
+        stream.cap = min(stream.limit, self._transport.efficiency * least)
+        stream.weight = stream.own_weight
         if self._transport.penalty_bytes is not None:
             wires = (capacity[link] for link in stream.path if link < self._wires)
-            stream.weight = stream.own_weight * self._transport.weight(stream.latency, wires)
-        else:
-            stream.weight = stream.own_weight
+            stream.weight *= self._transport.weight(stream.latency, wires)
         if stream.airs:
             self._take_air(stream, key)
         bundle = self._bundles.get(key)

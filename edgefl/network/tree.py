@@ -107,6 +107,11 @@ class TreeLinks:
 
     def path(self, source: Node, target: Node) -> tuple[int, ...]:
         """The links of the only path; UserError for a node that is not there."""
+        # Between the server and a client, which is what a world asks for at every transfer, nothing need be searched.
+        if source == SERVER and target != SERVER:
+            return (0, *reversed(self._chain(target)))
+        if target == SERVER and source != SERVER:
+            return (*[link + 1 for link in self._chain(source)], 1)
         up, down = self._chain(source), self._chain(target)
         while up and down and up[-1] == down[-1]:
             up.pop()
@@ -127,17 +132,17 @@ class TreeLinks:
 
     def _chain(self, node: Node) -> list[int]:
         """The down links between the node and the internet, the node's own first (the server's is link 0)."""
+        kind, _, number_text = str(node).partition("/")
+        number = int(number_text) if number_text.isdecimal() else -1
+        if kind == "client" and 0 <= number < self.clients:
+            own = 2 + 2 * self.cells + 2 * number
+            return [own] if self._cell is None else [own, 2 + 2 * self._cell[number]]
+        if kind == "cell" and 0 <= number < self.cells:
+            return [2 + 2 * number]
         if node == SERVER:
             return [0]
         if node == INTERNET:
             return []
-        kind, _, number_text = str(node).partition("/")
-        number = int(number_text) if number_text.isdecimal() else -1
-        if kind == "cell" and 0 <= number < self.cells:
-            return [2 + 2 * number]
-        if kind == "client" and 0 <= number < self.clients:
-            own = 2 + 2 * self.cells + 2 * number
-            return [own] if self._cell is None else [own, 2 + 2 * self._cell[number]]
         known = [SERVER, INTERNET, *(f"cell/{c}" for c in range(min(self.cells, 1000)))]
         raise unknown_node(node, [*known, *(f"client/{c}" for c in range(min(self.clients, 1000)))])
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from edgefl.learning.faults import PartFault
 from edgefl.learning.job import Evaluation
 from edgefl.simulation.asynchronous import Asynchronous
+from edgefl.simulation.collector import what_was_there_left_alone
 from edgefl.simulation.hierarchical import Hierarchical
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Limits
@@ -54,7 +55,8 @@ def simulate_run(setup: Setup) -> Outcome:
     world.env.process(protocol.run())
     fault = None
     try:
-        reason = str(world.env.run(until=world.stopped))
+        with what_was_there_left_alone():
+            reason = str(world.env.run(until=world.stopped))
     except PartFault as raised:
         reason, fault = "fault", _original(raised)
         world.wrote("fault", fault.round, fault.client, note=detail(reason=str(fault)))
