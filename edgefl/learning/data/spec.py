@@ -122,13 +122,24 @@ class DataSpec(Component):
             UserError: files are missing or unreadable; the message names the folder.
         """
 
-    def describe(self) -> Description:
-        """What is known without pixels; reads files where :meth:`declared` does not say.
+    def found(self) -> Description:
+        """What the files say, for sets that declare nothing.
 
         Raises:
             UserError: as :meth:`read`.
         """
-        return self._used(self.declared() or described(*self.read()))
+        return described(*self.read())
+
+    def describe(self) -> Description:
+        """The images that are used, without their pixels; reads files where :meth:`declared` does not say.
+
+        Raises:
+            UserError: as :meth:`read`, or there are not as many images as are to be used.
+        """
+        known = self.declared() or self.found()
+        if self.images is not None and self.images > sum(known.train):
+            raise UserError(f"expected at most {sum(known.train)}, found {self.images}", field="images")
+        return self._used(known)
 
     def _used(self, known: Description) -> Description:
         """The description with the training images that are used."""

@@ -48,7 +48,7 @@ class Parquet(DataSpec):
         """Nothing: the files decide."""
         return
 
-    def describe(self) -> Description:
+    def found(self) -> Description:
         """From the labels and the first images; mean and deviation are left open."""
         folder, test = self._place()
         parts = [read_labels(split_files(folder, split), self.columns.label) for split in (self.splits.train, test)]

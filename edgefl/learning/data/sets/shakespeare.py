@@ -12,7 +12,7 @@ from edgefl.errors import UserError
 from edgefl.learning.data.location import data_root, how_to_set_the_root
 from edgefl.learning.data.partitions import AnyPartition
 from edgefl.learning.data.partitions.natural import Natural
-from edgefl.learning.data.spec import DATA_SETS, DataSpec, Description, Pixels, described
+from edgefl.learning.data.spec import DATA_SETS, DataSpec, Pixels
 
 ALPHABET = "\n" + "".join(map(chr, range(32, 127)))
 """The classes: a line's end and the printable characters of ASCII. Anything else reads as a question mark."""
@@ -48,10 +48,6 @@ class Shakespeare(DataSpec):
     def declared(self) -> None:
         """Nothing: the file decides."""
         return
-
-    def describe(self) -> Description:
-        """From the text."""
-        return described(*self.read())
 
     def read(self) -> tuple[Pixels, Pixels]:
         """Windows as characters' places in :data:`ALPHABET`, speaker by speaker."""

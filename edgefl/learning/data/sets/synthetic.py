@@ -55,6 +55,11 @@ class Synthetic(DataSpec):
     def _number_of_test_images(cls, data: Any) -> Any:
         """``test`` says how clients are tested; a number in its place says on how many images."""
         if isinstance(data, dict) and isinstance(data.get("test"), int) and not isinstance(data["test"], bool):
+            if data.get("test_images", data["test"]) != data["test"]:
+                raise ValueError(
+                    f"test: a number there says how many test images there are, and test_images says another; expected "
+                    f"one of them, found {data['test']} and {data['test_images']}"
+                )
             return {**data, "test": "whole", "test_images": data["test"]}
         return data
 

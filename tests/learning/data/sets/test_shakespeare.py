@@ -76,6 +76,13 @@ def test_more_clients_than_speakers_and_owners_that_nobody_names_are_refused(pla
         load_federated(Synthetic(clients=2, partition=Natural()), seed=0)
 
 
+def test_a_part_of_the_windows_is_counted_alike_with_and_without_reading_them(plays):
+    spec = plays(images=8, partition={"kind": "iid"})
+    assert shard_sizes(spec, 0).tolist() == load_federated(spec, 0).sizes.tolist() == [4, 4]
+    with pytest.raises(UserError, match=r"images: expected at most .*, found 1000"):
+        plays(images=1000).describe()
+
+
 def test_what_concerns_pixels_is_refused(plays):
     with pytest.raises(ValidationError, match="augment moves pixels"):
         plays(augment="crop_flip")
