@@ -11,7 +11,7 @@ import typer
 from edgefl.errors import UserError
 
 
-def replay(
+def replay(  # noqa: PLR0917  (Typer reads options from the signature)
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a finished run.", show_default=False)],
     changes: Annotated[
         list[str] | None,
@@ -41,11 +41,23 @@ def replay(
         list[str] | None,
         typer.Option("--method", metavar="NAME", help="Only this method; repeatable.", show_default=False),
     ] = None,
+    sensitivity: Annotated[
+        bool,
+        typer.Option(
+            "--sensitivity",
+            help="Time RUN on slow and fast devices and at ±30 % bandwidth, into RUN, for the page of a report.",
+        ),
+    ] = False,
 ) -> None:
     """Re-time a finished run on another network or fleet, without training, unless time decided what was trained.
 
     The result is the run directory that a full run there would have written, byte for byte.
     """
+    if sensitivity:
+        if any((changes, grid, out, method)):
+            raise UserError("it stands alone: it has networks and devices of its own", file="--sensitivity")
+        _sensitivity(run)
+        return
     from rich.markup import escape
 
     from edgefl.cli.console import standard_output
@@ -65,6 +77,24 @@ def replay(
         results.append(RunResult(replayed.on([*(changes or ()), *chosen], folder)))
         console.print(escape(f"{folder}: {', '.join([*(changes or ()), *chosen]) or 'unchanged'}"))
     console.print(comparison_table(*results, width=console.width))
+
+
+def _sensitivity(run: Path) -> None:
+    from edgefl.experiment.sensitivity import write_sensitivity
+    from edgefl.report import RunResult
+    from edgefl.report.sensitivity import read_sensitivity, robustness
+
+    file = write_sensitivity(run)
+    found = read_sensitivity(RunResult(run))
+    if found is None:
+        raise RuntimeError(f"{file} was written and is not there")
+    for line in robustness(found):
+        typer.echo(line)
+    for label, decisions in found.held.items():
+        typer.echo(f"{label} decides on {' and '.join(decisions)} by time; its decisions were held as they were.")
+    for label, reason in found.refused.items():
+        typer.echo(f"{label} is left out: {reason}")
+    typer.echo(f"{file}: shown by edgefl report {run} --html FILE")
 
 
 def _axis(text: str) -> list[tuple[str, Any]]:

@@ -53,6 +53,8 @@ class Recording:
         diverged: the round that found a number that is not finite, and what it said.
         reason: why the run stopped.
         timed: decisions that depended on time, as (round, what was decided, what it read).
+        cohorts: by round, the clients that were picked for it.
+        alphas: by round in which a scheduler chose, each client's number of blocks.
     """
 
     jobs: dict[tuple[int, int], TrainedJob] = field(default_factory=dict)
@@ -62,6 +64,8 @@ class Recording:
     diverged: tuple[int, str] | None = None
     reason: str = ""
     timed: list[tuple[int, str, list[str]]] = field(default_factory=list)
+    cohorts: dict[int, list[int]] = field(default_factory=dict)
+    alphas: dict[int, dict[int, int]] = field(default_factory=dict)
 
 
 def read_recording(path: Path) -> Recording:
@@ -71,7 +75,9 @@ def read_recording(path: Path) -> Recording:
         UserError: the file cannot be read.
     """
     try:
-        table = pq.read_table(path, columns=["kind", "round", "client", "item", "value", "detail"])
+        table = pq.read_table(
+            path, columns=["kind", "round", "client", "item", "value", "detail"], page_checksum_verification=True
+        )
         rows = table.filter(pc.is_in(table["kind"].cast(pa.string()), value_set=_WANTED)).to_pylist()
         return _read(rows)
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
@@ -87,9 +93,7 @@ def _read(rows: list[dict[str, Any]]) -> Recording:
         kind, round, client = row["kind"], row["round"] - 1, row["client"]
         facts: Mapping[str, Any] = json.loads(row["detail"]) if row["detail"] else {}
         if kind == "decision":
-            timed = sorted(set(facts["reads"]) - TIMELESS)
-            if timed:
-                recording.timed.append((round, row["item"], timed))
+            _note_decision(recording, round, row["item"], facts)
         elif kind == "transfer_start" and client >= 0:
             dispatches[client, round] = facts["dispatch"]
         elif kind == "compute_start":
@@ -114,6 +118,16 @@ def _read(rows: list[dict[str, Any]]) -> Recording:
         elif kind == "stop":
             recording.reason = row["item"]
     return recording
+
+
+def _note_decision(recording: Recording, round: int, what: str, facts: Mapping[str, Any]) -> None:
+    timed = sorted(set(facts["reads"]) - TIMELESS)
+    if timed:
+        recording.timed.append((round, what, timed))
+    if what == "selection":
+        recording.cohorts[round] = facts["clients"]
+    elif what == "blocks":
+        recording.alphas[round] = {int(client): alpha for client, alpha in facts["alphas"].items()}
 
 
 def _floats(facts: Mapping[str, Any]) -> Iterator[tuple[str, float]]:

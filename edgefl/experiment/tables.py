@@ -70,6 +70,9 @@ ROUNDS = pa.schema(
 
 _ROW_GROUP = 32_768
 
+AS_WRITTEN: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+"""How every table of a run is written; the checksums tell a page that was damaged from one that was not."""
+
 
 class EventFile:
     """Writes events to a Parquet file chunk by chunk; use as a context manager and as the log's sink."""
@@ -79,7 +82,7 @@ class EventFile:
         self._waiting: list[Event] = []
 
     def __enter__(self) -> EventFile:
-        self._writer = pq.ParquetWriter(self._path, EVENTS, compression="zstd")
+        self._writer = pq.ParquetWriter(self._path, EVENTS, **AS_WRITTEN)
         return self
 
     def __exit__(
@@ -116,4 +119,20 @@ def write_rounds(rows: Sequence[RoundRow], path: Path) -> None:
     names = [field.name for field in ROUNDS]
     columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in names}
     arrays = [pa.array(columns[field.name], type=field.type, from_pandas=True) for field in ROUNDS]
-    pq.write_table(pa.Table.from_arrays(arrays, schema=ROUNDS), path, compression="zstd")
+    pq.write_table(pa.Table.from_arrays(arrays, schema=ROUNDS), path, **AS_WRITTEN)
+
+
+def read_table(path: Path, schema: pa.Schema) -> dict[str, list[Any]]:
+    """A table's columns as lists.
+
+    Raises:
+        ValueError: the file is damaged, or has other columns.
+    """
+    try:
+        table = pq.read_table(path, page_checksum_verification=True)
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"{path.name}: {reason}") from None
+    if table.schema.names != schema.names:
+        raise ValueError(f"{path.name}: expected the columns {', '.join(schema.names)}")
+    return {name: table.column(name).to_pylist() for name in schema.names}

@@ -7,14 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from edgefl.errors import UserError
 from edgefl.experiment.directory import is_interrupted
 from edgefl.experiment.step_costs import read_costs
 from edgefl.experiment.summary import SCHEMA
-from edgefl.experiment.tables import EVENTS, ROUNDS
+from edgefl.experiment.tables import EVENTS, ROUNDS, read_table
 from edgefl.experiment.wiring import compute_seconds
 from edgefl.fleet import assign
 from edgefl.network import build_topology
@@ -40,6 +37,10 @@ def verify(run: Path) -> list[str]:
         for entry in entries:
             place = f"{label}, seed {entry['seed']}"
             found += [f"{place}: {text}" for text in _check(run, scenario, costs.get(label, {}), label, entry)]
+    if not found:
+        from edgefl.experiment.sensitivity.checking import check_sensitivity  # it reads runs, as this module does
+
+        found += check_sensitivity(run, summary)
     return found
 
 
@@ -75,8 +76,8 @@ def _check(
 ) -> Iterator[str]:
     folder = run / label / f"seed-{entry['seed']}"
     try:
-        events = _table(folder / "events.parquet", EVENTS)
-        rounds = _table(folder / "rounds.parquet", ROUNDS)
+        events = read_table(folder / "events.parquet", EVENTS)
+        rounds = read_table(folder / "rounds.parquet", ROUNDS)
     except ValueError as error:
         yield f"a table cannot be read: {error}"
         return
@@ -98,14 +99,3 @@ def _check(
         yield from violations(record)
     except (KeyError, TypeError, IndexError, AttributeError) as error:
         yield f"the files are damaged ({type(error).__name__}: {error})"
-
-
-def _table(path: Path, schema: pa.Schema) -> dict[str, list[Any]]:
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{path.name}: {reason}") from None
-    if table.schema.names != schema.names:
-        raise ValueError(f"{path.name}: expected the columns {', '.join(schema.names)}")
-    return {name: table.column(name).to_pylist() for name in schema.names}

@@ -85,7 +85,7 @@ class RunResult:
             raise UserError(f"no seed {seed} of '{label}' in this run, found {found}", file=str(self.path))
         file = self.path / label / f"seed-{seed}" / "rounds.parquet"
         try:
-            return pq.read_table(file)
+            return pq.read_table(file, page_checksum_verification=True)
         except (OSError, pa.ArrowException) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise UserError(f"cannot be read: {reason}", file=str(file)) from None

@@ -48,7 +48,7 @@ def read_events(file: Path) -> Iterator[Event]:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(file, columns=list(Event._fields))
+        table = pq.read_table(file, columns=list(Event._fields), page_checksum_verification=True)
         missing = [name for name in Event._fields if name not in table.column_names]
     except (OSError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__

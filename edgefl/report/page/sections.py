@@ -12,6 +12,7 @@ from edgefl.report.page.devices import devices_section, fleet_section, worst_ten
 from edgefl.report.page.figures import front_over
 from edgefl.report.page.markup import choice, figure, note, paragraph, prose, switch, table, text
 from edgefl.report.page.pareto import stretches
+from edgefl.report.page.robustness import bands, robustness_section
 from edgefl.report.page.series import COSTS, Series
 from edgefl.report.quantities import quantity
 from edgefl.report.rows import comparison_rows, notes, run_names
@@ -39,6 +40,8 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series]) -> list[Sectio
     found.append(Section("budget", "Who wins at your budget?", _budget(trained)))
     if trained:
         found.append(Section("front", "Accuracy against cost", _front(series)))
+    if trained:
+        found.append(Section("robustness", "Does the winner stay the winner?", robustness_section(runs)))
     found += [
         Section("traffic", "Traffic", _traffic(series)),
         Section("time", "Where the time went", _time(series)),
@@ -70,7 +73,7 @@ def _outcome(runs: Sequence[RunResult]) -> str:
         [[column.cell(row).line for column in found] for row in rows],
         words=next((number for number, column in enumerate(found) if not column.text), 1),
     )
-    return f'<ul class="verdict">{sentences}</ul>{compared}' + "".join(note(line) for line in notes(rows))
+    return f'<ul class="verdict">{sentences}</ul>{compared}' + "".join(note(line) for line in notes(rows)) + bands(runs)
 
 
 def _accuracy() -> str:
@@ -218,8 +221,4 @@ def _reading() -> str:
         "Time, bytes, joules and FLOPs come from a model of the devices and the network; accuracy comes from real "
         "training. Figures over several seeds are means with the half width of their 95 % interval (Student's t). Two "
         "methods are tied where their intervals overlap; one seed has no interval, and its differences may be chance."
-    ) + paragraph(
-        "Not on this page: whether the winner stays the winner on slower or faster devices and links. A run's log does "
-        "not hold what would have happened there; run the scenario with other profiles or networks, and give all the "
-        "runs to one report."
     )

@@ -1,0 +1,110 @@
+"""A finished run, ready to be executed again with its own numbers in place of training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgefl.errors import UserError, nearest
+from edgefl.experiment.recording import Recording, read_recording
+from edgefl.experiment.step_costs import RecordedCosts, StepCosts
+from edgefl.experiment.verify import read_run_summary
+from edgefl.experiment.wiring import SharedWorld, recipe_of, shared_world, skeleton
+from edgefl.learning.cost.law import CostModel
+from edgefl.scenario import Scenario, load_scenario
+from edgefl.simulation.protocol_specs import AsynchronousSpec, RoundsSpec
+
+if TYPE_CHECKING:
+    from edgefl.learning.data.federated import FederatedData
+
+
+class FinishedRun:
+    """What a run directory says of its scenario, its training and its step costs.
+
+    Args:
+        path: the run directory.
+        methods: labels; all of the run's if not given.
+
+    Attributes:
+        path: the run directory.
+        scenario: its resolved scenario.
+        labels: the methods, in the scenario's order.
+        entries: their entries of the summary, one for each seed, by label.
+        costs: their step costs, by label.
+
+    Raises:
+        UserError: no finished run, a damaged file, or a protocol under which arrivals decide what is aggregated.
+    """
+
+    def __init__(self, path: Path, methods: Sequence[str] | None = None) -> None:
+        self.path = path
+        self.entries: dict[str, list[dict[str, Any]]] = read_run_summary(path)["methods"]
+        for label in methods or ():
+            if label not in self.entries:
+                raise UserError(f"the run has no method '{label}'; {nearest(label, self.entries)}", file=str(path))
+        self.labels = [label for label in self.entries if not methods or label in methods]
+        self.scenario = load_scenario(path / "scenario.yaml")
+        self._check_protocol()
+        self._data: dict[int, FederatedData | None] = {}
+        self.costs = self._step_costs()
+
+    def recording(self, label: str, seed: int) -> Recording:
+        """What one method trained with one seed.
+
+        Raises:
+            UserError: the log cannot be read, a fault ended the run, or nothing was trained in it.
+        """
+        recording = read_recording(self.path / label / f"seed-{seed}" / "events.parquet")
+        if recording.reason == "fault" or not recording.evaluations:
+            what = "a fault ended it" if recording.reason == "fault" else "nothing was trained in it"
+            raise UserError(
+                f"{what}, so there is nothing to replay", file=str(self.path), field=f"{label}, seed {seed}"
+            )
+        return recording
+
+    def world(self, scenario: Scenario, seed: int) -> SharedWorld:
+        """What all methods of a seed meet, in this scenario or a changed one."""
+        return shared_world(scenario, seed, self._labels_of(seed))
+
+    def _check_protocol(self) -> None:
+        protocol = self.scenario.protocol
+        decided = None
+        if isinstance(protocol, AsynchronousSpec):
+            decided = "kind: asynchronous"
+        elif isinstance(protocol, RoundsSpec) and protocol.deadline is not None:
+            decided = "deadline"
+        elif isinstance(protocol, RoundsSpec) and protocol.picked(100) > 100:
+            decided = "over_select"
+        if decided is not None:
+            raise UserError(
+                f"{decided}: which updates are aggregated depends on when they arrive, so the run cannot be replayed: "
+                "simulate it instead",
+                file=str(self.path),
+                field="protocol",
+            )
+
+    def _step_costs(self) -> dict[str, StepCosts]:
+        path = self.path / "costs.json"
+        model = CostModel(skeleton(self.scenario))
+        try:
+            known = json.loads(path.read_text(encoding="utf-8"))
+            return {
+                label: RecordedCosts(model, recipe_of(self.scenario, self.scenario.method(label)), known[label])
+                for label in self.labels
+            }
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"cannot be read: {error}", file=str(path)) from None
+
+    def _labels_of(self, seed: int) -> FederatedData | None:
+        """The data, where a selector reads which classes clients hold."""
+        if "label_support" not in self.scenario.training.selection.spec.start(seed).reads:
+            return None
+        if seed not in self._data:
+            from edgefl.learning.data.federated import load_federated
+            from edgefl.learning.engine.device import choose_device
+
+            scenario = self.scenario
+            self._data[seed] = load_federated(scenario.data, seed, choose_device("cpu"), scenario.evaluation.split)
+        return self._data[seed]

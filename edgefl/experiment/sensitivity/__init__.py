@@ -1,0 +1,6 @@
+"""Whether a finished run's winner stays the winner on slower or faster devices and links."""
+
+from edgefl.experiment.sensitivity.conditions import CONDITIONS, Condition
+from edgefl.experiment.sensitivity.retiming import write_sensitivity
+
+__all__ = ["CONDITIONS", "Condition", "write_sensitivity"]

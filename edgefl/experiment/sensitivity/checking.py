@@ -1,0 +1,49 @@
+"""``sensitivity.parquet`` against the run that it lies beside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from edgefl.experiment.sensitivity.retiming import FILE, SENSITIVITY, digest
+from edgefl.experiment.tables import read_table
+
+
+def check_sensitivity(run: Path, summary: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with it, as sentences; nothing where it is not there.
+
+    Under the run's own conditions it must hold the run's own rounds, to the last bit.
+    """
+    if not (run / FILE).is_file():
+        return
+    try:
+        found = read_table(run / FILE, SENSITIVITY)
+        facts = json.loads(pq.read_schema(run / FILE).metadata[b"edgefl"])
+        if facts["summary"] != digest(run):
+            yield f"{FILE} was made of another run"
+            return
+        left_out = set(facts["refused"])
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        yield f"a table cannot be read: {error}"
+        return
+    names = ("round", "seconds", "bytes", "joules")
+    own: dict[tuple[str, int], list[tuple[float, ...]]] = {}
+    for label, seed, devices, bandwidth, *row in zip(*(found[name] for name in SENSITIVITY.names), strict=True):
+        if (devices, bandwidth) == ("nominal", 1.0):
+            own.setdefault((label, seed), []).append(tuple(row))
+    for label, entries in summary["methods"].items():
+        for entry in entries if label not in left_out else ():
+            table = pq.read_table(run / label / f"seed-{entry['seed']}" / "rounds.parquet").to_pydict()
+            bytes = [down + up for down, up in zip(table["bytes_down"], table["bytes_up"], strict=True)]
+            columns = (table["round"], table["seconds"], accumulate(bytes), accumulate(table["joules"]))
+            if own.get((label, entry["seed"]), []) != list(zip(*columns, strict=True)):
+                yield (
+                    f"{label}, seed {entry['seed']}: under the run's own conditions the {', '.join(names)} of {FILE} "
+                    "are not the run's"
+                )

@@ -1,0 +1,259 @@
+"""Whether the winner stays the winner: a run timed again on slower and faster devices and links.
+
+``edgefl replay RUN --sensitivity`` writes what is read here. The models and their accuracies are the run's own; when
+they came, and what they cost, is what each condition makes of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from edgefl.errors import UserError
+from edgefl.report.curves import metric_of
+from edgefl.report.quantities import estimate, limit
+from edgefl.report.run_result import RunResult
+from edgefl.report.statistics import Estimate, leaders, mean_interval, mean_or_none, time_to_target
+
+Devices = Literal["low", "nominal", "high"]
+Spent = Literal["seconds", "bytes", "joules"]
+
+FILE = "sensitivity.parquet"
+DEVICES: tuple[Devices, ...] = ("low", "nominal", "high")
+
+
+class Condition(NamedTuple):
+    """One of the conditions.
+
+    Attributes:
+        devices: bound of the profiles' figures; ``low`` gives the least seconds and joules.
+        bandwidth: factor on every link's capacity.
+    """
+
+    devices: Devices
+    bandwidth: float
+
+
+class Question(NamedTuple):
+    """What is asked under each condition: who is first at a target, or who is best within a budget.
+
+    Attributes:
+        kind: ``target``, or what the budget is on.
+        amount: an accuracy, or the budget's limit.
+    """
+
+    kind: Literal["target", "seconds", "bytes", "joules"]
+    amount: float
+
+    @property
+    def words(self) -> str:
+        """The question as a heading."""
+        if self.kind == "target":
+            return f"First at {limit(self.amount, 'fraction')}"
+        return f"Best within {limit(self.amount, self.kind)}"
+
+
+class Answer(NamedTuple):
+    """Who wins under one condition.
+
+    Attributes:
+        leaders: the best and whoever is tied with it; nobody where no method has a figure.
+        best: the best one's figure: seconds to the target, or the accuracy held.
+        least: a method's figure is the least that it can be, for its training ended before the budget did.
+    """
+
+    leaders: tuple[str, ...]
+    best: Estimate | None
+    least: bool
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """A run's rounds under all conditions.
+
+    Attributes:
+        run: the run.
+        held: by method, the decisions that read a time and were held as they were.
+        refused: by method, why it could not be timed again.
+    """
+
+    run: RunResult
+    held: dict[str, list[str]]
+    refused: dict[str, str]
+    _table: pa.Table
+
+    @cached_property
+    def _spent(self) -> dict[tuple[str, int, Condition], dict[str, NDArray[np.float64]]]:
+        columns = {name: self._table.column(name).to_pylist() for name in ("label", "seed", "devices", "bandwidth")}
+        keys = list(zip(*columns.values(), strict=True))
+        amounts = {
+            name: self._table.column(name).to_numpy().astype(np.float64)
+            for name in ("round", "seconds", "bytes", "joules")
+        }
+        rows: dict[tuple[str, int, Condition], list[int]] = {}
+        for row, (label, seed, devices, bandwidth) in enumerate(keys):
+            rows.setdefault((label, seed, Condition(devices, bandwidth)), []).append(row)
+        return {key: {name: values[own] for name, values in amounts.items()} for key, own in rows.items()}
+
+    @cached_property
+    def conditions(self) -> list[Condition]:
+        """All conditions, from fast devices to slow ones and from little bandwidth to much."""
+        found = {condition for _, _, condition in self._spent}
+        return sorted(found, key=lambda each: (DEVICES.index(each.devices), each.bandwidth))
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The methods that were timed again with all their seeds, in the scenario's order."""
+        return [
+            label
+            for label, results in self.run.results.items()
+            if all(
+                (label, result.seed, condition) in self._spent for result in results for condition in self.conditions
+            )
+        ]
+
+    def questions(self) -> list[Question]:
+        """One for each target and each budget of the run."""
+        results = [result for label in self.labels for result in self.run.results[label]]
+        targets = sorted({target.accuracy for result in results for target in result.targets})
+        budgets = dict.fromkeys((budget.kind, budget.limit) for result in results for budget in result.budgets)
+        return [Question("target", accuracy) for accuracy in targets] + [
+            Question(kind, amount) for kind, amount in budgets if kind in ("seconds", "bytes", "joules")
+        ]
+
+    def total(self, label: str, condition: Condition, kind: Spent) -> Estimate:
+        """What the method's trained rounds cost altogether, over its seeds."""
+        totals = [self._spent[label, result.seed, condition][kind] for result in self.run.results[label]]
+        return mean_interval([float(values[-1]) if len(values) else 0.0 for values in totals])
+
+    def answer(self, question: Question, condition: Condition) -> Answer:
+        """Who wins under a condition."""
+        if question.kind == "target":
+            times = {label: self._seconds_to(label, question.amount, condition) for label in self.labels}
+            figures = {label: mean for label, mean in times.items() if mean is not None}
+            best = leaders(figures, highest=False) if figures else []
+            return Answer(tuple(best), figures[best[0]] if best else None, least=False)
+        held: dict[str, Estimate] = {}
+        ended: dict[str, bool] = {}
+        for label in self.labels:
+            found = [self._held(label, result.seed, question, condition) for result in self.run.results[label]]
+            mean = mean_or_none([accuracy for accuracy, _ in found])
+            if mean is not None:
+                held[label], ended[label] = mean, any(over for _, over in found)
+        best = leaders(held, highest=True) if held else []
+        return Answer(tuple(best), held[best[0]] if best else None, least=any(ended.values()))
+
+    def _seconds_to(self, label: str, accuracy: float, condition: Condition) -> Estimate | None:
+        seconds = []
+        for result in self.run.results[label]:
+            reached = np.flatnonzero(self._accuracies(label, result.seed) >= accuracy)
+            spent = self._spent[label, result.seed, condition]["seconds"]
+            seconds.append(float(spent[reached[0]]) if len(reached) else None)
+        return time_to_target(seconds).mean
+
+    def _held(self, label: str, seed: int, question: Question, condition: Condition) -> tuple[float | None, bool]:
+        """The accuracy of the last model within the budget, and whether further training would have had room."""
+        spent = self._spent[label, seed, condition][question.kind]
+        accuracies = self._accuracies(label, seed)
+        within = np.flatnonzero((spent <= question.amount * (1 + 1e-9)) & np.isfinite(accuracies))
+        result = next(each for each in self.run.results[label] if each.seed == seed)
+        over = bool(len(spent)) and spent[-1] < question.amount and result.stop.reason != "rounds"
+        return (float(accuracies[within[-1]]) if len(within) else None), over
+
+    def _accuracies(self, label: str, seed: int) -> NDArray[np.float64]:
+        values = self.run.rounds_of(label, seed).column(metric_of(self.run)).to_numpy(zero_copy_only=False)
+        rounds = len(self._spent[label, seed, self.conditions[0]]["round"])
+        return np.asarray(values, np.float64)[:rounds]
+
+
+def read_sensitivity(run: RunResult) -> Sensitivity | None:
+    """What lies in a run's directory; ``None`` where nothing does.
+
+    Raises:
+        UserError: the file cannot be read, or belongs to another run.
+    """
+    file = run.path / FILE
+    if not file.is_file():
+        return None
+    try:
+        table = pq.read_table(file, page_checksum_verification=True)
+        facts = json.loads((table.schema.metadata or {})[b"edgefl"])
+        found = Sensitivity(run, dict(facts["held"]), dict(facts["refused"]), table)
+        conditions = found.conditions
+    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"cannot be read: {reason}", file=str(file)) from None
+    if facts.get("summary") != _digest(run.path) or Condition("nominal", 1.0) not in conditions:
+        raise UserError(
+            f"it was made of another run; make it again: edgefl replay {run.path} --sensitivity", file=str(file)
+        )
+    return found
+
+
+def robustness(found: Sensitivity) -> list[str]:
+    """One sentence for each question: whether the run's own winner stays the winner."""
+    return [_sentence(question, found) for question in found.questions()]
+
+
+def _sentence(question: Question, found: Sensitivity) -> str:
+    answers = {condition: found.answer(question, condition) for condition in found.conditions}
+    own = answers[Condition("nominal", 1.0)]
+    start = question.words
+    if not own.leaders:
+        return f"{start}: no method in the run's own conditions."
+    stays = [condition for condition, answer in answers.items() if own.leaders[0] in answer.leaders]
+    tied = f" (tied with {', '.join(own.leaders[1:])})" if len(own.leaders) > 1 else ""
+    if len(stays) == len(answers):
+        return f"{start}: {own.leaders[0]}{tied}, and it stays so, alone or tied, in all {len(answers)} conditions."
+    return (
+        f"{start}: {own.leaders[0]}{tied}; it stays so, alone or tied, in {len(stays)} of {len(answers)} conditions. "
+        f"{_others(answers, own.leaders[0])}"
+    )
+
+
+def _others(answers: Mapping[Condition, Answer], winner: str) -> str:
+    elsewhere: dict[str, list[Condition]] = {}
+    for condition, answer in answers.items():
+        if winner not in answer.leaders:
+            elsewhere.setdefault(answer.leaders[0] if answer.leaders else "nobody", []).append(condition)
+    return "; ".join(f"{name} leads {_where(places)}" for name, places in elsewhere.items()) + "."
+
+
+def _where(conditions: Sequence[Condition]) -> str:
+    """Conditions in words.
+
+    >>> _where([Condition("low", 0.7), Condition("low", 1.3), Condition("nominal", 1.3)])
+    'with fast devices (70 %, 130 % bandwidth) and with nominal devices (130 % bandwidth)'
+    """
+    by_devices: dict[Devices, list[str]] = {}
+    for devices, bandwidth in conditions:
+        by_devices.setdefault(devices, []).append(f"{bandwidth:.0%}".replace("%", " %"))
+    return " and ".join(
+        f"with {DEVICE_WORDS[devices]} devices ({', '.join(parts)} bandwidth)" for devices, parts in by_devices.items()
+    )
+
+
+DEVICE_WORDS: dict[Devices, str] = {"low": "fast", "nominal": "nominal", "high": "slow"}
+"""What a reader calls devices whose figures take the bound of least, nominal or most seconds and joules."""
+
+
+def figure_of(answer: Answer, question: Question) -> str:
+    """The best one's figure in words; ``≥`` where the least that it can be is known."""
+    if answer.best is None:
+        return ""
+    figure = estimate(answer.best, "seconds" if question.kind == "target" else "fraction")
+    return f"≥ {figure}" if answer.least else figure
+
+
+def _digest(path: Path) -> str:
+    return hashlib.blake2b((path / "summary.json").read_bytes(), digest_size=8).hexdigest()
