@@ -130,6 +130,13 @@ def _stack(arguments: Arguments) -> Tensor:
     return _new(pieces[0], *shape)
 
 
+def _in_place(arguments: Arguments) -> Tensor:
+    changed: Tensor = arguments[0]
+    if _elementwise(arguments).shape != changed.shape:
+        raise RuntimeError(f"an operand is larger than the tensor {list(changed.shape)} that it should change in place")
+    return changed
+
+
 def _reduction(dimensions: int) -> Callable[[Arguments], Tensor]:
     """A reduction over the dimensions that stand in that argument, all if it is missing; the next one keeps them."""
 
@@ -161,6 +168,7 @@ SHORTCUTS: Mapping[str, Callable[[Arguments], Tensor | tuple[Tensor | None, ...]
     **dict.fromkeys(
         ("add", "sub", "mul", "div", "pow", "neg", "sqrt", "rsqrt", "exp", "log", "clamp", "reciprocal"), _elementwise
     ),
+    **dict.fromkeys(("add_", "sub_", "mul_", "div_"), _in_place),
     "cat": _cat,
     "stack": _stack,
     "sum": _reduction(1),

@@ -71,4 +71,4 @@ class FedAdcRule(LocalRule):
             step = memory["velocity"]
         if self.variant != "red":
             step = step + memory["pull"]
-        return start.sub(step, alpha=lr)
+        return start.sub_(step, alpha=lr)

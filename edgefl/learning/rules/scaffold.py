@@ -36,4 +36,4 @@ class ScaffoldRule(LocalRule):
         self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float
     ) -> Tensor:
         """One corrected step."""
-        return parameters.sub(direction(parameters, gradient, options) + memory["correction"], alpha=lr)
+        return parameters.sub_(direction(parameters, gradient, options).add_(memory["correction"]), alpha=lr)

@@ -86,10 +86,9 @@ class Sgd(LocalRule):
     def update(
         self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float
     ) -> Tensor:
-        """One step of ``torch.optim.SGD``; the gradient is overwritten, the parameters are not."""
+        """One step of ``torch.optim.SGD``; parameters, gradient and velocity are overwritten, as fresh memory is slower."""
         step = direction(parameters, gradient, options)
         if options.momentum:
-            memory["velocity"] = memory["velocity"] * options.momentum + step
-            velocity = memory["velocity"]
+            velocity = memory["velocity"].mul_(options.momentum).add_(step)
             step = step.add(velocity, alpha=options.momentum) if options.nesterov else velocity
-        return parameters.sub(step, alpha=lr)
+        return parameters.sub_(step, alpha=lr)

@@ -51,12 +51,13 @@ def test_clients_side_by_side_take_the_steps_they_take_alone() -> None:
     torch.testing.assert_close(stack, torch.stack([x for x, _ in alone]))
 
 
-def test_an_update_overwrites_the_gradient_and_leaves_the_parameters_alone() -> None:
+def test_an_update_works_in_place_and_leaves_what_the_client_received_alone() -> None:
     options = LocalOptions(momentum=0.9, weight_decay=0.1, clip_norm=0.1)
-    x, g = torch.ones(3), torch.ones(3)
-    memory = Sgd().begin(x, {}, options, 1)
-    Sgd().update(x, g, memory, options, 0.5)
-    assert torch.equal(x, torch.ones(3))
+    received = torch.ones(3)
+    x, g = received.clone(), torch.ones(3)
+    memory = Sgd().begin(received, {}, options, 1)
+    assert Sgd().update(x, g, memory, options, 0.5) is x
+    assert torch.equal(received, torch.ones(3))
     # The first velocity is the clipped gradient plus decay, which stands where the gradient stood.
     assert torch.equal(g, memory["velocity"])
 
