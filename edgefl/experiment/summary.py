@@ -81,6 +81,7 @@ def _fates(spent: Ledger) -> dict[str, int]:
         "late": int(spent.bytes_late),
         "dropped": int(spent.bytes_dropped),
         "prefetched_in_vain": int(spent.bytes_prefetched_in_vain),
+        "retried": int(spent.bytes_retried),
     }
     return {**fates, "unfinished": int(spent.bytes - spent.bytes_useful) - sum(fates.values())}
 

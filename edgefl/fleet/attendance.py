@@ -71,10 +71,12 @@ class Attendance:
             self.there(now)
         return bool(self._there[client])
 
-    def next_arrival(self, now: float) -> float:
-        """The first moment at which somebody who is away comes; infinite where nobody does."""
-        away = self._until[~self.there(now)]
-        return float(away.min(initial=math.inf))
+    def next_arrival(self, now: float, among: NDArray[np.int64] | None = None) -> float:
+        """The first moment at which somebody (of these clients) who is away comes; infinite where nobody does."""
+        there, until = self.there(now), self._until
+        if among is not None:
+            there, until = there[among], until[among]
+        return float(until[~there].min(initial=math.inf))
 
 
 class Accidents:
@@ -89,19 +91,26 @@ class Accidents:
         chances = np.array(fleet.dropout or (0.0,) * len(fleet.profiles), np.float64)
         self._chance: NDArray[np.float64] | None = chances[fleet.group] if chances.any() else None
         self._seed = seed
-        self._known: dict[int, NDArray[np.float64]] = {}
+        self._known: dict[tuple[int, int], NDArray[np.float64]] = {}
 
-    def after(self, client: int, round: int) -> float:
+    def after(self, client: int, round: int, again: int = 0) -> float:
         """The part of its computing seconds in this round (from 0) after which the client drops out; 1: it does not.
 
         One keyed vector over the fleet a round: if u < chance, the client drops out after u / chance, which is again
         even between 0 and 1.
+
+        Args:
+            client: who computes.
+            round: the round, or the model version where there are no common rounds.
+            again: how many times it began to compute in that round before; each time has a draw of its own.
         """
         if self._chance is None:
             return 1.0
-        if round not in self._known:
+        key = (round, again)
+        if key not in self._known:
             if len(self._known) > 7:
                 self._known.clear()
-            self._known[round] = generator(self._seed, "dropout", round).random(len(self._chance))
-        even, chance = float(self._known[round][client]), float(self._chance[client])
+            place = key if again else (round,)
+            self._known[key] = generator(self._seed, "dropout", *place).random(len(self._chance))
+        even, chance = float(self._known[key][client]), float(self._chance[client])
         return even / chance if even < chance else 1.0

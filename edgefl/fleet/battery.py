@@ -120,9 +120,11 @@ class Charges:
         joules = self._charged(client, now)
         return bool(joules >= self._resume[client] * (1 - 1e-12)) if self._empty[client] else joules > 0.0
 
-    def next_enough(self, now: float) -> float:
-        """The first moment at which a device that ran empty takes part again; infinite where none ever does."""
+    def next_enough(self, now: float, among: NDArray[np.int64] | None = None) -> float:
+        """The first moment at which a device (of these) that ran empty takes part again; infinite where none does."""
         waiting = np.flatnonzero(self._empty & ~self.enough(now) & (self._charging > 0))
+        if among is not None:
+            waiting = np.intersect1d(waiting, among)
         if not len(waiting):
             return math.inf
         lacking = self._resume[waiting] - self.joules[waiting]

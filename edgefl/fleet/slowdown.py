@@ -41,21 +41,27 @@ class Slowdown:
         # A fleet that keeps to its profiles costs one array of ones, however many rounds there are.
         self._steady: Factors | None = None if table.any() else np.ones(len(fleet.group))
         self._conditions: NDArray[np.float64] = table[fleet.group].T
-        self._known: dict[int, Factors] = {}
+        self._known: dict[tuple[int, ...], Factors] = {}
 
-    def of(self, round: int) -> Factors:
-        """Every client's factor in a round (from 0), shape ``[clients]``."""
+    def of(self, round: int, again: int = 0) -> Factors:
+        """Every client's factor in a round (from 0), shape ``[clients]``.
+
+        Args:
+            round: the round, or the model version where there are no common rounds.
+            again: which vector of that round: for clients that began to compute in it so many times before.
+        """
         if self._steady is not None:
             return self._steady
-        if round not in self._known:
+        place = (round, again) if again else (round,)
+        if place not in self._known:
             if len(self._known) > 7:  # a run asks for few rounds at a time; old ones are drawn again if need be
                 self._known.clear()
-            self._known[round] = self._draw(round)
-        return self._known[round]
+            self._known[place] = self._draw(place)
+        return self._known[place]
 
-    def _draw(self, round: int) -> Factors:
+    def _draw(self, place: tuple[int, ...]) -> Factors:
         jitter, low, high = self._conditions
-        normal = generator(self._seed, "jitter", round).standard_normal(len(jitter))
-        even = generator(self._seed, "background load", round).random(len(jitter))
+        normal = generator(self._seed, "jitter", *place).standard_normal(len(jitter))
+        even = generator(self._seed, "background load", *place).random(len(jitter))
         load = low + (high - low) * even
         return np.asarray(np.exp(jitter * normal - jitter**2 / 2) / (1 - load), np.float64)

@@ -144,14 +144,14 @@ class Scenario(BaseModel):
                     f"expected at most data.clients ({clients}), found {protocol.under_way(cohort)}",
                     field="protocol.concurrency",
                 )
-        elif isinstance(protocol, HierarchicalSpec):
-            if self.network.topology.kind != "cells":
-                raise UserError(
-                    f"hierarchical rounds need cells that average: expected network.topology of kind 'cells', "
-                    f"found '{self.network.topology.kind}'",
-                    field="protocol.kind",
-                )
-        elif protocol.picked(cohort) > clients:
+            return
+        if isinstance(protocol, HierarchicalSpec) and self.network.topology.kind != "cells":
+            raise UserError(
+                f"hierarchical rounds need cells that average: expected network.topology of kind 'cells', "
+                f"found '{self.network.topology.kind}'",
+                field="protocol.kind",
+            )
+        if protocol.picked(cohort) > clients:
             found = f"{protocol.over_select:g} x {cohort} = {protocol.picked(cohort)}"
             raise UserError(
                 f"expected a pick of at most data.clients ({clients}), found {found}", field="protocol.over_select"
@@ -170,16 +170,10 @@ class Scenario(BaseModel):
             if isinstance(self.cost, SecondsCost) and self.cost.range_of((method.label, method.name)) is None:
                 hint = nearest(method.label, self.cost.methods)
                 raise UserError(f"no seconds of method '{method.label}'; {hint}", field="cost.methods")
-            if recipe.overlap and selector.learns():
+            if recipe.overlap and selector.learns() and not isinstance(self.protocol, AsynchronousSpec):
                 raise UserError(
                     "overlap picks a cohort while the round before still runs, but selection "
                     f"'{self.training.selection.name}' first reads its outcome ({', '.join(sorted(selector.reads))})",
-                    field=f"methods.{index}.overlap",
-                )
-            if recipe.overlap and not isinstance(self.protocol, SynchronousSpec):
-                raise UserError(
-                    "overlap sends parts ahead of the next synchronous round; "
-                    f"protocol '{self.protocol.kind}' has none to send them for",
                     field=f"methods.{index}.overlap",
                 )
 

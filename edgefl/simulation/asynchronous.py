@@ -10,6 +10,7 @@ import simpy
 
 from edgefl.learning.job import Mixing
 from edgefl.simulation.decisions import Decisions
+from edgefl.simulation.line import Line, Waiter
 from edgefl.simulation.participation import Participation
 from edgefl.simulation.protocol_specs import AsynchronousSpec
 from edgefl.simulation.rounds import RoundBook
@@ -25,6 +26,9 @@ class Asynchronous:
     clients that return together are replaced together, by one pick.
 
     A round is what lies between two aggregations. ``training.rounds`` counts them.
+
+    With overlap the next ``ahead`` clients are picked before a place is free for them, and are sent what is ready of
+    what they will need. A client trains from the model that is the latest when its turn comes, whatever it was sent.
 
     Args:
         world: where it happens.
@@ -43,6 +47,7 @@ class Asynchronous:
         self._begun: list[Participation] = []
         self._buffer: list[Participation] = []
         self._change = world.env.event()
+        self._line = Line(world, spec.ahead if world.setup.method.overlap else 0, self._foresee)
 
     def run(self) -> Generator[simpy.Event, object, None]:
         """Dispatch, wait, aggregate, again and again."""
@@ -52,7 +57,7 @@ class Asynchronous:
         while True:
             self._dispatch()
             if not self._under_way:
-                if not self._free.any() or not (yield from self._decisions.arrival()):
+                if not self._free.any() or not (yield from self._decisions.arrival(self.book.rounds_done)):
                     world.stop("stalled")
                     return
                 continue
@@ -70,7 +75,7 @@ class Asynchronous:
 
     def _wake(self) -> simpy.Event:
         """Something is to be done: a client has left, or one comes where too few are under way."""
-        seconds = self.world.presence.next_arrival()
+        seconds = self._decisions.next_arrival()
         full = len(self._under_way) >= self._spec.under_way(self.world.setup.cohort)
         if full or math.isinf(seconds):
             return self._change
@@ -80,35 +85,52 @@ class Asynchronous:
         """The run ends: whatever is under way breaks off."""
         for life in list(self._under_way.values()):
             life.drop("unfinished")
+        self._line.break_off()
 
     def _dispatch(self) -> None:
         """Send the latest model to as many free clients as may begin; who has not the memory is not asked again."""
         world, version = self.world, self.book.rounds_done
-        while True:
-            wanted = self._spec.under_way(world.setup.cohort) - len(self._under_way)
-            available = self._decisions.everyone[self._free]
-            if wanted <= 0 or not len(available):
-                return
-            picked = self._decisions.pick(self._picks, available, min(wanted, len(available)), version)
-            self._picks += 1
-            if not picked:
-                return
-            alphas = self._decisions.blocks(version, picked)
-            for client in picked:
-                self._begin(client, version, alphas.get(client))
+        while (wanted := self._spec.under_way(world.setup.cohort) - len(self._under_way)) > 0:
+            waiters = self._line.take(wanted) or [Waiter(client) for client in self._pick(wanted)]
+            if not waiters:
+                break
+            alphas = self._decisions.blocks(version, [waiter.client for waiter in waiters])
+            for waiter in waiters:
+                self._begin(waiter, version, alphas.get(waiter.client))
+        if self._line.room:
+            for client in self._pick(self._line.room):
+                self._free[client] = False
+                self._line.join(client)
+            self._line.send_ahead(version)
 
-    def _begin(self, client: int, version: int, chosen: int | None) -> None:
-        world = self.world
+    def _pick(self, wanted: int) -> list[int]:
+        """As many of the free clients, or all where there are fewer."""
+        available = self._decisions.everyone[self._free]
+        if not len(available):
+            return []
+        self._picks += 1
+        number = self._picks - 1
+        return self._decisions.pick(number, available, min(wanted, len(available)), self.book.rounds_done)
+
+    def _foresee(self, place: int) -> int:
+        """The version that is the latest once ``place`` + 1 more updates have arrived."""
+        gathered = self._spec.gathered(self.world.setup.cohort)
+        return self.book.rounds_done + (len(self._buffer) + place + 1) // gathered
+
+    def _begin(self, waiter: Waiter, version: int, chosen: int | None) -> None:
+        world, client = self.world, waiter.client
         life = Participation(
             world,
             client,
             version,
             world.downlink(client, version, chosen),
             chosen=chosen,
-            prefetch=None,
             on_downloaded=lambda _: None,
             on_left=self._left,
+            prefetch=waiter.prefetch,
         )
+        if waiter.prefetch is not None:
+            world.wrote("dispatch", version, client, value=life.job.id.dispatch)
         self._begun.append(life)
         self._free[client] = False
         if life.work.fits:

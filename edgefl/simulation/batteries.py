@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -54,6 +55,7 @@ class Batteries:
         self._radios = radios
         self._drains: dict[int, _Drain] = {}
         self._flows: dict[int, list[Flow]] = {}
+        self._crossing: dict[int, Counter[int]] = {}  # by link: how many flows of which client
 
     def enter(self, client: int, profile: DeviceProfile, on_empty: Callable[[], None]) -> None:
         """The device takes part, and waits."""
@@ -81,19 +83,25 @@ class Batteries:
         """A transfer of the client is under way."""
         if self.charges.has(client):
             self._flows.setdefault(client, []).append(flow)
+            for link in flow.path:
+                self._crossing.setdefault(link, Counter())[client] += 1
             self._arm(client)
 
     def flow_over(self, client: int, flow: Flow) -> None:
         """It has ended, and was charged."""
         if self.charges.has(client):
             self._flows[client].remove(flow)
+            for link in flow.path:
+                crossing = self._crossing[link]
+                crossing[client] -= 1
+                if not crossing[client]:
+                    del crossing[client]
             self._arm(client)
 
     def capacity_changed(self, link: int) -> None:
         """A link has another capacity, so what crosses it may draw more than was foreseen."""
-        for client, drain in list(self._drains.items()):
-            if any(link in flow.path for flow in drain.flows):
-                self._arm(client)
+        for client in self._crossing.get(link, ()):
+            self._arm(client)
 
     def left(self, client: int) -> float:
         """Joules that are left in the client's battery now."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from edgefl.learning.faults import blaming
 from edgefl.scheduling.blocks.makespan import BlockForecast, least_makespan
 from edgefl.scheduling.selection.base import Foreseen
+from edgefl.simulation.log import detail
 from edgefl.simulation.world import World
 
 
@@ -26,9 +27,10 @@ class Decisions:
     def __init__(self, world: World) -> None:
         self._world = world
         self.everyone = np.arange(world.setup.clients, dtype=np.int64)
+        self._candidates = world.setup.selector.candidates()
 
     def pick(self, number: int, available: NDArray[np.int64], size: int, round: int) -> list[int]:
-        """``size`` of the available clients, or all where there are fewer; nobody where all are away, and no row.
+        """``size`` of the available clients, or all where there are fewer; nobody, and no row, where nobody may be.
 
         Args:
             number: counts the run's picks from 0; a synchronous run picks once a round.
@@ -43,6 +45,8 @@ class Decisions:
         facts = setup.facts._replace(foreseen=partial(self._foreseen, round))
         with blaming(setup.label, round, "selection"):
             cohort = [int(client) for client in setup.selector.pick(number, available, size, facts)]
+        if not cohort:
+            return []
         self._world.decided(round, "selection", setup.selector.reads, clients=cohort)
         return cohort
 
@@ -50,7 +54,7 @@ class Decisions:
         """What a round with the whole model would take each client, as far as one can know now."""
         world, setup = self._world, self._world.setup
         sizes = setup.sizes
-        uplink = sum(part.bytes for part in setup.method.payload.uplink(sizes))
+        uplink = sum(part.bytes for part in setup.uplink)
         asked = clients.tolist()
         return Foreseen(
             np.array([world.foreseen_seconds(client, "down", sizes.model_bytes) for client in asked]),
@@ -58,13 +62,25 @@ class Decisions:
             np.array([world.foreseen_seconds(client, "up", uplink) for client in asked]),
         )
 
-    def arrival(self) -> Generator[simpy.Event, object, bool]:
-        """Wait until somebody who is away comes; False, at once, where nobody ever does."""
-        seconds = self._world.presence.next_arrival()
+    def next_arrival(self) -> float:
+        """Seconds until somebody comes who is away and might be picked; infinite where nobody does."""
+        return self._world.presence.next_arrival(self._candidates)
+
+    def arrival(self, round: int) -> Generator[simpy.Event, object, bool]:
+        """Wait until somebody comes who is away and might be picked; False, at once, where nobody ever does."""
+        seconds = self.next_arrival()
         if math.isinf(seconds):
+            self._world.wrote("stalled", round, note=detail(reason=self._lacking()))
             return False
         yield self._world.env.timeout(seconds)
         return True
+
+    def _lacking(self) -> str:
+        """Why there is nobody to wait for."""
+        if self._candidates is None:
+            return "nobody can take part, and nobody ever comes"
+        listed = ", ".join(str(client) for client in self._candidates.tolist())
+        return f"selection may pick only clients {listed}; none of them can take part, or ever comes"
 
     def blocks(self, round: int, cohort: Sequence[int]) -> dict[int, int]:
         """The number of blocks that a scheduler chose for each client; empty where none chooses in this round."""
@@ -91,7 +107,7 @@ class Decisions:
     def _forecast(self, round: int, cohort: Sequence[int]) -> BlockForecast:
         """What each α would cost each client, with what it holds now."""
         world, sizes = self._world, self._world.setup.sizes
-        uplink = sum(part.bytes for part in world.setup.method.payload.uplink(sizes))
+        uplink = sum(part.bytes for part in world.setup.uplink)
         seconds = np.empty((len(cohort), sizes.blocks))
         bytes = np.empty((len(cohort), sizes.blocks), np.int64)
         free = np.ones(len(cohort), dtype=bool)

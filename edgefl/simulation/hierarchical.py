@@ -8,8 +8,10 @@ import simpy
 
 from edgefl.learning.payload import Part
 from edgefl.network.flow import Flow, Node
-from edgefl.simulation.decisions import Decisions
-from edgefl.simulation.participation import Participation
+from edgefl.simulation.participation import Fate, Participation
+from edgefl.simulation.prefetching import CellPrefetch
+from edgefl.simulation.protocol_specs import HierarchicalSpec
+from edgefl.simulation.round_by_round import RoundByRound
 from edgefl.simulation.rounds import RoundBook
 from edgefl.simulation.world import World
 
@@ -21,108 +23,139 @@ class Cell:
         world: where it is.
         node: its node in the topology.
         round: the round.
+        spec: when it closes.
+        prefetch: what it fetched before the round, complete or not.
     """
 
-    def __init__(self, world: World, node: Node, round: int) -> None:
+    def __init__(
+        self, world: World, node: Node, round: int, spec: HierarchicalSpec, prefetch: CellPrefetch | None
+    ) -> None:
         self.world = world
         self.node = node
         self.round = round
         self.lives: list[Participation] = []
-        self._present = 0
-        self._empty = world.env.event()
-        self._flow: Flow | None = None
+        self._spec = spec
+        self._prefetch = prefetch
+        self._present: set[int] = set()
+        self._arrivals = 0
+        self._full = world.env.event()
+        self._flows: list[Flow] = []
 
     def left(self, life: Participation) -> None:
         """One of its clients has returned, or gives up."""
-        self._present -= 1
-        if not self._present and not self._empty.triggered:
-            self._empty.succeed()
+        if life.phase == "refused":
+            return
+        self._present.discard(life.client)
+        self._arrivals += life.phase == "arrived"
+        enough = self._arrivals >= self._spec.enough(len(self.lives))
+        if (not self._present or enough) and not self._full.triggered:
+            self._full.succeed()
 
     def live(self) -> Generator[simpy.Event, object, None]:
         """The cell's round, as SimPy tells it."""
         world, env = self.world, self.world.env
-        self._present = len(self.lives)
+        self._present = {life.client for life in self.lives}
+        closes = self._full if self._spec.deadline is None else self._full | world.alarm(self._spec.deadline)
         began = env.now
-        # A part that several clients need comes once.
-        parts = dict.fromkeys(part for life in self.lives for part in life.downlink.parts)
-        yield from self._relay("down", tuple(parts))
+        hidden = self._fetch()
+        for flow in self._flows:
+            if not flow.processed:
+                yield flow | closes
         fetching = env.now - began
+        if not closes.triggered:
+            for life in self.lives:
+                life.hidden_seconds = hidden
+                life.prefetch = None if self._prefetch is None else self._prefetch.take(life.client)
+                env.process(life.live())
+            yield closes
+        self._close("late")
         for life in self.lives:
-            env.process(life.live())
-        yield self._empty
+            life.announce()
         arrived = [life for life in self.lives if life.phase == "arrived"]
         if arrived:
             began = env.now
-            yield from self._relay("up", world.setup.method.payload.uplink(world.setup.sizes))
+            uplink = world.setup.cell_uplink
+            self._flows = [world.relay(self.node, "server", uplink, self.round)]
+            yield self._flows[0]
         for life in arrived:
             life.reached_at = world.now
             life.relay_seconds = fetching + env.now - began
 
     def break_off(self) -> None:
         """The run ends: whatever is under way breaks off."""
-        if self._flow is not None:
-            self.world.network.cancel(self._flow)
+        self._close("unfinished")
+
+    def _fetch(self) -> float:
+        """Ask for what the cell has not yet; returns the seconds for which it was sent parts before the round."""
+        # A part that several clients need comes once.
+        parts = list(dict.fromkeys(part for life in self.lives for part in life.downlink.parts))
+        self._flows, hidden = [], 0.0
+        if self._prefetch is not None:
+            flow = self._prefetch.flow
+            self._flows.append(flow)
+            hidden = (self.world.now if flow.ended is None else flow.ended) - flow.started
+            parts = [part for part in parts if part not in self._prefetch.parts]
+        if parts or not self._flows:
+            self._flows.append(self.world.relay("server", self.node, parts, self.round))
+        return hidden
+
+    def _close(self, fate: Fate) -> None:
+        """Whoever is missing now is cut off."""
+        for flow in self._flows:
+            self.world.network.cancel(flow)
         for life in self.lives:
-            life.drop("unfinished")
-
-    def _relay(self, direction: str, parts: Sequence[Part]) -> Generator[simpy.Event, object, None]:
-        ends: tuple[Node, Node] = ("server", self.node)
-        source, target = ends if direction == "down" else ends[::-1]
-        self._flow = self.world.relay(source, target, parts, self.round)
-        yield self._flow
-        self._flow = None
+            life.drop(fate)
+        if self._prefetch is not None:
+            self._prefetch.drop()
 
 
-class Hierarchical:
+class Hierarchical(RoundByRound):
     """Round after round; a round closes when every cell with clients in the cohort has returned their mean.
 
     Args:
         world: where it happens.
         book: turns arrived updates into models, rows, budgets and targets.
+        spec: the protocol's options.
     """
 
-    def __init__(self, world: World, book: RoundBook) -> None:
-        self.world = world
-        self.book = book
-        self._decisions = Decisions(world)
+    def __init__(self, world: World, book: RoundBook, spec: HierarchicalSpec) -> None:
+        super().__init__(world, book, spec)
+        self._spec = spec
         self._cells: list[Cell] = []
+        self._prefetches: dict[Node, CellPrefetch] = {}
 
-    def run(self) -> Generator[simpy.Event, object, None]:
-        """All rounds, one after another."""
-        world, setup = self.world, self.world.setup
-        for round in range(setup.rounds):
-            cohort = self._pick(round)
-            world.round_begins(round, cohort)
-            while not cohort:
-                if not (yield from self._decisions.arrival()):
-                    world.stop("stalled")
-                    return
-                cohort = self._pick(round)
-            lives = self._begin(round, cohort)
-            yield world.env.all_of([world.env.process(cell.live()) for cell in self._cells])
-            arrived = [life for life in lives if life.phase == "arrived"]
-            self.book.close(round, lives, sorted(arrived, key=lambda life: life.client))
-            if world.stopped.triggered:
-                return
-        world.stop("rounds")
+    def hold(self, round: int, cohort: Sequence[int], alphas: dict[int, int]) -> Generator[simpy.Event, object, None]:
+        """See :class:`RoundByRound`."""
+        world = self.world
+        self._begin(round, cohort, alphas)
+        yield world.env.all_of([world.env.process(cell.live()) for cell in self._cells])
 
-    def _pick(self, round: int) -> list[int]:
-        setup = self.world.setup
-        return self._decisions.pick(round, self._decisions.everyone, min(setup.cohort, setup.clients), round)
+    def prefetch(self, round: int) -> None:
+        """See :class:`RoundByRound`."""
+        present = {life.client for life in self.lives}
+        cells: dict[Node, dict[int, tuple[Part, ...]]] = {}
+        for client, parts in self._ahead.commit(round).items():
+            cells.setdefault(self.world.gate(client), {})[client] = parts
+        for node, early in cells.items():
+            self._prefetches[node] = CellPrefetch(self.world, node, early, round, present)
 
     def break_off(self) -> None:
-        """The run ends: whatever is under way breaks off."""
+        """See :class:`RoundByRound`."""
         for cell in self._cells:
             cell.break_off()
+        for prefetch in self._prefetches.values():
+            prefetch.drop()
 
-    def _begin(self, round: int, cohort: Sequence[int]) -> list[Participation]:
+    def _begin(self, round: int, cohort: Sequence[int], alphas: dict[int, int]) -> None:
         world = self.world
-        alphas = self._decisions.blocks(round, cohort)
+        deadline = self.deadline()
         cells: dict[Node, Cell] = {}
-        lives = []
+        self.lives = []
         for client in cohort:
             node = world.gate(client)
-            cell = cells.get(node) or Cell(world, node, round)
+            cell = cells.get(node)
+            if cell is None:
+                cell = cells[node] = Cell(world, node, round, self._spec, self._prefetches.pop(node, None))
             chosen = alphas.get(client)
             life = Participation(
                 world,
@@ -130,15 +163,14 @@ class Hierarchical:
                 round,
                 world.downlink(client, round, chosen),
                 chosen=chosen,
-                prefetch=None,
-                on_downloaded=lambda _: None,
+                on_downloaded=self.downloaded,
                 on_left=cell.left,
+                deadline=deadline,
             )
-            lives.append(life)
+            self.lives.append(life)
             if life.work.fits:
-                cells[node] = cell
                 cell.lives.append(life)
-            else:
+        self._cells = [cell for cell in cells.values() if cell.lives]
+        for life in self.lives:
+            if not life.work.fits:
                 life.refuse()
-        self._cells = list(cells.values())
-        return lives

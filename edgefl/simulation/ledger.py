@@ -17,7 +17,8 @@ class Ledger:
         bytes_useful: the part of both that belongs to clients whose update was aggregated.
         bytes_late: the part that belongs to clients whom the close of a round cut off.
         bytes_dropped: the part that belongs to clients who gave up themselves.
-        bytes_prefetched_in_vain: sent early for a participation that never came.
+        bytes_prefetched_in_vain: sent early for a participation that never came, or that needed something else by then.
+        bytes_retried: what clients had moved before they began their job anew.
         foreseen_seconds, least_seconds: makespans of partial rounds: those foreseen of the blocks that were chosen,
             and of the best choice of as many blocks.
         flops: training FLOPs, broken-off computations in proportion.
@@ -34,6 +35,7 @@ class Ledger:
     bytes_late: float = 0.0
     bytes_dropped: float = 0.0
     bytes_prefetched_in_vain: float = 0.0
+    bytes_retried: float = 0.0
     bytes_backhaul: float = 0.0
     flops: float = 0.0
     joules: float = 0.0

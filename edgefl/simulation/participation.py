@@ -11,6 +11,7 @@ import simpy
 
 from edgefl.learning.payload import Downlink, Part
 from edgefl.network.flow import Flow
+from edgefl.simulation.prefetching import Prefetch
 from edgefl.simulation.transfer import Direction
 from edgefl.simulation.work import Work
 from edgefl.simulation.world import World
@@ -19,41 +20,6 @@ Fate = Literal["late", "dropped", "prefetched_in_vain", "unfinished"]
 """What became of a participation that was not aggregated; ``unfinished``: the run ended first."""
 
 Phase = Literal["download", "compute", "upload", "arrived", "refused", "dropped"]
-
-
-class Prefetch:
-    """Parts that are sent to a client during the round before the one that needs them.
-
-    Args:
-        world: where it happens.
-        client: who will need them.
-        parts: what is ready early.
-        round: the round that will need them.
-        awake: the client takes part in the present round too, so its idle watts are charged there.
-    """
-
-    def __init__(self, world: World, client: int, parts: tuple[Part, ...], round: int, *, awake: bool) -> None:
-        self.parts = parts
-        self._dispatch = world.dispatches(client)
-        self.flow: Flow = world.send(client, "down", parts, round, self._dispatch, early=True)
-        self._world = world
-        self._client = client
-        self._round = round
-        self._awake = awake
-
-    def settle(self) -> float:
-        """Charge the client's waiting up to now; returns the transfer's seconds so far."""
-        flow = self.flow
-        seconds = (self._world.now if flow.ended is None else flow.ended) - flow.started
-        if not self._awake:
-            self._world.waited(self._client, self._round, seconds)
-        return seconds
-
-    def drop(self) -> None:
-        """The run ends before the round that would have needed it."""
-        self.settle()
-        self._world.network.cancel(self.flow)
-        self._world.lost(self._client, self._round, self._dispatch, "prefetched_in_vain")
 
 
 class Deadline(NamedTuple):
@@ -72,14 +38,14 @@ class Participation:
         round: the round, which is also the model version that it trains from.
         downlink: what it needs for the round.
         chosen: the number of blocks that the block scheduler chose for it, if one did.
-        prefetch: what was sent to it early, complete or not.
         on_downloaded, on_left: called when it holds everything (or never will), and when its part is over: it has
             arrived, was refused, or has left by itself.
         deadline: until when its update must have arrived, for clients that then take fewer local steps.
 
     Attributes:
+        prefetch: what was sent to it early, complete or not, until it begins.
         job: its training job; the learner knows of it once it computes, or from the start (see :meth:`live`).
-        download_seconds, compute_seconds, upload_seconds: how long each phase of the round took.
+        compute_seconds: how long it computed.
         hidden_seconds: transfer seconds before the round began.
         arrived_at: virtual time at which its update was complete at the server (at its cell, where cells average), NaN
             before.
@@ -95,35 +61,37 @@ class Participation:
         downlink: Downlink,
         *,
         chosen: int | None,
-        prefetch: Prefetch | None,
         on_downloaded: Callable[[Participation], None],
         on_left: Callable[[Participation], None],
+        prefetch: Prefetch | None = None,
         deadline: Deadline | None = None,
     ) -> None:
         self.world = world
         self.client = client
         self.round = round
         self.downlink = downlink
+        self.prefetch = prefetch
         self.phase: Phase = "download"
         self.work: Work = world.work.of(client, downlink.alpha)
-        self.pace = world.pace(client, round, self.work)
         self.job = world.next_job(client, round, downlink.alpha, self.work.steps)
-        self.download_seconds = self.compute_seconds = self.upload_seconds = self.hidden_seconds = 0.0
+        self.compute_seconds = self.hidden_seconds = 0.0
         self.arrived_at = self.reached_at = math.nan
         self.relay_seconds = 0.0
         self._chosen = chosen
-        self._prefetch = prefetch
         self._deadline = deadline
         self._on_downloaded = on_downloaded
         self._on_left = on_left
         self._flows: list[Flow] = []
-        self._submitted = False
-        self._began = self._phase_began = world.now
+        self._transfers: list[tuple[float, float]] = []
+        self._retries = world.setup.protocol.retries
+        self._attempt = 0
+        self._alive = self._announced = self._submitted = False
+        self._phase_began = world.now
 
     @property
     def exposed_seconds(self) -> float:
         """Transfer seconds within the round."""
-        return self.download_seconds + self.upload_seconds
+        return sum((ended - began for began, ended in self._transfers), 0.0)
 
     @property
     def computing(self) -> bool:
@@ -140,12 +108,9 @@ class Participation:
 
     def transfers_since(self, moment: float) -> tuple[float, float]:
         """Its transfer seconds after a moment, and before: those that lengthened a round that began then, or not."""
-        if moment <= self._began:
-            return self.exposed_seconds + self.relay_seconds, self.hidden_seconds
-        uploading = self.arrived_at - self.upload_seconds
-        exposed = max(0.0, self._began + self.download_seconds - moment)
-        exposed += max(0.0, self.arrived_at - max(uploading, moment))
-        return exposed, self.hidden_seconds + self.exposed_seconds - exposed
+        exposed = sum(max(0.0, ended - max(began, moment)) for began, ended in self._transfers)
+        before = sum(max(0.0, min(ended, moment) - began) for began, ended in self._transfers)
+        return exposed + self.relay_seconds, self.hidden_seconds + before
 
     def live(self, *, submit_first: bool = False) -> Generator[simpy.Event, object, None]:
         """The client's life in this round, as SimPy tells it.
@@ -154,53 +119,60 @@ class Participation:
             submit_first: hand the job to the learner before the download instead of after it, where the model version
                 that is sent may not be the latest any more by then.
         """
-        world, env = self.world, self.world.env
-        self._began = self._phase_began = world.now
-        if not world.presence.enters(self):
+        self._phase_began = self.world.now
+        if not self.world.presence.enters(self):
             self.quit("unavailable")
             return
+        self._alive = True
         if submit_first:
             self._submit()
         self._flows = self._start_download()
+        yield from self._work_through()
+
+    def _work_through(self) -> Generator[simpy.Event, object, None]:
+        """Download, compute, upload, once or, after an accident, once more."""
+        world, attempt = self.world, self._attempt
         for flow in self._flows:
             if flow.ended is None:
                 yield flow
-            if not self._still("download"):
+            if not self._still("download", attempt):
                 return
-        self.download_seconds = self._end_phase()
-        world.waited(self.client, self.round, self.download_seconds)
+        world.waited(self.client, self.round, self._end_transfer())
         if self.downlink.alpha == world.setup.sizes.blocks:
             world.held[self.client] = self.round
-        self._on_downloaded(self)
+        self.announce()
 
+        self.pace = world.pace(self.client, self.round, self.work)
         steps = self._affordable_steps()
         if not steps < self.work.steps:
             seconds = self.pace.seconds
         elif steps:
             seconds = self.pace.until(steps / self.work.steps)
-            self.job = replace(self.job, steps=steps)
         else:
             self._give_up()
             return
+        if steps != self.job.steps:
+            self.job = replace(self.job, steps=steps)
         self.phase = "compute"
-        if not submit_first:
+        # A job that may begin anew is handed over when it is done: it may take fewer steps the second time.
+        if not self._retries:
             self._submit()
-        world.compute_started(self.client, self.round, self.work)
-        world.presence.computes(self)
-        yield env.timeout(seconds)
-        if not self._still("compute"):
+        world.presence.computes(self, seconds, world.begun(self.client, self.round))
+        world.compute_started(self.client, self.round, self.work, self.job.steps)
+        yield world.env.timeout(seconds)
+        if not self._still("compute", attempt):
             return
-        self.compute_seconds = self._end_phase()
+        self._submit()
+        self.compute_seconds += self._end_phase()
         world.compute_ended(self.client, self.round, self.work, self.pace, steps)
         world.last_job[self.client] = self.job.id
 
         self.phase = "upload"
-        self._flows = [self._send("up", world.setup.method.payload.uplink(world.setup.sizes))]
+        self._flows = [self._send("up", world.setup.uplink)]
         yield self._flows[0]
-        if not self._still("upload"):
+        if not self._still("upload", attempt):
             return
-        self.upload_seconds = self._end_phase()
-        world.waited(self.client, self.round, self.upload_seconds)
+        world.waited(self.client, self.round, self._end_transfer())
         self.phase = "arrived"
         self.arrived_at = self.reached_at = world.now
         world.presence.leaves(self)
@@ -210,17 +182,22 @@ class Participation:
         """The device has not the memory for the job: nothing is sent, nothing is trained."""
         self.phase = "refused"
         self.world.refused(self.client, self.round, self.work)
+        self.announce()
         self._on_left(self)
 
     def quit(self, reason: str) -> None:
-        """The device leaves the round by itself: whatever it is doing breaks off, and the others go on."""
+        """The device leaves the round by itself: whatever it is doing breaks off, and the others go on.
+
+        After an accident it begins anew, as many times as the protocol lets it.
+        """
         if self._over:
             return
-        downloading = self.phase == "download"
+        if reason == "accident" and self._retries:
+            self._begin_anew()
+            return
         self.drop("dropped")
         self.world.dropped_out(self.client, self.round, reason)
-        if downloading:
-            self._on_downloaded(self)
+        self.announce()
         self._on_left(self)
 
     def drop(self, fate: Fate) -> None:
@@ -228,10 +205,11 @@ class Participation:
         if self._over:
             return
         phase, self.phase = self.phase, "dropped"
+        if self.prefetch is not None:
+            self.prefetch.drop()
         if phase == "compute":
-            self.compute_seconds = self._end_phase()
-            self.world.compute_broken_off(self.client, self.round, self.work, self.pace, self.compute_seconds)
-        else:
+            self._break_off_computing()
+        elif self._alive:
             for flow in self._flows:
                 self.world.network.cancel(flow)
             self.world.waited(self.client, self.round, self._end_phase())
@@ -240,11 +218,33 @@ class Participation:
             self.world.setup.learner.discard(self.job.id)
         self.world.lost(self.client, self.round, self.job.id.dispatch, fate)
 
+    def announce(self) -> None:
+        """It holds everything, or never will; said once."""
+        if not self._announced:
+            self._announced = True
+            self._on_downloaded(self)
+
+    def _begin_anew(self) -> None:
+        """An accident costs the device what it was sent and what it had computed; it is sent everything again."""
+        self._retries -= 1
+        self._attempt += 1
+        self._break_off_computing()
+        self.world.dropped_out(self.client, self.round, "accident")
+        self.world.lost(self.client, self.round, self.job.id.dispatch, "retried")
+        self.phase = "download"
+        self._flows = [self._send("down", self.downlink.parts)]
+        self.world.env.process(self._work_through())
+
+    def _break_off_computing(self) -> None:
+        seconds = self._end_phase()
+        self.compute_seconds += seconds
+        self.world.compute_broken_off(self.client, self.round, self.work, self.pace, seconds)
+
     def _affordable_steps(self) -> int:
         """H_k, or as many local steps as leave time for the upload until the deadline."""
         if self._deadline is None:
             return self.work.steps
-        bytes = sum(part.bytes for part in self.world.setup.method.payload.uplink(self.world.setup.sizes))
+        bytes = sum(part.bytes for part in self.world.setup.uplink)
         upload = self.world.foreseen_seconds(self.client, "up", bytes)
         left = self._deadline.moment - self.world.now - self._deadline.reserve * upload
         # Rounding must not cost a step that ends exactly in time.
@@ -258,12 +258,15 @@ class Participation:
         self._on_left(self)
 
     def _start_download(self) -> list[Flow]:
+        prefetch, self.prefetch = self.prefetch, None
         early: tuple[Part, ...] = ()
         flows: list[Flow] = []
-        if self._prefetch is not None:
-            early = self._prefetch.parts
-            flows.append(self._prefetch.flow)
-            self.hidden_seconds = self._prefetch.settle()
+        if prefetch is not None and prefetch.serves(self.downlink):
+            early = prefetch.parts
+            flows.append(prefetch.flow)
+            self.hidden_seconds += prefetch.settle()
+        elif prefetch is not None:
+            prefetch.drop()
         rest = [part for part in self.downlink.parts if part not in early]
         if rest:
             flows.append(self._send("down", rest))
@@ -273,12 +276,19 @@ class Participation:
         return self.world.send(self.client, direction, parts, self.round, self.job.id.dispatch)
 
     def _submit(self) -> None:
-        self.world.setup.learner.submit(self.job)
-        self._submitted = True
+        if not self._submitted:
+            self.world.setup.learner.submit(self.job)
+            self._submitted = True
 
-    def _still(self, phase: Phase) -> bool:
+    def _still(self, phase: Phase, attempt: int) -> bool:
         """Whether the client is in that phase; while it waited, the round may have closed without it."""
-        return self.phase == phase
+        return self.phase == phase and self._attempt == attempt
+
+    def _end_transfer(self) -> float:
+        began = self._phase_began
+        seconds = self._end_phase()
+        self._transfers.append((began, self.world.now))
+        return seconds
 
     def _end_phase(self) -> float:
         began, self._phase_began = self._phase_began, self.world.now

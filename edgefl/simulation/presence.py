@@ -10,7 +10,7 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
-from edgefl.fleet import Accidents, Attendance, FleetAssignment, Pace
+from edgefl.fleet import Accidents, Attendance, FleetAssignment
 from edgefl.simulation.batteries import Batteries
 
 
@@ -19,7 +19,6 @@ class Participant(Protocol):
 
     client: int
     round: int
-    pace: Pace
 
     @property
     def computing(self) -> bool:
@@ -54,11 +53,11 @@ class Presence:
         charges = self._batteries.charges
         return there & charges.enough(self._env.now) if charges.any else there
 
-    def next_arrival(self) -> float:
-        """Seconds until somebody who is away comes; infinite where nobody does."""
+    def next_arrival(self, among: NDArray[np.int64] | None = None) -> float:
+        """Seconds until somebody (of these clients) who is away comes; infinite where nobody does."""
         now, charges = self._env.now, self._batteries.charges
-        first = self._attendance.next_arrival(now)
-        return min(first, charges.next_enough(now) if charges.any else math.inf) - now
+        first = self._attendance.next_arrival(now, among)
+        return min(first, charges.next_enough(now, among) if charges.any else math.inf) - now
 
     def enters(self, life: Participant) -> bool:
         """The client's part begins; False where it cannot, because it has gone since it was picked."""
@@ -75,11 +74,17 @@ class Presence:
         """The client's part is over."""
         self._batteries.leave(life.client)
 
-    def computes(self, life: Participant) -> None:
-        """The client begins to compute; it may have an accident meanwhile."""
-        after = self._accidents.after(life.client, life.round)
+    def computes(self, life: Participant, seconds: float, again: int) -> None:
+        """The client begins to compute for so many seconds; it may have an accident meanwhile.
+
+        Args:
+            life: whose part in the round it is.
+            seconds: how long it is going to compute.
+            again: how many times it began to compute in this round before.
+        """
+        after = self._accidents.after(life.client, life.round, again)
         if after < 1:
-            self._later(after * life.pace.seconds, lambda: life.quit("accident") if life.computing else None)
+            self._later(after * seconds, lambda: life.quit("accident") if life.computing else None)
 
     def _later(self, seconds: float, act: Callable[[], None]) -> None:
         self._env.timeout(seconds).callbacks.append(lambda _: act())

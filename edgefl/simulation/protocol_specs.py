@@ -22,24 +22,31 @@ def _kind_of(default: str) -> Discriminator:
     return Discriminator(kind)
 
 
-class SynchronousSpec(_Spec):
-    """One round after another.
+class ProtocolOptions(_Spec):
+    """What every protocol lets a scenario say."""
 
-    A synchronous round ends when every picked client has returned or dropped out; with a deadline, at the latest then;
-    with over-selection, as soon as ``cohort`` of the clients have returned.
+    kind: str
+    retries: int = Field(
+        default=0,
+        ge=0,
+        description="how many times a client begins its job anew after an accident (`fleet.dropout`), with another "
+        "download; 0: it is out of the round",
+    )
 
-    >>> SynchronousSpec(over_select=1.3).picked(cohort=10)
-    13
-    """
 
-    kind: Literal["synchronous"] = Field(default="synchronous", description="synchronous: one round after another")
+class RoundsSpec(ProtocolOptions):
+    """What protocols with rounds share: when a round closes, and what becomes of those who are missing then."""
+
     deadline: Annotated[Seconds, Field(gt=0)] | None = Field(
-        default=None, description="seconds after the start of a round at which it ends whoever is missing; null: none"
+        default=None,
+        description="seconds after the start of a round at which it ends whoever is missing; with cells that average: "
+        "at which each of them closes; null: none",
     )
     over_select: float = Field(
         default=1.0,
         ge=1,
-        description="pick this many times the cohort, end the round when `training.cohort` clients have returned",
+        description="pick this many times the cohort, end the round when `training.cohort` clients have returned; "
+        "with cells that average: each closes when its own part of them has",
     )
 
     late: Literal["drop", "partial"] = Field(
@@ -63,6 +70,27 @@ class SynchronousSpec(_Spec):
         """How many clients are picked so that ``cohort`` of them close the round."""
         # 1.1 * 10 is 11.000000000000002: without the rounding it would pick 12.
         return math.ceil(round(self.over_select * cohort, 9))
+
+    def enough(self, picked: int) -> int:
+        """How many of the clients that were picked in a cell close it.
+
+        >>> HierarchicalSpec(kind="hierarchical", over_select=1.5).enough(3)
+        2
+        """
+        return math.ceil(round(picked / self.over_select, 9))
+
+
+class SynchronousSpec(RoundsSpec):
+    """One round after another.
+
+    A synchronous round ends when every picked client has returned or dropped out; with a deadline, at the latest then;
+    with over-selection, as soon as ``cohort`` of the clients have returned.
+
+    >>> SynchronousSpec(over_select=1.3).picked(cohort=10)
+    13
+    """
+
+    kind: Literal["synchronous"] = Field(default="synchronous", description="synchronous: one round after another")
 
 
 class ConstantStaleness(_Spec):
@@ -115,12 +143,18 @@ Staleness = Annotated[
     | Annotated[PolynomialStaleness, Tag("polynomial")]
     | Annotated[HingeStaleness, Tag("hinge")],
     _kind_of("polynomial"),
-    BeforeValidator(_named, json_schema_input_type=Any),
+    BeforeValidator(
+        _named,
+        json_schema_input_type=Literal["constant", "polynomial", "hinge"]
+        | ConstantStaleness
+        | PolynomialStaleness
+        | HingeStaleness,
+    ),
 ]
 """How much an update counts that trained from a model τ aggregations ago."""
 
 
-class AsynchronousSpec(_Spec):
+class AsynchronousSpec(ProtocolOptions):
     """Clients come and go; the server aggregates whenever ``buffer`` updates are there.
 
     FedBuff (Nguyen et al. 2022) is ``buffer: 10, concurrency: 100`` with polynomial staleness; FedAsync (Xie et al.
@@ -144,6 +178,12 @@ class AsynchronousSpec(_Spec):
         "models: move towards the client's model (FedAsync)",
     )
 
+    ahead: int = Field(
+        default=1,
+        ge=1,
+        description="methods with `overlap: true` only: clients that wait in line with what they will need sent ahead",
+    )
+
     def gathered(self, cohort: int) -> int:
         """K: how many updates make an aggregation."""
         return cohort if self.buffer is None else self.buffer
@@ -157,17 +197,15 @@ class AsynchronousSpec(_Spec):
         return self.mixing * self.staleness.factor(staleness)
 
 
-class HierarchicalSpec(_Spec):
+class HierarchicalSpec(RoundsSpec):
     """Synchronous rounds in which each cell averages its clients' updates and sends the server one.
 
-    The mean of the cells' means, each with its clients' weights, is the mean over all clients.
+    The mean of the cells' means, each with its clients' weights, is the mean over all clients. A cell closes for
+    itself: when all its clients have returned or dropped out, at the deadline, or when its part of an over-selected
+    cohort has returned. The round ends when every cell's mean has reached the server.
     """
 
     kind: Literal["hierarchical"] = Field(description="hierarchical: cells average before the server does")
-
-    def picked(self, cohort: int) -> int:
-        """How many clients are picked for a cohort."""
-        return cohort
 
 
 ProtocolSpec = Annotated[

@@ -95,5 +95,5 @@ def _protocol(world: World, book: RoundBook) -> Synchronous | Asynchronous | Hie
     if isinstance(spec, AsynchronousSpec):
         return Asynchronous(world, book, spec)
     if isinstance(spec, HierarchicalSpec):
-        return Hierarchical(world, book)
+        return Hierarchical(world, book, spec)
     return Synchronous(world, book, spec)

@@ -49,6 +49,7 @@ class World:
         self.held: dict[int, int] = {}
         self.last_job: dict[int, JobId] = {}
         self._dispatched: defaultdict[int, int] = defaultdict(int)
+        self._begun: dict[int, tuple[int, int]] = {}
         self._moved: defaultdict[int, float] = defaultdict(float)
         self._carried: dict[tuple[int, int], float] = defaultdict(float)
         self.network = FlowNetwork(self.env, setup.topology, observer=self, transport=setup.transport)
@@ -103,10 +104,10 @@ class World:
         links = self.network.topology
         return links.ends(links.path("server", f"client/{client}")[-1])[0]
 
-    def relay(self, source: Node, target: Node, parts: Sequence[Part], round: int) -> Flow:
+    def relay(self, source: Node, target: Node, parts: Sequence[Part], round: int, *, early: bool = False) -> Flow:
         """Start one flow between the server and a cell."""
         direction: Direction = "down" if source == "server" else "up"
-        transfer = Transfer(-1, round, -1, direction, tuple(parts), early=False)
+        transfer = Transfer(-1, round, -1, direction, tuple(parts), early)
         return self.network.transfer(source, target, sum(part.bytes for part in parts), tag=transfer)
 
     def foreseen_seconds(self, client: int, direction: Direction, bytes: float) -> float:
@@ -136,14 +137,20 @@ class World:
             previous=self.last_job.get(client) if self.setup.method.state is not None else None,
         )
 
-    def compute_started(self, client: int, round: int, work: Work) -> None:
-        """The client's device begins to train."""
-        self._write("compute_start", round, client, item=work.key)
+    def begun(self, client: int, round: int) -> int:
+        """How many times the client has begun to compute in this round (from this model version) so far."""
+        last, times = self._begun.get(client, (round, 0))
+        return times if last == round else 0
+
+    def compute_started(self, client: int, round: int, work: Work, steps: int) -> None:
+        """The client's device begins to train, for so many local steps."""
+        self._write("compute_start", round, client, item=work.key, value=steps)
+        self._begun[client] = (round, self.begun(client, round) + 1)
         self.batteries.phase(client, computing=True)
 
     def pace(self, client: int, round: int, work: Work) -> Pace:
-        """The course of the client's computation in this round."""
-        slowdown = float(self.slowdown.of(round)[client])
+        """The course of the client's next computation in this round; another one has another moment's luck."""
+        slowdown = float(self.slowdown.of(round, self.begun(client, round))[client])
         if self.setup.seconds is None:
             return work.pace(slowdown)
         seconds = float(self.setup.seconds.of(round)[client]) * slowdown

@@ -138,6 +138,8 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], Direction]] = [
     ("protocol.late", DEADLINE, {"protocol.late": "partial"}, DIFFERS),
     ("protocol.reserve", {"protocol": {"deadline": 1.0, "late": "partial"}, "training.local.epochs": 2000},
      {"protocol.reserve": 20.0}, LESS_WORK),
+    ("protocol.retries", {"fleet.0.dropout": 0.7}, {"protocol.retries": 5}, MORE_BYTES),
+    ("protocol.ahead", {**BUFFERED, "methods": [{"method": "fedavg", "overlap": True}]}, {"protocol.ahead": 3}, DIFFERS),
     ("protocol.buffer", BUFFERED, {"protocol.buffer": 4}, LATER),
     ("protocol.concurrency", BUFFERED, {"protocol.concurrency": 8}, MORE_BYTES),
     ("fleet[].profile", {}, {"fleet.0.profile": "raspberry-pi-zero-2w"}, LATER),

@@ -80,6 +80,13 @@ class Selector(ABC):
             facts: what may be known of clients.
         """
 
+    def candidates(self) -> NDArray[np.int64] | None:
+        """The only clients that it would ever pick; ``None`` where it may pick anybody.
+
+        Where none of them can take part the run waits for one of them, and stalls where none ever comes.
+        """
+        return None
+
     def observe(self, feedback: SelectionFeedback) -> None:  # noqa: B027  (not every selector learns)
         """Learn from a finished round, before the next :meth:`pick`; called where :meth:`learns` says so."""
 

@@ -24,6 +24,10 @@ class FixedSelector(Selector):
             return available[:cohort].copy()
         return np.intersect1d(np.asarray(self.clients, dtype=np.int64), available)[:cohort]
 
+    def candidates(self) -> NDArray[np.int64] | None:
+        """See :class:`Selector`."""
+        return None if self.clients is None else np.array(sorted(self.clients), dtype=np.int64)
+
 
 @SELECTORS.register("fixed")
 class Fixed(SelectorSpec):

@@ -9,12 +9,13 @@ from edgefl.simulation.protocol_specs import HierarchicalSpec
 
 
 def passing_on(record: Record) -> Iterator[str]:
-    """Clients deal with a cell, which has fetched what it passes on."""
+    """Clients deal with a cell, which has fetched each part that it passes on."""
     hierarchical = isinstance(record.protocol, HierarchicalSpec)
-    fetched: set[tuple[int, str]] = set()
+    carried = {event.flow: set(facts(event).get("parts", {})) for event in record.of("transfer_start")}
+    fetched: dict[tuple[int, str], set[str]] = {}
     for event in record.events:
         if event.kind == "transfer_end" and event.item == "relay":
-            fetched.add((event.round, event.target))
+            fetched.setdefault((event.round, event.target), set()).update(carried.get(event.flow, ()))
         if event.kind != "transfer_start":
             continue
         if event.item == "relay" and not hierarchical:
@@ -22,8 +23,10 @@ def passing_on(record: Record) -> Iterator[str]:
         if hierarchical and event.client >= 0:
             if "server" in (event.source, event.target):
                 yield f"{at(event)}: the client deals with the server, not with its cell"
-            elif event.item == "down" and (event.round, event.source) not in fetched:
-                yield f"{at(event)}: {event.source} passes on what it has not fetched"
+            elif event.item in ("down", "prefetch"):
+                missing = carried[event.flow] - fetched.get((event.round, event.source), set())
+                for part in sorted(missing):
+                    yield f"{at(event)}: {event.source} passes on '{part}', which it has not fetched"
 
 
 def returning(record: Record) -> Iterator[str]:

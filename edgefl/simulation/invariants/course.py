@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 
 from edgefl.simulation.invariants.record import Record, at, close, facts
-from edgefl.simulation.protocol_specs import AsynchronousSpec
+from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec
 
 _BUDGETS = ("seconds", "bytes", "client_bytes", "flops", "joules")
 
@@ -57,14 +58,58 @@ def rounds_in_order(record: Record) -> Iterator[str]:
 
 
 def cohorts(record: Record) -> Iterator[str]:
-    """Who transfers or computes for a round was selected for it."""
+    """Who transfers or computes for a round was selected for it; without common rounds, once for each of its jobs."""
     selected: dict[int, set[int]] = {}
-    for event in record.of("decision"):
-        if event.item == "selection":
-            selected.setdefault(event.round, set()).update(facts(event).get("clients", ()))
-    for event in record.of("transfer_start", "compute_start"):
-        if event.item != "relay" and event.client not in selected.get(event.round, ()):
+    times: Counter[int] = Counter()
+    without_rounds = isinstance(record.protocol, AsynchronousSpec)
+    for event in record.events:
+        if event.kind == "decision" and event.item == "selection":
+            clients = facts(event).get("clients", ())
+            selected.setdefault(event.round, set()).update(clients)
+            times.update(clients)
+        elif event.kind == "transfer_start" and event.item != "relay" and without_rounds:
+            dispatch = facts(event).get("dispatch", -1)
+            if not dispatch < times[event.client]:
+                yield f"{at(event)}: job {dispatch} of a client that was selected {times[event.client]} times"
+        elif without_rounds or event.item == "relay" or event.kind not in ("transfer_start", "compute_start"):
+            continue
+        elif event.client not in selected.get(event.round, ()):
             yield f"{at(event)}: the client was not selected for round {event.round}"
+
+
+def versions(record: Record) -> Iterator[str]:
+    """Without common rounds, a job begins with the model that is the latest, whatever its client was sent ahead."""
+    if not isinstance(record.protocol, AsynchronousSpec):
+        return
+    latest = 1
+    known: set[tuple[int, int]] = set()
+    for event in record.events:
+        if event.kind == "aggregation":
+            latest = event.round + 1
+        elif event.kind == "dispatch" or (event.kind == "transfer_start" and event.item == "down"):
+            dispatch = int(event.value) if event.kind == "dispatch" else facts(event).get("dispatch", -1)
+            if (event.client, dispatch) not in known and event.round != latest:
+                yield f"{at(event)}: job {dispatch} begins from model {event.round - 1}, the latest is {latest - 1}"
+            known.add((event.client, dispatch))
+
+
+def deadlines(record: Record) -> Iterator[str]:
+    """No client of a round is at work after its deadline, and without cells that average the round is over by then."""
+    protocol = record.protocol
+    if isinstance(protocol, AsynchronousSpec) or protocol.deadline is None:
+        return
+    begun, current = 0.0, 0
+    for event in record.events:
+        late = event.time > begun + protocol.deadline * (1 + 1e-9) + 1e-9
+        if event.kind == "round_end" and late and not isinstance(protocol, HierarchicalSpec):
+            yield f"{at(event)}: the round ends {event.time - begun:g} s after its start"
+        works = event.kind.startswith(("transfer_", "compute_")) and event.item not in ("relay", "prefetch")
+        if works and late:
+            yield f"{at(event)}: is at work {event.time - begun:g} s after the round's start"
+        if event.kind == "round_start":
+            begun, current = event.time, event.round
+        elif event.kind == "decision" and event.item == "selection" and event.round == current:
+            begun = event.time  # nobody could be picked when the round began
 
 
 def updates(record: Record) -> Iterator[str]:
@@ -128,4 +173,4 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) else -math.inf
 
 
-LAWS = (clock, readable, rounds_in_order, cohorts, updates, ending, targets)
+LAWS = (clock, readable, rounds_in_order, cohorts, versions, deadlines, updates, ending, targets)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from edgefl.fleet import DeviceProfile, Pace, Slowdown, compute_joules, fits, idle_joules, step_seconds
+from edgefl.fleet import compute_joules, fits, idle_joules, step_seconds
+from edgefl.simulation.invariants.computing import computations as found_computations
 from edgefl.simulation.invariants.record import Record, at, close, facts
 from edgefl.simulation.log import Event
 
@@ -76,42 +77,30 @@ def computations(record: Record) -> Iterator[str]:
 
     Joules are charged for as long as it took, FLOPs as far as it came.
     """
-    slowdown = Slowdown(record.fleet, int(record.summary["seed"]))
-    works = {event.item: event for event in record.of("work")}
-    clients = len(record.fleet.group)
-    for event in record.of("compute_end", "compute_partial", "compute_drop"):
-        work = works.get(event.item)
-        if work is None or not 0 <= event.client < clients:
+    for each in found_computations(record):
+        event, work, pace = each.end, each.work, each.pace
+        if work is None or pace is None:
             yield f"{at(event)}: unknown work '{event.item}'"
             continue
         profile = record.fleet.profile_of(event.client)
         if facts(work).get("profile") != profile.name:
             yield f"{at(event)}: work '{event.item}' belongs to another device than the client's"
-        factor = float(slowdown.of(event.round - 1)[event.client])
-        if record.seconds is None:
-            pace = _pace(work, profile, factor)
-        else:
-            told = float(record.seconds.of(event.round - 1)[event.client]) * factor
-            pace = Pace(told, told)
+        if not (0 < each.steps <= work.value or each.steps == work.value == 0):
+            yield f"{at(event)}: began with {each.steps:g} of {work.value:g} local steps"
         if event.kind == "compute_end" and not close(event.seconds, pace.seconds):
             yield f"{at(event)}: took {event.seconds:g} s, the work takes {pace.seconds:g} s"
+        if event.kind != "compute_drop" and event.value != each.steps:
+            yield f"{at(event)}: took {event.value:g} local steps, began with {each.steps:g}"
         if event.kind == "compute_partial":
             if not 0 < event.value < work.value or abs(event.value - round(event.value)) > 1e-6:
                 yield f"{at(event)}: took {event.value:g} of {work.value:g} local steps"
             elif not close(pace.done(event.seconds), event.value / work.value):
                 yield f"{at(event)}: {event.value:g} steps took {event.seconds:g} s, which is another part of the work"
-        if event.seconds > pace.seconds * (1 + 1e-9):
-            yield f"{at(event)}: was broken off after {event.seconds:g} s of {pace.seconds:g} s"
+        if event.seconds > each.planned_seconds * (1 + 1e-9):
+            yield f"{at(event)}: was broken off after {event.seconds:g} s of {each.planned_seconds:g} s"
         flops = work.flops * (1.0 if event.kind == "compute_end" or not pace.seconds else pace.done(event.seconds))
         if not close(event.flops, flops) or not close(event.joules, compute_joules(profile, event.seconds)):
             yield f"{at(event)}: FLOPs or joules are not the work's"
-
-
-def _pace(work: Event, profile: DeviceProfile, factor: float) -> Pace:
-    """How the work advances when computing takes ``factor`` times as long; the profile says when heat sets in."""
-    thermal = profile.compute.thermal
-    hot = _number(facts(work).get("hot_seconds"))
-    return Pace(work.seconds * factor, hot * factor, math.inf if thermal is None else thermal.after)
 
 
 def _number(value: object) -> float:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from edgefl.fleet import Accidents, Attendance
+from edgefl.simulation.invariants.computing import computations
 from edgefl.simulation.invariants.record import Record, at, close
-from edgefl.simulation.log import Event
 
 _BEGINS = ("transfer_start", "compute_start")
 
@@ -32,24 +33,43 @@ def attendance(record: Record) -> Iterator[str]:
 
 
 def accidents(record: Record) -> Iterator[str]:
-    """Who was to have an accident has it after its part of the computation, and nobody else does."""
+    """Who was to have an accident has it after its part of what it was to compute, and nobody else does."""
     chance = Accidents(record.fleet, int(record.summary["seed"]))
     clients = len(record.fleet.group)
-    computed: dict[int, Event] = {}
-    for event in record.events:
+    accident = {(event.client, event.time): event for event in record.of("dropout") if event.item == "accident"}
+    for each in computations(record):
+        event = each.end
         if not 0 <= event.client < clients:
             continue
-        if event.kind in ("compute_end", "compute_drop"):
-            computed[event.client] = event
-            if event.kind == "compute_end" and chance.after(event.client, event.round - 1) < 1:
+        after = chance.after(event.client, event.round - 1, each.again)
+        if event.kind != "compute_drop":
+            if after < 1:
                 yield f"{at(event)}: the computation ended, though the device was to drop out of it"
-        elif event.kind == "dropout" and event.item == "accident":
-            last = computed.get(event.client)
-            if chance.after(event.client, event.round - 1) == 1:
-                yield f"{at(event)}: no accident was due"
-            elif last is None or last.kind != "compute_drop" or last.round != event.round:
-                yield f"{at(event)}: an accident happens while a device computes"
+        elif (happened := accident.pop((event.client, event.time), None)) is not None:
+            if after == 1:
+                yield f"{at(happened)}: no accident was due"
+            elif not close(event.seconds, after * each.planned_seconds):
+                due = after * each.planned_seconds
+                yield f"{at(happened)}: the accident was due after {due:g} s, not after {event.seconds:g} s"
+    for happened in accident.values():
+        yield f"{at(happened)}: an accident happens while a device computes"
 
 
-LAWS = (attendance, accidents)
+def new_attempts(record: Record) -> Iterator[str]:
+    """A client begins its job anew after an accident alone, and no oftener than the protocol lets it."""
+    anew: Counter[tuple[int, int]] = Counter()
+    accident: set[tuple[int, float]] = set()
+    for event in record.events:
+        if event.kind == "dropout" and event.item == "accident":
+            accident.add((event.client, event.time))
+        elif event.kind == "lost" and event.item == "retried":
+            job = (event.client, int(event.value))
+            anew[job] += 1
+            if (event.client, event.time) not in accident:
+                yield f"{at(event)}: begins job {job[1]} anew without an accident"
+            if anew[job] == record.protocol.retries + 1:
+                yield f"{at(event)}: begins job {job[1]} anew more than {record.protocol.retries} times"
+
+
+LAWS = (attendance, accidents, new_attempts)
 """What is checked."""

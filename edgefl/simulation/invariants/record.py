@@ -26,6 +26,7 @@ class OperatorCount:
     flops: float
     bytes: float
     count: int
+    kind: str = ""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from edgefl.simulation.invariants.record import Record, close, facts
 from edgefl.simulation.log import Event
@@ -58,35 +58,66 @@ def budgets(record: Record) -> Iterator[str]:
 
 def critical_path(record: Record) -> Iterator[str]:
     """Exposed and hidden seconds of a round are those of the client that closed it."""
-    spans: defaultdict[tuple[int, int], list[tuple[float, float, str]]] = defaultdict(list)
     starts = {event.flow: event for event in record.of("transfer_start")}
+    spans: defaultdict[tuple[int, int], list[_Span]] = defaultdict(list)
+    relays: defaultdict[tuple[int, str, bool], list[_Span]] = defaultdict(list)
     for event in record.of("transfer_end"):
         begin = starts.get(event.flow)
-        if begin is not None:
-            spans[event.client, facts(begin).get("dispatch", -1)].append((begin.time, event.time, event.item))
-    relays: defaultdict[tuple[int, str], float] = defaultdict(float)
-    for event in record.of("transfer_end"):
+        if begin is None:
+            continue
+        span = _Span(begin.time, event.time, event.item)
         if event.item == "relay":
-            relays[event.round, event.target if event.source == "server" else event.source] += event.seconds
-    cells = {event.client: event.source for event in record.of("transfer_start") if event.item == "down"}
+            down = event.source == "server"
+            relays[event.round, event.target if down else event.source, down].append(span)
+        else:
+            spans[event.client, facts(begin).get("dispatch", -1)].append(span)
+    cells = {event.client: event.source for event in starts.values() if event.item in ("down", "prefetch")}
+    sent_off = {(event.client, int(event.value)): event.time for event in record.of("dispatch")}
     begun = {event.round: event.time for event in record.of("round_start")}
     for event in record.of("round_end"):
         told = facts(event)
         exposed = hidden = 0.0
         if event.client >= 0:
             start = begun.get(event.round, 0.0)
-            mine = spans[event.client, told.get("dispatch", -1)]
-            # All parts of a downlink are awaited together; what lies before the round lengthened no part of it.
-            downs = [(since, end) for since, end, item in mine if item != "up"]
-            if downs:
-                since = max(start, min(begin for begin, _ in downs))
-                exposed = max(0.0, max(end for _, end in downs) - since)
-            exposed += sum(max(0.0, end - max(begin, start)) for begin, end, item in mine if item == "up")
-            exposed += relays[event.round, cells.get(event.client, "")]
-            hidden = sum(max(0.0, min(end, start) - begin) for begin, end, _ in mine)
+            job = (event.client, told.get("dispatch", -1))
+            cell = cells.get(event.client, "")
+            fetched, returned = relays[event.round, cell, True], relays[event.round, cell, False]
+            exposed = sum(span.end - span.begin for span in returned)
+            have = max((span.end for span in fetched), default=start)
+            exposed += max(0.0, have - start)
+            hidden = sum(max(0.0, min(span.end, start) - span.begin) for span in fetched)
+            # Its part began when it was sent off, or when it was first sent anything that was not sent ahead.
+            own = [span for span in spans[job] if span.item != "prefetch"]
+            first = min((span.begin for span in own if span.item == "down"), default=max(start, have))
+            since = sent_off.get(job, first)
+            ahead = [span for span in spans[job] if span.item == "prefetch"]
+            hidden += sum(max(0.0, min(span.end, since) - span.begin) for span in ahead)
+            left = [_Span(since, span.end, span.item) for span in ahead if span.end > since]
+            for span in _joined([*own, *left]):
+                exposed += max(0.0, span.end - max(span.begin, start))
+                hidden += max(0.0, min(span.end, start) - span.begin)
         for name, value in (("exposed_seconds", exposed), ("hidden_seconds", hidden)):
             if not close(value, told.get(name, 0.0), tolerance=_SUM):
                 yield f"round {event.round}: {name} is {told.get(name)}, the critical client's transfers give {value}"
+
+
+class _Span(NamedTuple):
+    """A transfer from its start to its end."""
+
+    begin: float
+    end: float
+    item: str
+
+
+def _joined(spans: list[_Span]) -> list[_Span]:
+    """Spans of which none overlaps another: parts of a downlink are awaited together."""
+    joined: list[_Span] = []
+    for span in sorted(spans):
+        if joined and span.begin <= joined[-1].end and span.item != "up":
+            joined[-1] = joined[-1]._replace(end=max(joined[-1].end, span.end))
+        else:
+            joined.append(span)
+    return joined
 
 
 def rows(record: Record) -> Iterator[str]:

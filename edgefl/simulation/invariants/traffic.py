@@ -7,31 +7,54 @@ from collections.abc import Iterator
 
 from edgefl.simulation.invariants.record import Record, at, close, facts
 
+LOST = ("late", "dropped", "prefetched_in_vain", "retried")
+"""What bytes may be lost to while the run goes on."""
+
+_GOES_ON = ("prefetched_in_vain", "retried")  # what was moved so far is lost; the job itself goes on, or never began
+
 
 def fates(record: Record) -> Iterator[str]:
-    """A job is aggregated, or lost with the bytes that it moved, or unfinished when the run ends."""
-    useful: set[tuple[int, int]] = set()
-    for event in record.of("aggregation"):
-        found = facts(event)
-        useful |= set(zip(found.get("clients", ()), found.get("dispatches", ()), strict=False))
-    moved = _moved(record)
+    """A job is aggregated, or lost with the bytes that it moved, or unfinished when the run ends.
+
+    What a client was sent early in vain, and what it had moved before it began anew, is lost by itself.
+    """
+    dispatch = {event.flow: facts(event).get("dispatch", -1) for event in record.of("transfer_start")}
+    moved: defaultdict[tuple[int, int], int] = defaultdict(int)
     counts: defaultdict[str, int] = defaultdict(int)
-    for event in record.of("lost"):
-        job = (event.client, int(event.value))
-        counts[event.item] += moved[job]
-        if job in useful:
-            yield f"{at(event)}: job {job[1]} of the client was aggregated"
-        if moved[job] != event.bytes:
-            yield f"{at(event)}: moved {moved[job]} bytes for job {job[1]}, not {event.bytes}"
-    counts["useful"] = sum(moved[job] for job in useful)
-    counts["wasted"] = sum(moved.values()) - counts["useful"]
-    lost = ("late", "dropped", "prefetched_in_vain")
-    counts["unfinished"] = counts["wasted"] - sum(counts[name] for name in lost)
+    over: dict[tuple[int, int], str] = {}
+    for event in record.events:
+        if event.kind in ("transfer_end", "transfer_drop") and event.item != "relay":
+            moved[event.client, dispatch.get(event.flow, -1)] += int(event.bytes)
+            counts["all"] += int(event.bytes)
+        elif event.kind == "lost":
+            job = (event.client, int(event.value))
+            bytes = moved.pop(job, 0)
+            counts[event.item] += bytes
+            if job in over:
+                yield f"{at(event)}: job {job[1]} of the client was {over[job]} before"
+            if bytes != event.bytes:
+                yield f"{at(event)}: moved {bytes} bytes for job {job[1]}, not {event.bytes}"
+            if event.item not in _GOES_ON:
+                over[job] = event.item
+        elif event.kind == "aggregation":
+            found = facts(event)
+            for job in zip(found.get("clients", ()), found.get("dispatches", ()), strict=False):
+                counts["useful"] += moved.pop(job, 0)
+                if job in over:
+                    yield f"{at(event)}: job {job[1]} of client {job[0]} was {over[job]} before"
+                over[job] = "aggregated"
+    yield from _told(record, counts)
+
+
+def _told(record: Record, counts: dict[str, int]) -> Iterator[str]:
+    """The summary says what was lost to what."""
+    counts["wasted"] = counts["all"] - counts["useful"]
+    counts["unfinished"] = counts["wasted"] - sum(counts[name] for name in LOST)
     told = record.summary["bytes"]
     for name in ("useful", "wasted"):
         if counts[name] != told[name]:
             yield f"bytes.{name}: summary.json says {told[name]}, the log sums to {counts[name]}"
-    for name in (*lost, "unfinished"):
+    for name in (*LOST, "unfinished"):
         said = told.get("by_fate", {}).get(name)
         if counts[name] != said:
             yield f"bytes.by_fate.{name}: summary.json says {said}, the log sums to {counts[name]}"
@@ -47,16 +70,6 @@ def directions(record: Record) -> Iterator[str]:
     for name in ("down", "up", "backhaul"):
         if counts[name] != told.get(name, 0):
             yield f"bytes.{name}: summary.json says {told.get(name)}, the log sums to {counts[name]}"
-
-
-def _moved(record: Record) -> defaultdict[tuple[int, int], int]:
-    """Bytes that clients received and sent for each of their jobs."""
-    dispatch = {event.flow: facts(event).get("dispatch", -1) for event in record.of("transfer_start")}
-    moved: defaultdict[tuple[int, int], int] = defaultdict(int)
-    for event in record.of("transfer_end", "transfer_drop"):
-        if event.item != "relay":
-            moved[event.client, dispatch.get(event.flow, -1)] += int(event.bytes)
-    return moved
 
 
 def yardstick(record: Record) -> Iterator[str]:

@@ -1,0 +1,74 @@
+"""The computations of a log, each with the course that the seed's draws and the device's heat give it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from edgefl.fleet import DeviceProfile, Pace, Slowdown
+from edgefl.simulation.invariants.record import Record, facts
+from edgefl.simulation.log import Event
+
+ENDS = ("compute_end", "compute_partial", "compute_drop")
+
+
+class Computation(NamedTuple):
+    """One computation that has ended.
+
+    Attributes:
+        end: the row of its end.
+        work: the row of its work; ``None`` where the log names none.
+        pace: its course as the draws say; ``None`` where the work is unknown.
+        steps: local steps that it began with.
+        again: how many times its client had begun to compute in that round before.
+    """
+
+    end: Event
+    work: Event | None
+    pace: Pace | None
+    steps: float
+    again: int
+
+    @property
+    def planned_seconds(self) -> float:
+        """How long it was to take."""
+        if self.work is None or self.pace is None:
+            return math.nan
+        return self.pace.until(self.steps / self.work.value) if self.steps < self.work.value else self.pace.seconds
+
+
+def computations(record: Record) -> Iterator[Computation]:
+    """Every computation, in the order of their ends."""
+    slowdown = Slowdown(record.fleet, int(record.summary["seed"]))
+    works: dict[str, Event] = {}
+    begun: Counter[tuple[int, int]] = Counter()
+    under_way: dict[int, Event] = {}
+    for event in record.events:
+        if event.kind == "work":
+            works[event.item] = event
+        elif event.kind == "compute_start":
+            under_way[event.client] = event
+            begun[event.client, event.round] += 1
+        elif event.kind in ENDS:
+            start = under_way.pop(event.client, None)
+            work = works.get(event.item) if 0 <= event.client < len(record.fleet.group) else None
+            again = max(begun[event.client, event.round] - 1, 0)
+            pace = None
+            if work is not None:
+                factor = float(slowdown.of(event.round - 1, again)[event.client])
+                pace = _pace(record, event, work, factor)
+            yield Computation(event, work, pace, math.nan if start is None else start.value, again)
+
+
+def _pace(record: Record, event: Event, work: Event, factor: float) -> Pace:
+    """How the work advances when computing takes ``factor`` times as long; the profile says when heat sets in."""
+    if record.seconds is not None:
+        told = float(record.seconds.of(event.round - 1)[event.client]) * factor
+        return Pace(told, told)
+    profile: DeviceProfile = record.fleet.profile_of(event.client)
+    thermal = profile.compute.thermal
+    hot = facts(work).get("hot_seconds")
+    hot_seconds = float(hot) if isinstance(hot, int | float) else math.nan
+    return Pace(work.seconds * factor, hot_seconds * factor, math.inf if thermal is None else thermal.after)

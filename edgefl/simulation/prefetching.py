@@ -1,0 +1,137 @@
+"""What is sent before the round, or the dispatch, that needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Mapping
+
+import simpy
+
+from edgefl.learning.payload import Downlink, Part
+from edgefl.network.flow import Flow, Node
+from edgefl.simulation.decisions import Decisions
+from edgefl.simulation.world import World
+
+
+class Prefetch:
+    """Parts that are sent to a client ahead of the round that needs them.
+
+    Args:
+        world: where it happens.
+        client: who will need them.
+        parts: what is ready early.
+        round: the round that will need them.
+        awake: the client takes part in the present round too, so its idle watts are charged there.
+    """
+
+    def __init__(self, world: World, client: int, parts: tuple[Part, ...], round: int, *, awake: bool) -> None:
+        self.parts = parts
+        self._dispatch = world.dispatches(client)
+        self.flow: Flow = world.send(client, "down", parts, round, self._dispatch, early=True)
+        self._world = world
+        self._client = client
+        self._round = round
+        self._awake = awake
+
+    def serves(self, downlink: Downlink) -> bool:
+        """Whether the client turns out to need any of it."""
+        return any(part in downlink.parts for part in self.parts)
+
+    def settle(self) -> float:
+        """Charge the client's waiting up to now; returns the transfer's seconds so far."""
+        flow = self.flow
+        seconds = (self._world.now if flow.ended is None else flow.ended) - flow.started
+        if not self._awake:
+            self._world.waited(self._client, self._round, seconds)
+        return seconds
+
+    def drop(self) -> None:
+        """Nobody will need it any more."""
+        self.settle()
+        self._world.network.cancel(self.flow)
+        self._world.lost(self._client, self._round, self._dispatch, "prefetched_in_vain")
+
+
+class CellPrefetch:
+    """Parts that a cell fetches ahead of a round, and passes on to its clients as soon as it has them.
+
+    Args:
+        world: where it happens.
+        node: the cell's node in the topology.
+        early: what each of its clients is to be sent.
+        round: the round that will need it.
+        present: who takes part in the present round.
+
+    Attributes:
+        parts: what the cell fetches; a part that several clients need comes once.
+        passed: what is under way, or was sent, to its clients.
+    """
+
+    def __init__(
+        self, world: World, node: Node, early: Mapping[int, tuple[Part, ...]], round: int, present: Collection[int]
+    ) -> None:
+        self.parts = tuple(dict.fromkeys(part for parts in early.values() for part in parts))
+        self.passed: dict[int, Prefetch] = {}
+        self._world = world
+        self._early = early
+        self._round = round
+        self._present = present
+        self._dropped = False
+        self.flow: Flow = world.relay("server", node, self.parts, round, early=True)
+        world.env.process(self._pass_on())
+
+    def _pass_on(self) -> Generator[simpy.Event, object, None]:
+        yield self.flow
+        if self._dropped:
+            return
+        for client, parts in self._early.items():
+            awake = client in self._present
+            self.passed[client] = Prefetch(self._world, client, parts, self._round, awake=awake)
+
+    def take(self, client: int) -> Prefetch | None:
+        """What was sent to a client, which is the client's own from now on."""
+        return self.passed.pop(client, None)
+
+    def drop(self) -> None:
+        """Nobody will need what was not taken."""
+        self._dropped = True
+        self._world.network.cancel(self.flow)
+        for prefetch in self.passed.values():
+            prefetch.drop()
+        self.passed = {}
+
+
+class Ahead:
+    """Who takes part in each round, picked before the round where some parts can be sent early.
+
+    Args:
+        world: where it happens.
+        decisions: who picks.
+        size: how many clients are picked.
+    """
+
+    def __init__(self, world: World, decisions: Decisions, size: int) -> None:
+        self._world = world
+        self._decisions = decisions
+        self._size = size
+        self._committed: list[int] = []
+
+    def cohort(self, round: int) -> list[int]:
+        """The clients of a round: those picked ahead, or else those picked now."""
+        committed, self._committed = self._committed, []
+        return committed or self._decisions.pick(round, self._decisions.everyone, self._size, round)
+
+    def commit(self, round: int) -> dict[int, tuple[Part, ...]]:
+        """Pick the clients of the round to come; returns what each can be sent already, if anything.
+
+        Selection is committed before the present round's aggregation.
+        """
+        world, setup = self._world, self._world.setup
+        if not setup.method.overlap or round >= setup.rounds:
+            return {}
+        self._committed = self.cohort(round)
+        early = {}
+        for client in self._committed:
+            parts = tuple(part for part in world.downlink(client, round, None).parts if part.early)
+            if parts and world.work.of(client, setup.sizes.blocks).fits:
+                early[client] = parts
+        return early
