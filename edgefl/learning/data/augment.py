@@ -6,7 +6,7 @@ It is computed in integers: every device gives the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -45,6 +45,10 @@ class AugmentDraws(NamedTuple):
         """The draws of images ``start`` to ``stop``."""
         return self._each(lambda values: values[start:stop])
 
+    def at(self, places: Tensor) -> AugmentDraws:
+        """The draws of the images at these places ``[m]``."""
+        return self._each(lambda values: values.index_select(0, places))
+
     def to(self, device: torch.device | str) -> AugmentDraws:
         """The same numbers on a device."""
         return self._each(lambda values: values.to(device))
@@ -57,6 +61,21 @@ class AugmentDraws(NamedTuple):
             cosine=None if self.cosine is None else change(self.cosine),
             sine=None if self.sine is None else change(self.sine),
         )
+
+
+def together(parts: Sequence[AugmentDraws]) -> AugmentDraws:
+    """The draws of several groups of images, one group after the other; all are of one kind of augmentation."""
+    import torch
+
+    down, right, flip, cosine, sine = zip(*parts, strict=True)
+    turned = cosine[0] is not None
+    return AugmentDraws(
+        torch.cat(down),
+        torch.cat(right),
+        torch.cat(flip),
+        torch.cat(cosine) if turned else None,
+        torch.cat(sine) if turned else None,
+    )
 
 
 def augment_draws(augment: Augmentation, rng: np.random.Generator, count: int) -> AugmentDraws | None:

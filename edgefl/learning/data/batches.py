@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgefl.learning.data.augment import Augmentation, AugmentDraws, augment_draws, augmented
+from edgefl.learning.data.augment import Augmentation, AugmentDraws, augment_draws, augmented, together
 from edgefl.learning.data.dataset import ImageData
 from edgefl.learning.data.sharding import Integers
 from edgefl.learning.objectives.base import Batch
@@ -79,6 +79,44 @@ class JobBatches:
         start, stop = self.offsets[step], self.offsets[step + 1]
         draws = None if self.draws is None else self.draws.part(start, stop)
         return fetch(self.data, self.indices[start:stop], draws)
+
+
+@dataclass(frozen=True, slots=True)
+class StackedBatches:
+    """The minibatches of several jobs that take as many steps on as many images each: row i is the i-th job's.
+
+    Attributes:
+        data: the training images.
+        indices: positions of the images, ``[steps, rows, batch]``.
+        draws: the augmentation of these images in that order; ``None`` without augmentation.
+    """
+
+    data: ImageData
+    indices: Tensor
+    draws: AugmentDraws | None
+
+    @classmethod
+    def of(cls, jobs: Sequence[JobBatches]) -> StackedBatches | None:
+        """The same minibatches side by side, or ``None`` where jobs differ in steps or in a step's images."""
+        first = jobs[0]
+        size = first.offsets[1] if len(first) else 0
+        if any(job.offsets != first.offsets for job in jobs) or first.offsets[-1] != size * len(first):
+            return None
+        indices = torch.stack([job.indices.view(-1, size) for job in jobs], dim=1)
+        draws = None
+        if first.draws is not None:
+            places = torch.arange(len(jobs) * first.offsets[-1], device=indices.device)
+            order = places.view(len(jobs), -1, size).transpose(0, 1).reshape(-1)
+            draws = together([job.draws for job in jobs if job.draws is not None]).at(order)
+        return cls(first.data, indices, draws)
+
+    def step(self, step: int) -> Batch:
+        """The minibatches of one local step, ``[rows, batch, ...]``: the same numbers that each job gets alone."""
+        places = self.indices[step]
+        count = places.numel()
+        draws = None if self.draws is None else self.draws.part(step * count, (step + 1) * count)
+        inputs, labels = fetch(self.data, places.view(-1), draws)
+        return Batch(inputs.view(*places.shape, *inputs.shape[1:]), labels.view(*places.shape, *labels.shape[1:]))
 
 
 def job_batches(

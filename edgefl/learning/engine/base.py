@@ -83,6 +83,12 @@ class JobData(Protocol):
     def batches(self, task: JobTask) -> Iterable[Batch]:
         """The job's ``task.steps`` minibatches on the training device; the same ones for the same key, always."""
 
+    def side_by_side(self, tasks: Sequence[JobTask]) -> Iterable[Batch] | None:
+        """The minibatches of several jobs, step by step as ``[jobs, batch, ...]``, with the numbers of :meth:`batches`.
+
+        ``None`` where the jobs do not take as many steps on as many images each, or the data cannot do it.
+        """
+
     def evaluation(self) -> Sequence[slice]:
         """The evaluation split in consecutive batches of a fixed size."""
 

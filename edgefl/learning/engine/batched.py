@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -11,9 +11,10 @@ from torch import Tensor
 
 from edgefl.learning.cost.recorder import DataDependentError
 from edgefl.learning.engine.base import JobData, JobResult, JobTask
-from edgefl.learning.engine.chunk_width import ChunkWidths, padded
+from edgefl.learning.engine.chunk_width import ChunkWidths
 from edgefl.learning.engine.device import exact_arithmetic
 from edgefl.learning.engine.local_training import TRAINING, train_job
+from edgefl.learning.engine.replay import GraphReplay, Replay
 from edgefl.learning.engine.sequential import SequentialEngine
 from edgefl.learning.engine.stack import Stack
 from edgefl.learning.engine.threads import one_core_each
@@ -23,15 +24,21 @@ from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.mode import using
 from edgefl.learning.objectives.base import Batch
 
+KEPT_STACKS = 2
+"""Chunks whose memory is kept for replaying: a cohort's full chunks, and its last one."""
+
 
 class BatchedEngine:
     """Trains chunks of jobs side by side in single calls (``torch.func.vmap``).
 
     Jobs stand in one chunk if they take the same local step: objective, rule, options, learning rate and number of
     received blocks. In each step, those of the chunk that still train and whose minibatches have the same size go in
-    one call, padded to a power of two of at least 2, because a stack of one takes other kernels. How jobs are chunked
-    depends on the jobs and on the device's memory alone. Jobs whose draws decide shapes (GradAug) or whose step reads
-    data, and a job that is alone, are trained one after another.
+    one call, padded to at least 2 rows (:func:`~edgefl.learning.engine.chunk_width.padded`), because one row alone
+    takes other kernels. How jobs are chunked depends on the jobs and on the device's memory alone. Jobs whose draws
+    decide shapes (GradAug) or whose step reads data, and a job that is alone, are trained one after another.
+
+    On CUDA, steps that a whole chunk takes are replayed as graphs, from round to round for as long as the learning rate
+    stays: the memory of the last chunks is kept and used again.
 
     Results agree with the sequential engine's within rounding, not to the bit.
 
@@ -40,14 +47,24 @@ class BatchedEngine:
         data: where batches come from.
         device: where model, data and jobs live.
         width: jobs in a chunk at most; by the device's memory unless given.
+        replay: what repeats the step of a whole chunk; by the device unless given.
     """
 
-    def __init__(self, model: BlockModel, data: JobData, device: torch.device, width: int | None = None) -> None:
+    def __init__(
+        self,
+        model: BlockModel,
+        data: JobData,
+        device: torch.device,
+        width: int | None = None,
+        replay: Callable[[Callable[[], None]], Replay] | None = None,
+    ) -> None:
         self._model = model
         self._data = data
         self._device = device
         self._reference = SequentialEngine(model, data, device)
         self._widths = ChunkWidths(model, device, width)
+        self._replay = GraphReplay if replay is None and device.type == "cuda" else replay
+        self._stacks: list[Stack] = []
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         """Train all jobs; see :class:`~edgefl.learning.engine.base.Engine`."""
@@ -63,8 +80,9 @@ class BatchedEngine:
         return self._reference.evaluate(vector, mode)
 
     def close(self) -> None:
-        """Let go of the reference engine."""
+        """Let go of the reference engine and of kept memory."""
         self._reference.close()
+        self._stacks.clear()
 
     def _chunks(self, tasks: Sequence[JobTask]) -> Iterator[list[int]]:
         """Places of jobs to train together, the longest jobs of a kind first, so that chunks end together."""
@@ -92,32 +110,57 @@ class BatchedEngine:
     def _chunk(self, tasks: list[JobTask]) -> list[JobResult]:
         if len(tasks) == 1:
             return [train_job(tasks[0], self._model, self._data)]
-        stack = Stack(tasks, self._model)
+        stack = self._stacked(tasks)
         try:
             with using(**TRAINING):
-                self._steps(stack, [iter(self._data.batches(task)) for task in tasks])
+                self._steps(stack)
             return stack.results()
         except torch.OutOfMemoryError:
             # Other programs may share the device: half as many, down to one after another.
             del stack
+            self._stacks.clear()
             half = len(tasks) // 2
             return [*self._chunk(tasks[:half]), *self._chunk(tasks[half:])]
         except Exception as error:
+            self._stacks.clear()
             # A stack cannot say whose step failed; one after another, the job says it itself.
             for task in tasks:
                 train_job(task, self._model, self._data)
             first, reason = tasks[0], f"{type(error).__name__}: {error} (side by side only)"
             raise TrainingFault(first.method, first.client, first.round, stack.taken, reason) from error
 
-    def _steps(self, stack: Stack, batches: Sequence[Iterator[Batch]]) -> None:
+    def _stacked(self, tasks: Sequence[JobTask]) -> Stack:
+        """The jobs' matrices; where steps are replayed, in the memory that they were recorded on."""
+        stack = Stack(tasks, self._model)
+        if self._replay is None:
+            return stack
+        for kept in self._stacks:
+            if _kind(kept.tasks[0]) == _kind(tasks[0]) and kept.shapes == stack.shapes:
+                kept.adopt(stack)
+                return kept
+        stack.own_what_is_shared()
+        self._stacks = [stack, *self._stacks[: KEPT_STACKS - 1]]
+        return stack
+
+    def _steps(self, stack: Stack) -> None:
         """Take every job's steps; in each, jobs with minibatches of one size in one call."""
+        together = self._data.side_by_side(stack.tasks)
+        if together is not None:
+            for each in together:
+                stack.step_all(each, self._replay)
+                stack.taken += 1
+            return
+        batches = [iter(self._data.batches(task)) for task in stack.tasks]
         for _ in range(max(task.steps for task in stack.tasks)):
             drawn = [(row, batch) for row, each in enumerate(batches) if (batch := next(each, None)) is not None]
             drawn.sort(key=lambda one: (-len(one[1].labels), one[0]))
             for _, group in groupby(drawn, key=lambda one: len(one[1].labels)):
                 members = list(group)
-                extra = padded(len(members)) - len(members)
-                stack.step([row for row, _ in members], [batch for _, batch in members], extra)
+                inputs, labels = (torch.stack(parts) for parts in zip(*(batch for _, batch in members), strict=True))
+                if len(members) == len(stack.tasks):
+                    stack.step_all(Batch(inputs, labels), self._replay)
+                else:
+                    stack.step([row for row, _ in members], Batch(inputs, labels))
             stack.taken += 1
 
 

@@ -14,20 +14,20 @@ WIDEST = 64
 HOST_BYTES = 1 << 30
 """What a chunk may hold in main memory."""
 
-DEVICE_SHARE = 0.5
-"""Share of an accelerator's memory that a chunk may hold; the rest is the data's, and the kernels' workspace."""
+DEVICE_SHARE = 0.3
+"""Share of an accelerator's memory that a chunk may hold: two may be kept, and data and kernels need the rest."""
 
 MARGIN = 2
 """Bytes held over those counted: stacks, their gathered rows, and copies that batching makes."""
 
 
 def padded(jobs: int) -> int:
-    """The number of rows in a call for ``jobs`` jobs: the next power of two, at least 2.
+    """The number of rows in a call for ``jobs`` jobs: 2, 4, or a multiple of 8, so that few shapes occur.
 
-    >>> [padded(jobs) for jobs in (1, 2, 3, 8, 9)]
-    [2, 2, 4, 8, 16]
+    >>> [padded(jobs) for jobs in (1, 2, 3, 8, 9, 50)]
+    [2, 2, 4, 8, 16, 56]
     """
-    return max(2, 1 << (jobs - 1).bit_length())
+    return max(2, 1 << (jobs - 1).bit_length()) if jobs <= 8 else -(-jobs // 8) * 8
 
 
 class ChunkWidths:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from edgefl.learning.data.batches import fetch, job_batches
+from edgefl.learning.data.batches import JobBatches, StackedBatches, fetch, job_batches
 from edgefl.learning.data.federated import FederatedData
 from edgefl.learning.engine.base import JobTask
 from edgefl.learning.engine.evaluation import BATCH
@@ -49,19 +49,26 @@ class ClientData:
 
     def batches(self, task: JobTask) -> Iterator[Batch]:
         """The job's minibatches: images stay bytes on the device until their step comes."""
+        plan = self._plan(task)
+        return (plan.step(step) for step in range(len(plan)))
+
+    def side_by_side(self, tasks: Sequence[JobTask]) -> Iterator[Batch] | None:
+        """All jobs' images of a step in one gather."""
+        stacked = StackedBatches.of([self._plan(task) for task in tasks])
+        return None if stacked is None else (stacked.step(step) for step in range(len(stacked.indices)))
+
+    def _plan(self, task: JobTask) -> JobBatches:
         data = self._data
-        shard = data.shards.shard(task.client)
-        plan = job_batches(
+        return job_batches(
             data.train,
             data.augment,
-            shard,
+            data.shards.shard(task.client),
             task.options,
             task.steps,
             seed=task.seed,
             client=task.client,
             dispatch=task.dispatch,
         )
-        return (plan.step(step) for step in range(len(plan)))
 
     def evaluation(self) -> Sequence[slice]:
         """Consecutive batches of :data:`~edgefl.learning.engine.evaluation.BATCH` images."""

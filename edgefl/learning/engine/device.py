@@ -49,11 +49,15 @@ def exact_arithmetic(device: torch.device) -> Iterator[None]:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     before = (cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32)
+    filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     strict, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = True, False, False, False
     torch.use_deterministic_algorithms(True, warn_only=True)
+    # Nothing here reads memory before it is written, and filling it is a kernel for every tensor.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     try:
         yield
     finally:
         cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = before
         torch.use_deterministic_algorithms(strict, warn_only=warn)
+        torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]

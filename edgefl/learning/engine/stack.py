@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from edgefl.learning.engine.base import JobResult, JobTask
+from edgefl.learning.engine.chunk_width import padded
 from edgefl.learning.engine.local_training import draws_of
+from edgefl.learning.engine.replay import Replay
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.objectives.base import Batch, Context
 
@@ -18,7 +20,12 @@ Named = Mapping[str, Tensor]
 class Stack:
     """The jobs of a chunk while they train.
 
-    What all jobs share, such as the received model as a frozen copy, is held once.
+    Rows are padded as calls are (see :func:`~edgefl.learning.engine.chunk_width.padded`): further rows repeat the last
+    job and are thrown away, so that a step of all jobs is a step of the whole matrices, without gathering rows. What
+    all jobs share, such as the received model as a frozen copy, is held once.
+
+    Matrices stay where they are in memory from step to step, and :meth:`adopt` puts another chunk into them. So a step
+    of all rows can be recorded once and replayed.
 
     Args:
         tasks: at least two jobs that take the same local step.
@@ -30,62 +37,95 @@ class Stack:
     """
 
     def __init__(self, tasks: Sequence[JobTask], model: BlockModel) -> None:
-        self.tasks = tasks
-        self.taken = 0
         self._model = model
-        first, layout = tasks[0], model.layout
-        starts = [layout.split(task.start) for task in tasks]
+        self._begin(tasks)
+        rows = [*tasks, *[tasks[-1]] * (padded(len(tasks)) - len(tasks))]
+        self._rows = len(rows)
+        layout = model.layout
+        starts = [layout.split(task.start) for task in rows]
         self._parameters = torch.stack([parameters for parameters, _ in starts])
         self._buffers = torch.stack([buffers for _, buffers in starts])
         # Row by row, because the number of a client's steps may be part of it (FedADC).
         memories = [
             task.rule.begin(received, task.vectors, task.options, task.steps)
-            for task, (received, _) in zip(tasks, starts, strict=True)
+            for task, (received, _) in zip(rows, starts, strict=True)
         ]
         self._memory = {name: torch.stack([memory[name] for memory in memories]) for name in memories[0]}
         self._shared: dict[str, dict[str, Tensor]] = {}
         self._own: dict[str, dict[str, Tensor]] = {}
         for kind in ("frozen", "vectors", "facts"):
-            columns = {name: [getattr(task, kind)[name] for task in tasks] for name in getattr(first, kind)}
+            columns = {name: [getattr(task, kind)[name] for task in rows] for name in getattr(rows[0], kind)}
             alike = {name: all(_same(each, tensors[0]) for each in tensors) for name, tensors in columns.items()}
             self._shared[kind] = {name: tensors[0] for name, tensors in columns.items() if alike[name]}
             self._own[kind] = {name: torch.stack(tensors) for name, tensors in columns.items() if not alike[name]}
+        self._replays: dict[tuple[object, ...], Replay] = {}
+        self._gradient = torch.func.vmap(torch.func.grad(self._loss, has_aux=True))
+
+    def _begin(self, tasks: Sequence[JobTask]) -> None:
+        self.tasks = tasks
+        self.taken = 0
         self._draws: list[Callable[[int], Named] | None] = [draws_of(task) for task in tasks]
         self._losses: list[list[Tensor]] = [[] for _ in tasks]
         self._sizes: list[list[int]] = [[] for _ in tasks]
-        self._gradient = torch.func.vmap(torch.func.grad(self._loss, has_aux=True))
 
-    def step(self, rows: list[int], batches: Sequence[Batch], extra: int) -> None:
-        """One local step of the jobs ``rows`` on minibatches of one size; ``extra`` more that change nothing."""
-        size, first = len(batches[0].labels), self.tasks[0]
-        padding = [rows[-1]] * extra
-        whole = rows == list(range(len(self.tasks))) and not extra
-        index = None if whole else torch.tensor(rows + padding, device=self._parameters.device)
+    @property
+    def shapes(self) -> tuple[object, ...]:
+        """What two stacks of the same kind of jobs must have in common to lie in the same memory."""
+        return tuple((name, tensor.shape, tensor.dtype) for name, tensor in self._tensors())
 
-        def chosen(stacked: Tensor) -> Tensor:
-            return stacked if index is None else stacked.index_select(0, index)
+    def adopt(self, other: Stack) -> None:
+        """Hold what ``other`` holds, of the same kind of jobs and the same :attr:`shapes`, in this one's memory."""
+        for (_, here), (_, there) in zip(self._tensors(), other._tensors(), strict=True):
+            here.copy_(there)
+        self._begin(other.tasks)
 
-        memory = {name: chosen(value) for name, value in self._memory.items()}
-        parameters, buffers = chosen(self._parameters), chosen(self._buffers)
-        own = {kind: {name: chosen(value) for name, value in named.items()} for kind, named in self._own.items()}
-        drawn = [{} if draw is None else draw(size) for draw in (self._draws[row] for row in rows)]
-        draws = {name: _stacked([one[name] for one in drawn], extra) for name in drawn[0]}
-        inputs = _stacked([batch.inputs for batch in batches], extra)
-        labels = _stacked([batch.labels for batch in batches], extra)
-        point = first.rule.point(parameters, memory, first.lr)
-        gradient, (losses, buffers) = self._gradient(point, buffers, inputs, labels, own, draws)
-        parameters = first.rule.update(parameters, gradient.detach(), memory, first.options, first.lr)
-        if index is None:
-            self._parameters, self._buffers, self._memory = parameters, buffers, memory
+    def own_what_is_shared(self) -> None:
+        """Copy what belongs to others, so that :meth:`adopt` writes into memory of this stack alone."""
+        for named in self._shared.values():
+            named.update({name: tensor.clone() for name, tensor in named.items()})
+
+    def step_all(self, batch: Batch, replay: Callable[[Callable[[], None]], Replay] | None = None) -> None:
+        """One local step of all jobs.
+
+        Args:
+            batch: their minibatches ``[jobs, batch, ...]``.
+            replay: makes the step repeatable on fixed memory; ``None``: every step is worked out anew.
+        """
+        rows = list(range(len(self.tasks)))
+        extra, size = self._rows - len(rows), batch.labels.shape[1]
+        inputs, labels = (_widened(part, extra) for part in batch)
+        draws = self._drawn(rows, size, extra)
+        if replay is None:
+            losses = self._step(inputs, labels, draws)
         else:
-            real, count = index[: len(rows)], len(rows)
-            self._parameters.index_copy_(0, real, parameters[:count])
-            self._buffers.index_copy_(0, real, buffers[:count])
-            for name, value in memory.items():
-                self._memory[name].index_copy_(0, real, value[:count])
-        for row, loss in zip(rows, losses, strict=False):
-            self._losses[row].append(loss)
-            self._sizes[row].append(size)
+            given = {"inputs": inputs, "labels": labels, **{f"draw {name}": draw for name, draw in draws.items()}}
+            key = tuple((name, tensor.shape, tensor.dtype) for name, tensor in given.items())
+            if key not in self._replays:
+                self._replays[key] = self._repeatable(given, replay)
+            losses = self._replays[key](given)
+        self._note(rows, losses, size)
+
+    def step(self, rows: list[int], batch: Batch) -> None:
+        """One local step of the jobs ``rows`` on their minibatches ``[rows, batch, ...]``; the others stay."""
+        size = batch.labels.shape[1]
+        extra = padded(len(rows)) - len(rows)
+        index = torch.tensor(rows + [rows[-1]] * extra, device=self._parameters.device)
+        memory = {name: value.index_select(0, index) for name, value in self._memory.items()}
+        parameters, buffers = self._parameters.index_select(0, index), self._buffers.index_select(0, index)
+        own = {
+            kind: {name: value.index_select(0, index) for name, value in named.items()}
+            for kind, named in self._own.items()
+        }
+        inputs, labels = (_widened(part, extra) for part in batch)
+        parameters, buffers, losses = self._advanced(
+            parameters, buffers, memory, own, inputs, labels, self._drawn(rows, size, extra)
+        )
+        real, count = index[: len(rows)], len(rows)
+        self._parameters.index_copy_(0, real, parameters[:count])
+        self._buffers.index_copy_(0, real, buffers[:count])
+        for name, value in memory.items():
+            self._memory[name].index_copy_(0, real, value[:count])
+        self._note(rows, losses, size)
 
     def results(self) -> list[JobResult]:
         """What the jobs came to.
@@ -94,15 +134,73 @@ class Stack:
             ValueError: the data gave a job fewer minibatches than it has steps.
         """
         made = []
-        for row, (task, parameters, buffers, losses, sizes) in enumerate(
-            zip(self.tasks, self._parameters, self._buffers, self._losses, self._sizes, strict=True)
-        ):
+        # Without the rows that pad; copies throughout, because the memory is used again.
+        for row, (task, losses, sizes) in enumerate(zip(self.tasks, self._losses, self._sizes, strict=True)):
             if not losses or len(losses) != task.steps:
                 raise ValueError(f"the data gave {len(losses)} batches for {task.steps} local steps")
-            # Copies: a view in a client's state would keep the whole stack alive.
             kept = {name: self._memory[name][row].clone() for name in task.rule.kept}
-            made.append(JobResult(torch.cat([parameters, buffers]), torch.stack(losses), tuple(sizes), kept))
+            final = torch.cat([self._parameters[row], self._buffers[row]])
+            made.append(JobResult(final, torch.stack(losses), tuple(sizes), kept))
         return made
+
+    def _tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Everything that a step reads or writes beside its minibatch."""
+        yield "parameters", self._parameters
+        yield "buffers", self._buffers
+        for kind, named in (("memory", self._memory), *self._own.items()):
+            yield from ((f"{kind} {name}", tensor) for name, tensor in sorted(named.items()))
+        for kind, named in self._shared.items():
+            yield from ((f"shared {kind} {name}", tensor) for name, tensor in sorted(named.items()))
+
+    def _drawn(self, rows: Sequence[int], size: int, extra: int) -> dict[str, Tensor]:
+        drawn = [{} if draw is None else draw(size) for draw in (self._draws[row] for row in rows)]
+        return {name: _widened(torch.stack([one[name] for one in drawn]), extra) for name in drawn[0]}
+
+    def _note(self, rows: Sequence[int], losses: Tensor, size: int) -> None:
+        for row, loss in zip(rows, losses, strict=False):
+            self._losses[row].append(loss)
+            self._sizes[row].append(size)
+
+    def _repeatable(self, given: Named, replay: Callable[[Callable[[], None]], Replay]) -> Replay:
+        """The step of all rows on minibatches of these shapes, reading and writing fixed memory."""
+        held = {name: tensor.clone() for name, tensor in given.items()}
+        draws = {name.removeprefix("draw "): tensor for name, tensor in held.items() if name.startswith("draw ")}
+        losses = torch.empty(self._rows, dtype=self._parameters.dtype, device=self._parameters.device)
+
+        def step() -> None:
+            losses.copy_(self._step(held["inputs"], held["labels"], draws))
+
+        made = replay(step)
+        made.reads, made.writes = held, losses
+        return made
+
+    def _step(self, inputs: Tensor, labels: Tensor, draws: Named) -> Tensor:
+        """One step of all rows, in place; their losses ``[rows]``."""
+        memory = dict(self._memory)
+        parameters, buffers, losses = self._advanced(
+            self._parameters, self._buffers, memory, self._own, inputs, labels, draws
+        )
+        _put(self._parameters, parameters)
+        _put(self._buffers, buffers)
+        for name, value in memory.items():
+            _put(self._memory[name], value)
+        return losses
+
+    def _advanced(  # noqa: PLR0917  (a step is made of this many things)
+        self,
+        parameters: Tensor,
+        buffers: Tensor,
+        memory: dict[str, Tensor],
+        own: Mapping[str, Named],
+        inputs: Tensor,
+        labels: Tensor,
+        draws: Named,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Parameters, buffers and losses after a step of rows; ``memory`` is changed."""
+        first = self.tasks[0]
+        point = first.rule.point(parameters, memory, first.lr)
+        gradient, (losses, buffers) = self._gradient(point, buffers, inputs, labels, own, draws)
+        return first.rule.update(parameters, gradient.detach(), memory, first.options, first.lr), buffers, losses
 
     def _loss(  # noqa: PLR0917  (vmap passes by position)
         self,
@@ -136,6 +234,12 @@ def _same(one: Tensor, other: Tensor) -> bool:
     return one.data_ptr() == other.data_ptr() and one.shape == other.shape and one.stride() == other.stride()
 
 
-def _stacked(tensors: Sequence[Tensor], extra: int) -> Tensor:
-    """A row for each tensor, and the last one again ``extra`` times."""
-    return torch.stack([*tensors, *[tensors[-1]] * extra])
+def _widened(rows: Tensor, extra: int) -> Tensor:
+    """The rows, and the last one again ``extra`` times."""
+    return torch.cat([rows, rows[-1:].expand(extra, *rows.shape[1:])]) if extra else rows
+
+
+def _put(place: Tensor, value: Tensor) -> None:
+    """Write a matrix where it belongs, unless it was changed there."""
+    if not _same(place, value):
+        place.copy_(value)

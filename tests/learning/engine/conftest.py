@@ -47,6 +47,9 @@ class TinyData:
         plan = batch_plan(self.shard(task.client), task.options, task.steps, **key)
         return (Batch(self.images[indices], self.labels[indices]) for indices in plan)
 
+    def side_by_side(self, tasks: Sequence[JobTask]) -> None:
+        return None
+
     def evaluation(self) -> Sequence[slice]:
         return [slice(start, start + 10) for start in range(0, len(self.labels), 10)]
 

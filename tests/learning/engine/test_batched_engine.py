@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 
+from edgefl.learning.data.federated import load_federated
+from edgefl.learning.data.sets.synthetic import Synthetic
 from edgefl.learning.engine.batched import BatchedEngine
 from edgefl.learning.engine.chunk_width import ChunkWidths, padded
+from edgefl.learning.engine.client_data import ClientData
 from edgefl.learning.engine.core import TrainingCore
+from edgefl.learning.engine.replay import DirectReplay
 from edgefl.learning.engine.sequential import SequentialEngine
 from edgefl.learning.faults import TrainingFault
 from edgefl.learning.job import JobId, TrainingJob
@@ -49,6 +55,9 @@ class Wide:
 
     def __getattr__(self, name):
         return getattr(self.inner, name)
+
+    def side_by_side(self, tasks):
+        return None
 
     def batches(self, task):
         return (Batch(batch.inputs.to(self.dtype), batch.labels) for batch in self.inner.batches(task))
@@ -124,8 +133,8 @@ def test_running_statistics_belong_to_each_client(tiny):
     assert (statistics.std(dim=0) > 0).all()
 
 
-def test_calls_are_padded_to_a_power_of_two_and_never_alone():
-    assert [padded(jobs) for jobs in range(1, 6)] == [2, 2, 4, 4, 8]
+def test_calls_are_padded_to_few_widths_and_never_alone():
+    assert [padded(jobs) for jobs in (1, 2, 3, 4, 5, 8, 9, 50)] == [2, 2, 4, 4, 8, 8, 16, 56]
 
 
 def test_a_chunk_is_as_wide_as_memory_allows(tiny, monkeypatch):
@@ -145,16 +154,51 @@ def test_a_chunk_that_does_not_fit_after_all_is_halved(tiny, monkeypatch):
     from edgefl.learning.engine.stack import Stack
 
     _, tasks = tasks_of(tiny, "fedavg", torch.float32)
-    step = Stack.step
+    steps = Stack.step, Stack.step_all
 
-    def narrow(self, rows, batches, extra):
-        if len(self.tasks) > 2:
-            raise torch.OutOfMemoryError("full")
-        step(self, rows, batches, extra)
+    def narrow(step):
+        def refusing(self, *arguments):
+            if len(self.tasks) > 2:
+                raise torch.OutOfMemoryError("full")
+            step(self, *arguments)
 
-    monkeypatch.setattr(Stack, "step", narrow)
+        return refusing
+
+    monkeypatch.setattr(Stack, "step", narrow(steps[0]))
+    monkeypatch.setattr(Stack, "step_all", narrow(steps[1]))
     results = BatchedEngine(residual_model(), tiny.data(), CPU, 8).train(tasks)
     assert [len(result.batch_sizes) for result in results] == [task.steps for task in tasks]
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=str)
+def test_steps_that_are_repeated_on_fixed_memory_give_the_same_bits(tiny, entry):
+    """What a CUDA graph replays; the second call finds the memory of the first, with another chunk's numbers in it."""
+    method, tasks = tasks_of(tiny, entry, torch.float32)
+    model = method.objective.adapt(residual_model())
+    plain = BatchedEngine(model, tiny.data(), CPU, 4)
+    repeating = BatchedEngine(model, tiny.data(), CPU, 4, DirectReplay)
+    for order in (tasks, tasks[::-1], tasks[:4]):
+        for one, other in zip(plain.train(order), repeating.train(order), strict=True):
+            assert torch.equal(one.final, other.final)
+            assert torch.equal(one.cross_entropies, other.cross_entropies)
+            assert all(torch.equal(one.kept[name], other.kept[name]) for name in one.kept)
+
+
+def test_images_of_all_clients_are_gathered_as_each_gets_them_alone():
+    spec = Synthetic(clients=5, shape=(1, 8, 8), classes=3, train=60, test_images=10, augment="crop_flip")
+    data = ClientData(load_federated(spec, 0, CPU))
+    tasks = [SimpleNamespace(client=k, options=LOCAL, steps=3, seed=0, dispatch=1) for k in range(5)]
+    together = list(data.side_by_side(tasks))
+    alone = [list(data.batches(task)) for task in tasks]
+    assert len(together) == 3
+    for step, batch in enumerate(together):
+        for row, batches in enumerate(alone):
+            assert torch.equal(batch.inputs[row], batches[step].inputs)
+            assert torch.equal(batch.labels[row], batches[step].labels)
+    assert data.side_by_side([*tasks, SimpleNamespace(**vars(tasks[0]) | {"steps": 4})]) is None
+    assert data.side_by_side([SimpleNamespace(**vars(task) | {"steps": 12}) for task in tasks]) is not None
+    uneven = LOCAL.model_copy(update={"batch": 5})
+    assert data.side_by_side([SimpleNamespace(**vars(task) | {"options": uneven}) for task in tasks]) is None
 
 
 def test_a_failing_step_is_told_with_its_client(tiny):
