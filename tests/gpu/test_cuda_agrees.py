@@ -6,6 +6,7 @@ import torch
 from edgefl.learning.data.federated import load_federated
 from edgefl.learning.data.sets.synthetic import Synthetic
 from edgefl.learning.engine.core import TrainingCore
+from edgefl.learning.engine.replay import DirectReplay, GraphReplay
 from edgefl.learning.job import JobId, TrainingJob
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.models.registry import MODELS
@@ -21,18 +22,18 @@ CASES = [(entry, "cnn", {}) for entry in METHODS]
 CASES += [(entry, "resnet18", {"norm": norm}) for entry in ("fedavg", "fedbr") for norm in ("group", "batch")]
 
 
-def two_rounds(device, entry, model, options, *, rounds=2):
+def two_rounds(device, entry, model, options, *, rounds=2, engine="sequential", steps=2):
     data = load_federated(Synthetic(clients=4, shape=(3, 16, 16), train=128, test_images=100), 0, device)
     local = LocalOptions(batch=16, lr=0.02, weight_decay=1e-3, clip_norm=10)
     method = build_method(entry, local)
-    with TrainingCore.of(data, MODELS[model].model_validate(options), 0) as core:
+    with TrainingCore.of(data, MODELS[model].model_validate(options), 0, engine=engine) as core:
         learner = core.learner(method)
         for round in range(rounds):
             jobs = []
             for client in range(4):
                 before = JobId("m", 0, client, round - 1) if method.state is not None and round else None
                 alpha = 2 if before else core.model.depth
-                jobs.append(TrainingJob(JobId("m", 0, client, round), round, round, alpha, 2, before))
+                jobs.append(TrainingJob(JobId("m", 0, client, round), round, round, alpha, steps, before))
             for job in jobs:
                 learner.submit(job)
             learner.aggregate(round, [job.id for job in jobs], round)
@@ -56,3 +57,31 @@ def test_a_device_repeats_itself_to_the_last_bit(entry):
     one, other = (two_rounds("cuda", entry, "cnn", {}) for _ in range(2))
     assert torch.equal(one[0], other[0])
     assert one[1:] == other[1:]
+
+
+@pytest.mark.parametrize("entry", [*METHODS, "moon", "scaffold"])
+def test_clients_side_by_side_come_to_what_they_come_to_alone(entry):
+    one = two_rounds("cuda", entry, "cnn", {})
+    other = two_rounds("cuda", entry, "cnn", {}, engine="batched")
+    torch.testing.assert_close(other[0], one[0], rtol=1e-2, atol=1e-3)
+    assert other[2].loss == pytest.approx(one[2].loss, rel=1e-2)
+
+
+@pytest.mark.parametrize("entry", [*METHODS, "moon"])
+def test_a_replayed_graph_gives_the_bits_of_the_step_that_it_recorded(entry, monkeypatch):
+    """Eight steps a round: the second is recorded, and the second round finds the recording of the first."""
+    recorded = []
+    capture = GraphReplay._recorded
+
+    def noting(self):
+        recorded.append(capture(self))
+        return recorded[-1]
+
+    monkeypatch.setattr(GraphReplay, "_recorded", noting)
+    replayed = two_rounds("cuda", entry, "cnn", {}, engine="batched", steps=8)
+    assert recorded
+    assert None not in recorded
+    monkeypatch.setattr("edgefl.learning.engine.batched.GraphReplay", DirectReplay)
+    direct = two_rounds("cuda", entry, "cnn", {}, engine="batched", steps=8)
+    assert torch.equal(replayed[0], direct[0])
+    assert replayed[1:] == direct[1:]
