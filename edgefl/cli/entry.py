@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ from edgefl.cli.app import app
 from edgefl.errors import UserError
 
 DONE, FAULT, WRONG_INPUT = 0, 1, 2
+
+INSISTING_SECONDS = 1.0
+"""A second Ctrl-C or SIGTERM after this long ends the process at once; an earlier one is taken for the same."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,13 +88,25 @@ def _say(text: str) -> None:
 
 @contextmanager
 def _stopping_politely() -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM both unwind the command as KeyboardInterrupt, so that files are closed; lists what came."""
+    """Ctrl-C and SIGTERM both unwind the command as KeyboardInterrupt, so that files are closed; lists what came.
+
+    A second one, later on, does not wait for that.
+    """
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():  # only there may signals be set up
         yield received
         return
 
+    first = 0.0
+
     def stop(number: int, _frame: FrameType | None) -> None:
+        nonlocal first
+        if received:
+            # One Ctrl-C may arrive twice. Who insists later on need not wait: a kill at any moment can be resumed from.
+            if time.monotonic() - first > INSISTING_SECONDS:
+                os._exit(128 + number)
+            return
+        first = time.monotonic()
         received.append(number)
         raise KeyboardInterrupt
 

@@ -19,6 +19,9 @@ from edgefl.learning.models.block_model import BlockModel
 
 Result = TypeVar("Result")
 
+_APPEARS_SECONDS = 5.0
+"""How long a thread whose start was interrupted is waited for."""
+
 
 class ParallelEngine:
     """Trains jobs on several cores at once; each job runs the same code as in the sequential engine, so bits agree.
@@ -98,16 +101,27 @@ class ParallelEngine:
 
 
 def _side_by_side(worker: Callable[[BlockModel], None], crew: Sequence[BlockModel], leaving: threading.Event) -> None:
-    """Run a worker for each skeleton, and see all of them off, also when Ctrl-C reaches the waiting thread."""
-    threads = [threading.Thread(target=worker, args=(model,), name="edgefl-trainer", daemon=True) for model in crew]
-    started = []
+    """Run a worker for each skeleton, and see all of them off, also when Ctrl-C reaches the waiting thread.
+
+    A thread that still computes while the interpreter ends would abort the process.
+    """
+    entered = [threading.Event() for _ in crew]
+
+    def work(number: int) -> None:
+        entered[number].set()
+        worker(crew[number])
+
+    threads = [threading.Thread(target=work, args=(number,), name="edgefl-trainer") for number in range(len(crew))]
+    begun = 0
     try:
         for thread in threads:
+            begun += 1
             thread.start()
-            started.append(thread)
-        for thread in started:
+        for thread in threads:
             thread.join()
     finally:
         leaving.set()
-        for thread in started:
-            thread.join()
+        for number in range(begun):
+            # Ctrl-C may come within `start`: then nobody knows whether the thread is about to appear.
+            if entered[number].wait(_APPEARS_SECONDS):
+                threads[number].join()

@@ -172,7 +172,9 @@ def _words(spec: Any, key: str = "") -> str:
     """A link's or the topology's options on one line, rates and latencies with their units."""
     if isinstance(spec, dict):
         parts = [
-            f"{name} {_words(value, name)}" for name, value in spec.items() if value is not None and name != "kind"
+            f"{name} {_words(value, name)}"
+            for name, value in spec.items()
+            if value is not None and value is not False and name != "kind"
         ]
         return " ".join(part for part in (str(spec.get("kind") or ""), ", ".join(parts)) if part)
     if isinstance(spec, float) and spec >= 1e5:

@@ -40,7 +40,7 @@ def table(caption: str, headers: Sequence[str], rows: Sequence[Sequence[str]], w
     )
     return (
         f'<div class="wide" tabindex="0" role="region" aria-label="{text(caption)}"><table>'
-        f"<caption>{text(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"<caption><span>{text(caption)}</span></caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 

@@ -67,7 +67,7 @@ def _grid(found: Sensitivity, question: Question) -> str:
     caption = f"{question.words}: devices by bandwidth"
     return (
         f'<div class="wide" tabindex="0" role="region" aria-label="{text(caption)}"><table class="grid">'
-        f'<caption>{prose(caption)}</caption><thead><tr><th scope="col">devices</th>{head}</tr></thead>'
+        f'<caption><span>{prose(caption)}</span></caption><thead><tr><th scope="col">devices</th>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
 

@@ -1,0 +1,143 @@
+"""The page says whether the winner stays the winner, from the run timed again under other conditions."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from edgefl.experiment.sensitivity import write_sensitivity
+from edgefl.report import RunResult
+from edgefl.report.page import page
+from edgefl.report.sensitivity import Answer, Condition, Question, read_sensitivity, robustness
+from edgefl.report.statistics import mean_interval
+
+OWN = Condition("nominal", 1.0)
+
+
+@pytest.fixture(scope="module")
+def timed(small_run, tmp_path_factory):
+    """The small run, timed again."""
+    folder = tmp_path_factory.mktemp("timed") / "small"
+    shutil.copytree(small_run.path, folder)
+    write_sensitivity(folder)
+    return RunResult(folder)
+
+
+def first_at(run, label, seed, accuracy, condition):
+    """Seconds to a target, row by row from the two tables."""
+    reached = [row["round"] for row in run.rounds_of(label, seed).to_pylist() if row["accuracy"] >= accuracy]
+    rows = pq.read_table(run.path / "sensitivity.parquet").to_pylist()
+    key = (label, seed, *condition)
+    times = {
+        row["round"]: row["seconds"]
+        for row in rows
+        if (row["label"], row["seed"], row["devices"], row["bandwidth"]) == key
+    }
+    return times[min(reached)] if reached else None
+
+
+def test_under_the_runs_own_conditions_the_winner_is_the_summarys(timed):
+    found = read_sensitivity(timed)
+    answer = found.answer(Question("target", 0.3), OWN)
+    seconds = {
+        label: [result.targets[0].seconds for result in results]
+        for label, results in timed.results.items()
+        if all(result.targets[0].reached for result in results)
+    }
+    best = min(seconds, key=lambda label: sum(seconds[label]))
+    assert answer.leaders[0] == best
+    assert answer.best == pytest.approx(mean_interval(seconds[best]))
+
+
+@pytest.mark.parametrize("condition", [Condition("high", 0.7), Condition("low", 1.3)])
+def test_under_other_conditions_the_winner_is_that_of_the_tables_rows(timed, condition):
+    answer = read_sensitivity(timed).answer(Question("target", 0.3), condition)
+    seconds = {
+        label: [first_at(timed, label, result.seed, 0.3, condition) for result in results]
+        for label, results in timed.results.items()
+    }
+    reached = {label: values for label, values in seconds.items() if None not in values}
+    assert answer.leaders[0] == min(reached, key=lambda label: sum(reached[label]))
+    assert answer.best.mean == pytest.approx(sum(reached[answer.leaders[0]]) / 2)
+
+
+def test_within_a_budget_the_last_model_that_it_pays_for_counts(timed):
+    found = read_sensitivity(timed)
+    whole = found.total("fedavg", OWN, "seconds").mean
+    for condition in found.conditions:
+        answer = found.answer(Question("seconds", 0.6 * whole), condition)
+        held = {}
+        for label, results in timed.results.items():
+            last = []
+            for result in results:
+                rows = timed.rounds_of(label, result.seed).to_pylist()
+                times = found._spent[label, result.seed, condition]["seconds"]
+                within = [row["accuracy"] for row, time in zip(rows, times, strict=True) if time <= 0.6 * whole]
+                last.append(within[-1] if within else None)
+            if None not in last:
+                held[label] = sum(last) / len(last)
+        assert (answer.best.mean if answer.best else None) == (pytest.approx(max(held.values())) if held else None)
+        assert not answer.least  # every method ran to its last round
+
+
+def test_a_method_that_its_budget_had_ended_is_marked_as_perhaps_better(small_run, tmp_path):
+    folder = tmp_path / "cut"
+    shutil.copytree(small_run.path, folder)
+    path = folder / "summary.json"
+    path.write_text(path.read_text().replace('"reason": "rounds"', '"reason": "joules"'))
+    write_sensitivity(folder)
+    found = read_sensitivity(RunResult(folder))
+    most = found.total("fedavg", Condition("high", 0.7), "joules").mean
+    assert found.answer(Question("joules", 2 * most), OWN).least
+    assert not found.answer(Question("joules", most / 1e3), OWN).least
+
+
+def swapped(run: RunResult, tmp_path) -> RunResult:
+    """The same, but with slow devices one method takes a hundredth of the time: there it wins."""
+    folder = tmp_path / "swapped"
+    shutil.copytree(run.path, folder)
+    table = pq.read_table(folder / "sensitivity.parquet")
+    rows = table.to_pylist()
+    loser = read_sensitivity(run).answer(Question("target", 0.3), OWN).leaders[-1]
+    other = next(label for label in run.labels if label not in (loser, winner(run)))
+    for row in rows:
+        if row["devices"] == "high":
+            row["seconds"] *= 1e-3 if row["label"] == other else 1.0
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), folder / "sensitivity.parquet")
+    return RunResult(folder)
+
+
+def winner(run: RunResult) -> str:
+    return read_sensitivity(run).answer(Question("target", 0.3), OWN).leaders[0]
+
+
+def test_a_winner_that_changes_is_said_and_marked(timed, tmp_path):
+    run = swapped(timed, tmp_path)
+    line = robustness(read_sensitivity(run))[0]
+    assert line.startswith(f"First at 30 %: {winner(timed)}")
+    assert "in 6 of 9 conditions" in line
+    assert "leads with slow devices (70 %, 100 %, 130 % bandwidth)" in line
+    written = page([run])
+    assert written.count('<td class="changed">≠ ') == 3
+    assert written.count('<td class="own">') == 1
+
+
+def test_the_page_shows_bands_and_what_was_held(timed):
+    written = page([timed]).replace("\u00a0", " ")
+    assert "fedbr decides on blocks by time" in written
+    bands = re.search(r"How sure the figures are.*?</table>", written, re.DOTALL)[0]
+    assert bands.count("<tr>") == 1 + len(timed.labels)
+    assert re.search(r"\d – \d", re.sub(r" [a-zA-Z]+ – ", " – ", bands)) or " – " in bands
+
+
+def test_without_the_file_the_page_says_how_to_get_it(small_run, late_run):
+    assert f"edgefl replay {small_run.path} --sensitivity" in page([small_run])
+    assert 'id="robustness"' not in page([late_run])
+
+
+def test_nobody_is_an_answer(timed):
+    assert read_sensitivity(timed).answer(Question("target", 0.999), OWN) == Answer((), None, least=False)
