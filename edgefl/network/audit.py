@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from edgefl.network.filling import Claim, fill
@@ -34,6 +34,7 @@ class FlowRecord:
         delivered: bytes that arrived; None for the size, or where nobody knows.
         cancelled: whether it was stopped.
         weight: its share of a contended link.
+        pruned: of a multicast: (seconds, links that it ceased to use then), as receivers left it.
     """
 
     flow: int
@@ -45,6 +46,35 @@ class FlowRecord:
     delivered: float | None = None
     cancelled: bool = False
     weight: float = 1.0
+    pruned: tuple[tuple[float, tuple[Link, ...]], ...] = ()
+
+
+def merged(members: Sequence[FlowRecord]) -> FlowRecord:
+    """The members of one multicast as the one flow that its links carry.
+
+    It waits for the longest of their latencies, and lasts as long as one of them does. Whoever is cancelled takes the
+    links with it that no other uses.
+
+    >>> near = FlowRecord(0, ("trunk", "near"), 1e6, started=0.0, latency=0.1, ended=2.0)
+    >>> gone = FlowRecord(1, ("trunk", "far"), 1e6, started=0.0, latency=0.3, ended=1.0, cancelled=True)
+    >>> both = merged([near, gone])
+    >>> both.path, both.latency, both.ended, both.pruned
+    (('trunk', 'far', 'near'), 0.3, 2.0, ((1.0, ('far',)),))
+    """
+    latency = max(member.latency for member in members)
+    joined = members[0].started + latency
+    lasting = sorted(members, key=lambda member: math.inf if member.ended is None else member.ended)
+    # Who leaves before the first byte flows, or with it, has used nothing; the last one stands for all in any case.
+    using = [m for m in lasting if not (m.cancelled and m.ended is not None and m.ended <= joined)] or lasting[-1:]
+    last, path = using[-1], dict.fromkeys(link for member in using for link in member.path)
+    pruned = []
+    others: set[Link] = set()
+    for member in reversed(using):
+        alone = tuple(link for link in member.path if link not in others)
+        others.update(alone)
+        if member.cancelled and alone and member.ended is not None and member.ended != last.ended:
+            pruned.append((member.ended, alone))
+    return replace(last, path=tuple(path), latency=latency, pruned=tuple(pruned))
 
 
 class Violation(NamedTuple):
@@ -62,13 +92,21 @@ class _Capacity(NamedTuple):
     bits_per_second: float
 
 
+class _Pruned(NamedTuple):
+    """A flow that ceases to use some of its links."""
+
+    flow: int
+    links: tuple[Link, ...]
+
+
 class _Active:
     """A flow between its first byte and its logged end."""
 
-    __slots__ = ("bits", "rate", "reached", "record", "since")
+    __slots__ = ("bits", "path", "rate", "reached", "record", "since")
 
     def __init__(self, record: FlowRecord, now: float) -> None:
         self.record = record
+        self.path = record.path
         self.bits = 0.0
         self.rate = 0.0
         self.since = now
@@ -135,7 +173,7 @@ class _Audit:
         self.carried = _Carried(self.capacity)
 
     def run(self, capacities: Iterable[tuple[float, Link, float]], flows: Iterable[FlowRecord]) -> list[Violation]:
-        changes: list[tuple[float, int, FlowRecord | _Capacity]] = [
+        changes: list[tuple[float, int, FlowRecord | _Capacity | _Pruned]] = [
             (seconds, 0, _Capacity(link, rate)) for seconds, link, rate in capacities
         ]
         for record in flows:
@@ -146,6 +184,7 @@ class _Audit:
                 changes.append((joined, 1, record))
                 if record.ended is not None:
                     changes.append((record.ended, 2, record))
+                changes += [(seconds, 2, _Pruned(record.flow, links)) for seconds, links in record.pruned]
         changes.sort(key=lambda change: change[:2])
         active: dict[int, _Active] = {}
         for now, batch in itertools.groupby(changes, key=lambda change: change[0]):
@@ -157,6 +196,9 @@ class _Audit:
                         active[what.flow] = self.join(what, now)
                     else:
                         self.leave(active.pop(what.flow), now)
+                elif isinstance(what, _Pruned):
+                    links = active[what.flow].path
+                    self.prune(active[what.flow], what.links, now)
                 else:
                     links = (what.link,)
                     self.carried.advance(what.link, now)
@@ -215,15 +257,27 @@ class _Audit:
         delivered = record.delivered
         if delivered is None:
             delivered = min(expected, record.bytes) if record.cancelled else record.bytes
-        for link in record.path:
+        links, active.path = active.path, ()
+        self.vacate(active, links, 8.0 * delivered, now)
+
+    def prune(self, active: _Active, links: Sequence[Link], now: float) -> None:
+        """A flow goes on without some of its links."""
+        active.advance(now)
+        active.path = tuple(link for link in active.path if link not in links)
+        self.vacate(active, links, min(active.bits, 8.0 * active.record.bytes), now)
+
+    def vacate(self, active: _Active, links: Sequence[Link], bits: float, now: float) -> None:
+        """A flow that was sent so far as ``bits`` uses some links no more."""
+        record = active.record
+        for link in links:
             del self.users[link][record.flow]
-            excess = self.carried.excess(link, 8.0 * delivered, now)
+            excess = self.carried.excess(link, bits, now)
             if excess > self.tolerance:
                 self.report(now, record.flow, f"link {link} carried {excess:.3g} of its capacity too much")
             if not self.users[link]:
                 self.carried.end(link)
-            if link in self.air:
-                del self.channel_users[self.air[link]][record.flow]
+            if link in self.air and not any(self.air.get(other) == self.air[link] for other in active.path):
+                self.channel_users[self.air[link]].pop(record.flow, None)
 
     def share(self, touched: Mapping[Link, None], now: float) -> None:
         """New rates for the flows that hang together with the touched links."""
@@ -237,19 +291,20 @@ class _Audit:
             for number, active in users.items():
                 if number not in members:
                     members[number] = active
-                    for other in active.record.path:
+                    for other in active.path:
                         if other not in links:
                             links[other] = None
                             queue.append(other)
-        claims = [self.claim(members[number].record) for number in sorted(members)]
+        claims = [self.claim(members[number]) for number in sorted(members)]
         rates = fill(claims)
         for number in sorted(members):
             members[number].advance(now)
             members[number].rate = rates[number]
 
-    def claim(self, record: FlowRecord) -> Claim:
+    def claim(self, active: _Active) -> Claim:
         """What a flow takes of its links and channels, at their present capacities."""
-        rates = {link: self.capacity[link] for link in record.path}
+        record = active.record
+        rates = {link: self.capacity[link] for link in active.path}
         usable, latency = self.transport.efficiency, record.latency / self.transport.latency_factor
         limits: list[tuple[Hashable, float, float]] = [
             (link, rate * usable, 1.0) for link, rate in rates.items() if rate < math.inf
@@ -258,10 +313,14 @@ class _Audit:
             limits.append((("flow", record.flow), self.transport.limit(latency), 1.0))
         airy = [link for link in rates if link in self.air]
         weight = record.weight * self.transport.weight(latency, rates.values())
-        limits += [(("air", self.air[link]), usable, 1.0 / rates[link]) for link in airy if rates[link] > 0.0]
-        slowest = min((rates[link] for link in airy), default=0.0)
-        if self.airtime_fair and slowest > 0.0:
-            weight *= slowest / 1e6
+        airtime: dict[Hashable, float] = {}
+        for link in airy:
+            if rates[link] > 0.0:
+                airtime[self.air[link]] = airtime.get(self.air[link], 0.0) + 1.0 / rates[link]
+        limits += [(("air", channel), usable, taken) for channel, taken in airtime.items() if taken > 0.0]
+        longest = max(airtime.values(), default=0.0)
+        if self.airtime_fair and longest > 0.0:
+            weight /= 1e6 * longest
         return Claim(record.flow, weight, limits)
 
 

@@ -43,7 +43,11 @@ def build_topology(
         if name not in links:
             raise UserError(f"unknown link '{name}'; {nearest(name, links)}")
     if isinstance(spec, FileTopology):
-        return GraphLinks(_read_graph(spec, len(link_of_client), folder))
+        graph = _read_graph(spec, len(link_of_client), folder)
+        try:
+            return GraphLinks(graph, sharing=spec.sharing)
+        except UserError as error:
+            raise error.located(file=spec.file) from None
     latency_of = {name: spec.latency if link.latency is None else link.latency for name, link in links.items()}
     count = len(link_of_client)
     cells = spec.cells if isinstance(spec, CellsTopology) else 0

@@ -25,6 +25,7 @@ class Flow(simpy.Event):
         path: the links that it crosses, as indices into the network's link arrays.
         latency: seconds that pass before the first byte flows: the path's, as the transport counts them.
         weight: its share of a contended link relative to flows of weight 1.
+        multicast: the number of the multicast that it is part of, None for a flow of its own.
         cancelled: whether it was stopped before it was complete.
     """
 
@@ -53,6 +54,7 @@ class Flow(simpy.Event):
         self.path = path
         self.latency = latency
         self.weight = weight
+        self.multicast: int | None = None
         self.cancelled = False
         self._delivered = 0.0
         self._bytes_left = bytes_left

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 import networkx as nx
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from edgefl.network.agenda import Agenda
 from edgefl.network.flow import Flow, FlowObserver, Node
+from edgefl.network.multicast import Multicast
 from edgefl.network.processes import CapacityProcess
 from edgefl.network.sharing import Sharing
 from edgefl.network.topology import GraphLinks, Topology, checked_capacity
@@ -69,6 +70,9 @@ class FlowNetwork:
         self._following: dict[int, CapacityProcess] = {}
         self._under_way: dict[int, Flow] = {}
         self._numbers = itertools.count()
+        self._multicast_numbers = itertools.count(1)
+        self._multicasts: dict[int, Multicast] = {}
+        self._gathering: dict[Hashable, Multicast] = {}
         self._agenda = Agenda(env, self._settle)
 
     def transfer(
@@ -79,6 +83,7 @@ class FlowNetwork:
         *,
         tag: object = None,
         weight: float = 1.0,
+        payload: Hashable = None,
     ) -> Flow:
         """Start to send ``bytes`` over the least-latency path; the flow triggers when they have arrived.
 
@@ -88,6 +93,8 @@ class FlowNetwork:
             bytes: how many; 0 takes the latency alone.
             tag: anything that the caller wants to find on the flow again.
             weight: the flow's share of a contended link relative to flows of weight 1.
+            payload: what is sent. Under a transport with ``multicast``, transfers of equal payloads that the node
+                begins at this instant are one multicast: they end together. None for what nobody else is sent.
 
         Raises:
             UserError: an unknown node, or nodes that no path joins.
@@ -95,7 +102,7 @@ class FlowNetwork:
         """
         path = self.topology.path(source, target)
         latency = sum(self.topology.latency[link] for link in path)
-        return self._start(source, target, bytes, path=path, latency=latency, tag=tag, weight=weight)
+        return self._start(source, target, bytes, path=path, latency=latency, tag=tag, weight=weight, payload=payload)
 
     def multicast(
         self, source: Node, targets: Sequence[Node], bytes: float, *, tag: object = None, weight: float = 1.0
@@ -126,6 +133,7 @@ class FlowNetwork:
         latency: float,
         tag: object,
         weight: float,
+        payload: Hashable = None,
     ) -> Flow:
         if not 0.0 <= bytes < math.inf:
             raise ValueError(f"expected a finite number of bytes of at least 0, found {bytes!r}")
@@ -145,9 +153,14 @@ class FlowNetwork:
             bytes_left=self._bytes_left,
         )
         self._under_way[flow.id] = flow
+        alone = payload is None or not self._transport.multicast
+        group = None if alone else self._gather(flow, (source, payload, bytes, weight, self.env.now))
         if self._observer is not None:
             self._observer.flow_started(flow)
-        self._agenda.at(self.env.now + latency, self._join, flow)
+        if group is None:
+            self._agenda.at(self.env.now + latency, self._join, flow)
+        else:
+            self._agenda.at(group.starts, self._join_together, (group, group.starts))
         return flow
 
     def cancel(self, flow: Flow) -> None:
@@ -158,7 +171,10 @@ class FlowNetwork:
         if self._under_way.pop(flow.id, None) is None:
             return
         left = self._bytes_left(flow)
-        self._sharing.leave(flow.id, self.env.now)
+        if flow.multicast is None:
+            self._sharing.leave(flow.id, self.env.now)
+        else:
+            self._prune(self._multicasts[flow.multicast], flow)
         flow.settle(max(flow.bytes - left, 0.0), cancelled=True)
         if self._observer is not None:
             self._observer.flow_cancelled(flow)
@@ -215,7 +231,7 @@ class FlowNetwork:
 
     def rate(self, flow: Flow) -> float:
         """The present rate of a flow, bit/s; 0 before its latency has passed and after its end."""
-        return self._sharing.rate(flow.id)
+        return self._sharing.rate(_stream(flow))
 
     @property
     def flows(self) -> list[Flow]:
@@ -257,17 +273,62 @@ class FlowNetwork:
             self._agenda.settle_now()
 
     def _bytes_left(self, flow: Flow) -> float:
-        bits = self._sharing.bits_left(flow.id, self.env.now)
+        bits = self._sharing.bits_left(_stream(flow), self.env.now)
         return flow.bytes if bits is None else bits / 8.0
 
     def _join(self, flow: Flow) -> None:
         if flow.id in self._under_way:
-            self._sharing.join(flow, self.env.now)
+            now = self.env.now
+            self._sharing.join(flow.id, flow.path, 8.0 * flow.bytes, now, weight=flow.weight, latency=flow.latency)
+
+    def _gather(self, flow: Flow, key: Hashable) -> Multicast:
+        """Let a flow be part of the multicast that others have begun at this instant, or begin one."""
+        group = self._gathering.get(key)
+        if group is None:
+            group = self._gathering[key] = Multicast(next(self._multicast_numbers), key)
+            self._multicasts[group.id] = group
+        group.add(flow)
+        return group
+
+    def _join_together(self, what: tuple[Multicast, float]) -> None:
+        group, starts = what
+        # It may run already, or wait for a member whose path is longer.
+        if group.members and not group.joined and starts == group.starts:
+            group.joined = True
+            del self._gathering[group.key]
+            self._use(group, 8.0 * group.first.bytes)
+
+    def _use(self, group: Multicast, bits: float) -> None:
+        latency = group.starts - group.first.started
+        weight = group.first.weight
+        self._sharing.join(-group.id, group.path, bits, self.env.now, weight=weight, latency=latency)
+
+    def _prune(self, group: Multicast, flow: Flow) -> None:
+        """A member leaves a multicast, and with it the links that it alone used."""
+        before = group.path
+        del group.members[flow.id]
+        bits = self._sharing.bits_left(-group.id, self.env.now)
+        if group.members and len(group.path) == len(before):
+            return
+        self._sharing.leave(-group.id, self.env.now)
+        if not group.members:
+            del self._multicasts[group.id]
+            self._gathering.pop(group.key, None)
+        elif bits is not None:
+            self._use(group, bits)
+
+    def _flows_of(self, numbers: Iterable[int]) -> Iterator[int]:
+        """The flows behind numbers that the links know: themselves, or the members of multicasts."""
+        for number in numbers:
+            if number >= 0:
+                yield number
+            else:
+                yield from self._multicasts.pop(-number).members
 
     def _settle(self, until: float, now: float) -> float:
         """End the flows that are complete, or else bring all rates up to date; returns when the next flow will end."""
         complete = self._sharing.take_complete(until, now)
-        for number in sorted(complete):
+        for number in sorted(self._flows_of(complete)):
             flow = self._under_way.pop(number)
             flow.settle(flow.bytes, cancelled=False)
             if self._observer is not None:
@@ -277,3 +338,8 @@ class FlowNetwork:
             return now  # whoever waited for these flows may start others at this very instant; solve after them
         self._sharing.solve(now)
         return self._sharing.next_end()
+
+
+def _stream(flow: Flow) -> int:
+    """By which number a flow's links know it: that of its multicast, below 0, or its own."""
+    return flow.id if flow.multicast is None else -flow.multicast

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from edgefl.network.bundle import Bundle, Stream
 from edgefl.network.fairness import fair_levels
-from edgefl.network.flow import Flow
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
 
@@ -109,16 +108,24 @@ class Sharing:
             for stream in list(busy.streams.values()):
                 self._rebundle(stream, now)
 
-    def join(self, flow: Flow, now: float) -> None:
-        """A flow begins to use its links."""
-        path = flow.path
-        stream = self._streams[flow.id] = Stream(flow.id, path, flow.bytes * 8.0, flow.weight)
-        stream.latency = flow.latency / self._transport.latency_factor
+    def join(self, flow: int, path: tuple[int, ...], bits: float, now: float, *, weight: float, latency: float) -> None:
+        """A flow begins to use its links.
+
+        Args:
+            flow: its number.
+            path: the links.
+            bits: what is left of it.
+            now: the virtual time, seconds.
+            weight: its share relative to flows of weight 1.
+            latency: seconds that have passed before its first byte, as the transport counts them.
+        """
+        stream = self._streams[flow] = Stream(flow, path, bits, weight)
+        stream.latency = latency / self._transport.latency_factor
         stream.limit = self._transport.limit(stream.latency)
         if self._topology.airs:
             channels = ((self._topology.air(link), link) for link in path)
             stream.airs = tuple((self._wires + air, link) for air, link in channels if air >= 0)
-            stream.path = (*path, *(air for air, _ in stream.airs))
+            stream.path = (*path, *dict.fromkeys(air for air, _ in stream.airs))
         for link in stream.path:
             busy = self._busy.get(link)
             if busy is None:
@@ -126,7 +133,7 @@ class Sharing:
                     self._occupied(link)
                     self.announce(link)
                 busy = self._busy[link] = _BusyLink()
-            busy.streams[flow.id] = stream
+            busy.streams[flow] = stream
             if len(busy.streams) == 2:
                 companion = next(iter(busy.streams.values()))
                 self._rebundle(companion, now)
@@ -223,7 +230,7 @@ class Sharing:
             wires = (capacity[link] for link in stream.path if link < self._wires)
             stream.weight *= self._transport.weight(stream.latency, wires)
         if stream.airs:
-            self._take_air(stream, key)
+            self._take_air(stream)
         bundle = self._bundles.get(key)
         if bundle is None:
             bundle = self._bundles[key] = Bundle(key, next(self._bundle_numbers), now)
@@ -232,13 +239,20 @@ class Sharing:
         bundle.add(stream, now)
         self._touch(bundle)
 
-    def _take_air(self, stream: Stream, key: tuple[int, ...]) -> None:
+    def _take_air(self, stream: Stream) -> None:
         """What a flow takes of its channels, given the present capacities of the links by which it uses them."""
-        rates = {air: self._capacity[link] for air, link in stream.airs}
-        stream.airtime = {air: 1.0 / rate if rate > 0.0 else 0.0 for air, rate in rates.items() if air in key}
-        slowest = min(rates.values())
-        if self._topology.airtime_fair and slowest > 0.0:
-            stream.weight *= slowest / 1e6
+        airtime: dict[int, float] = {}
+        for air, link in stream.airs:
+            # A flow whose link is down does not move; whatever it takes of its channels is nothing.
+            rate = self._capacity[link]
+            airtime[air] = airtime.get(air, 0.0) + (1.0 / rate if rate > 0.0 else 0.0)
+        longest = max(airtime.values())
+        if self._topology.airtime_fair and longest > 0.0:
+            stream.weight /= 1e6 * longest
+        stream.airtime = {air: taken for air, taken in airtime.items() if len(self._busy[air].streams) > 1}
+        for air, taken in airtime.items():
+            if air not in stream.airtime and taken > 0.0:
+                stream.cap = min(stream.cap, self._transport.efficiency / taken)
 
     def _unbundle(self, stream: Stream, now: float) -> None:
         bundle = stream.bundle

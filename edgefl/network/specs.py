@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from edgefl.errors import UserError
+from edgefl.network.topology import Sharing
 from edgefl.network.transport import Transport, lv08
 from edgefl.units import BitsPerSecond, Seconds, parse
 
@@ -117,7 +118,10 @@ Capacity = Annotated[
     | Annotated[TraceCapacity, Tag("trace")]
     | Annotated[GeneratedCapacity, Tag("process")],
     Discriminator(_kind),
-    BeforeValidator(_constant, json_schema_input_type=Any),
+    BeforeValidator(
+        _constant,
+        json_schema_input_type=BitsPerSecond | ConstantCapacity | UniformCapacity | TraceCapacity | GeneratedCapacity,
+    ),
 ]
 """What ``down`` and ``up`` of a link may be: a quantity, or a mapping with ``kind``."""
 
@@ -205,7 +209,7 @@ class CellsTopology(_Spec):
     cells: int = Field(gt=0, description="Number of cells.")
     backhaul: Rates = Field(description="Capacity of each cell's connection.")
     latency: Seconds = Field(0.0, description="One-way latency between the server and a client.")
-    sharing: Literal["wired", "rate_fair", "airtime_fair"] = Field(
+    sharing: Sharing = Field(
         "wired",
         description="How a cell's clients share its air. wired: each link by itself; rate_fair: equal rates, each"
         " taking air in proportion to 1/capacity (WiFi); airtime_fair: equal shares of the air (cellular).",
@@ -213,13 +217,18 @@ class CellsTopology(_Spec):
 
 
 class FileTopology(_Spec):
-    """Any directed graph from a file, with ``capacity`` (bit/s) and ``latency`` (s) on its edges."""
+    """Any directed graph from a file, with ``capacity`` (bit/s), ``latency`` (s) and ``air`` (a name) on its edges."""
 
     kind: Literal["file"] = Field(description="A graph from a GraphML file, or node-link JSON.")
     file: str = Field(description="The graph's file (.graphml or .json); looked up here, then below EDGEFL_DATA.")
     server: str = Field("server", description="The node that is the server.")
     clients: list[str] | None = Field(
         None, description="The nodes that are clients 0, 1, …; null takes those named client/0, client/1, …"
+    )
+    sharing: Sharing = Field(
+        "wired",
+        description="How edges with the same `air` share it. wired: each by itself; rate_fair: equal rates, each taking"
+        " air in proportion to 1/capacity (WiFi); airtime_fair: equal shares of the air (cellular).",
     )
 
 
@@ -239,6 +248,12 @@ class TransportSpec(_Spec):
         None, gt=0, description="The most that one transfer gets, whatever its path; null for no limit."
     )
 
+    multicast: bool = Field(
+        False,
+        description="Whether what several clients are sent alike at one instant crosses each link once, at the pace of"
+        " the slowest of them; else each client is sent its own.",
+    )
+
     @model_validator(mode="after")
     def _acknowledgements_need_tcp(self) -> Self:
         if self.kind == "fluid" and self.acknowledgements != "none":
@@ -249,8 +264,8 @@ class TransportSpec(_Spec):
         """The transport that a :class:`~edgefl.network.flow_network.FlowNetwork` takes."""
         limit = math.inf if self.connection_limit is None else self.connection_limit
         if self.kind == "lv08":
-            return lv08(acknowledgements=self.acknowledgements, connection_limit=limit)
-        return Transport(connection_limit=limit)
+            return lv08(acknowledgements=self.acknowledgements, connection_limit=limit, multicast=self.multicast)
+        return Transport(connection_limit=limit, multicast=self.multicast)
 
 
 class NetworkSpec(_Spec):

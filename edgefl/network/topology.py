@@ -9,12 +9,15 @@ from __future__ import annotations
 import heapq
 import math
 from array import array
-from typing import Protocol
+from typing import Literal, Protocol
 
 import networkx as nx
 
 from edgefl.errors import UserError, nearest
 from edgefl.network.flow import Node
+
+Sharing = Literal["wired", "rate_fair", "airtime_fair"]
+"""How the flows of a wireless channel share its air: not at all, by equal rates, or by equal shares of the time."""
 
 
 class Topology(Protocol):
@@ -61,8 +64,20 @@ class GraphLinks:
 
     Paths have the least latency, then the fewest hops; among equals the node that stands first in the graph wins.
 
+    Edges with the same ``air`` are one wireless channel, whose whole time their flows share: each flow takes, for each
+    of its edges there, its rate over the edge's capacity. So one name for both directions of a link is a channel that
+    carries either at a time, and a relay that receives and sends on one channel halves it.
+
+    Args:
+        graph: the graph.
+        sharing: how the channels are shared; ``wired`` leaves ``air`` unread. ``rate_fair``: equal rates.
+            ``airtime_fair``: equal shares of the time, by weights: a flow of weight 1 whose bits take 1/C seconds of a
+            channel counts like C/(1 Mbit/s) flows, on every link that it crosses. Of several channels the one counts in
+            which its bits take longest; a flow that uses none keeps its weight.
+
     Raises:
-        UserError: an undirected graph, an edge without a capacity, a negative capacity or latency.
+        UserError: an undirected graph, an edge without a capacity, a negative capacity or latency; sharing of air where
+            no edge has any.
 
     >>> graph = nx.DiGraph()
     >>> graph.add_edge("server", "client/0", capacity=8e6, latency=0.02)
@@ -71,7 +86,7 @@ class GraphLinks:
     ((0,), ('server', 'client/0'), 8000000.0)
     """
 
-    def __init__(self, graph: nx.DiGraph[Node]) -> None:
+    def __init__(self, graph: nx.DiGraph[Node], *, sharing: Sharing = "wired") -> None:
         if not graph.is_directed():
             raise UserError("expected a directed graph (networkx.DiGraph): each direction has its own capacity")
         self._nodes: list[Node] = list(graph.nodes)
@@ -83,8 +98,9 @@ class GraphLinks:
         self._paths: dict[tuple[int, int], tuple[int, ...]] = {}
         self.capacity = array("d")
         self.latency = array("d")
-        self.airs = 0
-        self.airtime_fair = False
+        self.airtime_fair = sharing == "airtime_fair"
+        self._air = array("q")
+        channels: dict[str, int] = {}
         for source, target, attributes in graph.edges(data=True):
             edge = f"edge {source!r} -> {target!r}"
             if "capacity" not in attributes:
@@ -99,11 +115,16 @@ class GraphLinks:
             self._in[ends[1]].append(link)
             self.capacity.append(checked_capacity(attributes["capacity"], edge))
             self.latency.append(latency)
+            air = attributes.get("air")
+            wired = sharing == "wired" or air is None
+            self._air.append(-1 if wired else channels.setdefault(str(air), len(channels)))
+        self.airs = len(channels)
+        if sharing != "wired" and not channels:
+            raise UserError(f"expected edges with the name of their 'air' for '{sharing}' sharing, found none")
 
     def air(self, link: int) -> int:
-        """-1: all links of a graph are wired."""
-        del link
-        return -1
+        """The channel of a link, in the order in which the graph's edges name them; -1 for a wired link."""
+        return self._air[link]
 
     def link(self, source: Node, target: Node) -> int:
         """The number of the link from ``source`` to ``target``; UserError where there is none."""

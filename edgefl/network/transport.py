@@ -20,6 +20,8 @@ class Transport:
         penalty_bytes: with a latency of L and links of B bytes/s, a flow's share of a contended link is in inverse
             proportion to ``L + sum(penalty_bytes / B)``; None for equal shares.
         connection_limit: the most that one flow gets, bit/s, whatever its path.
+        multicast: whether transfers of one payload that one node begins at one instant cross each link once, at one
+            rate for all.
     """
 
     efficiency: float = 1.0
@@ -27,6 +29,7 @@ class Transport:
     window: float = math.inf
     penalty_bytes: float | None = None
     connection_limit: float = math.inf
+    multicast: bool = False
 
     def limit(self, latency: float) -> float:
         """The most that a flow gets on a path of this one-way latency (seconds), bit/s."""
@@ -44,7 +47,12 @@ class Transport:
         return 1.0 / penalty if penalty > 0.0 else 1.0
 
 
-def lv08(*, acknowledgements: Literal["none", "shared"] = "none", connection_limit: float = math.inf) -> Transport:
+def lv08(
+    *,
+    acknowledgements: Literal["none", "shared"] = "none",
+    connection_limit: float = math.inf,
+    multicast: bool = False,
+) -> Transport:
     """TCP as SimGrid's LV08 model has it (Velho and Legrand, SIMUTools 2009; Velho et al., INRIA RR-7821, 2011).
 
     The path's latency counts 13.01 times, 97 % of a capacity carries payload, the window is 4 MiB, and shares fall with
@@ -53,6 +61,7 @@ def lv08(*, acknowledgements: Literal["none", "shared"] = "none", connection_lim
     Args:
         acknowledgements: ``shared`` where both directions are one medium: acknowledgements take 5 % more of each link.
         connection_limit: the most that one flow gets, bit/s.
+        multicast: as for :class:`Transport`.
 
     SimGrid's documented case, 100 kB over 1 Mbit/s and 10 ms:
 
@@ -68,4 +77,5 @@ def lv08(*, acknowledgements: Literal["none", "shared"] = "none", connection_lim
         window=4194304.0,
         penalty_bytes=20537.0,
         connection_limit=connection_limit,
+        multicast=multicast,
     )

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 from edgefl.errors import UserError
 from edgefl.network.flow import Node
-from edgefl.network.topology import unknown_node
+from edgefl.network.topology import Sharing, unknown_node
 
 SERVER = "server"
 INTERNET = "internet"
@@ -52,7 +51,7 @@ class TreeLinks:
         latency: float | Iterable[float] = 0.0,
         backhaul: Sequence[tuple[float, float]] = (),
         cell: Sequence[int] | None = None,
-        sharing: Literal["wired", "rate_fair", "airtime_fair"] = "wired",
+        sharing: Sharing = "wired",
     ) -> None:
         downs, ups = array("d", down), array("d", up)
         count = len(downs)

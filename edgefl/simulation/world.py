@@ -95,7 +95,8 @@ class World:
         ends: tuple[Node, Node] = (self.gate(client), f"client/{client}")
         source, target = ends if direction == "down" else ends[::-1]
         transfer = Transfer(client, round, dispatch, direction, tuple(parts), early)
-        return self.network.transfer(source, target, sum(part.bytes for part in parts), tag=transfer)
+        payload = transfer.parts if direction == "down" else None  # an update is like no other
+        return self.network.transfer(source, target, sum(part.bytes for part in parts), tag=transfer, payload=payload)
 
     def gate(self, client: int) -> Node:
         """Whom the client deals with: the server or, where cells average, its cell, the last node on the way to it."""
@@ -108,7 +109,8 @@ class World:
         """Start one flow between the server and a cell."""
         direction: Direction = "down" if source == "server" else "up"
         transfer = Transfer(-1, round, -1, direction, tuple(parts), early)
-        return self.network.transfer(source, target, sum(part.bytes for part in parts), tag=transfer)
+        payload = transfer.parts if direction == "down" else None
+        return self.network.transfer(source, target, sum(part.bytes for part in parts), tag=transfer, payload=payload)
 
     def foreseen_seconds(self, client: int, direction: Direction, bytes: float) -> float:
         """What a transfer would take alone on its path at the present capacities; infinite where a link is down."""
@@ -259,6 +261,7 @@ class World:
         """A transfer has been asked for."""
         tag: Transfer = flow.tag  # type: ignore[assignment]
         path = [*(str(self.network.topology.ends(link)[0]) for link in flow.path), str(flow.target)]
+        facts = {} if flow.multicast is None else {"multicast": flow.multicast}
         self._write(
             "transfer_start",
             tag.round,
@@ -269,7 +272,9 @@ class World:
             target=str(flow.target),
             bytes=flow.bytes,
             value=flow.latency,
-            detail=detail(path=path, dispatch=tag.dispatch, parts={part.name: part.bytes for part in tag.parts}),
+            detail=detail(
+                path=path, dispatch=tag.dispatch, parts={part.name: part.bytes for part in tag.parts}, **facts
+            ),
         )
         if tag.client >= 0:
             self.radios.starts(tag.client, tag.round)

@@ -1,10 +1,13 @@
 """A cell's air, shared by rate or by time: closed forms, and behaviour beside wired bottlenecks."""
 
+import json
+
+import networkx as nx
 import pytest
 import simpy
 
 from edgefl.errors import UserError
-from edgefl.network import FlowNetwork, NetworkSpec, TreeLinks, build_topology
+from edgefl.network import FlowNetwork, GraphLinks, NetworkSpec, TreeLinks, build_topology
 
 
 def cell(sharing, rates, *, server=1e9, backhaul=1e9, cells=1):
@@ -100,3 +103,70 @@ def test_a_scenario_names_the_sharing_of_its_cells():
     assert topology.air(topology.access("cell/2", up=True)) == -1
     with pytest.raises(UserError, match="cells"):
         TreeLinks(server=(1, 1), down=[1], up=[1], sharing="rate_fair")
+
+
+def graph_of(sharing, edges):
+    """(source, target, capacity in Mbit/s, air or None) as a network."""
+    graph = nx.DiGraph()
+    for source, target, rate, air in edges:
+        graph.add_edge(source, target, capacity=rate * 1e6, **({} if air is None else {"air": air}))
+    env = simpy.Environment()
+    return env, FlowNetwork(env, GraphLinks(graph, sharing=sharing))
+
+
+@pytest.mark.parametrize(
+    ("sharing", "expected"), [("wired", [54, 6]), ("rate_fair", [5.4, 5.4]), ("airtime_fair", [27, 3])]
+)
+def test_edges_of_a_graph_that_name_the_same_air_share_it(sharing, expected):
+    edges = [("s", "ap", 1000, None), ("ap", "fast", 54, "wifi"), ("ap", "slow", 6, "wifi")]
+    env, network = graph_of(sharing, edges)
+    network.transfer("s", "fast", 1e9)
+    network.transfer("s", "slow", 1e9)
+    assert rates_at(env, network, 0.1) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("sharing", ["rate_fair", "airtime_fair"])
+def test_a_relay_that_receives_and_sends_on_one_channel_halves_it(sharing):
+    env, network = graph_of(sharing, [("a", "relay", 12, "x"), ("relay", "b", 6, "x"), ("a", "c", 12, "x")])
+    network.transfer("a", "b", 1e9)
+    assert rates_at(env, network, 0.1) == pytest.approx([4])  # 1 / (1/12 + 1/6)
+    network.transfer("a", "c", 1e9)
+    # Equal rates: x (1/12 + 1/6 + 1/12) = 1. Equal halves of the time: 4/2 and 12/2.
+    expected = [3, 3] if sharing == "rate_fair" else [2, 6]
+    assert rates_at(env, network, 0.2) == pytest.approx(expected, rel=1e-12)
+
+
+def test_one_name_for_both_directions_is_one_medium():
+    edges = [("ap", "a", 10, "x"), ("a", "ap", 10, "x"), ("ap", "b", 10, "down"), ("b", "ap", 10, "up")]
+    env, network = graph_of("rate_fair", edges)
+    for source, target in (("ap", "a"), ("a", "ap"), ("ap", "b"), ("b", "ap")):
+        network.transfer(source, target, 1e9)
+    assert rates_at(env, network, 0.1) == pytest.approx([5, 5, 10, 10])
+
+
+@pytest.mark.parametrize("suffix", ["graphml", "json"])
+def test_a_file_may_name_the_air_of_its_edges(tmp_path, suffix):
+    graph = nx.DiGraph()
+    for client, rate in enumerate((54e6, 6e6)):
+        graph.add_edge("server", f"client/{client}", capacity=rate, air="wifi down")
+        graph.add_edge(f"client/{client}", "server", capacity=rate, air="wifi up")
+    file = tmp_path / f"wifi.{suffix}"
+    if suffix == "json":
+        file.write_text(json.dumps(nx.node_link_data(graph, edges="edges")))
+    else:
+        nx.write_graphml(graph, file)
+    link = {"down": "1 Mbit/s", "up": "1 Mbit/s"}
+    spec = NetworkSpec.model_validate(
+        {"topology": {"kind": "file", "file": str(file), "sharing": "airtime_fair"}, "links": {"wifi": link}}
+    )
+    env = simpy.Environment()
+    network = FlowNetwork(env, build_topology(spec.topology, spec.links, ["wifi"] * 2))
+    for client in range(2):
+        network.transfer("server", f"client/{client}", 1e9)
+        network.transfer(f"client/{client}", "server", 1e9)
+    assert rates_at(env, network, 0.1) == pytest.approx([27, 27, 3, 3], rel=1e-12)
+
+
+def test_sharing_of_air_needs_edges_that_have_some():
+    with pytest.raises(UserError, match="expected edges with the name of their 'air'"):
+        graph_of("rate_fair", [("a", "b", 1, None)])

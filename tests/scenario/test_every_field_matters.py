@@ -195,6 +195,8 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], Direction]] = [
     ("network.transport.acknowledgements", {"network.transport.kind": "lv08"},
      {"network.transport.acknowledgements": "shared"}, LATER),
     ("network.transport.connection_limit", {}, {"network.transport.connection_limit": "0.1 Mbit/s"}, LATER),
+    ("network.transport.multicast", {"network.topology.server.down": "0.2 Mbit/s"},
+     {"network.transport.multicast": True}, EARLIER),
     ("cost.kind", {}, {"cost": {"kind": "seconds", "methods": {"fedavg": 60}}}, LATER),
     ("cost.methods", {"cost": {"kind": "seconds", "methods": {"fedavg": 6}}}, {"cost.methods": {"fedavg": 7}}, LATER),
     ("cost.redraw", {"cost": {"kind": "seconds", "methods": {"fedavg": {"low": 1, "high": 9}}}},

@@ -138,6 +138,7 @@ def run() -> Callable[..., SmallRun]:
         weather: Any = None,
         topology: Any = None,
         seconds: Any = None,
+        transport: Transport | None = None,
     ) -> SmallRun:
         clients = len(rates)
         chosen = list(devices or [device()] * clients)
@@ -164,7 +165,7 @@ def run() -> Callable[..., SmallRun]:
             ),
             samples=np.full(clients, 10),
             topology=star(rates, server=server, latency=latency) if topology is None else topology,
-            transport=Transport(),
+            transport=transport or Transport(),
             weather=weather or SimpleNamespace(attach=lambda network: None, round_begins=lambda network, round: None),
             learner=learner,
             limits=Limits(budgets or {}, targets, "accuracy"),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from edgefl.fleet import Direction, transfer_joules
 from edgefl.network import Topology
-from edgefl.network.audit import FlowRecord, audit_flows
+from edgefl.network.audit import FlowRecord, audit_flows, merged
 from edgefl.simulation.invariants.record import Record, at, close, facts
 from edgefl.simulation.log import Event
 
@@ -65,24 +65,25 @@ def energy(record: Record) -> Iterator[str]:
 def fair(record: Record) -> Iterator[str]:
     """No link carries more than its capacity, and every transfer takes as long as max-min fair sharing makes it."""
     ends = {event.flow: event for event in record.of("transfer_end", "transfer_drop")}
-    flows = []
+    alike: dict[tuple[str, int], list[FlowRecord]] = {}
     for start in record.of("transfer_start"):
-        end = ends.get(start.flow)
-        path = facts(start).get("path", [])
+        end, told = ends.get(start.flow), facts(start)
+        path = told.get("path", [])
         if end is None or len(path) < 2:
             continue
-        flows.append(
-            FlowRecord(
-                flow=start.flow,
-                path=tuple(itertools.pairwise(path)),
-                bytes=float(start.bytes),
-                started=start.time,
-                ended=end.time,
-                cancelled=end.kind == "transfer_drop",
-                delivered=float(end.bytes),
-                latency=start.value,
-            )
+        flow = FlowRecord(
+            flow=start.flow,
+            path=tuple(itertools.pairwise(path)),
+            bytes=float(start.bytes),
+            started=start.time,
+            ended=end.time,
+            cancelled=end.kind == "transfer_drop",
+            delivered=float(end.bytes),
+            latency=start.value,
         )
+        of = ("multicast", told["multicast"]) if "multicast" in told else ("flow", start.flow)
+        alike.setdefault(of, []).append(flow)
+    flows = [members[0] if kind == "flow" else merged(members) for (kind, _), members in alike.items()]
     changes = [(event.time, (event.source, event.target), event.value) for event in record.of("capacity")]
     links = record.topology
     for violation in audit_flows(
