@@ -1,0 +1,86 @@
+"""Gathers the site's pages: those written by hand, those made from code and scenario files, and the order of all."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shutil
+from pathlib import Path
+
+import command_reference
+import gallery
+import python_reference
+import scenario_reference
+
+ROOT = Path(__file__).resolve().parents[2]
+
+NAVIGATION = {
+    "Start": {
+        "Quick start": "quick-start", "Tutorial": "planning", "Reading a result": "reading", "Gallery": "gallery",
+    },
+    "Guide": {
+        "Scenarios": "scenarios", "Data": "data", "Methods": "methods", "Device profiles": "device-profiles",
+        "How time is modelled": "time-model", "Looking at a result": "report", "Runs that survive": "reliability",
+        "Adding parts of your own": "extending", "Performance": "performance",
+    },
+    "Findings": {"Every method on one data set": "results", "How rates were chosen": "tuning"},
+    "Reference": {
+        "Command line": "reference/command-line", "Python": "reference/python",
+        "Scenario file": "reference/scenario", "Methods' options": "reference/methods",
+        "Models' options": "reference/models", "Device profile file": "reference/device-profile",
+    },
+    "Project": {"Architecture": "architecture", "Changes": "changelog"},
+}  # fmt: skip
+"""The side bar: pages under headings. A page that stands nowhere fails the build."""
+
+OUTSIDE = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
+"""Files beside ``docs`` to which pages link, and the page that stands for each."""
+
+_LINK = re.compile(r"(\]\()([^)#\s]+)")
+
+
+def gather(folder: Path) -> None:
+    """Write everything that Sphinx reads into a folder, which is emptied first."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(ROOT / "docs" / "images", folder / "images")
+    for path, text in pages().items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(led(path, text), encoding="utf-8")
+
+
+def pages() -> dict[str, str]:
+    """The text of every page by its path."""
+    written = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
+    written["index.md"] += "".join(_contents(heading, entries) for heading, entries in NAVIGATION.items())
+    shown = {_title(text): path.removesuffix(".md") for path, text in gallery.pages().items()}
+    written["gallery.md"] += _contents("", shown)
+    return {
+        **written,
+        "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
+        "reference/command-line.md": command_reference.page(),
+        "reference/python.rst": python_reference.page(),
+        **scenario_reference.pages(),
+        **gallery.pages(),
+    }
+
+
+def led(page: str, text: str) -> str:
+    """A page whose links to files beside ``docs``, right on a code host, lead to the pages that stand for them."""
+    here = posixpath.dirname(page)
+
+    def lead(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join("docs", here, match[2]))
+        page_of = OUTSIDE.get(target) or gallery.page_of(target)
+        return f"{match[1]}{posixpath.relpath(page_of, here or '.')}" if page_of else match[0]
+
+    return _LINK.sub(lead, text)
+
+
+def _title(text: str) -> str:
+    return text.partition("\n")[0].removeprefix("# ")
+
+
+def _contents(heading: str, pages: dict[str, str]) -> str:
+    caption = f":caption: {heading}\n" if heading else ""
+    entries = "\n".join(f"{title} <{page}>" for title, page in pages.items())
+    return f"\n```{{toctree}}\n:hidden:\n{caption}\n{entries}\n```\n"
