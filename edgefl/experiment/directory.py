@@ -16,6 +16,7 @@ from edgefl.errors import UserError
 from edgefl.version import __version__
 
 STATE = "unfinished.json"
+FAULTED = "faulted.json"
 _LOCK = "unfinished.lock"
 
 
@@ -41,7 +42,8 @@ class RunDirectory:
 
     Args:
         path: the directory.
-        choices: what the command chose; ``None`` reads them from an interrupted run.
+        choices: what the command chose; ``None`` reads them from an interrupted run, or from a finished one in which
+            runs ended by a fault: those are tried again.
 
     Attributes:
         finished: what is known of each finished run, by (label, seed): its entry in the summary, and the (alpha, batch)
@@ -60,6 +62,7 @@ class RunDirectory:
             self.choices = choices
         self._lock: int | None = None
         self._made = False
+        self._again = choices is None and not (path / STATE).exists()
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +92,10 @@ class RunDirectory:
             self._lock = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not (self.path / STATE).exists():
-                self._made = True
+                self._made = not self._again
+                if self._again:
+                    # It speaks of runs that are about to be tried again.
+                    (self.path / "summary.json").unlink(missing_ok=True)
                 # The state comes last: where it is, there is a scenario to go on with.
                 replace_file(self.path / "scenario.yaml", scenario)
                 self._write()
@@ -121,20 +127,28 @@ class RunDirectory:
         """The summary is written: there is nothing left to resume."""
         for label, seed in self.finished:
             self._clear(label, seed)  # again: a kill may have come between a run's end and this
+        sound = {run: known for run, known in self.finished.items() if known["entry"]["stop"]["reason"] != "fault"}
+        if len(sound) < len(self.finished):
+            replace_file(self.path / FAULTED, json.dumps(self._state(sound)))
+        else:
+            (self.path / FAULTED).unlink(missing_ok=True)
         (self.path / _LOCK).unlink()
         (self.path / STATE).unlink()
 
     def _write(self) -> None:
-        state = {
+        replace_file(self.path / STATE, json.dumps(self._state(self.finished)))
+
+    def _state(self, finished: Mapping[tuple[str, int], dict[str, Any]]) -> dict[str, Any]:
+        return {
             "edgefl": __version__,
             "choices": {**vars(self.choices), "methods": list(self.choices.methods)},
-            "finished": [{"label": label, "seed": seed, **known} for (label, seed), known in self.finished.items()],
+            "finished": [{"label": label, "seed": seed, **known} for (label, seed), known in finished.items()],
         }
-        replace_file(self.path / STATE, json.dumps(state))
 
     def _read(self) -> Choices:
+        name = STATE if (self.path / STATE).exists() or not (self.path / FAULTED).exists() else FAULTED
         try:
-            state = json.loads((self.path / STATE).read_text(encoding="utf-8"))
+            state = json.loads((self.path / name).read_text(encoding="utf-8"))
             choices: Mapping[str, Any] = state["choices"]
             for each in state["finished"]:
                 costs = [(int(alpha), int(batch)) for alpha, batch in each["costs"]]
@@ -148,7 +162,7 @@ class RunDirectory:
             reason = "the run in it is finished" if done else "there is no interrupted run in it"
             raise UserError(f"nothing to resume: {reason}", file=str(self.path)) from None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{STATE} is damaged ({error}); the run cannot be resumed", file=str(self.path)) from None
+            raise UserError(f"{name} is damaged ({error}); the run cannot be resumed", file=str(self.path)) from None
 
 
 def is_interrupted(path: Path) -> bool:

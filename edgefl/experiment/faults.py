@@ -21,7 +21,8 @@ class RunsFailed(EdgeflError):  # noqa: N818  (what it says of the runs)
         self.path = path
         self.messages = messages
         kept = "" if len(messages) == runs else f"; the others are complete in {path}"
-        super().__init__(f"{len(messages)} of {runs} runs ended by a fault: {'; '.join(messages)}{kept}")
+        hint = f"; once it is mended, edgefl simulate --resume {path} tries again"
+        super().__init__(f"{len(messages)} of {runs} runs ended by a fault: {'; '.join(messages)}{kept}{hint}")
 
 
 class NotWritten(EdgeflError):  # noqa: N818  (what it says of the run)

@@ -63,6 +63,9 @@ def run(
 def resume(path: Path, *, progress: Progress | None = None) -> Path:
     """Go on with an interrupted run; the result is the same, byte for byte, as if it had not been interrupted.
 
+    In a finished directory, runs that a part of their method ended by a fault are tried again from their start; once
+    the part is mended, the result is that of a directory in which nothing ever failed.
+
     Args:
         path: the run directory.
         progress: told what happens, also of rounds that are only re-executed.

@@ -20,6 +20,7 @@ from edgefl.errors import UserError
 from edgefl.experiment import NotWritten, RunsFailed, is_interrupted, resume, run, verify
 from edgefl.experiment import checkpoints as checkpoints_module
 from edgefl.experiment.directory import STATE
+from edgefl.experiment.progress import Silent
 from edgefl.learning.objectives.fedprox import FedProx
 from edgefl.report import RunResult
 
@@ -68,6 +69,58 @@ def test_a_method_that_raises_is_named_and_the_others_go_on(small, tmp_path, mon
         assert tree(folder / label) == tree(expected / label)
     assert verify(folder) == []
     assert RunResult(folder).rounds_of("fedprox", 0).num_rows == entry["rounds"]
+
+
+def test_a_run_that_ended_by_a_fault_is_tried_again_once_the_part_is_mended(small, tmp_path, monkeypatch):
+    scenario = small(methods=METHODS, training__rounds=4)
+    expected = run(scenario, out=tmp_path / "sound")
+    folder = tmp_path / "run"
+    with monkeypatch.context() as broken:
+        broken_after(broken, 25)
+        with pytest.raises(RunsFailed, match=f"once it is mended, edgefl simulate --resume {folder} tries again"):
+            run(scenario, out=folder)
+        first = tree(folder)
+        with pytest.raises(RunsFailed, match="1 of 3 runs"):  # it is not mended yet: the same end again
+            resume(folder)
+    assert tree(folder).keys() == first.keys()
+    seconds = (folder / "fedavg/seed-0/events.parquet").stat().st_mtime_ns
+    assert tree(resume(folder)) == tree(expected)
+    assert (folder / "fedavg/seed-0/events.parquet").stat().st_mtime_ns == seconds, "what was sound is kept"
+    with pytest.raises(UserError, match="nothing to resume: the run in it is finished"):
+        resume(folder)
+
+
+def test_trying_again_can_be_interrupted_and_goes_on(small, tmp_path, monkeypatch):
+    scenario = small(methods=["fedprox"], training__rounds=13)
+    expected = run(scenario, out=tmp_path / "sound")
+    folder = tmp_path / "run"
+    with monkeypatch.context() as broken:
+        broken_after(broken, 25)
+        with pytest.raises(RunsFailed):
+            run(scenario, out=folder)
+    with pytest.raises(KeyboardInterrupt):
+        resume(folder, progress=StopAfter(11))
+    assert is_interrupted(folder)
+    assert not (folder / "summary.json").exists()
+    assert tree(resume(folder)) == tree(expected)
+
+
+def test_a_run_that_diverged_is_finished(small, tmp_path):
+    wild = {"method": "fedprox", "as": "wild", "local": {"lr": 1e9}}
+    folder = run(small(methods=["fedavg", wild]), out=tmp_path / "run")
+    with pytest.raises(UserError, match="nothing to resume: the run in it is finished"):
+        resume(folder)
+
+
+class StopAfter(Silent):
+    """Ctrl-C at the end of a round."""
+
+    def __init__(self, round: int) -> None:
+        self._round = round
+
+    def round(self, label, seed, round, seconds, accuracy):
+        if round == self._round:
+            raise KeyboardInterrupt
 
 
 def test_a_method_that_raises_at_once_leaves_a_run_of_no_rounds(small, tmp_path, monkeypatch):
