@@ -38,7 +38,7 @@ class Cell:
         self._prefetch = prefetch
         self._present: set[int] = set()
         self._arrivals = 0
-        self._full = world.env.event()
+        self._closed = world.env.event()
         self._flows: list[Flow] = []
 
     def left(self, life: Participation) -> None:
@@ -48,26 +48,27 @@ class Cell:
         self._present.discard(life.client)
         self._arrivals += life.phase == "arrived"
         enough = self._arrivals >= self._spec.enough(len(self.lives))
-        if (not self._present or enough) and not self._full.triggered:
-            self._full.succeed()
+        if not self._present or enough:
+            self._time_is_up()
 
     def live(self) -> Generator[simpy.Event, object, None]:
         """The cell's round, as SimPy tells it."""
         world, env = self.world, self.world.env
         self._present = {life.client for life in self.lives}
-        closes = self._full if self._spec.deadline is None else self._full | world.alarm(self._spec.deadline)
+        if self._spec.deadline is not None:
+            world.alarm(self._spec.deadline).callbacks.append(lambda _: self._time_is_up())
         began = env.now
         hidden = self._fetch()
         for flow in self._flows:
             if not flow.processed:
-                yield flow | closes
+                yield flow | self._closed
         fetching = env.now - began
-        if not closes.triggered:
+        if not self._closed.triggered:
             for life in self.lives:
                 life.hidden_seconds = hidden
                 life.prefetch = None if self._prefetch is None else self._prefetch.take(life.client)
                 env.process(life.live())
-            yield closes
+            yield self._closed
         self._close("late")
         for life in self.lives:
             life.announce()
@@ -84,6 +85,10 @@ class Cell:
     def break_off(self) -> None:
         """The run ends: whatever is under way breaks off."""
         self._close("unfinished")
+
+    def _time_is_up(self) -> None:
+        if not self._closed.triggered:
+            self._closed.succeed()
 
     def _fetch(self) -> float:
         """Ask for what the cell has not yet; returns the seconds for which it was sent parts before the round."""

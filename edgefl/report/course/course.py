@@ -98,6 +98,8 @@ class Course:
     Attributes:
         fates: what became of each job (client, dispatch) that was sent anything: ``useful``, or why it was wasted; one
             that is missing here was under way when the log ended.
+        own_fates: what became of single flows, where it is not their job's: ``prefetched_in_vain``, ``retried``.
+        sent_off: when each job began whose client had waited in line and was sent something ahead.
         groups: each client's group of the fleet and device profile, as far as it ever computed.
         alphas: for each round with a choice of blocks, how many each client was given.
         capacities: for each link, its capacity in bit/s from each moment on.
@@ -110,6 +112,8 @@ class Course:
     computations: list[Computation] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
     fates: dict[tuple[int, int], str] = field(default_factory=dict)
+    own_fates: dict[int, str] = field(default_factory=dict)
+    sent_off: dict[tuple[int, int], float] = field(default_factory=dict)
     groups: dict[int, tuple[int, str]] = field(default_factory=dict)
     alphas: dict[int, dict[int, int]] = field(default_factory=dict)
     capacities: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=dict)
@@ -118,6 +122,11 @@ class Course:
     dropouts: dict[int, int] = field(default_factory=dict)
     ended: float = 0.0
     reason: str = ""
+
+    def fate_of(self, transfer: Transfer) -> str:
+        """What became of the bytes that a transfer carried."""
+        job = (transfer.client, transfer.dispatch)
+        return self.own_fates.get(transfer.flow) or self.fates.get(job, "unfinished")
 
     def device_of(self, client: int) -> str:
         """The client's device profile; a dash where it never computed."""
@@ -157,6 +166,7 @@ class _Reader:
     def __init__(self, course: Course) -> None:
         self.course = course
         self._flows: dict[int, Event] = {}
+        self._moved: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         self._profiles: dict[str, str] = {}
         self._aggregated: tuple[int, ...] = ()
 
@@ -175,6 +185,7 @@ class _Reader:
     def _transfer(self, event: Event, *, whole: bool) -> None:
         start = self._flows.pop(event.flow, event)
         facts = start.facts
+        self._moved[event.client, int(facts.get("dispatch", -1))].append(event.flow)
         self.course.transfers.append(
             Transfer(
                 client=event.client,
@@ -220,8 +231,17 @@ class _Reader:
     def on_dropout(self, event: Event) -> None:
         self.course.dropouts[event.client] = self.course.dropouts.get(event.client, 0) + 1
 
+    def on_dispatch(self, event: Event) -> None:
+        self.course.sent_off[event.client, int(event.value)] = event.time
+
     def on_lost(self, event: Event) -> None:
-        self.course.fates[event.client, int(event.value)] = event.item
+        job = (event.client, int(event.value))
+        moved = self._moved.pop(job, [])
+        if event.item in ("prefetched_in_vain", "retried"):
+            # The job itself goes on, or never began.
+            self.course.own_fates.update(dict.fromkeys(moved, event.item))
+        else:
+            self.course.fates[job] = event.item
 
     def on_aggregation(self, event: Event) -> None:
         facts = event.facts

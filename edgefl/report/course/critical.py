@@ -62,8 +62,12 @@ class _Index:
             if transfer.item == "relay":
                 cell = transfer.path[0] if transfer.up else transfer.path[-1]
                 self._relays[transfer.round, cell].append(transfer)
-            else:
-                self._jobs[transfer.client, transfer.dispatch].append(transfer)
+            elif course.own_fates.get(transfer.flow) != "prefetched_in_vain":
+                # What went on while the client still waited for its turn was on nobody's way.
+                since = course.sent_off.get((transfer.client, transfer.dispatch), transfer.started)
+                if transfer.ended > since or transfer.started >= since:
+                    within = transfer._replace(started=max(transfer.started, since))
+                    self._jobs[transfer.client, transfer.dispatch].append(within)
         for computation in course.computations:
             self._computations[computation.client].append(computation)
 

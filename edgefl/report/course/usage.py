@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from edgefl.report.course.course import Course
 
-FATES = ("useful", "late", "dropped", "prefetched_in_vain", "unfinished")
+FATES = ("useful", "late", "dropped", "prefetched_in_vain", "retried", "unfinished")
 """What became of the bytes: aggregated, or wasted and on what."""
 
 
@@ -51,7 +51,7 @@ def traffic_of(course: Course) -> Traffic:
         if transfer.item == "relay":
             backhaul += transfer.bytes
             continue
-        fate = course.fates.get((transfer.client, transfer.dispatch), "unfinished")
+        fate = course.fate_of(transfer)
         side = up if transfer.up else down
         side[fate] = side.get(fate, 0) + transfer.bytes
     return Traffic(down, up, backhaul)

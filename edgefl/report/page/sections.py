@@ -164,7 +164,8 @@ def _traffic(series: Sequence[Series]) -> str:
         + table("Mean over seeds", ["method", "direction", "delivered", "useful", "wasted"], rows, words=2)
         + note(
             "Useful bytes belong to updates that were aggregated. Late: a round closed without them. Dropped: the "
-            "device left. Prefetched in vain: sent early for a part that never came. Unfinished: under way when the "
+            "device left. Prefetched in vain: sent early for a part that never came, or that needed something else "
+            "by then. Retried: moved before the device had an accident and began anew. Unfinished: under way when the "
             "run ended."
         )
     )

@@ -61,8 +61,10 @@ def critical_path(record: Record) -> Iterator[str]:
     starts = {event.flow: event for event in record.of("transfer_start")}
     spans: defaultdict[tuple[int, int], list[_Span]] = defaultdict(list)
     relays: defaultdict[tuple[int, str, bool], list[_Span]] = defaultdict(list)
-    for event in record.of("transfer_end"):
-        begin = starts.get(event.flow)
+    for event in record.events:
+        if event.kind == "lost" and event.item == "prefetched_in_vain":
+            spans.pop((event.client, int(event.value)), None)
+        begin = starts.get(event.flow) if event.kind == "transfer_end" else None
         if begin is None:
             continue
         span = _Span(begin.time, event.time, event.item)
