@@ -30,6 +30,7 @@ class Engine(StrEnum):
     auto = "auto"
     sequential = "sequential"
     parallel = "parallel"
+    ray = "ray"
 
 
 def simulate(  # noqa: PLR0917  (Typer reads options from the signature)

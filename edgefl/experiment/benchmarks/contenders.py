@@ -14,9 +14,9 @@ from torch import Tensor
 from edgefl.experiment.benchmarks.cases import TrainingCase
 from edgefl.learning.data.batches import fetch
 from edgefl.learning.data.federated import FederatedData
-from edgefl.learning.engine.choice import cores
 from edgefl.learning.engine.core import TrainingCore
 from edgefl.learning.engine.memory_format import arranged
+from edgefl.learning.engine.processors import cores
 from edgefl.learning.job import JobId, TrainingJob
 from edgefl.learning.methods.recipe import Method
 from edgefl.learning.models.block_model import BlockModel

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Literal
 
 import torch
@@ -11,19 +10,12 @@ from edgefl.errors import UserError, nearest
 from edgefl.learning.engine.base import Engine, JobData
 from edgefl.learning.engine.batched import BatchedEngine
 from edgefl.learning.engine.parallel import ParallelEngine
+from edgefl.learning.engine.processors import cores
 from edgefl.learning.engine.sequential import SequentialEngine
 from edgefl.learning.models.block_model import BlockModel
 
-EngineName = Literal["sequential", "parallel", "batched"]
-ENGINES: tuple[EngineName, ...] = ("sequential", "parallel", "batched")
-
-
-def cores() -> int:
-    """Processor cores that this process may use (a container's or ``taskset``'s share, not the machine's)."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # pragma: no cover  (macOS, Windows)
-        return os.cpu_count() or 1
+EngineName = Literal["sequential", "parallel", "batched", "ray"]
+ENGINES: tuple[EngineName, ...] = ("sequential", "parallel", "batched", "ray")
 
 
 def choose_engine(name: str, device: torch.device, workers: int | None = None) -> EngineName:
@@ -32,7 +24,8 @@ def choose_engine(name: str, device: torch.device, workers: int | None = None) -
     An accelerator is shared by all jobs, so they queue: ``sequential``. On a CPU with more than one core, jobs run side
     by side: ``parallel`` (which runs a lone job in the calling thread), else ``sequential``. Both give every job the
     same bits, so the choice changes the waiting and nothing else. ``batched`` agrees with them within rounding only and
-    is taken by name alone: it is meant for accelerators, where its gain must be measured first.
+    is taken by name alone: it is meant for accelerators, where its gain must be measured first. So is ``ray``, which
+    uses other machines.
 
     >>> choose_engine("auto", torch.device("cpu"), workers=2), choose_engine("auto", torch.device("cpu"), workers=1)
     ('parallel', 'sequential')
@@ -53,12 +46,12 @@ def choose_engine(name: str, device: torch.device, workers: int | None = None) -
 
 
 def engines_on(device: torch.device) -> tuple[EngineName, ...]:
-    """The engines that run on a device.
+    """The engines that run on a device of this process; ``ray`` runs in others.
 
     >>> engines_on(torch.device("cuda"))
     ('sequential', 'batched')
     """
-    return tuple(name for name in ENGINES if name != "parallel" or device.type == "cpu")
+    return tuple(name for name in ENGINES if name != "ray" and (name != "parallel" or device.type == "cpu"))
 
 
 def build_engine(
@@ -69,4 +62,9 @@ def build_engine(
         return SequentialEngine(model, data, device)
     if name == "batched":
         return BatchedEngine(model, data, device)
+    if name == "ray":
+        # Whoever does without Ray shall not wait for its module.
+        from edgefl.learning.engine.ray_engine import RayEngine
+
+        return RayEngine(model, data, device)
     return ParallelEngine(model, data, workers or cores())

@@ -3,9 +3,10 @@ import torch
 
 from edgefl.errors import UserError
 from edgefl.learning.engine.batched import BatchedEngine
-from edgefl.learning.engine.choice import build_engine, choose_engine, cores, engines_on
+from edgefl.learning.engine.choice import build_engine, choose_engine, engines_on
 from edgefl.learning.engine.device import choose_device, exact_arithmetic
 from edgefl.learning.engine.parallel import ParallelEngine
+from edgefl.learning.engine.processors import cores
 from edgefl.learning.engine.sequential import SequentialEngine
 from edgefl.learning.engine.threads import one_core_each
 

@@ -1,0 +1,120 @@
+"""The engine for several machines: jobs spread over a Ray cluster's CPUs or GPUs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgefl.learning.engine.base import JobData, JobResult, JobTask
+from edgefl.learning.engine.evaluation import BatchScore, total
+from edgefl.learning.engine.ray_cluster import RETRIES, joined, needs
+from edgefl.learning.engine.ray_worker import (
+    Ground,
+    PackedResult,
+    Parcel,
+    packed,
+    result_of,
+    score_batches,
+    tensors_of,
+    train_parcel,
+    without_tensors,
+)
+from edgefl.learning.faults import TrainingFault
+from edgefl.learning.job import Evaluation
+from edgefl.learning.models.block_model import BlockModel
+
+BATCHES_A_PIECE = 16
+"""Evaluation batches that a worker scores at a time, whatever the cluster's size."""
+
+
+class RayEngine:
+    """Trains each job by itself on one CPU, with one intra-op thread, or on one GPU of a Ray cluster.
+
+    A job is the same code as in the sequential engine and is never cut or merged, so on processors of one kind the
+    bits are the sequential engine's, however many workers there are. Model and data are placed in the cluster's
+    object store once; a worker unpacks them when its first job comes. A tensor that several jobs read, such as the
+    server's model, is sent once. When a worker or its machine is lost, Ray gives its jobs to others.
+
+    Args:
+        model: the skeleton that jobs are called with.
+        data: where batches come from.
+        device: ``cpu`` or ``cuda``: which of the cluster's processors are used, and where results lie.
+
+    Raises:
+        UserError: Ray is not installed, its cluster cannot be reached, or has no such processor.
+    """
+
+    def __init__(self, model: BlockModel, data: JobData, device: torch.device) -> None:
+        self._ray = joined()
+        self._data = data
+        self._device = device
+        asked = needs(self._ray, device)
+        self._train = self._ray.remote(**asked)(train_parcel)
+        self._score = self._ray.remote(**asked)(score_batches)
+        self._place = [self._ray.put(Ground(model, data, device))]
+
+    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
+        """Train all jobs, the longest first; see :class:`~edgefl.learning.engine.base.Engine`."""
+        parcels = self._parcels(tasks)
+        order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
+        begun = {index: self._train.remote(self._place, parcels[index]) for index in order}
+        results = []
+        try:
+            for index, task in enumerate(tasks):
+                results.append(result_of(self._fetched(begun[index], task), self._device))
+        finally:
+            for index in range(len(results), len(tasks)):
+                self._ray.cancel(begun[index])
+        return results
+
+    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
+        """Accuracy and mean cross-entropy on the evaluation split; batches are added up in their own order."""
+        batches = self._data.evaluation()
+        pieces = [batches[start : start + BATCHES_A_PIECE] for start in range(0, len(batches), BATCHES_A_PIECE)]
+        sent = self._ray.put(packed(vector))
+        scores = self._ray.get([self._score.remote(self._place, sent, piece, dict(mode)) for piece in pieces])
+        return total(
+            BatchScore(torch.tensor(right), torch.tensor(loss, dtype=torch.float64), images)
+            for piece in scores
+            for right, loss, images in piece
+        )
+
+    def close(self) -> None:
+        """Let the cluster forget model and data; the connection stays for the next engine."""
+        self._place = []
+
+    def _parcels(self, tasks: Sequence[JobTask]) -> list[Parcel]:
+        """The jobs, their common tensors placed in the object store."""
+        named = [tensors_of(task) for task in tasks]
+        readers = Counter(id(tensor) for tensors in named for tensor in tensors.values())
+        placed: dict[int, Any] = {}
+
+        def sent(tensor: Tensor) -> Any:
+            if readers[id(tensor)] == 1:
+                return packed(tensor)
+            if id(tensor) not in placed:
+                placed[id(tensor)] = self._ray.put(packed(tensor))
+            return placed[id(tensor)]
+
+        return [
+            Parcel(without_tensors(task), {name: sent(tensor) for name, tensor in tensors.items()})
+            for task, tensors in zip(tasks, named, strict=True)
+        ]
+
+    def _fetched(self, reference: Any, task: JobTask) -> PackedResult:
+        errors = self._ray.exceptions
+        try:
+            result: PackedResult = self._ray.get(reference)
+        except errors.RayTaskError as error:
+            if isinstance(error.cause, TrainingFault):
+                raise error.cause from None
+            reason = f"{type(error.cause).__name__}: {error.cause}"
+            raise TrainingFault(task.method, task.client, task.round, 0, reason) from None
+        except errors.RayError as error:
+            reason = f"its worker was lost {RETRIES + 1} times ({type(error).__name__})"
+            raise TrainingFault(task.method, task.client, task.round, 0, reason) from error
+        return result
