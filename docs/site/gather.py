@@ -21,7 +21,7 @@ NAVIGATION = {
     "Guide": {
         "Scenarios": "scenarios", "Data": "data", "Methods": "methods", "Device profiles": "device-profiles",
         "How time is modelled": "time-model", "Looking at a result": "report", "Runs that survive": "reliability",
-        "Adding parts of your own": "extending", "Performance": "performance",
+        "Your own world": "own-world", "Adding parts of your own": "extending", "Performance": "performance",
     },
     "Findings": {"Every method on one data set": "results", "How rates were chosen": "tuning"},
     "Reference": {
