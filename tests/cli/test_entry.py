@@ -12,7 +12,22 @@ import edgefl
 import edgefl.experiment
 from edgefl.cli import main
 
-HEAVY = ("torch", "scipy", "sklearn", "matplotlib", "pydantic", "networkx", "simpy", "pyarrow", "plotly")
+HEAVY = (
+    *(
+        "torch",
+        "numpy",
+        "scipy",
+        "sklearn",
+        "pandas",
+        "matplotlib",
+        "plotly",
+        "pyarrow",
+        "pydantic",
+        "networkx",
+        "simpy",
+    ),
+    *("ruamel", "edgefl.scenario", "edgefl.learning", "edgefl.experiment"),
+)
 
 
 @pytest.fixture

@@ -115,7 +115,7 @@ PROFILES_AND_TRACES = st.sampled_from(sorted(TRACES)).flatmap(
 )
 
 
-@cases(700)
+@cases(500)
 @given(spoilt_scenarios())
 def test_a_spoilt_scenario_runs_or_says_what_is_wrong(data):
     scenario_holds(data)
@@ -128,7 +128,7 @@ def test_a_spoilt_profile_or_trace_runs_or_says_what_is_wrong(files):
 
 
 @pytest.mark.slow
-@cases(14_000)
+@cases(13_000)
 @given(spoilt_scenarios())
 def test_many_spoilt_scenarios_run_or_say_what_is_wrong(data):
     scenario_holds(data)
