@@ -281,6 +281,23 @@ def test_a_damaged_file_is_named_by_verify_and_by_report(finished, tmp_path, cap
     assert "fault:" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["rounds.parquet", "events.parquet"])
+def test_one_flipped_bit_in_any_column_is_found(finished, tmp_path, name):
+    folder = tmp_path / "copy"
+    shutil.copytree(finished, folder)
+    path = folder / "fedavg/seed-0" / name
+    content = path.read_bytes()
+    group = pq.read_metadata(path).row_group(0)
+    for number in range(group.num_columns):
+        column = group.column(number)
+        start = column.data_page_offset if column.dictionary_page_offset is None else column.dictionary_page_offset
+        last = start + column.total_compressed_size - 1
+        path.write_bytes(content[:last] + bytes([content[last] ^ 1]) + content[last + 1 :])
+        found = verify(folder)
+        assert any(name in line for line in found), column.path_in_schema
+        assert main(["report", str(folder), "--html", str(tmp_path / "page.html")]) == 2
+
+
 @pytest.mark.parametrize(
     "summary",
     [

@@ -24,18 +24,38 @@ CELLS = {
     "backhaul": {"down": "40 Mbit/s", "up": "40 Mbit/s"},
     "latency": "20 ms",
 }
+CALIBRATION = {"kind": "calibration", "epochs": 2, "lr": 0.1, "proximal": 0.01, "self_confidence": True}
 WORLDS = {
     "synchronous": {"methods": ["fedprox", {"method": "fedadc", "overlap": True}, "scaffold"]},
+    "ensembles and personal models": {
+        "methods": ["fedgkd", "slowmo"],
+        "evaluation": {"ensemble": {"decay": 0.8}, "every": 2},
+        "data": {"test": "partitioned", "test_images": 80},
+        "personalisation": CALIBRATION,
+    },
     "deadline": {
         "methods": ["fedbr", "moon"],
         "protocol": {"deadline": "80 ms", "late": "partial", "over_select": 1.4},
+    },
+    "deadline and oort": {
+        "methods": ["fednova", "fedadam"],
+        "protocol": {"deadline": "80 ms", "late": "partial"},
+        "training": {"selection": "oort"},
     },
     "asynchronous": {
         "methods": ["fedavg", "fedbr", "feddyn"],
         "protocol": {"kind": "asynchronous", "buffer": 2, "concurrency": 4},
     },
+    "asynchronous and oort": {
+        "methods": ["scaffold"],
+        "protocol": {"kind": "asynchronous", "buffer": 2, "concurrency": 4},
+        "training": {"selection": "oort"},
+        "evaluation": {"ensemble": {"decay": 0.8}},
+    },
     "hierarchical": {"methods": ["fedavgm", "fedbr"], "protocol": {"kind": "hierarchical"}, "topology": CELLS},
 }
+SECTIONS = ("data", "training")
+"""Of which a world says only what differs."""
 # Children are copies of a process that has imported everything and trained nothing: they start in no time.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["edgefl.api", "edgefl.learning.engine.core", "edgefl.experiment"])
@@ -53,6 +73,8 @@ def scenario_of(world: str, folder: Path) -> Path:
     data["network"]["topology"] = said.pop("topology", data["network"]["topology"])
     data["training"]["rounds"] = 12
     data["keep_models"] = "clients"
+    for section in SECTIONS:
+        data[section].update(said.pop(section, {}))
     path = folder / f"{world}.yaml"
     path.write_text(dump_yaml({**data, **said}), encoding="utf-8")
     return path

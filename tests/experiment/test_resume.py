@@ -194,3 +194,50 @@ def test_a_killed_process_can_be_resumed_from_the_command_line(uninterrupted, tm
     found.pop("accuracy.png")
     assert found == wanted
     assert done.stdout == wanted["summary.json"].decode()
+
+
+CALIBRATION = {"kind": "calibration", "epochs": 2, "lr": 0.1, "proximal": 0.01, "self_confidence": True}
+KEPT = {"evaluation": {"ensemble": {"decay": 0.8}, "every": 2}, "keep_models": "clients"}
+PERSONAL = {"data__test": "partitioned", "data__test_images": 80, "personalisation": CALIBRATION}
+PARTIAL = {"protocol": {"deadline": "80 ms", "late": "partial", "over_select": 1.4}, "training__selection": "oort"}
+OORT = {"protocol": {"kind": "asynchronous", "buffer": 2, "concurrency": 4}, "training__selection": "oort"}
+CELLS = {
+    "protocol": {"kind": "hierarchical"},
+    "network__topology": {
+        "kind": "cells",
+        "cells": 2,
+        "server": {"down": "100 Mbit/s", "up": "100 Mbit/s"},
+        "backhaul": {"down": "40 Mbit/s", "up": "40 Mbit/s"},
+        "latency": "20 ms",
+    },
+}
+MORE = {
+    "ensembles and every client's model": {**KEPT, "methods": ["fedavg", "scaffold"]},
+    "personalisation": {**PERSONAL, "methods": ["fedadc"]},
+    "partial work and oort selection": {**PARTIAL, **KEPT, "methods": ["fednova", "moon"]},
+    "asynchronous, oort selection": {**OORT, **KEPT, "methods": ["fedavg", "scaffold"]},
+    "hierarchical": {**CELLS, **KEPT, "methods": ["fedbr", "feddyn"]},
+}
+
+
+@pytest.fixture(scope="module")
+def expected_of() -> dict[str, dict[str, bytes]]:
+    """What each of these worlds comes to without an interruption, once it is known."""
+    return {}
+
+
+@pytest.mark.parametrize("world", MORE)
+@pytest.mark.parametrize("after", [6, 12, 24])
+def test_whatever_a_run_keeps_is_byte_identical_after_a_resumption(small, tmp_path, expected_of, world, after):
+    """Before the first checkpoint, after it, and in the second method (where there is one)."""
+    scenario = small(**MORE[world], training__rounds=13)
+    if world not in expected_of:
+        expected_of[world] = tree(run(scenario, out=tmp_path / "expected"))
+    folder, wanted = tmp_path / "run", expected_of[world]
+    after = min(after, 13 * len(MORE[world]["methods"]) - 1)
+    with pytest.raises(Interrupted):
+        run(scenario, out=folder, progress=Stop(after))
+    found = tree(resume(folder))
+    assert sorted(found) == sorted(wanted)
+    assert [name for name in wanted if found[name] != wanted[name]] == []
+    assert verify(folder) == []
