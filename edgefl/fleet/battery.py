@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Self
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from edgefl.fleet.bounds import Bounds, from_number
 from edgefl.randomness import generator
 from edgefl.units import Joules, Watts
 
 
-class StartCharge(BaseModel):
+class StartCharge(Bounds):
     """The part of its capacity that a device starts with: drawn evenly between two bounds."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     low: float = Field(ge=0, le=1, description="The least part that it may start with.")
     high: float = Field(ge=0, le=1, description="The greatest part that it may start with.")
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.low > self.high:
-            raise ValueError(f"expected low <= high, found {self.low:g}, {self.high:g}")
-        return self
-
-
-def _constant(value: Any) -> Any:
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return {"low": value, "high": value} if plain else value
 
 
 class Battery(BaseModel):
@@ -39,7 +27,7 @@ class Battery(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     capacity: Annotated[Joules, Field(gt=0)] = Field(description="Joules that it holds; `19 Wh` is a usual unit.")
-    start: Annotated[StartCharge, BeforeValidator(_constant, json_schema_input_type=float | StartCharge)] = Field(
+    start: Annotated[StartCharge, BeforeValidator(from_number, json_schema_input_type=float | StartCharge)] = Field(
         StartCharge(low=1, high=1), description="Part of the capacity at the run's start, or its bounds."
     )
     charging: Watts = Field(0.0, description="Watts that charge it while the device takes no part; 0: never charged.")

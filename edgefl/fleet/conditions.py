@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from edgefl.fleet.bounds import Bounds, from_number
 from edgefl.fleet.figure import Estimate
 from edgefl.units import Seconds
 
@@ -24,25 +25,14 @@ class Thermal(_Part):
     sustained: float = Field(gt=0, le=1, description="Part of compute.fp32_achievable that remains from then on.")
 
 
-class Load(_Part):
+class Load(Bounds):
     """The part of the processor that other programs take: drawn evenly between two bounds, anew for every round."""
 
     low: float = Field(ge=0, lt=1, description="The least part of the processor that is taken.")
     high: float = Field(ge=0, lt=1, description="The greatest part of the processor that is taken.")
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.low > self.high:
-            raise ValueError(f"expected low <= high, found {self.low:g}, {self.high:g}")
-        return self
 
-
-def _constant(value: Any) -> Any:
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return {"low": value, "high": value} if plain else value
-
-
-AnyLoad = Annotated[Load, BeforeValidator(_constant, json_schema_input_type=float | Load)]
+AnyLoad = Annotated[Load, BeforeValidator(from_number, json_schema_input_type=float | Load)]
 """A load as a profile states it: ``0.2``, or ``{low: 0.1, high: 0.4}``."""
 
 

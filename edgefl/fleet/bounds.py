@@ -1,0 +1,32 @@
+"""Two bounds between which a figure of a device is drawn; where they are equal, one number says both."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+
+class Bounds(BaseModel):
+    """``{low: 0.1, high: 0.4}``, in this order; what they mean and how far they may go is the subclass's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    low: float
+    high: float
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"expected low <= high, found {self.low:g}, {self.high:g}")
+        return self
+
+
+def from_number(value: Any) -> Any:
+    """Both bounds from one number; anything else as it is.
+
+    >>> from_number(0.2), from_number({"low": 0.1, "high": 0.4})
+    ({'low': 0.2, 'high': 0.2}, {'low': 0.1, 'high': 0.4})
+    """
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return {"low": value, "high": value} if plain else value
