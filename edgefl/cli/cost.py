@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from edgefl.learning.methods.recipe import Method
     from edgefl.learning.rules.base import LocalOptions
 
-SECTIONS = ("model", "training", "methods")
-"""The parts of a scenario that a step's cost depends on."""
-
 
 def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by name)
     model: Annotated[str, typer.Option("--model", "-m", help="Model, as in a scenario.", show_default=False)],
@@ -47,13 +44,14 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
     One real local step runs on tensors without data: forward, backward, update. MACs are those of the forward pass;
     layer MACs are what papers call FLOPs. Work is per batch; memory is the step's peak.
     """
+    from edgefl.experiment.named_step import read_shape, read_step
     from edgefl.learning.cost import CostModel
     from edgefl.learning.models.registry import build_model
 
     if (method is None) == (not all_methods):
         raise UserError("expected one of the two: --method NAME or --all")
-    spec, methods = _read(model, method, changes or [])
-    costs = CostModel(build_model(spec, _shape(shape), classes))
+    spec, methods = read_step(model, method, changes or [])
+    costs = CostModel(build_model(spec, read_shape(shape, field="--shape"), classes))
     rows = [row for each in methods for row in _rows(costs, each, batch, alpha, every=all_methods)]
     if as_json:
         data = [row if isinstance(row, dict) else {**row.as_dict(), **_name_of(row)} for row in rows]
@@ -62,44 +60,6 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
         )
     else:
         _print(rows, _fedavg_flops(costs, methods[0].local, batch), f"Batch {batch} of {shape}, {classes} classes.")
-
-
-def _read(model: str, method: str | None, changes: list[str]) -> tuple[Any, list[Method]]:
-    """The model's options and the methods, from a scenario of nothing else."""
-    from edgefl.errors import nearest
-    from edgefl.learning.methods.build import build_method
-    from edgefl.learning.methods.recipe import METHODS
-    from edgefl.learning.rules.base import LocalOptions
-    from edgefl.scenario.components import MODEL_SECTION
-    from edgefl.scenario.methods import read_methods
-    from edgefl.scenario.overrides import overridden, parse_overrides
-    from edgefl.validation import validated
-
-    scenario = {
-        "model": {"name": model},
-        "training": {"local": {}},
-        "methods": METHODS.names() if method is None else [method],
-    }
-    said = overridden(scenario, parse_overrides(changes))
-    for section in said:
-        if section not in SECTIONS:
-            raise UserError(
-                f"a step's cost does not depend on this; {nearest(section, SECTIONS)}; see --shape and --classes too",
-                field=section,
-            )
-    training = said["training"]
-    if not isinstance(training, dict) or set(training) - {"local"}:
-        raise UserError("of this, a step's cost depends on training.local alone", field="training")
-    local = validated(LocalOptions, training.get("local", {}), field="training.local")
-    methods = [build_method(each.entry, local) for each in read_methods(said["methods"])]
-    return MODEL_SECTION.read(said["model"], "model").spec, methods
-
-
-def _shape(text: str) -> tuple[int, ...]:
-    sides = text.lower().replace("×", "x").split("x")
-    if not all(side.isascii() and side.isdigit() and int(side) > 0 for side in sides):
-        raise UserError(f"expected a shape such as 3x32x32, found '{text}'", field="--shape")
-    return tuple(int(side) for side in sides)
 
 
 def _rows(

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgefl.cli.profile_measure import measure_profile
+from edgefl.cli.profile_measure import import_profile, measure_profile, write_script
 
 if TYPE_CHECKING:
     from edgefl.fleet import DeviceProfile
 
-app = typer.Typer(help="List, show, check and measure device profiles.", no_args_is_help=True)
+app = typer.Typer(help="List, show, check, measure and import device profiles.", no_args_is_help=True)
 
 app.command("measure")(measure_profile)
+app.command("script")(write_script)
+app.command("import")(import_profile)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 

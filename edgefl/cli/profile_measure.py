@@ -1,170 +1,185 @@
-"""``edgefl profile measure``: this machine as a device profile, from real training steps."""
+"""``edgefl profile measure``, ``script`` and ``import``: a machine as a device profile, from real training steps."""
 
 from __future__ import annotations
 
-import datetime
-import os
-import platform
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
-    from edgefl.fleet.fitting import Rates
-    from edgefl.learning.cost.calibration import TimedStep
+    from edgefl.experiment.measuring.measured_profile import Fit, Unmeasured
+    from edgefl.experiment.measuring.measurement import Measurement
+
+Output = Annotated[Path, typer.Option("--output", "-o", help="The file to write; must not exist yet.")]
+IdleWatts = Annotated[
+    float | None, typer.Option("--idle-watts", min=0, help="The device's watts at rest.", show_default="estimated")
+]
+ComputeWatts = Annotated[
+    float | None, typer.Option("--compute-watts", min=0, help="Its watts while it trains.", show_default="estimated")
+]
+Like = Annotated[
+    str | None,
+    typer.Option(help="A profile that gives kind, power and battery.", show_default="estimates of a PC"),
+]
 
 
 def measure_profile(  # noqa: PLR0917  (the command's options)
-    output: Annotated[Path, typer.Option("--output", "-o", help="The profile file to write; must not exist yet.")],
+    output: Output,
     name: Annotated[str, typer.Option(help="What scenarios are to call the device.")] = "this-machine",
     threads: Annotated[int, typer.Option(min=0, help="Threads that train; 0: as many as PyTorch would take.")] = 0,
-    seconds: Annotated[float, typer.Option(min=0.05, help="Seconds for each of the 17 steps that are timed.")] = 1.0,
-    idle_watts: Annotated[
-        float | None, typer.Option("--idle-watts", min=0, help="The machine's watts at rest.", show_default="estimated")
-    ] = None,
-    compute_watts: Annotated[
-        float | None,
-        typer.Option("--compute-watts", min=0, help="Its watts while it trains.", show_default="estimated"),
-    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.05, help="How long all of it may take, about.")] = 120.0,
+    idle_watts: IdleWatts = None,
+    compute_watts: ComputeWatts = None,
+    like: Like = None,
 ) -> None:
     """Measure this machine with real training steps, and write a profile of it.
 
-    Nine steps of four model families give the roofline; eight of others, with other methods, check it. Power is not
-    measured: give it, or take wide bounds.
+    Chains of layers and whole steps of four networks give the roofline by kind of operator; eight steps of other model
+    families, with other methods, check it. Power is not measured: give it, or take wide bounds.
     """
+    _writable(output)
+    rest = _rest(name, like, idle_watts, compute_watts)
+    from edgefl.experiment.measuring import held_out
+    from edgefl.experiment.measuring.measure_device import main
+    from edgefl.experiment.measuring.measurement import measurement_of
+
+    checks = {str(step): step for step in held_out.HELD_OUT}
+    # One list, so that what is checked has its turns among what is fitted, in the same minutes of the machine.
+    found = main.measurement(
+        seconds, threads, typer.echo, {**{name: step.case() for name, step in checks.items()}, **main.cases()}
+    )
+    timed = {name: found["cases"].pop(name) for name in checks if name in found["cases"]}
+    found["left_out"] = {name: why for name, why in found["left_out"].items() if name not in checks}
+    measurement = measurement_of(found)
+    fit = _write(measurement, rest, output)
+    _check(fit, [(checks[name], timing["seconds"], timing["spread"]) for name, timing in timed.items()])
+    typer.echo(f"Written: {output}")
+
+
+def write_script(output: Output = Path("measure_device.pyz")) -> None:
+    """Write the script that measures a board or phone on which edgefl is not installed.
+
+    One file for Python 3.9 or later with PyTorch alone (a zip archive that Python runs). What it writes there, `edgefl
+    profile import` reads here.
+    """
+    _writable(output)
+    from edgefl.experiment.measuring.archive import write_archive
+
+    write_archive(output)
+    typer.echo(f"Written: {output}. On the device: python {output.name} -o measured.json")
+
+
+def import_profile(  # noqa: PLR0917  (the command's options)
+    file: Annotated[Path, typer.Argument(help="What the script wrote, or a CSV table of step times.")],
+    output: Output,
+    name: Annotated[
+        str | None, typer.Option(help="What scenarios are to call the device.", show_default="the output's name")
+    ] = None,
+    kind: Annotated[
+        Literal["sbc", "jetson", "phone", "laptop", "pc", "microcontroller"], typer.Option(help="What sort it is.")
+    ] = "sbc",
+    idle_watts: IdleWatts = None,
+    compute_watts: ComputeWatts = None,
+    like: Like = None,
+) -> None:
+    """Make a profile of a measurement that was taken elsewhere.
+
+    A JSON file of the script gives the roofline. A CSV file with the columns model, method, batch and milliseconds
+    gives the measured times of single steps, beside the roofline of --like.
+    """
+    _writable(output)
+    called = name or output.stem
+    if file.suffix.lower() == ".csv":
+        if like is None:
+            raise UserError("a table of step times needs a profile that says the rest: --like NAME", file=str(file))
+        from edgefl.experiment.measuring.step_times import read_step_times, with_step_times
+        from edgefl.fleet import load_profile
+
+        times = read_step_times(file)
+        data = with_step_times(load_profile(like), times, called, f"measured step times, {file.name}")
+        for key, watts in (("idle", idle_watts), ("compute", compute_watts)):
+            data["power"][key] = data["power"][key] if watts is None else watts
+        _save(data, output)
+        typer.echo(f"{len(times)} times of {len({time.signature for time in times})} steps.")
+    else:
+        from edgefl.experiment.measuring.measurement import read_measurement
+
+        _write(read_measurement(file), _rest(called, like, idle_watts, compute_watts, kind), output)
+    typer.echo(f"Written: {output}")
+
+
+def _rest(
+    name: str, like: str | None, idle_watts: float | None, compute_watts: float | None, kind: str = "pc"
+) -> Unmeasured:
+    from edgefl.experiment.measuring.measured_profile import Unmeasured
+    from edgefl.fleet import load_profile
+
+    profile = None if like is None else load_profile(like)
+    return Unmeasured(name, kind, idle_watts=idle_watts, compute_watts=compute_watts, like=profile)
+
+
+def _write(measurement: Measurement, rest: Unmeasured, output: Path) -> Fit:
+    from edgefl.experiment.measuring.measured_profile import fit_of, profile_data
+
+    fit = fit_of(measurement)
+    _save(profile_data(measurement, fit, rest), output)
+    rates = fit.rates
+    typer.echo(
+        f"{len(measurement.cases)} cases; whole steps among them are met within {fit.misfit:.0%} on average.\n"
+        f"{rates.flops_per_second / 1e9:.3g} GFLOP/s, {rates.bytes_per_second / 1e9:.3g} GB/s, "
+        f"{rates.operator_overhead * 1e6:.3g} us an operator, {rates.step_overhead * 1e3:.3g} ms a step; "
+        f"{len(rates.kinds)} kinds of operators with figures of their own."
+    )
+    return fit
+
+
+def _check(fit: Fit, steps: list[tuple[Any, float, float]]) -> None:
+    if not steps:
+        typer.echo("No time was left for the steps that check the fit; take a larger --seconds.", err=True)
+        return
+    typer.echo("Steps of model families and methods that the fit has not seen:")
+    misses = []
+    for step, seconds, spread in steps:
+        predicted = fit.rates.seconds(step.operators())
+        misses.append(predicted / seconds - 1)
+        busy = ", disturbed" if spread > 1.3 else ""
+        typer.echo(f"  {step}: {1e3 * seconds:.4g} ms, predicted {1e3 * predicted:.4g} ms ({misses[-1]:+.0%}{busy})")
+    typer.echo(f"Mean error: {sum(map(abs, misses)) / len(misses):.0%}.")
+
+
+def _writable(output: Path) -> None:
     if output.exists():
         raise UserError("expected a file that does not exist yet, found one", file=str(output))
     if not output.parent.is_dir():
         raise UserError("expected a file in a folder that exists", file=str(output))
-    import torch
-
-    from edgefl.fleet.fitting import fit_rates, relative_errors
-    from edgefl.learning.cost.calibration import CALIBRATION, HELD_OUT, matmul_flops_per_second, time_steps
-
-    used = threads or torch.get_num_threads()
-    typer.echo(f"Timing training steps on {used} thread{'s' if used > 1 else ''} of {_processor()}.")
-    peak = matmul_flops_per_second(threads=used)
-    fitted = _timed(time_steps(CALIBRATION, seconds=seconds, threads=used), "calibration")
-    rates = fit_rates([(step.operators, step.seconds) for step in fitted])
-    checked = _timed(time_steps(HELD_OUT, seconds=seconds, threads=used), "held out")
-    misses = relative_errors(rates, [(step.operators, step.seconds) for step in checked])
-    misfit = relative_errors(rates, [(step.operators, step.seconds) for step in fitted])
-    watts = {"idle": idle_watts, "compute": compute_watts}
-    profile = _profile(name, used, max(peak, rates.flops_per_second), rates, misfit=misfit, watts=watts)
-    _write(profile, output)
-    _print(checked, misses)
-    typer.echo(
-        f"{rates.flops_per_second / 1e9:.3g} GFLOP/s, {rates.bytes_per_second / 1e9:.3g} GB/s, "
-        f"{rates.operator_overhead * 1e6:.3g} us an operator, {rates.step_overhead * 1e3:.3g} ms a step."
-    )
-    typer.echo(f"Written: {output}")
 
 
-def _timed(steps: Any, what: str) -> list[TimedStep]:
-    timed = []
-    for step in steps:
-        timed.append(step)
-        noisy = ", disturbed" if step.spread > 1.15 else ""
-        typer.echo(f"  {what}: {step.case}: {1e3 * step.seconds:.4g} ms ({step.repetitions} times{noisy})")
-    return timed
-
-
-def _print(steps: Sequence[TimedStep], misses: Sequence[float]) -> None:
-    typer.echo("Steps of model families and methods that the fit has not seen:")
-    for step, miss in zip(steps, misses, strict=True):
-        predicted = step.seconds * (1 + miss)
-        typer.echo(f"  {step.case}: {1e3 * step.seconds:.4g} ms, predicted {1e3 * predicted:.4g} ms ({miss:+.0%})")
-    mean = sum(abs(miss) for miss in misses) / len(misses)
-    typer.echo(
-        f"Mean error: {mean:.0%}. One rate for all arithmetic overrates grouped convolutions and those of few channels."
-    )
-
-
-def _profile(
-    name: str, threads: int, peak: float, rates: Rates, *, misfit: Sequence[float], watts: dict[str, float | None]
-) -> dict[str, Any]:
-    from edgefl.fleet import DeviceProfile
-    from edgefl.validation import validated
-
-    # What the fit missed its own steps by is the least that its figures are uncertain by.
-    factor = 1 + max(0.1, sum(abs(miss) for miss in misfit) / len(misfit))
-
-    def around(figure: float) -> dict[str, float]:
-        return {"low": figure / factor, "nominal": figure, "high": figure * factor}
-
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    estimates = {"idle": {"low": 5, "nominal": 30, "high": 90}, "compute": {"low": 10, "nominal": 65, "high": 250}}
-    power: dict[str, Any] = {key: estimates[key] if given is None else given for key, given in watts.items()}
-    radio = {
-        "active": {"low": 0.1, "nominal": 0.3, "high": 0.6},
-        "energy_per_megabyte": {"low": 0.002, "nominal": 0.005, "high": 0.02},
-    }
-    fitted = "fitted to nine timed training steps of four model families; bounds: the fit's mean error, at least 10 %"
-    wire = "estimated: Gigabit Ethernet"
-    profile = {
-        "name": name,
-        "kind": "pc",
-        "description": f"{_processor()}, {threads} threads, measured by edgefl profile measure",
-        "compute": {
-            "processor": _processor(),
-            "fp32_peak": peak,
-            "fp32_achievable": around(rates.flops_per_second),
-            "memory_bandwidth": around(rates.bytes_per_second),
-            "operator_overhead": around(rates.operator_overhead),
-            "step_overhead": around(rates.step_overhead),
-        },
-        "memory": {"total": memory, "training": {"low": 0.6 * memory, "nominal": 0.8 * memory, "high": 0.95 * memory}},
-        "power": {**power, "radio": {"down": radio, "up": radio}},
-        "provenance": {
-            "sources": ["edgefl profile measure on the machine itself"],
-            "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
-            "verified": False,
-            "derivation": {
-                "compute.fp32_peak": "measured: the fastest product of square matrices",
-                **{
-                    f"compute.{figure}": fitted
-                    for figure in ("fp32_achievable", "memory_bandwidth", "operator_overhead", "step_overhead")
-                },
-                "memory.total": "as the system reports it",
-                "memory.training": "estimated: a part of the total",
-                **{
-                    f"power.{key}": "estimated: any PC" if given is None else "given by the user"
-                    for key, given in watts.items()
-                },
-                **{
-                    f"power.radio.{way}.{figure}": wire
-                    for way in ("down", "up")
-                    for figure in ("active", "energy_per_megabyte")
-                },
-            },
-        },
-    }
-    validated(DeviceProfile, profile)
-    return profile
-
-
-def _write(profile: dict[str, Any], output: Path) -> None:
+def _save(profile: dict[str, Any], output: Path) -> None:
     from ruamel.yaml import YAML
 
     from edgefl.cli.profile import tidy
+    from edgefl.fleet import DeviceProfile
+    from edgefl.validation import validated
 
+    validated(DeviceProfile, profile)
     yaml = YAML(typ="rt", pure=True)
     yaml.width = 120
     with output.open("w", encoding="utf-8") as file:
-        yaml.dump(tidy(profile), file)
+        yaml.dump(_bounds_in_a_line(tidy(profile)), file)
 
 
-def _processor() -> str:
-    """The processor's name as the system gives it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-        if names:
-            return names[0]
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+def _bounds_in_a_line(data: Any) -> Any:
+    """Low, nominal and high side by side, as people write them."""
+    from ruamel.yaml.comments import CommentedMap
+
+    if isinstance(data, list):
+        return [_bounds_in_a_line(each) for each in data]
+    if not isinstance(data, dict):
+        return data
+    made = CommentedMap({key: _bounds_in_a_line(each) for key, each in data.items()})
+    if set(data) == {"low", "nominal", "high"}:
+        made.fa.set_flow_style()
+    return made

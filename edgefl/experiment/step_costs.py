@@ -68,7 +68,7 @@ class StepCosts:
                 "training_flops": cost.training_flops,
                 "bytes_touched": cost.bytes_touched,
                 "peak_memory_bytes": cost.peak_memory_bytes,
-                "operators": [[each.name, each.flops, each.bytes, each.count] for each in cost.operators],
+                "operators": [[each.name, each.flops, each.bytes, each.count, each.kind] for each in cost.operators],
             }
             for (alpha, batch), cost in sorted(self.used.items())
         ]

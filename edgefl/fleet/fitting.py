@@ -1,9 +1,9 @@
-"""From measured training steps to the four figures of a roofline, and how well they predict other steps."""
+"""From measured training steps and chains of layers to the figures of a roofline, and how well it predicts steps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 from edgefl.fleet.roofline import Operator
 
 Step = tuple[Sequence[Operator], float]
-"""What a step executes, and the seconds that it was measured to take."""
+"""What a step (or chain of layers) executes, and the seconds that it was measured to take."""
+
+Figures = tuple[float, float, float]
+"""FLOP/s, bytes/s and seconds of a launch."""
+
+STEP_WEIGHT = 3.0
+"""How much more a whole step's error counts than a chain's: what is to be predicted are steps."""
+
+CLOSENESS = 0.3
+"""What a kind's figure costs for each e-fold that it is away from the general one, in errors of a chain."""
 
 
 @dataclass(frozen=True)
@@ -23,33 +32,56 @@ class Rates:
         bytes_per_second: achievable memory traffic.
         operator_overhead: seconds of a launched operator.
         step_overhead: seconds of a step.
+        kinds: FLOP/s, bytes/s and overhead of the kinds of operators that have figures of their own.
     """
 
     flops_per_second: float
     bytes_per_second: float
     operator_overhead: float
     step_overhead: float
+    kinds: Mapping[str, Figures] = field(default_factory=dict)
 
     def seconds(self, operators: Sequence[Operator]) -> float:
         """What a step is predicted to take."""
-        flops, moved, count = _arrays(operators)
-        each = np.maximum(flops / self.flops_per_second, moved / self.bytes_per_second) + self.operator_overhead
-        return float((each * count).sum() + self.step_overhead)
+        general = (self.flops_per_second, self.bytes_per_second, self.operator_overhead)
+        total = self.step_overhead
+        for each in operators:
+            rate, bandwidth, launch = self.kinds.get(getattr(each, "kind", ""), general)
+            total += each.count * (max(each.flops / rate, each.bytes / bandwidth) + launch)
+        return total
 
 
-def fit_rates(steps: Sequence[Step]) -> Rates:
+def fit_rates(steps: Sequence[Step], chains: Sequence[Step] = ()) -> Rates:
     """The rates that predict these steps best, by least squares of the logarithm of predicted over measured seconds.
 
-    A step that takes a microsecond so counts as much as one that takes a second. The sum of maxima has several local
-    optima, so the search starts from nine places.
+    A step that takes a microsecond so counts as much as one that takes a second. Without chains there is one set of
+    figures for all operators. With them each kind of operator that they or the steps execute gets its own, held near
+    the general ones where little speaks for another. A chain runs the same few operators on memory that it has just
+    used, while a step writes memory that is not in the caches: chains so have a factor on FLOP/s, one on bandwidth and
+    a fixed time of their own, which are fitted as well and dropped.
+
+    Args:
+        steps: whole training steps.
+        chains: chains of layers, forward alone or forward and backward.
 
     Raises:
-        ValueError: fewer than four steps, or one that took no time.
+        ValueError: fewer than four steps and chains, or one that took no time.
     """
+    if len(steps) + len(chains) < 4 or any(not seconds > 0 for _, seconds in (*steps, *chains)):
+        raise ValueError("expected at least four steps of more than 0 seconds")
+    general = _fit_general(steps or chains)
+    return _fit_kinds(general, steps, chains) if chains else general
+
+
+def relative_errors(rates: Rates, steps: Sequence[Step]) -> list[float]:
+    """Predicted over measured seconds of each step, less 1."""
+    return [rates.seconds(operators) / seconds - 1 for operators, seconds in steps]
+
+
+def _fit_general(steps: Sequence[Step]) -> Rates:
+    """One set of figures; the sum of maxima has several local optima, so the search starts from nine places."""
     from scipy.optimize import least_squares
 
-    if len(steps) < 4 or any(not seconds > 0 for _, seconds in steps):
-        raise ValueError("expected at least four steps of more than 0 seconds")
     arrays = [_arrays(operators) for operators, _ in steps]
     measured = np.log([seconds for _, seconds in steps])
 
@@ -77,12 +109,85 @@ def fit_rates(steps: Sequence[Step]) -> Rates:
             guess = np.clip(np.log(np.maximum(start, 1e-12)), bounds[0] + 1e-6, bounds[1] - 1e-6)
             fits.append(least_squares(misses, guess, bounds=bounds))
     best = min(fits, key=lambda fit: float(fit.cost))
-    return Rates(*(float(number) for number in np.exp(best.x)))
+    return _rates(best.x)
 
 
-def relative_errors(rates: Rates, steps: Sequence[Step]) -> list[float]:
-    """Predicted over measured seconds of each step, less 1."""
-    return [rates.seconds(operators) / seconds - 1 for operators, seconds in steps]
+def _fit_kinds(start: Rates, steps: Sequence[Step], chains: Sequence[Step]) -> Rates:
+    """General figures and, by kind, how far their logarithms are from these; see :func:`fit_rates`."""
+    from scipy.optimize import least_squares
+
+    runs = [*steps, *chains]
+    operators = [list(each) for each, _ in runs]
+    names = sorted({getattr(one, "kind", "") for each in operators for one in each})
+    place = {name: index for index, name in enumerate(names)}
+    kind = np.array([place[getattr(one, "kind", "")] for each in operators for one in each])
+    flops, moved, count = _arrays([one for each in operators for one in each])
+    lengths = [len(each) for each in operators]
+    first = np.cumsum([0, *lengths[:-1]])
+    is_chain = np.arange(len(runs)) >= len(steps)
+    of_chain = np.repeat(is_chain, lengths)
+    # A chain whose gradient is taken pays the autograd engine's start, one that runs forward does not.
+    differentiated = np.array([any("backward" in getattr(one, "kind", "") for one in each) for each in operators])
+    backward = np.repeat(differentiated, lengths)
+    measured = np.log([seconds for _, seconds in runs])
+    weight = np.where(is_chain, 1.0, STEP_WEIGHT)
+    count_kinds = len(names)
+
+    def parted(x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        return x[:4], x[4 : 4 + 3 * count_kinds].reshape(3, count_kinds), x[4 + 3 * count_kinds :]
+
+    def misses(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        general, own, chain = parted(x)
+        rate, bandwidth, launch = (general[row] + own[row][kind] for row in range(3))
+        arithmetic = flops * np.exp(-rate - chain[0] * of_chain)
+        traffic = moved * np.exp(-bandwidth - np.where(backward, chain[1], chain[2]) * of_chain)
+        each = (np.maximum(arithmetic, traffic) + np.exp(launch)) * count
+        fixed = np.exp(np.where(is_chain, np.where(differentiated, chain[3], chain[4]), general[3]))
+        predicted = np.log(np.add.reduceat(each, first) + fixed)
+        return np.concatenate([weight * (predicted - measured), CLOSENESS * own.ravel(), CLOSENESS * chain[:3]])
+
+    figures = (start.flops_per_second, start.bytes_per_second, start.operator_overhead, start.step_overhead)
+    # How much faster chains move bytes than steps decides between the optima, so the search starts from several.
+    middle = np.concatenate([np.log(figures), np.zeros(3 * count_kinds + 3), np.log([2e-5, 1e-6])])
+    reach = np.concatenate([np.full(4, 9.0), np.full(3 * count_kinds, 5.0), [3.0, 3.0, 3.0], [9.0, 9.0]])
+    reached = _reached(runs, names, figures)
+    fits = []
+    for factor in (0.0, 0.6, 1.2):
+        for own in (np.zeros_like(reached), reached):
+            guess = middle.copy()
+            guess[4 : 4 + 3 * count_kinds] = own.ravel()
+            guess[4 + 3 * count_kinds + 1 : 4 + 3 * count_kinds + 3] = factor, 2 * factor
+            guess[1] -= factor
+            fits.append(least_squares(misses, guess, bounds=(middle - reach, middle + reach), max_nfev=200))
+    best = min(fits, key=lambda fit: float(fit.cost))
+    general, own, _ = parted(best.x)
+    by_kind = np.exp(general[:3, None] + own)
+    figures_of = {
+        name: (float(a), float(b), float(c)) for name, (a, b, c) in zip(names, by_kind.T, strict=True) if name
+    }
+    return _rates(general, figures_of)
+
+
+def _reached(runs: Sequence[Step], names: Sequence[str], general: Sequence[float]) -> NDArray[np.float64]:
+    """How far the highest FLOP/s and bytes/s that each kind reached in some run are from the general figures.
+
+    Where the search begins: a kind that is slow by its arithmetic then does not begin as one that is slow by its bytes.
+    Logarithms ``[3, kinds]``, the launches' zero.
+    """
+    best = np.zeros((2, len(names)))
+    for operators, seconds in runs:
+        totals = np.zeros_like(best)
+        for each in operators:
+            totals[:, names.index(getattr(each, "kind", ""))] += each.count * each.flops, each.count * each.bytes
+        best = np.maximum(best, totals / seconds)
+    distance = np.log(np.maximum(best, 1e-300)) - np.log(general[:2])[:, None]
+    distance = np.where(best > 0, np.clip(distance, -4.9, 4.9), 0.0)
+    return np.vstack([distance, np.zeros(len(names))])
+
+
+def _rates(logarithms: NDArray[np.float64], kinds: Mapping[str, Figures] | None = None) -> Rates:
+    rate, bandwidth, launch, fixed = (float(number) for number in np.exp(logarithms))
+    return Rates(rate, bandwidth, launch, fixed, kinds or {})
 
 
 def _arrays(operators: Sequence[Operator]) -> NDArray[np.float64]:

@@ -5,20 +5,45 @@ from __future__ import annotations
 import datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from edgefl.errors import nearest
 from edgefl.fleet.battery import Battery
 from edgefl.fleet.conditions import AnyLoad, Load, MeasuredStep, Thermal
 from edgefl.fleet.figure import Bound, Estimate, opposite, value
+from edgefl.operator_kinds import KINDS
 from edgefl.units import Bytes, BytesPerSecond, FlopsPerSecond, Joules, Seconds, Watts
 
 Kind = Literal["sbc", "jetson", "phone", "laptop", "pc", "microcontroller"]
 Direction = Literal["down", "up"]
 
 
+def _known(kind: str) -> str:
+    if kind not in KINDS:
+        raise ValueError(f"unknown kind of operators; {nearest(kind, KINDS)}")
+    return kind
+
+
+OperatorKind = Annotated[str, AfterValidator(_known)]
+"""One of :data:`edgefl.operator_kinds.KINDS`."""
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class OperatorRates(_Part):
+    """What a device reaches on one kind of operators; what is left out is as for all operators."""
+
+    fp32_achievable: FlopsPerSecond | Estimate[FlopsPerSecond] | None = Field(
+        None, description="fp32 FLOP/s on this kind of operators, in place of compute.fp32_achievable."
+    )
+    memory_bandwidth: BytesPerSecond | Estimate[BytesPerSecond] | None = Field(
+        None, description="Bytes per second in this kind of operators, in place of compute.memory_bandwidth."
+    )
+    operator_overhead: Seconds | Estimate[Seconds] | None = Field(
+        None, description="Seconds for each operator of this kind, in place of compute.operator_overhead."
+    )
 
 
 class Compute(_Part):
@@ -39,6 +64,9 @@ class Compute(_Part):
     )
     step_overhead: Seconds | Estimate[Seconds] = Field(
         description="Seconds that every training step costs beside its operators (next batch, the loop itself)."
+    )
+    operator_rates: dict[OperatorKind, OperatorRates] = Field(
+        default_factory=dict, description="Figures of single kinds of operators, where they are known."
     )
     jitter: float = Field(
         0.0, ge=0, le=2, description="Spread of a round's duration by chance: sigma of a lognormal factor of mean 1."
@@ -169,18 +197,33 @@ class DeviceProfile(_Part):
         """The part of its full rate that the processor computes at."""
         return self.compute.thermal.sustained if hot and self.compute.thermal is not None else 1.0
 
-    def rates(self, bound: Bound = "nominal", *, hot: bool = False) -> tuple[float, float, float, float]:
+    def rates(
+        self, bound: Bound = "nominal", *, kind: str = "", hot: bool = False
+    ) -> tuple[float, float, float, float]:
         """FLOP/s, bytes/s, seconds per operator and seconds per step that give this bound of a *duration*.
 
-        ``hot``: once heat has lowered the rate (``compute.thermal``).
+        Args:
+            bound: which bound of the duration.
+            kind: of which operators; those of ``compute.operator_rates`` have figures of their own.
+            hot: once heat has lowered the rate (``compute.thermal``).
         """
         compute = self.compute
+        own = compute.operator_rates.get(kind, _NO_RATES)
         return (
-            value(compute.fp32_achievable, opposite(bound)) * self.sustained(hot),
-            value(compute.memory_bandwidth, opposite(bound)),
-            value(compute.operator_overhead, bound),
+            value(_either(own.fp32_achievable, compute.fp32_achievable), opposite(bound)) * self.sustained(hot),
+            value(_either(own.memory_bandwidth, compute.memory_bandwidth), opposite(bound)),
+            value(_either(own.operator_overhead, compute.operator_overhead), bound),
             value(compute.step_overhead, bound),
         )
+
+
+_NO_RATES = OperatorRates(fp32_achievable=None, memory_bandwidth=None, operator_overhead=None)
+
+Figure = float | Estimate[float]
+
+
+def _either(own: Figure | None, general: Figure) -> Figure:
+    return general if own is None else own
 
 
 def figure_paths(model: type[BaseModel] = DeviceProfile, prefix: str = "") -> list[str]:

@@ -3,7 +3,7 @@
 Roofline per operator (Williams, Waterman and Patterson, 2009): an operator takes as long as its arithmetic at the
 achievable FLOP/s or as its memory traffic at the memory bandwidth, whichever is longer, and its launch costs a fixed
 overhead on top. Small models are therefore bound by overheads, large dense ones by arithmetic, and the ratio between
-two devices depends on the model.
+two devices depends on the model. A profile may give the three figures by kind of operator.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from edgefl.fleet.profile import DeviceProfile
 
 
 class Operator(Protocol):
-    """One kind of operator that a step executes ``count`` times."""
+    """One operator that a step executes ``count`` times.
+
+    It may say its ``kind`` (:data:`edgefl.operator_kinds.KINDS`); a device may have rates of its own for that.
+    """
 
     @property
     def flops(self) -> float:
@@ -83,6 +86,12 @@ def fleet_step_seconds(
     rates = np.array([profile.rates(bound, hot=hot) for profile in profiles], np.float64).reshape(-1, 4)
     arithmetic_rate, bandwidth, per_operator, per_step = (column[:, None] for column in rates.T)
     each = np.maximum(flops / arithmetic_rate, moved / bandwidth) + per_operator
+    kinds = [getattr(operator, "kind", "") for operator in operators]
+    for row, profile in enumerate(profiles):
+        if profile.compute.operator_rates:
+            own = {kind: profile.rates(bound, kind=kind, hot=hot) for kind in set(kinds)}
+            rate, moves, launch, _ = np.array([own[kind] for kind in kinds], np.float64).reshape(-1, 4).T
+            each[row] = np.maximum(flops / rate, moved / moves) + launch
     seconds = np.asarray((each * count).sum(axis=1) + per_step[:, 0], np.float64)
     tables = [row for row, profile in enumerate(profiles) if profile.compute.measured_steps]
     if tables:

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from edgefl.fleet.figure import Estimate
-from edgefl.fleet.profile import DeviceProfile
+from edgefl.fleet.profile import DeviceProfile, OperatorRates
 
 RANK_CORRELATION = 0.84
 """Spearman's, of CPU score and RAM over the 333 phones of the benchmark."""
@@ -82,12 +82,19 @@ def _like(profile: DeviceProfile, name: str, speed: float, memory: float) -> Dev
             "memory_bandwidth": _scaled(profile.compute.memory_bandwidth, math.sqrt(speed)),
             "operator_overhead": _scaled(profile.compute.operator_overhead, 1 / speed),
             "step_overhead": _scaled(profile.compute.step_overhead, 1 / speed),
+            "operator_rates": {kind: _faster(rates, speed) for kind, rates in profile.compute.operator_rates.items()},
             "measured_steps": (),  # those of another device
         }
     )
     training = _scaled(profile.memory.training, memory / profile.memory.total)
     size = profile.memory.model_copy(update={"total": memory, "training": training})
     return profile.model_copy(update={"name": name, "compute": compute, "memory": size})
+
+
+def _faster(rates: OperatorRates, speed: float) -> OperatorRates:
+    factors = {"fp32_achievable": speed, "memory_bandwidth": math.sqrt(speed), "operator_overhead": 1 / speed}
+    given = {name: getattr(rates, name) for name in factors if getattr(rates, name) is not None}
+    return rates.model_copy(update={name: _scaled(figure, factors[name]) for name, figure in given.items()})
 
 
 def _scaled(figure: float | Estimate[float], factor: float) -> float | Estimate[float]:

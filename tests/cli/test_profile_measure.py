@@ -1,48 +1,118 @@
-"""``edgefl profile measure`` writes a valid profile, and checks it on steps unlike those of the fit."""
+"""``edgefl profile measure``, ``script`` and ``import``: valid profiles, from one way of measuring and fitting."""
 
-from pathlib import Path
+import json
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
 
 from edgefl.cli.profile import app
-from edgefl.fleet import Estimate, read_profile
-from edgefl.learning.cost import calibration
-from edgefl.learning.cost.calibration import CALIBRATION, HELD_OUT, Case
+from edgefl.errors import UserError
+from edgefl.experiment.measuring import held_out
+from edgefl.experiment.measuring.held_out import HELD_OUT, Step
+from edgefl.experiment.measuring.measure_device import main
+from edgefl.fleet import Estimate, load_profile, read_profile
+
+ALL = main.cases()
+QUICK = {
+    name: case
+    for name, case in ALL.items()
+    if ("plain" in name or "linear" in name or "1000 numbers" in name or "50000 numbers" in name)
+    and "batch 64" not in name
+} | {"step of fire, batch 4": ALL["step of fire, batch 4"]}
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture(name="measured", scope="module")
+def measured_fixture(tmp_path_factory):
+    """What the script writes where it has time for few cases."""
+    file = tmp_path_factory.mktemp("device") / "measured.json"
+    found = main.measurement(1.0, 1, lambda text: None, QUICK)
+    file.write_text(json.dumps(found), encoding="utf-8")
+    return file
 
 
 def test_no_family_and_no_method_of_the_check_is_in_the_fit():
-    assert not {case.model for case in HELD_OUT} & {case.model for case in CALIBRATION}
-    assert not {case.method for case in HELD_OUT} & {case.method for case in CALIBRATION}
+    networks = " ".join(name for name in ALL if name.startswith("step of"))
     assert len(HELD_OUT) >= 6
+    assert not any(step.model in networks for step in HELD_OUT)
+    assert not any(step.method in ("fedavg", "fedprox") for step in HELD_OUT)
 
 
-@pytest.fixture(name="few")
-def few_fixture(monkeypatch):
-    """Small cases, so that the test is quick."""
-    small = tuple(Case("cnn", "fedavg", batch) for batch in (1, 2, 4, 8))
-    monkeypatch.setattr(calibration, "CALIBRATION", small)
-    monkeypatch.setattr(calibration, "HELD_OUT", (Case("fedadc_cnn", "moon", 2),))
-
-
-def test_it_writes_a_profile_of_this_machine(few, tmp_path):
+def test_measure_writes_a_profile_of_this_machine(monkeypatch, tmp_path):
+    monkeypatch.setattr(main, "cases", lambda: QUICK)
+    monkeypatch.setattr(held_out, "HELD_OUT", (Step("fedadc_cnn", "moon", 2),))
     file = tmp_path / "here.yaml"
-    result = CliRunner().invoke(
-        app, ["measure", "-o", str(file), "--threads", "1", "--seconds", "0.05", "--compute-watts", "50"]
-    )
-    assert result.exit_code == 0, result.output
+    output = run("measure", "-o", file, "--threads", "1", "--seconds", "1", "--compute-watts", "50")
     profile = read_profile(file)
     assert profile.power.compute == 50
     assert isinstance(profile.power.idle, Estimate)
     assert profile.provenance.verified is False
     assert profile.compute.fp32_achievable.nominal > 1e8
-    assert "fedadc_cnn, moon, batch 2" in result.output
-    assert "Mean error" in result.output
+    assert profile.compute.operator_rates
+    assert "fedadc_cnn, moon, batch 2" in output
+    assert "Mean error" in output
 
 
-def test_a_file_that_exists_is_left_alone(tmp_path):
+def test_a_file_that_exists_is_left_alone(tmp_path, measured):
     file = tmp_path / "mine.yaml"
     file.write_text("mine", encoding="utf-8")
-    result = CliRunner().invoke(app, ["measure", "-o", str(file)])
-    assert result.exit_code != 0
-    assert Path(file).read_text(encoding="utf-8") == "mine"
+    for command in (["measure"], ["script"], ["import", str(measured)]):
+        with pytest.raises(UserError, match="does not exist yet"):
+            run(*command, "-o", file)
+    assert file.read_text(encoding="utf-8") == "mine"
+
+
+def test_the_script_runs_without_edgefl_and_its_file_is_read(tmp_path):
+    script, found = tmp_path / "measure_device.pyz", tmp_path / "found.json"
+    run("script", "-o", script)
+    # -I: neither the working directory nor PYTHONPATH; an import of edgefl would fail.
+    code = "import sys, runpy; sys.modules['edgefl'] = None; "
+    code += f"sys.argv = ['x', '-o', {str(found)!r}, '--seconds', '2', '--threads', '1', '--only', 'linear']; "
+    code += f"runpy.run_path({str(script)!r}, run_name='__main__')"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "round 1 of 5: 12 cases" in done.stdout
+    data = json.loads(found.read_text(encoding="utf-8"))
+    assert len(data["cases"]) == 12
+    assert all(case["seconds"] > 0 for case in data["cases"].values())
+    with pytest.raises(UserError, match="at least 4 whole steps and 20 chains of layers, found 0 and 12"):
+        run("import", found, "-o", tmp_path / "board.yaml")
+
+
+def test_import_makes_a_profile_with_power_of_another(measured, tmp_path):
+    file = tmp_path / "my-phone.yaml"
+    run("import", measured, "-o", file, "--like", "phone-mid-range", "--idle-watts", "0.4")
+    profile, other = read_profile(file), load_profile("phone-mid-range")
+    assert (profile.name, profile.kind) == ("my-phone", "phone")
+    assert profile.power.idle == 0.4
+    assert profile.power.radio == other.power.radio
+    assert "matrix-product" in profile.compute.operator_rates
+
+
+def test_import_says_what_is_wrong_with_a_measurement(measured, tmp_path):
+    data = json.loads(measured.read_text(encoding="utf-8"))
+    cases = dict(data["cases"])
+    cases["linear 64 on 9"] = cases["linear 64 on 8"]
+    for changes, message in (
+        ({"format": "x"}, "expected a file of the measuring script"),
+        ({"version": 99}, "expected a measurement of version 1, found 99; run the script"),
+        ({"cases": cases}, "unknown case 'linear 64 on 9'; did you mean 'linear 64 on 8'"),
+        ({"machine": {**data["machine"], "threads": 0}}, "machine.threads"),
+    ):
+        file = tmp_path / "wrong.json"
+        file.write_text(json.dumps({**data, **changes}), encoding="utf-8")
+        with pytest.raises(UserError, match=message.replace(".", r"\.")):
+            run("import", file, "-o", tmp_path / "board.yaml")
+    (tmp_path / "no.json").write_text("{", encoding="utf-8")
+    with pytest.raises(UserError, match="expected JSON"):
+        run("import", tmp_path / "no.json", "-o", tmp_path / "board.yaml")
+    with pytest.raises(UserError, match=r"missing\.json: cannot be read"):
+        run("import", tmp_path / "missing.json", "-o", tmp_path / "board.yaml")
+    assert not (tmp_path / "board.yaml").exists()

@@ -163,6 +163,8 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], Direction]] = [
      figure("compute.fp32_achievable", "0.1 GFLOP/s"), LATER),
     ("fleet[].profile.compute.memory_bandwidth", {}, figure("compute.memory_bandwidth", "1 MB/s"), LATER),
     ("fleet[].profile.compute.operator_overhead", {}, figure("compute.operator_overhead", "10 ms"), LATER),
+    ("fleet[].profile.compute.operator_rates", {},
+     figure("compute.operator_rates", {"elementwise": {"operator_overhead": "10 ms"}}), LATER),
     ("fleet[].profile.compute.step_overhead", {}, figure("compute.step_overhead", "1 s"), LATER),
     ("fleet[].profile.compute.jitter", {}, figure("compute.jitter", 1.0), DIFFERS),
     ("fleet[].profile.compute.background_load", {}, figure("compute.background_load", 0.9), LATER),

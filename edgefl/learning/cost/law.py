@@ -28,6 +28,7 @@ class AffineCost:
 
     Attributes:
         names: the operators.
+        kinds: what each is to a device.
         forward: whether each belongs to the forward pass.
         layer: whether a convolution or linear layer called it.
         value, slope: rows of MACs, FLOPs, bytes and live bytes ``[4, operators]``.
@@ -35,6 +36,7 @@ class AffineCost:
     """
 
     names: tuple[str, ...]
+    kinds: tuple[str, ...]
     forward: NDArray[np.bool_]
     layer: NDArray[np.bool_]
     value: Numbers
@@ -45,8 +47,8 @@ class AffineCost:
     def through(traces: tuple[Trace, ...]) -> AffineCost | None:
         """The law through two traces, or ``None`` where a third one contradicts it or other operators ran."""
         first, second, check = traces
-        kinds = [[(record.name, record.phase, record.layer) for record in one.records] for one in traces]
-        if kinds[0] != kinds[1] or kinds[0] != kinds[2]:
+        runs = [[(record.name, record.kind, record.phase, record.layer) for record in one.records] for one in traces]
+        if runs[0] != runs[1] or runs[0] != runs[2]:
             return None
         low, high, beyond = (_numbers(one) for one in traces)
         step = second.batch - first.batch
@@ -59,6 +61,7 @@ class AffineCost:
             return None
         return AffineCost(
             names=tuple(record.name for record in first.records),
+            kinds=tuple(record.kind for record in first.records),
             forward=np.array([record.phase == "forward" for record in first.records]),
             layer=np.array([record.layer for record in first.records]),
             value=value,
@@ -69,10 +72,12 @@ class AffineCost:
     def at(self, batch: int) -> StepCost:
         """The cost for a batch of ``batch`` images."""
         macs, flops, touched, live = self.value + self.slope * batch
-        counts = Counter(zip(self.names, flops.tolist(), touched.tolist(), strict=True))
+        counts = Counter(zip(self.names, flops.tolist(), touched.tolist(), self.kinds, strict=True))
         return StepCost(
             batch=batch,
-            operators=tuple(Operator(*operator, count) for operator, count in counts.items()),
+            operators=tuple(
+                Operator(name, flop, moved, count, kind) for (name, flop, moved, kind), count in counts.items()
+            ),
             layer_macs=int(macs[self.forward & self.layer].sum()),
             forward_macs=int(macs[self.forward].sum()),
             training_flops=int(flops.sum()),

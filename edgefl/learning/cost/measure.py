@@ -43,12 +43,16 @@ class Stepping(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator that a step executes ``count`` times; FLOPs and bytes are those of one execution."""
+    """An operator that a step executes ``count`` times; FLOPs and bytes are those of one execution.
+
+    Its kind is what it is to a device (:mod:`edgefl.learning.cost.kinds`).
+    """
 
     name: str
     flops: float
     bytes: float
     count: int
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +96,12 @@ class Trace:
     def cost(self) -> StepCost:
         """The trace summed up."""
         forward = [record for record in self.records if record.phase == "forward"]
-        counts = Counter((record.name, record.flops, record.bytes) for record in self.records)
+        counts = Counter((record.name, record.flops, record.bytes, record.kind) for record in self.records)
         return StepCost(
             batch=self.batch,
-            operators=tuple(Operator(*operator, count) for operator, count in counts.items()),
+            operators=tuple(
+                Operator(name, flops, moved, count, kind) for (name, flops, moved, kind), count in counts.items()
+            ),
             layer_macs=sum(record.macs for record in forward if record.layer),
             forward_macs=sum(record.macs for record in forward),
             training_flops=sum(record.flops for record in self.records),

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgefl.errors import EdgeflError
 from edgefl.learning.cost.formulas import work_of
+from edgefl.learning.cost.kinds import kind_of
 from edgefl.learning.cost.shortcuts import SHORTCUTS
 from edgefl.learning.local_step import Phase
 
@@ -40,6 +41,7 @@ class Record(NamedTuple):
 
     Attributes:
         name: the ATen operator, without overload.
+        kind: what it is to a device, see :mod:`edgefl.learning.cost.kinds`.
         phase: the part of the local step that it belongs to.
         layer: whether a convolution or linear layer of a model called it.
         macs: its multiply-accumulates, 0 for operators that are no products.
@@ -49,6 +51,7 @@ class Record(NamedTuple):
     """
 
     name: str
+    kind: str
     phase: Phase
     layer: bool
     macs: int
@@ -139,7 +142,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         work = work_of(name, args, keywords, outputs)
         self.records.append(
             Record(
-                name, self.phase, self.layer, work.macs, work.flops, _touched(name, args, inputs, outputs), self._live
+                name=name,
+                kind=kind_of(name, args),
+                phase=self.phase,
+                layer=self.layer,
+                macs=work.macs,
+                flops=work.flops,
+                bytes=_touched(name, args, inputs, outputs),
+                live=self._live,
             )
         )
         return result

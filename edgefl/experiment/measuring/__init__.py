@@ -1,0 +1,1 @@
+"""From a machine's timed training steps to a device profile of it."""

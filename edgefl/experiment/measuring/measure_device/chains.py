@@ -1,0 +1,163 @@
+"""Chains of layers of one kind, and arithmetic on whole vectors: one kind of operator at a time."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Callable, Dict, List, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .case import Case, Maker, Run, Shape, channels_last
+
+Layer = Callable[[Tensor, Tensor], Tensor]
+"""A function of the arriving numbers and one weight."""
+
+
+def _chain(layers: Sequence[Layer], shape: Shape, weights: Sequence[Shape], backward: bool) -> Case:
+    """Layers one after another, forward alone or forward and backward.
+
+    Args:
+        layers: functions of the arriving numbers and one weight each.
+        shape: of what arrives at the first layer.
+        weights: a shape for each layer.
+        backward: whether gradients by weights and by what arrives are taken.
+    """
+
+    def prepare(numbers: Maker) -> Run:
+        inputs = channels_last(numbers(*shape))
+        made = [channels_last(numbers(*each)) for each in weights]
+
+        def forward() -> Tensor:
+            result = inputs
+            for layer, weight in zip(layers, made):
+                result = layer(result, weight)
+            return result
+
+        if not backward:
+            return forward
+        gradient = torch.ones_like(forward())
+        leaves = [each.requires_grad_() for each in (inputs, *made)]
+        return lambda: torch.autograd.grad(forward(), leaves, gradient, allow_unused=True)
+
+    traffic = 4e-6 * (math.prod(shape) * (len(layers) + 2) * 2 + sum(math.prod(each) for each in weights) * 3)
+    return Case(prepare, traffic)
+
+
+def _convolution(kernel: int, groups: int, stride: int = 1) -> Layer:
+    return lambda inputs, weight: F.conv2d(inputs, weight, stride=stride, padding=kernel // 2, groups=groups)
+
+
+def _convolutions() -> Dict[str, Case]:
+    """Pairs of convolutions, from some channels to others and back: channels, kernel, groups, side, batch."""
+    shapes = [
+        *((16, 16, 3, 1, side, batch) for side, batch in ((32, 4), (32, 16), (16, 2))),
+        *((24, 24, 3, 1, side, batch) for side, batch in ((32, 2), (16, 8), (8, 16))),
+        *((40, 80, 3, 1, side, batch) for side, batch in ((16, 4), (8, 16))),
+        *((64, 64, 3, 1, side, batch) for side, batch in ((32, 4), (16, 8), (8, 4))),
+        *((96, 192, 3, 1, side, batch) for side, batch in ((16, 4), (8, 8), (4, 8))),
+        *((160, 320, 3, 1, side, batch) for side, batch in ((8, 4), (8, 16), (4, 4), (2, 8))),
+        *((384, 384, 3, 1, side, batch) for side, batch in ((4, 4), (4, 16), (2, 16))),
+        *((16, 80, 1, 1, side, batch) for side, batch in ((32, 4), (32, 16), (16, 8))),
+        *((24, 96, 1, 1, side, batch) for side, batch in ((32, 4), (16, 8), (8, 16))),
+        *((48, 192, 1, 1, side, batch) for side, batch in ((32, 4), (16, 8), (8, 8))),
+        *((96, 384, 1, 1, side, batch) for side, batch in ((16, 8), (8, 8), (4, 16))),
+        *((192, 512, 1, 1, side, batch) for side, batch in ((8, 4), (8, 16), (4, 4))),
+        *((64, 64, 3, 64, side, batch) for side, batch in ((32, 4), (16, 8))),
+        *((192, 192, 3, 192, side, batch) for side, batch in ((32, 4), (16, 4), (8, 8), (4, 4))),
+        *((96, 384, 1, 4, side, batch) for side, batch in ((16, 8), (16, 32), (8, 4))),
+        *((192, 48, 1, 4, side, batch) for side, batch in ((16, 8), (8, 16), (8, 32))),
+        *((384, 128, 1, 4, side, batch) for side, batch in ((8, 8), (4, 32), (4, 8))),
+        # The first layer of a network, from three channels.
+        *((3, outputs, 3, 1, 32, batch) for outputs, batch in ((16, 8), (64, 8), (96, 4), (64, 2))),
+        *((3, 32, 1, 1, 32, batch) for batch in (4, 16)),
+    ]
+    cases = {}
+    for few, many, kernel, groups, side, batch in shapes:
+        for backward in (False, True):
+            name = f"convolution {few}-{many}x{kernel}x{kernel}/{groups} on {batch}x{side}x{side}"
+            cases[name + (", backward" if backward else "")] = _chain(
+                [_convolution(kernel, groups)] * 2,
+                (batch, few, side, side),
+                [(many, few // groups, kernel, kernel), (few, many // groups, kernel, kernel)],
+                backward,
+            )
+    return cases
+
+
+def _linears() -> Dict[str, Case]:
+    cases = {}
+    for side, batch in ((64, 8), (256, 4), (256, 32), (1024, 4), (1024, 32), (512, 16)):
+        for backward in (False, True):
+            cases[f"linear {side} on {batch}" + (", backward" if backward else "")] = _chain(
+                [F.linear] * 3, (batch, side), [(side, side)] * 3, backward
+            )
+    return cases
+
+
+def _others() -> Dict[str, Case]:
+    """Normalisation, activation and sums, pooling: on images of some sizes."""
+
+    def group_norm(inputs: Tensor, weight: Tensor) -> Tensor:
+        return F.group_norm(inputs, 2, weight, weight)
+
+    def batch_norm(inputs: Tensor, weight: Tensor) -> Tensor:
+        return F.batch_norm(inputs, None, None, weight, weight, True)
+
+    def shuffle(inputs: Tensor, _: Tensor) -> Tensor:
+        batch, channels, height, width = inputs.shape
+        dealt = inputs.reshape(batch, 4, channels // 4, height, width).transpose(1, 2)
+        return dealt.reshape(batch, channels, height, width)
+
+    families: Dict[str, List[Layer]] = {
+        "group norm": [group_norm] * 6,
+        "batch norm": [batch_norm] * 6,
+        "relu and sum": [lambda inputs, _: F.relu(inputs) + inputs] * 4,
+        "relu6": [lambda inputs, _: F.relu6(inputs)] * 6,
+        "max pool": [lambda inputs, _: F.max_pool2d(inputs, 2)],
+        "average pool": [lambda inputs, _: F.avg_pool2d(inputs, 3, 2, 1)],
+        "side by side": [lambda inputs, _: torch.cat([inputs, inputs], 1)],
+        "shuffle": [shuffle] * 2,
+        "mean": [lambda inputs, _: inputs.mean((-2, -1))],
+    }
+    cases = {}
+    for name, layers in families.items():
+        for batch, channels, side in ((2, 16, 16), (4, 64, 8), (8, 16, 32), (8, 96, 32), (16, 256, 8)):
+            for backward in (False, True):
+                shape, weights = (batch, channels, side, side), [(channels,)] * len(layers)
+                text = f"{name} on {batch}x{channels}x{side}x{side}" + (", backward" if backward else "")
+                cases[text] = _chain(layers, shape, weights, backward)
+    return cases
+
+
+def _vectors() -> Dict[str, Case]:
+    """Arithmetic on all parameters at once, as local rules and proximal terms do it."""
+
+    def prepared(size: int, function: Callable[[Tensor, Tensor], Any]) -> Case:
+        def prepare(numbers: Maker) -> Run:
+            first, second = numbers(size), numbers(size)
+            return lambda: function(first, second)
+
+        return Case(prepare, 16e-6 * size)
+
+    functions: Dict[str, Callable[[Tensor, Tensor], Any]] = {
+        "add in place": lambda first, second: first.add_(second, alpha=0.0),
+        "scale in place": lambda first, _: first.mul_(1.0),
+        "new sum": lambda first, second: first - second,
+        "square": lambda first, _: first.pow(2),
+        "total": lambda first, _: first.sum(),
+        "norm": lambda first, _: torch.linalg.vector_norm(first),
+        "join": lambda first, second: torch.cat([first, second]),
+        "copy": lambda first, _: first.clone(),
+    }
+    return {
+        f"{name} of {size} numbers": prepared(size, function)
+        for name, function in functions.items()
+        for size in (1_000, 50_000, 1_000_000, 5_000_000)
+    }
+
+
+def chains() -> Dict[str, Case]:
+    """All of them, by name."""
+    return {**_convolutions(), **_linears(), **_others(), **_vectors()}

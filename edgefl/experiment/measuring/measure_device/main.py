@@ -1,0 +1,98 @@
+"""The command line, and the file that it writes."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import sys
+from typing import Any, Callable, Dict, Optional, Sequence
+
+import torch
+
+from .case import Case
+from .chains import chains
+from .machine import memory_bytes, processor
+from .steps import steps
+from .timing import clock_for, fastest_product, time_cases
+
+FORMAT = "edgefl device measurement"
+VERSION = 1
+"""Changes whenever a case of the same name executes something else."""
+
+
+def cases() -> Dict[str, Case]:
+    """Everything that is timed, by name; whole steps first, since most hangs on them."""
+    return {**steps(), **chains()}
+
+
+def measurement(
+    seconds: float, threads: int, say: Callable[[str], None], wanted: Optional[Dict[str, Case]] = None
+) -> Dict[str, Any]:
+    """Measure this device; what `edgefl profile import` reads.
+
+    Args:
+        seconds: how long it may take, about.
+        threads: threads that train; 0 for as many as PyTorch would take.
+        say: prints progress.
+        wanted: the cases to time; all of them if not given.
+    """
+    before = torch.get_num_threads()
+    used = threads or before
+    torch.set_num_threads(used)
+    try:
+        peak = fastest_product()
+        timed, skipped = time_cases(cases() if wanted is None else wanted, seconds, clock_for(used), say)
+    finally:
+        torch.set_num_threads(before)
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "machine": {
+            "processor": processor(),
+            "system": platform.platform(terse=True),
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "threads": used,
+            "memory_bytes": memory_bytes(),
+            "peak_flops_per_second": peak,
+        },
+        "date": datetime.date.today().isoformat(),
+        "cases": {name: timing._asdict() for name, timing in timed.items()},
+        "left_out": skipped,
+    }
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Measure, and write the file."""
+    parser = argparse.ArgumentParser(description="Measure how fast this device trains, for `edgefl profile import`.")
+    parser.add_argument("-o", "--output", default="measured.json", help="the JSON file to write")
+    parser.add_argument("--seconds", type=float, default=120.0, help="how long it may take, about (120)")
+    parser.add_argument("--threads", type=int, default=0, help="threads that train (as many as PyTorch would take)")
+    parser.add_argument("--only", default="", help="time only the cases whose name contains this text")
+    options = parser.parse_args(arguments)
+    if options.seconds <= 0 or options.threads < 0:
+        parser.error("expected --seconds above 0 and --threads of at least 0")
+    wanted = {name: case for name, case in cases().items() if options.only in name}
+    if not wanted:
+        parser.error(f"no case's name contains '{options.only}'")
+    if os.path.isdir(options.output):
+        parser.error(f"expected a file to write, found the folder {options.output}")
+
+    def say(text: str) -> None:
+        print(text, flush=True)
+
+    say(f"{len(wanted)} cases on {processor()}, PyTorch {torch.__version__}, about {options.seconds:g} s.")
+    found = measurement(options.seconds, options.threads, say, wanted)
+    with open(options.output, "w", encoding="utf-8") as file:
+        json.dump(found, file, indent=1)
+        file.write("\n")
+    say(f"{len(found['cases'])} cases timed, {len(found['left_out'])} left out. Written: {options.output}")
+    return 0
+
+
+def run() -> None:
+    """What the archive starts with."""
+    sys.exit(main())

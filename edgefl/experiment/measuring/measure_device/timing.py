@@ -1,0 +1,128 @@
+"""Timing cases in turn, round after round."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Callable, Dict, List, NamedTuple, Tuple
+
+import torch
+
+from .case import Case, Maker
+from .machine import memory_bytes
+
+LEAST_LIMIT_SECONDS = 20.0
+"""So long the first round may always take."""
+
+LEAST_BLOCK_SECONDS = 1e-3
+"""Shorter runs are timed several at a time, so that the clock's own cost does not count."""
+
+
+class Timing(NamedTuple):
+    """How long a case takes.
+
+    Attributes:
+        seconds: the least of all repetitions; other work on the device only ever adds to it.
+        spread: their median over the least.
+        repetitions: how many there were.
+    """
+
+    seconds: float
+    spread: float
+    repetitions: int
+
+
+def clock_for(threads: int) -> Callable[[], float]:
+    """One thread is timed by the processor's own seconds, which leave out those in which other programs had it."""
+    fine = time.get_clock_info("process_time").resolution <= 1e-6
+    return time.process_time if threads == 1 and fine else time.perf_counter
+
+
+def random_numbers(seed: int = 0) -> Maker:
+    """A maker of tensors full of small random numbers."""
+    source = torch.Generator().manual_seed(seed)
+    return lambda *shape: 0.05 * torch.randn(shape, generator=source)
+
+
+def time_cases(
+    wanted: Dict[str, Case],
+    seconds: float,
+    clock: Callable[[], float],
+    say: Callable[[str], None],
+    rounds: int = 5,
+) -> Tuple[Dict[str, Timing], Dict[str, str]]:
+    """Time every case in each of several rounds, so that a busy moment of the device spoils one round and no case.
+
+    Args:
+        wanted: the cases by name.
+        seconds: how long all of it may take, about; the first round is cut short at twice that, or at 20 s.
+        clock: gives seconds.
+        say: prints progress.
+        rounds: how often every case has its turn.
+
+    Returns:
+        The timings, and why cases were left out.
+    """
+    times: Dict[str, List[float]] = {}
+    skipped: Dict[str, str] = {}
+    began = time.monotonic()
+    for number in range(rounds):
+        for name, case in wanted.items():
+            spent = time.monotonic() - began
+            if name in skipped or (number and spent > seconds):
+                continue
+            try:
+                _check_time(spent, max(2 * seconds, LEAST_LIMIT_SECONDS))
+                _check_memory(case)
+                share = max(0.0, seconds - spent) / (rounds - number) / len(wanted)
+                block = _block(case, share, clock, warm=number == 0)
+                times.setdefault(name, []).extend(block)
+            except (MemoryError, RuntimeError) as error:
+                if name not in times:
+                    skipped[name] = str(error).splitlines()[0] if str(error) else "out of memory"
+                    say(f"left out: {name}: {skipped[name]}")
+        say(f"round {number + 1} of {rounds}: {len(times)} cases, {time.monotonic() - began:.0f} s")
+    ordered = {name: sorted(values) for name, values in times.items() if values}
+    return {
+        name: Timing(values[0], values[len(values) // 2] / values[0], len(values)) for name, values in ordered.items()
+    }, skipped
+
+
+def _block(case: Case, share: float, clock: Callable[[], float], warm: bool) -> List[float]:
+    """Seconds of single runs, for about ``share`` seconds; at least one after one or two to warm up."""
+    run = case.prepare(random_numbers())
+    for _ in range(2 if warm else 1):
+        began = clock()
+        run()
+        once = max(clock() - began, 1e-7)
+    together = max(1, math.ceil(LEAST_BLOCK_SECONDS / once))
+    values: List[float] = []
+    began = time.monotonic()
+    while not values or time.monotonic() - began < share:
+        start = clock()
+        for _ in range(together):
+            run()
+        values.append(max(clock() - start, 1e-9) / together)
+    return values
+
+
+def _check_time(spent: float, limit: float) -> None:
+    if spent > limit:
+        raise MemoryError("no time left")
+
+
+def _check_memory(case: Case) -> None:
+    free = memory_bytes("MemAvailable")
+    if free and 1e6 * case.megabytes > 0.7 * free:
+        raise MemoryError(f"needs about {case.megabytes:.0f} MB, {free / 1e6:.0f} MB are free")
+
+
+def fastest_product(seconds: float = 0.5, side: int = 512) -> float:
+    """FLOP/s of the fastest of some products of square matrices: about the processor's peak."""
+    first, second = torch.ones(side, side), torch.ones(side, side)
+    best, began = 0.0, time.monotonic()
+    while not best or time.monotonic() - began < seconds:
+        start = time.perf_counter()
+        first @ second
+        best = max(best, 2 * side**3 / (time.perf_counter() - start))
+    return best
