@@ -47,6 +47,19 @@ def test_a_slow_client_cannot_stall_it(run):
     assert result.learner.aggregated[0] == [JobId("method", 0, 0, 0), JobId("method", 0, 0, 1)]
 
 
+def test_a_slow_client_delays_no_aggregation_of_the_others(run):
+    # Clients 0 and 1 alone, and beside one whose model takes 1000 s: the same moments, jobs and model versions.
+    def among(rates):
+        fixed = {"kind": "fixed", "clients": list(range(len(rates)))}
+        return run(rates=rates, rounds=6, selector=fixed, protocol=asynchronous(buffer=2, concurrency=len(rates)))
+
+    beside, alone = among([8e6, 4e6, 8e3]), among([8e6, 4e6])
+    assert [time for time, _ in aggregations(beside)] == [time for time, _ in aggregations(alone)]
+    assert beside.learner.aggregated == alone.learner.aggregated
+    jobs = [job for job in beside.learner.submitted if job.id.client != 2]
+    assert jobs == alone.learner.submitted
+
+
 def test_concurrency_limits_who_is_under_way_and_a_free_slot_is_filled_at_once(run):
     result = run(rates=[8e6] * 6, cohort=2, rounds=4, protocol=asynchronous(concurrency=3, buffer=1))
     under_way = most = 0
@@ -58,11 +71,13 @@ def test_concurrency_limits_who_is_under_way_and_a_free_slot_is_filled_at_once(r
     assert [time for time, _ in aggregations(result)] == pytest.approx([4, 4, 4, 8], rel=1e-12)
 
 
-def test_on_equal_devices_a_full_buffer_makes_synchronous_rounds(run):
+@pytest.mark.parametrize("staleness", ["constant", "polynomial", "hinge"])
+@pytest.mark.parametrize("entry", ["fedavg", "scaffold"])
+def test_on_equal_devices_a_full_buffer_makes_synchronous_rounds(run, entry, staleness):
+    # Nothing is stale, so it does not matter what a stale update would count.
     settings = {"rates": [8e6] * 9, "cohort": 4, "rounds": 5, "server": 2e7, "latency": 0.02}
-    constant = {"staleness": {"kind": "constant"}}
-    one = run(**settings)
-    other = run(**settings, protocol=asynchronous(buffer=4, concurrency=4, **constant))
+    one = run(entry, **settings)
+    other = run(entry, **settings, protocol=asynchronous(buffer=4, concurrency=4, staleness=staleness))
     assert other.outcome.rows == one.outcome.rows
     assert other.learner.submitted == one.learner.submitted
     assert other.learner.aggregated == one.learner.aggregated

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from edgefl.simulation.batteries import Batteries
 from edgefl.simulation.invariants import Record
 from edgefl.simulation.invariants import power as laws
 
@@ -109,6 +110,27 @@ def test_a_rate_that_rises_in_mid_flight_empties_the_battery_sooner(run, device)
     result = run(devices=[changed(device(), battery={"capacity": 2.0})], rates=[8e6], rounds=1, weather=weather)
     # 4 W for 0.25 s, then 5 W for the other joule.
     assert result.of("dropout")[0].time == pytest.approx(0.25 + 1 / 5, rel=1e-9)
+
+
+def test_a_capacity_that_changes_is_looked_at_for_those_alone_who_use_the_link(run, device, monkeypatch):
+    # Each of twenty clients is on a link of its own; client 0's changes ten times.
+    armed = []
+    arm = Batteries._arm
+    monkeypatch.setattr(
+        Batteries, "_arm", lambda self, client: (armed.append((self._env.now, client)), arm(self, client))
+    )
+    rates = {0.1 + 0.05 * step: 8e6 + step + 1 for step in range(10)}
+
+    def attach(network):
+        for seconds, rate in rates.items():
+            network.env.timeout(seconds).callbacks.append(
+                lambda _, rate=rate: network.set_capacity("internet", "client/0", rate)
+            )
+
+    weather = SimpleNamespace(attach=attach, round_begins=lambda network, round: None)
+    battery = changed(device(), battery={"capacity": 1e6})
+    run(devices=[battery] * 20, rates=[8e6] * 20, rounds=1, weather=weather)
+    assert [client for now, client in armed if 0 < now < 0.9] == [0] * len(rates)
 
 
 def test_a_tail_drains_the_battery_too(run, device):
