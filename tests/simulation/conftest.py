@@ -20,6 +20,7 @@ from edgefl.learning.rules.base import LocalOptions
 from edgefl.network import Transport
 from edgefl.scheduling.blocks.base import block_scheduler
 from edgefl.scheduling.selection.base import Facts, selection
+from edgefl.simulation.invariants import CostEntry, Record
 from edgefl.simulation.limits import Limits
 from edgefl.simulation.protocol_specs import protocol as protocol_spec
 from edgefl.simulation.run import Outcome, simulate_run
@@ -104,6 +105,21 @@ class SmallRun:
     outcome: Outcome
     setup: Setup
     learner: RecordingLearner
+
+    def broken(self, *laws: Any, costs: dict[tuple[int, int], CostEntry] | None = None) -> list[str]:
+        """What these laws find wrong in the log."""
+        setup = self.setup
+        record = Record(
+            events=setup.log.rows,
+            rounds={},
+            summary={"seed": setup.seed},
+            fleet=setup.fleet,
+            costs=costs or {},
+            topology=SimpleNamespace(),
+            transport=setup.transport,
+            protocol=setup.protocol,
+        )
+        return [text for law in laws for text in law(record)]
 
     def of(self, kind: str, **columns: Any) -> list[Any]:
         """Events of a kind whose columns have these values."""

@@ -10,7 +10,6 @@ import pytest
 
 from edgefl.fleet import Accidents, FleetAssignment, Slowdown
 from edgefl.simulation import run as run_module
-from edgefl.simulation.invariants import Record
 from edgefl.simulation.invariants import devices as device_laws
 from edgefl.simulation.invariants import presence as laws
 
@@ -36,21 +35,6 @@ def careless_fixture(run, monkeypatch):
 
 def draws(chance, clients=1):
     return Accidents(FleetAssignment((None,), ("link",), np.zeros(clients, np.int32), dropout=(chance,)), 0)
-
-
-def broken(result, *families):
-    setup = result.setup
-    record = Record(
-        events=setup.log.rows,
-        rounds={},
-        summary={"seed": 0},
-        fleet=setup.fleet,
-        costs={},
-        topology=None,
-        transport=setup.transport,
-        protocol=setup.protocol,
-    )
-    return [text for law in families for text in law(record)]
 
 
 LAWS = (laws.accidents, laws.new_attempts, device_laws.computations, device_laws.one_place)
@@ -87,7 +71,7 @@ def test_a_client_begins_anew_as_often_as_it_may_and_each_attempt_has_its_own_lu
         assert sum(event.bytes for event in lost) == moved
     spent = result.outcome.spent
     assert spent.bytes_useful + spent.bytes_dropped + spent.bytes_retried == spent.bytes
-    assert broken(result, *LAWS) == []
+    assert result.broken(*LAWS) == []
 
 
 def test_a_job_that_began_anew_is_the_same_job(careless):
@@ -105,13 +89,13 @@ def test_a_job_that_began_anew_is_the_same_job(careless):
 def test_attempts_follow_the_draws_under_other_protocols_too(careless, protocol):
     result = careless(0.6, rates=[8e6, 4e6, 8e6], rounds=5, protocol={**protocol, "retries": 2})
     assert result.of("lost", item="retried")
-    assert broken(result, *LAWS) == []
+    assert result.broken(*LAWS) == []
 
 
 def test_an_attempt_more_than_the_protocol_allows_is_found(careless):
     result = careless(0.7, rates=[8e6] * 4, rounds=4, protocol={"retries": 2})
     object.__setattr__(result.setup, "protocol", result.setup.protocol.model_copy(update={"retries": 1}))
-    assert any("anew more than 1 times" in text for text in broken(result, *LAWS))
+    assert any("anew more than 1 times" in text for text in result.broken(*LAWS))
 
 
 def test_an_accident_under_shortened_work_comes_after_its_part_of_the_work_that_is_done(careless):
@@ -122,7 +106,7 @@ def test_an_accident_under_shortened_work_comes_after_its_part_of_the_work_that_
     happened = {event.client: event.seconds for event in result.of("compute_drop")}
     assert happened == {client: pytest.approx(part * 1.0) for client, part in due.items() if part < 1}
     assert happened
-    assert broken(result, *LAWS) == []
+    assert result.broken(*LAWS) == []
 
 
 def test_two_jobs_from_one_model_version_have_different_luck(run, device):
@@ -133,4 +117,4 @@ def test_two_jobs_from_one_model_version_have_different_luck(run, device):
     assert took == pytest.approx([2 * float(Slowdown(fleet, 0).of(0, again)[0]) for again in range(4)], rel=1e-12)
     assert len(set(took)) == 4
     assert math.isclose(took[0], 2 * float(Slowdown(fleet, 0).of(0)[0]), rel_tol=1e-12)
-    assert broken(result, *LAWS) == []
+    assert result.broken(*LAWS) == []

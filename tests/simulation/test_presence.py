@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from edgefl.fleet import Accidents, FleetAssignment
 from edgefl.fleet.availability import Trace
 from edgefl.simulation import run as run_module
-from edgefl.simulation.invariants import Record
 from edgefl.simulation.invariants import presence as laws
 
 
@@ -32,21 +30,6 @@ def with_fleet_fixture(run, monkeypatch):
         return run(**options)
 
     return make
-
-
-def broken(result):
-    setup = result.setup
-    record = Record(
-        events=setup.log.rows,
-        rounds={},
-        summary={"seed": 0},
-        fleet=setup.fleet,
-        costs={},
-        topology=SimpleNamespace(),
-        transport=setup.transport,
-        protocol=setup.protocol,
-    )
-    return [text for law in laws.LAWS for text in law(record)]
 
 
 @pytest.fixture(name="hours")
@@ -72,7 +55,7 @@ def test_a_device_that_goes_in_the_midst_of_a_phase_breaks_it_off(with_fleet, ho
     assert [event.seconds for event in result.of(row)] == pytest.approx([seconds] * 2)
     assert result.outcome.rows[0].aggregated == 0
     assert result.outcome.rows[0].seconds == pytest.approx(goes)
-    assert broken(result) == []
+    assert result.broken(*laws.LAWS) == []
 
 
 def test_a_round_waits_until_somebody_comes(with_fleet, hours):
@@ -80,7 +63,7 @@ def test_a_round_waits_until_somebody_comes(with_fleet, hours):
     # 40 s of waiting, two rounds of 4 s, and a third that is broken off at 50 s.
     assert [row.seconds for row in result.outcome.rows] == pytest.approx([44, 48, 50])
     assert [row.aggregated for row in result.outcome.rows] == [2, 2, 0]
-    assert broken(result) == []
+    assert result.broken(*laws.LAWS) == []
 
 
 def test_a_fleet_that_never_comes_stalls_the_run(with_fleet, hours):
@@ -92,7 +75,7 @@ def test_a_fleet_that_never_comes_stalls_the_run(with_fleet, hours):
 def test_asynchronous_runs_dispatch_to_whoever_comes(with_fleet, hours):
     result = with_fleet(availability=hours((10, 19)), rounds=3, protocol={"kind": "asynchronous", "buffer": 2})
     assert [row.seconds for row in result.outcome.rows] == pytest.approx([14, 18, 114])
-    assert broken(result) == []
+    assert result.broken(*laws.LAWS) == []
 
 
 def test_the_others_go_on_when_one_has_an_accident(with_fleet):
@@ -107,7 +90,7 @@ def test_the_others_go_on_when_one_has_an_accident(with_fleet):
     assert [row.aggregated for row in result.outcome.rows] == [
         sum(due[client, round] == 1 for client in range(4)) for round in range(rounds)
     ]
-    assert broken(result) == []
+    assert result.broken(*laws.LAWS) == []
 
 
 def test_an_accident_frees_the_overlapped_downlink_of_the_next_round(with_fleet):
@@ -120,4 +103,4 @@ def test_an_accident_that_was_taken_out_of_the_log_is_found(with_fleet):
     rows = result.setup.log.rows
     index = next(index for index, row in enumerate(rows) if row.kind == "compute_drop")
     rows[index] = rows[index]._replace(kind="compute_end")
-    assert any("was to drop out" in text for text in broken(result))
+    assert any("was to drop out" in text for text in result.broken(*laws.LAWS))

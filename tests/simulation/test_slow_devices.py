@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from edgefl.randomness import generator
-from edgefl.simulation.invariants import CostEntry, Record
+from edgefl.simulation.invariants import CostEntry
 from edgefl.simulation.invariants import devices as laws
 from edgefl.simulation.invariants.record import OperatorCount
 
@@ -21,18 +19,7 @@ def changed(profile, **compute):
 
 def broken(result):
     """What the laws on devices say of a run."""
-    entry = CostEntry((OperatorCount(1e9, 0.0, 1),), 1e9, 5e8)
-    setup = result.setup
-    record = Record(
-        events=setup.log.rows,
-        rounds={},
-        summary={"seed": setup.seed},
-        fleet=setup.fleet,
-        costs={(4, 10): entry},
-        topology=SimpleNamespace(),
-        transport=setup.transport,
-    )
-    return [text for law in laws.LAWS for text in law(record)]
+    return result.broken(*laws.LAWS, costs={(4, 10): CostEntry((OperatorCount(1e9, 0.0, 1),), 1e9, 5e8)})
 
 
 def test_jitter_lengthens_and_shortens_computing_by_the_seeds_own_draws(run, device):
