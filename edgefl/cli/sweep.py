@@ -56,7 +56,9 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
         int | None, typer.Option("--jobs", min=1, help="Jobs at a time.", show_default="one a processor")
     ] = None,
     device: Annotated[Device, typer.Option("--device", help="Where training runs.")] = Device.auto,
-    engine: Annotated[Engine, typer.Option("--engine", help="How each job trains.")] = Engine.sequential,
+    engine: Annotated[
+        Engine, typer.Option("--engine", help="How each job trains; ray spreads the jobs themselves.")
+    ] = (Engine.sequential),
     no_train: Annotated[bool, typer.Option("--no-train", help="Run devices and network alone.")] = False,
     choose: Annotated[
         Metric | None,
@@ -87,7 +89,7 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
         seeds=seed,
         methods=method,
         device=device.value,
-        engine=engine.value,
+        engine=(Engine.sequential if engine is Engine.ray else engine).value,
         train=not no_train,
     )
     if choose is not None:
@@ -95,7 +97,7 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
         if no_train:
             raise UserError("nothing is trained, so there is nothing to choose by", file="--choose")
     folder = out if out is not None else Path("sweeps") / base.name
-    result = run(made, folder, processes=jobs, done=_tell)
+    result = run(made, folder, processes=jobs, cluster=engine is Engine.ray, done=_tell)
     _finish(result, made, choose, as_json=as_json)
 
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from edgefl.errors import UserError
 from edgefl.experiment.directory import is_interrupted, replace_file
 from edgefl.experiment.sweep.jobs import Job
+from edgefl.experiment.sweep.over_ray import run_all_on_ray
 from edgefl.experiment.sweep.processes import processors, run_all
 from edgefl.experiment.sweep.table import sweep_table
 
@@ -40,6 +41,7 @@ def sweep(
     out: Path,
     *,
     processes: int | None = None,
+    cluster: bool = False,
     done: Callable[[Job, str | None, int], None] | None = None,
 ) -> SweepResult:
     """Run all jobs that are not finished, and write the table.
@@ -50,10 +52,11 @@ def sweep(
         jobs: see :func:`~edgefl.experiment.sweep.jobs.jobs_of`.
         out: the sweep's folder; new, empty, or that of the same sweep.
         processes: jobs at a time; as many as there are processors if not given.
+        cluster: run them over a Ray cluster; the table is the same as over local processes.
         done: told of each job that finished, why it failed if it did, and how many are still to come.
 
     Raises:
-        UserError: the folder holds something else.
+        UserError: the folder holds something else, or there is no such cluster.
     """
     unique = {job.id: job for job in jobs}
     _take(out, list(unique))
@@ -68,7 +71,10 @@ def sweep(
         if done is not None:
             done(job, failure, len(left))
 
-    run_all(list(left.values()), folder, processes or processors(), one_done)
+    if cluster:
+        run_all_on_ray(list(left.values()), folder, processes, one_done)
+    else:
+        run_all(list(left.values()), folder, processes or processors(), one_done)
     table = sweep_table(jobs, folder)
     written = out / f"{TABLE}.unfinished"
     pq.write_table(table, written)
