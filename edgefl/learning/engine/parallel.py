@@ -103,25 +103,29 @@ class ParallelEngine:
 def _side_by_side(worker: Callable[[BlockModel], None], crew: Sequence[BlockModel], leaving: threading.Event) -> None:
     """Run a worker for each skeleton, and see all of them off, also when Ctrl-C reaches the waiting thread.
 
-    A thread that still computes while the interpreter ends would abort the process.
+    A thread that still computes while the interpreter ends would abort the process. ``Thread.join`` does not keep it
+    from that: once Ctrl-C has interrupted it, CPython 3.11 takes the thread for dead (gh-90882). Events do.
     """
     entered = [threading.Event() for _ in crew]
+    ended = [threading.Event() for _ in crew]
 
     def work(number: int) -> None:
         entered[number].set()
-        worker(crew[number])
+        try:
+            worker(crew[number])
+        finally:
+            ended[number].set()
 
-    threads = [threading.Thread(target=work, args=(number,), name="edgefl-trainer") for number in range(len(crew))]
     begun = 0
     try:
-        for thread in threads:
+        for number in range(len(crew)):
             begun += 1
-            thread.start()
-        for thread in threads:
-            thread.join()
+            threading.Thread(target=work, args=(number,), name="edgefl-trainer").start()
+        for each in ended:
+            each.wait()
     finally:
         leaving.set()
         for number in range(begun):
             # Ctrl-C may come within `start`: then nobody knows whether the thread is about to appear.
             if entered[number].wait(_APPEARS_SECONDS):
-                threads[number].join()
+                ended[number].wait()
