@@ -53,6 +53,15 @@ class Agenda:
         heapq.heappush(self._entries, (seconds, next(self._order), action, what))
         self._arm(seconds)
 
+    def first_but(self, action: Callable[[What], None]) -> float:
+        """When the first entry is due that does something else; infinite where there is none."""
+        return min((entry[0] for entry in self._entries if entry[2] != action), default=math.inf)
+
+    def forget(self, action: Callable[[What], None]) -> None:
+        """Take all entries with this action off the agenda."""
+        self._entries = [entry for entry in self._entries if entry[2] != action]
+        heapq.heapify(self._entries)
+
     def settle_now(self) -> None:
         """Settle at the end of this instant, once however often it is asked for."""
         self._arm(self._env.now)

@@ -10,71 +10,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from edgefl.network.audit_records import FlowRecord, Link, Repetition
 from edgefl.network.filling import Claim, fill
 from edgefl.network.transport import Transport
-
-Link = Hashable
-"""Whatever names a link: its number, or its two nodes."""
-
-
-@dataclass(frozen=True)
-class FlowRecord:
-    """What a log says of one flow.
-
-    Attributes:
-        flow: the number by which a violation names it.
-        path: the links that it crossed.
-        bytes: its size.
-        started: when it was asked for, seconds.
-        latency: one-way seconds of its path, in which it used no bandwidth.
-        ended: when it was complete or cancelled; None where it was still under way when the log ends.
-        delivered: bytes that arrived; None for the size, or where nobody knows.
-        cancelled: whether it was stopped.
-        weight: its share of a contended link.
-        pruned: of a multicast: (seconds, links that it ceased to use then), as receivers left it.
-    """
-
-    flow: int
-    path: tuple[Link, ...]
-    bytes: float
-    started: float
-    latency: float = 0.0
-    ended: float | None = None
-    delivered: float | None = None
-    cancelled: bool = False
-    weight: float = 1.0
-    pruned: tuple[tuple[float, tuple[Link, ...]], ...] = ()
-
-
-def merged(members: Sequence[FlowRecord]) -> FlowRecord:
-    """The members of one multicast as the one flow that its links carry.
-
-    It waits for the longest of their latencies, and lasts as long as one of them does. Whoever is cancelled takes the
-    links with it that no other uses.
-
-    >>> near = FlowRecord(0, ("trunk", "near"), 1e6, started=0.0, latency=0.1, ended=2.0)
-    >>> gone = FlowRecord(1, ("trunk", "far"), 1e6, started=0.0, latency=0.3, ended=1.0, cancelled=True)
-    >>> both = merged([near, gone])
-    >>> both.path, both.latency, both.ended, both.pruned
-    (('trunk', 'far', 'near'), 0.3, 2.0, ((1.0, ('far',)),))
-    """
-    latency = max(member.latency for member in members)
-    joined = members[0].started + latency
-    lasting = sorted(members, key=lambda member: math.inf if member.ended is None else member.ended)
-    # Who leaves before the first byte flows, or with it, has used nothing; the last one stands for all in any case.
-    using = [m for m in lasting if not (m.cancelled and m.ended is not None and m.ended <= joined)] or lasting[-1:]
-    last, path = using[-1], dict.fromkeys(link for member in using for link in member.path)
-    pruned = []
-    others: set[Link] = set()
-    for member in reversed(using):
-        alone = tuple(link for link in member.path if link not in others)
-        others.update(alone)
-        if member.cancelled and alone and member.ended is not None and member.ended != last.ended:
-            pruned.append((member.ended, alone))
-    return replace(last, path=tuple(path), latency=latency, pruned=tuple(pruned))
 
 
 class Violation(NamedTuple):
@@ -99,14 +39,22 @@ class _Pruned(NamedTuple):
     links: tuple[Link, ...]
 
 
+class _Marked(NamedTuple):
+    """A moment of a repetition: its period begins (0), has passed (1), or the last repetition has (2)."""
+
+    repetition: Repetition
+    stage: int
+
+
 class _Active:
     """A flow between its first byte and its logged end."""
 
-    __slots__ = ("bits", "path", "rate", "reached", "record", "since")
+    __slots__ = ("bits", "marks", "path", "rate", "reached", "record", "since")
 
     def __init__(self, record: FlowRecord, now: float) -> None:
         self.record = record
         self.path = record.path
+        self.marks = [0.0, 0.0]
         self.bits = 0.0
         self.rate = 0.0
         self.since = now
@@ -131,6 +79,7 @@ def audit_flows(
     air: Mapping[Link, Hashable] | None = None,
     airtime_fair: bool = False,
     transport: Transport | None = None,
+    repetitions: Sequence[Repetition] = (),
     tolerance: float = 1e-6,
 ) -> list[Violation]:
     """Everything in a log of transfers that exact max-min sharing could not have done.
@@ -143,6 +92,7 @@ def audit_flows(
             its time, each ``rate / capacity of its link``.
         airtime_fair: whether a channel's flows get equal shares of its time; else equal rates.
         transport: what flows made of their paths; a pure fluid where left out.
+        repetitions: periods that were not told again and again.
         tolerance: relative, on bytes and on durations.
 
     Returns:
@@ -155,7 +105,9 @@ def audit_flows(
     >>> [violation.flow for violation in audit_flows([(0.0, "a", 8e6)], [sound, hasty])]
     [1, 0]
     """
-    return _Audit(tolerance, dict(air or {}), airtime_fair, transport or Transport()).run(capacities, flows)
+    return _Audit(tolerance, dict(air or {}), airtime_fair, transport or Transport()).run(
+        capacities, flows, repetitions
+    )
 
 
 class _Audit:
@@ -172,8 +124,13 @@ class _Audit:
         self.violations: list[Violation] = []
         self.carried = _Carried(self.capacity)
 
-    def run(self, capacities: Iterable[tuple[float, Link, float]], flows: Iterable[FlowRecord]) -> list[Violation]:
-        changes: list[tuple[float, int, FlowRecord | _Capacity | _Pruned]] = [
+    def run(
+        self,
+        capacities: Iterable[tuple[float, Link, float]],
+        flows: Iterable[FlowRecord],
+        repetitions: Sequence[Repetition],
+    ) -> list[Violation]:
+        changes: list[tuple[float, int, FlowRecord | _Capacity | _Pruned | _Marked]] = [
             (seconds, 0, _Capacity(link, rate)) for seconds, link, rate in capacities
         ]
         for record in flows:
@@ -185,6 +142,9 @@ class _Audit:
                 if record.ended is not None:
                     changes.append((record.ended, 2, record))
                 changes += [(seconds, 2, _Pruned(record.flow, links)) for seconds, links in record.pruned]
+        for each in repetitions:
+            moments = (each.since, each.since + each.period, each.ended)
+            changes += [(moment, 3, _Marked(each, stage)) for stage, moment in enumerate(moments)]
         changes.sort(key=lambda change: change[:2])
         active: dict[int, _Active] = {}
         for now, batch in itertools.groupby(changes, key=lambda change: change[0]):
@@ -199,6 +159,9 @@ class _Audit:
                 elif isinstance(what, _Pruned):
                     links = active[what.flow].path
                     self.prune(active[what.flow], what.links, now)
+                elif isinstance(what, _Marked):
+                    links = ()
+                    self.mark(active.values(), what, now)
                 else:
                     links = (what.link,)
                     self.carried.advance(what.link, now)
@@ -266,6 +229,17 @@ class _Audit:
         active.path = tuple(link for link in active.path if link not in links)
         self.vacate(active, links, min(active.bits, 8.0 * active.record.bytes), now)
 
+    def mark(self, active: Iterable[_Active], what: _Marked, now: float) -> None:
+        """Note where flows and links stand as a period begins and ends, or add what its repetitions gave them."""
+        for flow in active:
+            if what.stage < 2:
+                flow.advance(now)
+                flow.marks[what.stage] = flow.bits
+            else:
+                flow.bits += what.repetition.times * (flow.marks[1] - flow.marks[0])
+                flow.since = now
+        self.carried.mark(what, now)
+
     def vacate(self, active: _Active, links: Sequence[Link], bits: float, now: float) -> None:
         """A flow that was sent so far as ``bits`` uses some links no more."""
         record = active.record
@@ -332,6 +306,7 @@ class _Carried:
         self._since: dict[Link, float] = {}
         self._possible: dict[Link, float] = {}
         self._sent: dict[Link, float] = {}
+        self._marks: tuple[dict[Link, float], dict[Link, float]] = ({}, {})
 
     def begin(self, link: Link, now: float) -> None:
         """A flow begins to use the link."""
@@ -344,6 +319,17 @@ class _Carried:
         if link in self._since and self._capacity[link] < math.inf:
             self._possible[link] += self._capacity[link] * (now - self._since[link])
             self._since[link] = now
+
+    def mark(self, what: _Marked, now: float) -> None:
+        """Note what links could have carried as a period begins and ends, or add its repetitions."""
+        for link in self._since:
+            if what.stage < 2:
+                self.advance(link, now)
+                self._marks[what.stage][link] = self._possible[link]
+            else:
+                before, after = (marks.get(link, 0.0) for marks in self._marks)
+                self._possible[link] += what.repetition.times * (after - before)
+                self._since[link] = now
 
     def excess(self, link: Link, bits: float, now: float) -> float:
         """A flow leaves with so many bits delivered; returns the part by which the link carried more than it could."""

@@ -94,3 +94,9 @@ class FlowObserver(Protocol):
 
     def capacity_changed(self, source: Node, target: Node, bits_per_second: float) -> None:
         """The link from ``source`` to ``target`` has this capacity from now on."""
+
+    def capacities_repeated(self, since: float, period: float, times: int) -> None:
+        """What capacities and flows did in the ``period`` seconds from ``since`` on they did ``times`` more up to now.
+
+        Told only where capacities follow looped traces of one period and a calm of thousands of changes was seen.
+        """

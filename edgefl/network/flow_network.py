@@ -19,6 +19,7 @@ from edgefl.network.agenda import Agenda
 from edgefl.network.flow import Flow, FlowObserver, Node
 from edgefl.network.multicast import Multicast
 from edgefl.network.processes import CapacityProcess
+from edgefl.network.repetition import Repetition
 from edgefl.network.sharing import Sharing
 from edgefl.network.topology import GraphLinks, Topology, checked_capacity
 from edgefl.network.transport import Transport
@@ -74,6 +75,14 @@ class FlowNetwork:
         self._multicasts: dict[int, Multicast] = {}
         self._gathering: dict[Hashable, Multicast] = {}
         self._agenda = Agenda(env, self._settle)
+        self._repetition = Repetition(
+            env,
+            self._agenda,
+            self._sharing,
+            following=self._following,
+            change=self._change,
+            told=self._announce_repetition,
+        )
 
     def transfer(
         self,
@@ -170,6 +179,7 @@ class FlowNetwork:
         """
         if self._under_way.pop(flow.id, None) is None:
             return
+        self._repetition.disturbed()
         left = self._bytes_left(flow)
         if flow.multicast is None:
             self._sharing.leave(flow.id, self.env.now)
@@ -189,6 +199,7 @@ class FlowNetwork:
             UserError: no such link, or a capacity below 0 or NaN.
         """
         link = self.topology.link(source, target)
+        self._repetition.disturbed()
         self._processes.pop(link, None)
         self._sharing.set_capacity(link, checked_capacity(bits_per_second, f"link {source!r} -> {target!r}"))
         self._sharing.announce(link)
@@ -200,6 +211,7 @@ class FlowNetwork:
         The observer is told at once of links that carry flows, and of an idle link when a flow next uses it: a redraw
         over a whole fleet costs an array assignment.
         """
+        self._repetition.disturbed()
         if self._processes:
             for link in links.tolist():
                 self._processes.pop(link, None)
@@ -218,6 +230,7 @@ class FlowNetwork:
 
     def follow(self, link: int, process: CapacityProcess) -> None:
         """:meth:`set_process` for a link named by number."""
+        self._repetition.disturbed()
         self._processes[link] = process
         if self._sharing.is_busy(link):
             self._follow(link)
@@ -241,6 +254,10 @@ class FlowNetwork:
     def _announce(self, link: int, bits_per_second: float) -> None:
         if self._observer is not None:
             self._observer.capacity_changed(*self.topology.ends(link), bits_per_second)
+
+    def _announce_repetition(self, since: float, period: float, times: int) -> None:
+        if self._observer is not None:
+            self._observer.capacities_repeated(since, period, times)
 
     def _follow(self, link: int, change: float | None = None) -> None:
         """Take a link's capacity from its process, and look again at the next change.
@@ -266,6 +283,7 @@ class FlowNetwork:
         if self._processes.get(link) is process and self._sharing.is_busy(link):
             self._follow(link, seconds)
             self._apply(link)
+            self._repetition.changed()
 
     def _apply(self, link: int) -> None:
         if self._sharing.is_busy(link):
@@ -278,6 +296,7 @@ class FlowNetwork:
 
     def _join(self, flow: Flow) -> None:
         if flow.id in self._under_way:
+            self._repetition.disturbed()
             now = self.env.now
             self._sharing.join(flow.id, flow.path, 8.0 * flow.bytes, now, weight=flow.weight, latency=flow.latency)
 
@@ -299,6 +318,7 @@ class FlowNetwork:
             self._use(group, 8.0 * group.first.bytes)
 
     def _use(self, group: Multicast, bits: float) -> None:
+        self._repetition.disturbed()
         latency = group.starts - group.first.started
         weight = group.first.weight
         self._sharing.join(-group.id, group.path, bits, self.env.now, weight=weight, latency=latency)
@@ -335,6 +355,7 @@ class FlowNetwork:
                 self._observer.flow_ended(flow)
             flow.succeed(flow)
         if complete:
+            self._repetition.disturbed()
             return now  # whoever waited for these flows may start others at this very instant; solve after them
         self._sharing.solve(now)
         return self._sharing.next_end()

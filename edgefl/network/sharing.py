@@ -6,7 +6,7 @@ import heapq
 import itertools
 import math
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,6 +150,25 @@ class Sharing:
         """What is left of a flow, in bits; None where it has not joined."""
         stream = self._streams.get(flow)
         return None if stream is None or stream.bundle is None else stream.bundle.bits_left(stream, now)
+
+    def all_bits_left(self, now: float) -> dict[int, float]:
+        """What is left of every flow that has joined, in bits."""
+        return {flow: stream.bundle.bits_left(stream, now) for flow, stream in self._streams.items() if stream.bundle}
+
+    def suspend(self, now: float) -> list[Stream]:
+        """Take all flows off their links for a while; ``stream.left`` says what is left of each."""
+        streams = list(self._streams.values())
+        for stream in streams:
+            self._unbundle(stream, now)
+        self._vacate(streams, now)
+        return streams
+
+    def resume(self, streams: Iterable[Stream], now: float) -> None:
+        """Put flows that were suspended back on their links."""
+        for stream in streams:
+            path = tuple(link for link in stream.path if link < self._wires)
+            latency = stream.latency * self._transport.latency_factor
+            self.join(stream.flow, path, stream.left, now, weight=stream.own_weight, latency=latency)
 
     def rate(self, flow: int) -> float:
         """The present rate of a flow, bit/s; 0 where it has not joined or is gone."""

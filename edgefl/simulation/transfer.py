@@ -21,6 +21,16 @@ class Transfer(NamedTuple):
     early: bool
 
     @property
+    def bytes(self) -> int:
+        """Their sizes together."""
+        return sum(part.bytes for part in self.parts)
+
+    @property
+    def payload(self) -> tuple[Part, ...] | None:
+        """What others may be sent as well; an update is like no other."""
+        return self.parts if self.direction == "down" else None
+
+    @property
     def item(self) -> str:
         """How the log calls it."""
         return "relay" if self.client < 0 else "prefetch" if self.early else self.direction

@@ -95,8 +95,7 @@ class World:
         ends: tuple[Node, Node] = (self.gate(client), f"client/{client}")
         source, target = ends if direction == "down" else ends[::-1]
         transfer = Transfer(client, round, dispatch, direction, tuple(parts), early)
-        payload = transfer.parts if direction == "down" else None  # an update is like no other
-        return self.network.transfer(source, target, sum(part.bytes for part in parts), tag=transfer, payload=payload)
+        return self.network.transfer(source, target, transfer.bytes, tag=transfer, payload=transfer.payload)
 
     def gate(self, client: int) -> Node:
         """Whom the client deals with: the server or, where cells average, its cell, the last node on the way to it."""
@@ -109,8 +108,7 @@ class World:
         """Start one flow between the server and a cell."""
         direction: Direction = "down" if source == "server" else "up"
         transfer = Transfer(-1, round, -1, direction, tuple(parts), early)
-        payload = transfer.parts if direction == "down" else None
-        return self.network.transfer(source, target, sum(part.bytes for part in parts), tag=transfer, payload=payload)
+        return self.network.transfer(source, target, transfer.bytes, tag=transfer, payload=transfer.payload)
 
     def foreseen_seconds(self, client: int, direction: Direction, bytes: float) -> float:
         """What a transfer would take alone on its path at the present capacities; infinite where a link is down."""
@@ -293,6 +291,10 @@ class World:
         self._write("capacity", source=str(source), target=str(target), value=bits_per_second)
         if self.batteries.charges.any:
             self.batteries.capacity_changed(self.network.topology.link(source, target))
+
+    def capacities_repeated(self, since: float, period: float, times: int) -> None:
+        """What capacities and transfers did in the ``period`` seconds from ``since`` on they did again, and again."""
+        self._write("repetition", seconds=period, value=times, detail=detail(since=since))
 
     def _transferred(self, kind: str, flow: Flow) -> None:
         tag: Transfer = flow.tag  # type: ignore[assignment]

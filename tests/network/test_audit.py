@@ -8,7 +8,8 @@ import pytest
 import simpy
 
 from edgefl.network import FlowNetwork, StepTrace, TreeLinks
-from edgefl.network.audit import FlowRecord, audit_flows
+from edgefl.network.audit import audit_flows
+from edgefl.network.audit_records import FlowRecord
 from edgefl.network.filling import Claim, fill
 
 

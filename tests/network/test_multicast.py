@@ -7,7 +7,8 @@ import pytest
 import simpy
 
 from edgefl.network import FlowNetwork, Transport, TreeLinks
-from edgefl.network.audit import FlowRecord, audit_flows
+from edgefl.network.audit import audit_flows
+from edgefl.network.audit_records import FlowRecord
 
 MULTICAST = Transport(multicast=True)
 

@@ -6,7 +6,8 @@ import simpy
 from pydantic import ValidationError
 
 from edgefl.network import FlowNetwork, Transport, TreeLinks, lv08
-from edgefl.network.audit import FlowRecord, audit_flows
+from edgefl.network.audit import audit_flows
+from edgefl.network.audit_records import FlowRecord
 from edgefl.network.specs import TransportSpec
 
 

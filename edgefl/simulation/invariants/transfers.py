@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from edgefl.fleet import Direction, transfer_joules
 from edgefl.network import Topology
-from edgefl.network.audit import FlowRecord, audit_flows, merged
+from edgefl.network.audit import audit_flows
+from edgefl.network.audit_records import FlowRecord, Repetition, merged
 from edgefl.simulation.invariants.record import Record, at, close, facts
 from edgefl.simulation.log import Event
 
@@ -92,6 +93,10 @@ def fair(record: Record) -> Iterator[str]:
         air={_names(links, link): links.air(link) for link in range(len(links.capacity)) if links.air(link) >= 0},
         airtime_fair=links.airtime_fair,
         transport=record.transport,
+        repetitions=[
+            Repetition(float(facts(event)["since"]), event.seconds, int(event.value), event.time)
+            for event in record.of("repetition")
+        ],
     ):
         yield f"at {violation.seconds:.6f} s, transfer {violation.flow}: {violation.message}"
 

@@ -1,0 +1,107 @@
+"""Whole periods of looped traces, taken at once while nothing but the traces moves.
+
+Where all capacities that change by themselves have one period, and no flow comes or goes, a flow gets the same bits in
+every period. So once one period has been lived through, the next ones need not be: a transfer that lasts for years over
+a trace of seconds takes as long to compute as one of minutes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import simpy
+
+from edgefl.network.agenda import Agenda
+from edgefl.network.bundle import Stream
+from edgefl.network.processes import CapacityProcess
+from edgefl.network.sharing import Sharing
+
+_PATIENCE = 5000
+"""Changes in succession without anything else before a period is looked at: most transfers end long before."""
+
+
+class Repetition:
+    """Watches for a calm period, and skips its repetitions.
+
+    Args:
+        env: the clock; what it has on its own agenda bounds what can be skipped.
+        agenda: the network's agenda.
+        sharing: the flows.
+        following: the processes of busy links, whose next changes are on the agenda.
+        change: the agenda's action for those changes.
+        told: called with the seconds at which the period that repeats began, its length, and how often it was skipped.
+    """
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        agenda: Agenda,
+        sharing: Sharing,
+        *,
+        following: dict[int, CapacityProcess],
+        change: Callable[[Any], None],
+        told: Callable[[float, float, int], None],
+    ) -> None:
+        self._env, self._agenda, self._sharing = env, agenda, sharing
+        self._following, self._change, self._told = following, change, told
+        self._changes = 0
+        self._watch = 0
+
+    def disturbed(self) -> None:
+        """A flow has come or gone, or a capacity was set: what was seen so far says nothing of what follows."""
+        self._changes = 0
+        self._watch += 1
+
+    def changed(self) -> None:
+        """A process has changed a capacity."""
+        self._changes += 1
+        if self._changes == _PATIENCE:
+            now = self._env.now
+            period = _common_period(self._following.values())
+            gap = min((process.next_change(now) - now for process in self._following.values()), default=math.inf)
+            # Begin between two changes, where no rounding can take one step for another.
+            if period is not None and gap > 1e-6 * period:
+                self._agenda.at(now + gap / 2, self._begin, (self._watch, period))
+            else:
+                self._changes = 0
+
+    def _begin(self, what: tuple[int, float]) -> None:
+        watch, period = what
+        if watch == self._watch:
+            now = self._env.now
+            self._agenda.at(now + period, self._end, (watch, period, now, self._sharing.all_bits_left(now)))
+
+    def _end(self, what: tuple[int, float, float, Mapping[int, float]]) -> None:
+        watch, period, since, before = what
+        if watch != self._watch:
+            return
+        self._changes = 0
+        now = self._env.now
+        left = self._sharing.all_bits_left(now)
+        got = {flow: before[flow] - bits for flow, bits in left.items()}
+        horizon = min(self._env.peek(), self._agenda.first_but(self._change))
+        lasting = min((left[flow] / bits for flow, bits in got.items() if bits > 0.0), default=0.0)
+        # One period less than there is room for: ends and other events are then met in the ordinary way.
+        times = math.floor(min(lasting, (horizon - now) / period)) - 1
+        if times < 1:
+            return
+        self._agenda.forget(self._change)
+        self._following.clear()
+        streams = self._sharing.suspend(now)
+        for stream in streams:
+            stream.left = left[stream.flow] - times * got[stream.flow]
+        self._agenda.at(now + times * period, self._resume, (since, period, times, streams))
+
+    def _resume(self, what: tuple[float, float, int, Collection[Stream]]) -> None:
+        since, period, times, streams = what
+        self._told(since, period, times)
+        self._sharing.resume(streams, self._env.now)
+
+
+def _common_period(processes: Collection[CapacityProcess]) -> float | None:
+    """The period that all of them share; None where one has another, or none."""
+    periods = {getattr(process, "period", math.inf) for process in processes}
+    period = periods.pop() if len(periods) == 1 else math.inf
+    return period if period < math.inf else None
