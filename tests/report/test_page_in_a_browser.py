@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
+from edgefl.experiment.sensitivity import write_sensitivity
+from edgefl.report import RunResult
 from edgefl.report.page import write_page
 from edgefl.report.quantities import quantity
 
@@ -83,6 +87,24 @@ def test_without_limits_the_standings_are_the_final_accuracies(opened, small_run
     assert [name for name, _ in shown] == sorted(means, key=lambda label: -means[label])
     for name, figure in shown:
         assert abs(float(figure.split()[0]) - 100 * means[name]) <= 0.051
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_whether_the_winner_stays_fits_the_screen(browser, small_run, tmp_path, width):
+    folder = tmp_path / "small"
+    shutil.copytree(small_run.path, folder)
+    write_sensitivity(folder)
+    write_page([RunResult(folder)], tmp_path / "page.html")
+    browser.errors.clear()
+    browser.open(tmp_path / "page.html", width=width)
+    cells = browser.run("[...document.querySelectorAll('.grid td')].map(cell => cell.textContent.trim())")
+    assert len(cells) == 9
+    assert all(cells)
+    assert browser.run("document.querySelectorAll('.grid td.own').length") == 1
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    inner = "[...document.querySelectorAll('.grids .wide')].every(each => each.scrollWidth <= each.clientWidth + 1)"
+    assert browser.run(inner)
+    assert browser.errors == []
 
 
 def test_a_switch_changes_what_accuracy_is_drawn_over(opened):
