@@ -105,6 +105,7 @@ def test_import_says_what_is_wrong_with_a_measurement(measured, tmp_path):
         ({"version": 99}, "expected a measurement of version 1, found 99; run the script"),
         ({"cases": cases}, "unknown case 'linear 64 on 9'; did you mean 'linear 64 on 8'"),
         ({"machine": {**data["machine"], "threads": 0}}, "machine.threads"),
+        ({"cases": {"linear 64 on 8": {"seconds": float("inf"), "spread": 1, "repetitions": 1}}}, "finite"),
     ):
         file = tmp_path / "wrong.json"
         file.write_text(json.dumps({**data, **changes}), encoding="utf-8")

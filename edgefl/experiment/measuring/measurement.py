@@ -36,14 +36,16 @@ class Machine(_Part):
     torch: str = Field(description="Version of PyTorch.")
     threads: int = Field(ge=1, description="Threads that trained.")
     memory_bytes: int = Field(ge=0, description="Main memory; 0 where the system does not say.")
-    peak_flops_per_second: float = Field(gt=0, description="The fastest product of square matrices.")
+    peak_flops_per_second: float = Field(
+        gt=0, allow_inf_nan=False, description="The fastest product of square matrices."
+    )
 
 
 class CaseTiming(_Part):
     """How long one case took."""
 
-    seconds: float = Field(gt=0, description="The least of all repetitions.")
-    spread: float = Field(ge=1, description="Their median over the least.")
+    seconds: float = Field(gt=0, allow_inf_nan=False, description="The least of all repetitions.")
+    spread: float = Field(ge=1, allow_inf_nan=False, description="Their median over the least.")
     repetitions: int = Field(ge=1, description="How many there were.")
 
 
