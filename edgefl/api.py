@@ -49,7 +49,7 @@ def simulate(
         scenario = load_scenario(scenario, overrides)
     elif overrides:
         scenario = with_overrides(scenario, overrides)
-    rehearse(scenario)
+    rehearse(scenario, overrides=overrides)
     folder = run(
         scenario,
         out=Path(out),

@@ -27,7 +27,7 @@ def validate(
     from edgefl.scenario import dump_yaml, load_scenario, rehearse, resolve
 
     checked = load_scenario(scenario, changes or ())
-    rehearse(checked, file=scenario)
+    rehearse(checked, file=scenario, overrides=changes or ())
     if resolved:
         typer.echo(dump_yaml(resolve(checked)), nl=False)
     else:

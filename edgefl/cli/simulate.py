@@ -93,7 +93,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     labels = _labels(chosen, method)
     folder = _free_folder(out, chosen)
     _check_device(device)
-    rehearse(chosen, file=scenario)
+    rehearse(chosen, file=scenario, overrides=changes or ())
 
     from edgefl.cli.progress import watching
     from edgefl.experiment import run

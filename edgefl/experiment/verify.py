@@ -56,8 +56,10 @@ def read_run_summary(run: Path) -> dict[str, Any]:
         raise UserError(f"expected the folder of a finished run, found no summary.json{hint}", file=str(run))
     try:
         summary: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"expected JSON, {error}", file=str(path)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot be read: {error}", file=str(path)) from None
+    except json.JSONDecodeError as error:
+        raise UserError(f"not JSON (line {error.lineno}: {error.msg})", file=str(path)) from None
     schema = summary.get("schema") if isinstance(summary, dict) else None
     if schema != SCHEMA:
         raise UserError(f"expected schema {SCHEMA}, found {schema!r}", file=str(path), field="schema")

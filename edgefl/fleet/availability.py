@@ -110,8 +110,10 @@ def _read(path: str) -> Windows:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}", file=path) from None
-    except ValueError as error:
-        raise UserError(f"expected JSON, {error}", file=path) from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"cannot be read: {error}", file=path) from None
+    except json.JSONDecodeError as error:
+        raise UserError(f"not JSON (line {error.lineno}: {error.msg})", file=path) from None
     devices = data if isinstance(data, dict) else dict(enumerate(data)) if isinstance(data, list) else {}
     if not devices:
         raise UserError("expected a list or a mapping of devices, found none", file=path)

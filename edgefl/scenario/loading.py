@@ -11,7 +11,7 @@ from typing import Any
 from edgefl import shipped
 from edgefl.errors import UserError, nearest
 from edgefl.learning.data.location import data_root
-from edgefl.scenario.overrides import Override, Overrides, overridden, parse_overrides
+from edgefl.scenario.overrides import Override, Overrides, blamed, overridden, parse_overrides
 from edgefl.scenario.paths import anchored, found_below
 from edgefl.scenario.scenario import Scenario
 from edgefl.validation import shown, validated
@@ -88,8 +88,7 @@ def check(
         _refuse_not_finite(changed)
         return validated(Scenario, changed)
     except UserError as error:
-        culprit = next((change for change in reversed(changes) if change.concerns(error.field)), None)
-        raise error.located(file=culprit.origin if culprit else file) from None
+        raise blamed(error, changes, file) from None
 
 
 def _data_folder(data: Mapping[str, Any]) -> Path:

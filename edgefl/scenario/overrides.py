@@ -7,6 +7,7 @@ Mappings that the file leaves out are created on the way; whether a key is legal
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,31 @@ class Override:
         other = tuple(field.split(".")) if field else ()
         shorter = min(len(other), len(self.path))
         return shorter > 0 and other[:shorter] == self.path[:shorter]
+
+    def renames(self, field: str | None) -> bool:
+        """Whether this change made the part that ``field`` belongs to another one, which has other options."""
+        return self.path[-1] in ("kind", "name", "method") and f"{field}.".startswith(".".join(self.path[:-1]) + ".")
+
+    def is_named_in(self, message: str) -> bool:
+        """Whether a complaint about something else names what this change set: "at most data.clients (5)"."""
+        return any(self.concerns(field) for field in _DOTTED.findall(message))
+
+
+_DOTTED = re.compile(r"\b[a-z_]\w*(?:\.\w+)+\b")
+"""A field as messages name it."""
+
+
+def blamed(error: UserError, changes: Sequence[Override], file: str | None) -> UserError:
+    """The same error, said to be of the last change that it may be about, else of ``file``.
+
+    >>> changes = parse_overrides(["data.clients=5"])
+    >>> str(blamed(UserError("at most data.clients (5)", field="training.cohort"), changes, "mine.yaml"))
+    '--set data.clients=5: training.cohort: at most data.clients (5)'
+    """
+    last_first = list(reversed(changes))
+    culprits = [change for change in last_first if change.concerns(error.field)]
+    culprits += [change for change in last_first if change.is_named_in(error.message) or change.renames(error.field)]
+    return error.located(file=culprits[0].origin if culprits else file)
 
 
 def parse_overrides(overrides: Overrides) -> list[Override]:

@@ -13,10 +13,11 @@ from edgefl.network.build import build_topology
 from edgefl.network.specs import FileTopology, TraceCapacity, find_file
 from edgefl.network.traces import read_csv, read_mahimahi
 from edgefl.scenario.components import within
+from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
 from edgefl.scenario.scenario import Scenario
 
 
-def rehearse(scenario: Scenario, *, file: str | None = None) -> None:
+def rehearse(scenario: Scenario, *, file: str | None = None, overrides: Overrides = ()) -> None:
     """Build once what a run will build, so that nothing has been written yet when something does not fit.
 
     No image is read where the data set knows its shape beforehand.
@@ -24,6 +25,7 @@ def rehearse(scenario: Scenario, *, file: str | None = None) -> None:
     Args:
         scenario: what is to be run.
         file: what the person calls it, for messages.
+        overrides: changes that were made to what the file says; a message blames the one that it is about.
 
     Raises:
         UserError: files are missing or broken, or parts do not fit together; says where.
@@ -32,7 +34,7 @@ def rehearse(scenario: Scenario, *, file: str | None = None) -> None:
         _rehearse_learning(scenario)
         _rehearse_network(scenario)
     except UserError as error:
-        raise error.located(file=file) from None
+        raise blamed(error, parse_overrides(overrides), file) from None
 
 
 def _rehearse_learning(scenario: Scenario) -> None:

@@ -75,7 +75,9 @@ class SecondsCost(_Spec):
     """
 
     kind: Literal["seconds"] = Field(description="seconds: drawn from measured ranges instead of the roofline")
-    methods: dict[str, Annotated[SecondsRange, BeforeValidator(_range, json_schema_input_type=Any)]] = Field(
+    methods: dict[
+        str, Annotated[SecondsRange, BeforeValidator(_range, json_schema_input_type=Seconds | SecondsRange)]
+    ] = Field(
         min_length=1, description="the range of each method, by its label or by its name; a quantity alone is constant"
     )
     redraw: Annotated[int, Field(ge=1)] | None = Field(

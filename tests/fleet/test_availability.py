@@ -108,7 +108,7 @@ def test_groups_keep_to_themselves(trace):
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        ("{", "expected JSON"),
+        ("{", r"not JSON \(line 1: Expecting property name"),
         ("[]", "found none"),
         ('[{"active": [1]}]', "expected {duration"),
         ('[{"active": [1, 5], "inactive": [2], "finish_time": 9}]', "as many moments"),

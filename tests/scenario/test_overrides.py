@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgefl.errors import UserError
-from edgefl.scenario.overrides import overridden, parse_overrides
+from edgefl.scenario import load_scenario, rehearse
+from edgefl.scenario.overrides import blamed, overridden, parse_overrides
 
 DATA = {
     "training": {"rounds": 60, "local": {"lr": 0.2}},
@@ -94,3 +95,26 @@ def test_an_override_sets_its_path_changes_nothing_else_and_leaves_its_input_alo
     assert {key: inner for key, inner in result.items() if key != first} == {
         key: inner for key, inner in before.items() if key != first
     }
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("data.clients=5", "training.cohort: expected at most data.clients (5), found 10"),
+        ("data={name: digits, clients: 5}", "training.cohort: expected at most data.clients (5), found 10"),
+        ("model.name=char_transformer", "model.norm: unknown key"),
+        ("data={name: parquet, root: /nowhere}", "data: found no files train-*.parquet in '/nowhere'"),
+        ("methods=[stochdepth]", "methods.0: stochdepth leaves out residual blocks"),
+        ("network.topology={kind: file, file: /nowhere.json}", "network.topology: expected a file at '/nowhere.json'"),
+    ],
+)
+def test_what_an_override_breaks_is_the_overrides_fault(change, complaint):
+    with pytest.raises(UserError) as raised:
+        rehearse(load_scenario("5g_100clients", [change]), file="5g_100clients", overrides=[change])
+    assert str(raised.value).startswith(f"--set {change}: {complaint}")
+
+
+def test_what_no_override_touched_is_the_files_fault():
+    changes = parse_overrides(["seeds=[1]"])
+    error = UserError("expected 1 or more, found 0", field="training.rounds")
+    assert str(blamed(error, changes, "mine.yaml")) == "mine.yaml: training.rounds: expected 1 or more, found 0"

@@ -58,10 +58,11 @@ def jobs_of(
     """
     jobs = []
     for setting in settings:
-        scenario = load_scenario(path_or_name, [*changes, *(f"{path}={json.dumps(v)}" for path, v in setting.items())])
+        overrides = [*changes, *(f"{path}={json.dumps(v)}" for path, v in setting.items())]
+        scenario = load_scenario(path_or_name, overrides)
         scenario = scenario.with_seeds(seeds) if seeds else scenario
         labels = tuple(scenario.method(label).label for label in methods or [each.label for each in scenario.methods])
-        rehearse(scenario, file=path_or_name)
+        rehearse(scenario, file=path_or_name, overrides=overrides)
         for seed in scenario.seeds:
             data = {**resolve(scenario.with_seeds([seed])), "sweep": None}
             everything = json.dumps([data, labels, device, engine, train], sort_keys=True)

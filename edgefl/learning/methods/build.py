@@ -54,11 +54,28 @@ def server_update(value: Any) -> ServerUpdate:
     return validated(part, options)
 
 
+def _clients_too(server: type[ServerUpdate]) -> set[str]:
+    """Options of a server update that are set beside ``method``, since the clients of its own method have them as well.
+
+    >>> sorted(_clients_too(SERVER_UPDATES["fedadc"]))
+    ['beta_g', 'beta_l']
+    """
+    own = [recipe for _, recipe in METHODS if type(recipe.server) is server and not recipe.server_choice]
+    return {field for recipe in own for field in _shared(recipe) & set(server.model_fields)}
+
+
+def _shared(recipe: Recipe) -> set[str]:
+    """Options that concern clients."""
+    return {field for part in (recipe.objective, recipe.rule, recipe.payload) for field in part.model_fields}
+
+
+@cache
 def _server_schema() -> dict[str, Any]:
     choices: list[dict[str, Any]] = [{"enum": SERVER_UPDATES.names()}]
     for name, part in SERVER_UPDATES:
         schema = part.model_json_schema()
-        schema["properties"] = {"kind": {"const": name}, **schema.get("properties", {})}
+        options = {key: option for key, option in schema.get("properties", {}).items() if key not in _clients_too(part)}
+        schema["properties"] = {"kind": {"const": name}, **options}
         schema["required"] = ["kind", *schema.get("required", [])]
         choices.append(schema)
     return {"anyOf": choices}
@@ -176,7 +193,7 @@ def _check_choice(name: str, recipe: Recipe, chosen: ServerUpdate, said: set[str
     if not recipe.server_choice and type(chosen) is not type(recipe.server):
         raise UserError(f"method '{name}' keeps its own server update: {recipe.server_reason}", field="server")
     own = set(type(recipe.server).model_fields)
-    shared = {field for part in (recipe.objective, recipe.rule, recipe.payload) for field in part.model_fields}
+    shared = _shared(recipe)
     if not recipe.server_choice and chosen.model_fields_set & shared:
         option = min(chosen.model_fields_set & shared)
         raise UserError(f"'{option}' concerns clients as well; set it beside 'method'", field=f"server.{option}")

@@ -1,0 +1,120 @@
+"""What is learned, how it is spread over the clients, and by which model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .files import FOLDER
+from .observation import trained, world
+from .probe import EASY, NEARER, Probe, both, differs, less, more, probes, same
+
+PICTURES = {"data": {"name": "parquet", "root": str(FOLDER / "pictures"), "clients": 8}}
+PLAY = {
+    "data": {"name": "shakespeare", "root": str(FOLDER / "plays"), "clients": 8, "window": 8},
+    "model": {"name": "char_transformer", "width": 8, "heads": 2, "layers": 1},
+}
+MIXED_PLAY = {**PLAY, "data.partition": {"kind": "iid"}}
+SETS: dict[str, dict[str, Any]] = {
+    "synthetic": {},
+    "parquet": PICTURES,
+    "shakespeare": MIXED_PLAY,
+    **{
+        name: {"data": {"name": name, "images": 1600, "clients": 8}}
+        for name in ("cifar10", "cifar100", "digits", "emnist", "fashion_mnist", "mnist", "tiny_imagenet")
+    },
+}
+"""Every data set, with what it needs; those that are downloaded are counted, not read."""
+
+ONE_STEP = {
+    "training.rounds": 1, "training.cohort": 1, "training.local": {"steps": 1, "batch": 2},
+    "data": {"name": "synthetic", "shape": [3, 16, 16], "classes": 4, "train": 16, "test": 8, "clients": 8},
+}  # fmt: skip
+"""Enough for a large network to show that it is another one."""
+
+DIRICHLET = {"data.partition": {"kind": "dirichlet", "alpha": 0.5}}
+UNEVEN = {"data.partition": {"kind": "dirichlet", "alpha": 0.5, "balanced": False, "min_size": 1}}
+SKEWED = {"data.partition": {"kind": "label_level", "level": 4}, "data.classes": 8}
+SHARDS = {"data.partition": {"kind": "shards", "s": 2}, "data.classes": 8}
+IID = {"data.partition": {"kind": "iid"}}
+NETWORKS = ("mobilenet_v2", "resnet18", "resnet56", "shufflenet", "squeezenet", "vgg9")
+
+
+def partition(**options: Any) -> dict[str, Any]:
+    return {f"data.partition.{name}": value for name, value in options.items()}
+
+
+def model(name: str, **options: Any) -> dict[str, Any]:
+    return {"model": {"name": name, **options}}
+
+
+PROBES: list[Probe] = probes(world, [
+    *((f"data<{name}>.name", SETS["mnist" if name == "synthetic" else "synthetic"],
+       {"data": {"name": "synthetic", "train": 320, "clients": 8}} if name == "synthetic" else base, differs)
+      for name, base in SETS.items()),
+    *(("data.clients", base, {"data.clients": 4, "fleet.0.count": 2, "fleet.1.count": 2},
+       both(more("flops", "largest"), same("participants"))) for base in SETS.values()),
+    *(("data.images", base, {"data.images": 200 if name == "tiny_imagenet" else 48}, less("flops", "largest"))
+      for name, base in SETS.items()),
+    *(("data.validation", {**SETS[name], "evaluation.split": "validation"}, {"data.validation": 0.5},
+       less("flops", "largest")) for name in ("synthetic", "parquet", "shakespeare")),
+    # Whose images are whose.
+    ("data.partition<dirichlet>.balanced", DIRICHLET, partition(balanced=False), less("smallest")),
+    ("data.partition<dirichlet>.min_size", UNEVEN, partition(min_size=30), more("smallest")),
+    ("data.partition<dirichlet>.form", UNEVEN, partition(form="client_wise"), differs),
+    ("data.partition<natural>.kind", MIXED_PLAY, {"data.partition": {"kind": "natural"}}, less("smallest")),
+    # What data sets have of their own.
+    ("data<emnist>.variant", SETS["emnist"], {"data.variant": "digits"}, less("bytes")),
+    ("data<tiny_imagenet>.classes", SETS["tiny_imagenet"], {"data.classes": 100}, less("bytes")),
+    ("data<parquet>.splits.train", PICTURES, {"data.splits": {"train": "extra"}}, more("flops", "largest")),
+    ("data<shakespeare>.window", {**MIXED_PLAY, "data.images": 80}, {"data.window": 16}, more("flops")),
+    ("data<shakespeare>.stride", MIXED_PLAY, {"data.stride": 10}, less("flops", "largest")),
+    ("data<shakespeare>.train_share", MIXED_PLAY, {"data.train_share": 0.4}, less("flops", "largest")),
+    ("data<shakespeare>.least", MIXED_PLAY, {"data.least": 12}, less("flops", "largest")),
+    ("data<synthetic>.train", {}, {"data.train": 640}, more("flops", "largest")),
+    ("data<synthetic>.shape", {}, {"data.shape": [1, 12, 12]}, more("flops", "bytes")),
+    ("data<synthetic>.classes", {}, {"data.classes": 12}, more("bytes")),
+    # Which model.
+    ("model<cnn>.name", {**ONE_STEP, **model("fedadc_cnn")}, model("cnn", width=2), less("bytes")),
+    ("model<cnn>.width", {}, {"model.width": 8}, more("bytes", "flops")),
+    ("model<cnn>.kernel", {}, {"model.kernel": 5}, more("bytes", "flops")),
+    ("model<cnn>.norm", {}, {"model.norm": "batch"}, more("bytes", "flops")),
+    ("model<fedadc_cnn>.name", ONE_STEP, model("fedadc_cnn"), more("bytes", "flops")),
+    ("model<char_transformer>.name", {}, PLAY, differs),
+    ("model<char_transformer>.width", PLAY, {"model.width": 16}, more("bytes", "flops")),
+    ("model<char_transformer>.layers", PLAY, {"model.layers": 2}, more("bytes", "flops")),
+    *((f"model<{name}>.name", ONE_STEP, model(name), more("bytes", "flops")) for name in NETWORKS),
+    *((f"model<{name}>.norm", {**ONE_STEP, **model(name, norm="group")}, {"model.norm": "batch"}, more("bytes"))
+      for name in NETWORKS),
+    ("model<resnet18>.stem", {**ONE_STEP, **model("resnet18")}, {"model.stem": "imagenet"}, less("flops")),
+]) + probes(trained, [
+    ("data.root", PICTURES, {"data.root": str(FOLDER / "more")}, differs),
+    ("data.root", PLAY, {"data.root": str(FOLDER / "more")}, differs),
+    ("data.test", {}, {"data.test": "partitioned"},
+     both(same("moved"), lambda _, after: "worst_tenth" in after.left[0])),
+    ("data.augment", {}, {"data.augment": "crop_flip"}, differs),
+    ("data.normalise.mean[]", {"data.normalise": {"mean": [0.5], "std": [0.3]}}, {"data.normalise.mean": [0.1]},
+     differs),
+    ("data.normalise.std[]", {"data.normalise": {"mean": [0.5], "std": [0.3]}}, {"data.normalise.std": [3.0]}, NEARER),
+    ("data.partition<iid>.kind", SHARDS, IID, more("held")),
+    ("data.partition<shards>.kind", IID, SHARDS, less("held")),
+    ("data.partition<shards>.s", SHARDS, partition(s=4), more("held")),
+    ("data.partition<label_level>.kind", {"data.classes": 8, **IID}, SKEWED, differs),
+    ("data.partition<label_level>.level", {**SKEWED, **partition(form="missing")}, partition(level=8), less("held")),
+    ("data.partition<label_level>.form", SKEWED, partition(form="missing"), less("held")),
+    ("data.partition<dirichlet>.kind", IID, DIRICHLET, less("held")),
+    ("data.partition<dirichlet>.alpha", DIRICHLET, partition(alpha=100.0), more("held")),
+    ("data.partition<dirichlet>.order", DIRICHLET, partition(order="random_client"), differs),
+    ("data<parquet>.folder", PICTURES, {"data.folder": "inner"}, differs),
+    ("data<parquet>.columns.image", PICTURES, {"data.columns": {"image": "other_image"}}, differs),
+    ("data<parquet>.columns.label", PICTURES, {"data.columns": {"label": "other_label"}}, differs),
+    ("data<parquet>.splits.test", PICTURES, {"data.splits": {"test": "exam"}}, both(differs, same("moved"))),
+    ("data<synthetic>.test_images", {}, {"data.test_images": 40}, both(differs, same("moved"))),
+    ("data<synthetic>.signal", EASY, {"data.signal": 0.1}, both(more("loss"), less("accuracy"))),
+    ("data<synthetic>.images_seed", {}, {"data.images_seed": 1}, differs),
+    ("model<cnn>.groups", {"model.norm": "group", "model.groups": 1}, {"model.groups": 2},
+     both(differs, same("flops"))),
+    ("model<char_transformer>.heads", PLAY, {"model.heads": 4}, both(differs, same("bytes"))),
+    *((f"model<{name}>.groups", {**ONE_STEP, **model(name, norm="group")}, {"model.groups": 1},
+       both(differs, same("bytes")))
+      for name in NETWORKS),
+])  # fmt: skip

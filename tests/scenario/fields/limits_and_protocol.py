@@ -1,0 +1,123 @@
+"""How long a run lasts, who takes part, and whose updates count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .observation import trained, world
+from .probe import EARLIER, EASY, LATER, Probe, both, differs, less, more, probes, same
+
+BUDGET = {"stop": "budget"}
+DEADLINE = {"protocol.deadline": 0.06}
+SLOW_WORK = {"protocol": {"deadline": 1.0, "late": "partial"}, "training.local.epochs": 2000}
+BUFFERED = {"protocol": {"kind": "asynchronous", "concurrency": 4, "buffer": 2}}
+STALE = {"protocol": {"kind": "asynchronous", "concurrency": 8, "buffer": 1}, "training.rounds": 12}
+CELLS = {
+    "network.topology": {
+        "kind": "cells", "server": {"down": "2 Mbit/s", "up": "2 Mbit/s"}, "cells": 2,
+        "backhaul": {"down": "1.5 Mbit/s", "up": "1.5 Mbit/s"}, "latency": "20 ms",
+    }
+}  # fmt: skip
+AVERAGING = {**CELLS, "protocol": {"kind": "hierarchical"}}
+ACCIDENTS = {"fleet.0.dropout": 0.7}
+FIXED = {"training.selection": {"kind": "fixed"}}
+OORT = {"training.selection": {"kind": "oort"}, "training.rounds": 6, "training.cohort": 2}
+UNEQUAL = {
+    "training.selection": {"kind": "oort", "exploration": 1, "decay": 0.5, "least_exploration": 0, "cutoff": 0.1},
+    "training.rounds": 8, "fleet.1.link": "slow",
+}  # fmt: skip
+TARGETS = {**EASY, "stop": "target", "targets": [0.75]}
+
+
+def oort(**options: Any) -> dict[str, Any]:
+    return {f"training.selection.{name}": value for name, value in options.items()}
+
+
+def stale(**options: Any) -> dict[str, Any]:
+    return {"protocol.staleness": options}
+
+
+PROBES: list[Probe] = probes(world, [
+    ("training.rounds", {}, {"training.rounds": 2}, EARLIER),
+    ("training.cohort", {}, {"training.cohort": 8}, more("flops", "bytes", "seconds")),
+    ("seeds[]", {}, {"seeds": [1]}, differs),
+    # Who is picked.
+    ("training.selection<uniform>.kind", FIXED, {"training.selection": "uniform"}, differs),
+    ("training.selection<fixed>.kind", {}, FIXED, lambda _, after: set(after.clients) == {(0, 1, 2, 3)}),
+    ("training.selection<fixed>.clients[]", FIXED, {"training.selection.clients": [4, 5, 6, 7]},
+     lambda _, after: set(after.clients) == {(4, 5, 6, 7)}),
+    ("training.selection<deadline>.kind", {}, {"training.selection": {"kind": "deadline", "deadline": "1 h"}}, EARLIER),
+    ("training.selection<deadline>.deadline", {"training.selection": {"kind": "deadline", "deadline": "1 h"}},
+     {"training.selection.deadline": "60 ms"}, both(EARLIER, less("participants"))),
+    ("training.selection<deadline>.asked", {"training.selection": {"kind": "deadline", "deadline": "1 h", "asked": 1}},
+     {"training.selection.asked": 2}, EARLIER),
+    ("training.selection<deadline>.uploads", {"training.selection": {"kind": "deadline", "deadline": "90 ms"}},
+     {"training.selection.uploads": "sequential"}, less("participants")),
+    # When a round ends.
+    ("protocol<synchronous>.kind", BUFFERED, {"protocol": {"kind": "synchronous"}}, differs),
+    ("protocol<synchronous>.deadline", {}, DEADLINE, EARLIER),
+    ("protocol<synchronous>.over_select", {}, {"protocol.over_select": 2.0},
+     both(more("participants", "bytes"), same("aggregated"))),
+    ("protocol<synchronous>.late", DEADLINE, {"protocol.late": "partial"}, less("flops")),
+    ("protocol<synchronous>.reserve", SLOW_WORK, {"protocol.reserve": 20.0}, less("flops")),
+    ("protocol<synchronous>.retries", ACCIDENTS, {"protocol.retries": 5}, more("bytes", "aggregated")),
+    ("protocol<asynchronous>.kind", {}, {"protocol": {"kind": "asynchronous"}}, differs),
+    ("protocol<asynchronous>.buffer", BUFFERED, {"protocol.buffer": 4}, both(LATER, more("aggregated"))),
+    ("protocol<asynchronous>.concurrency", BUFFERED, {"protocol.concurrency": 8}, more("bytes")),
+    ("protocol<asynchronous>.retries", {**BUFFERED, **ACCIDENTS}, {"protocol.retries": 5}, differs),
+    ("protocol<asynchronous>.ahead", {**BUFFERED, "methods": [{"method": "fedavg", "overlap": True}]},
+     {"protocol.ahead": 3}, differs),
+    ("protocol<hierarchical>.kind", {**CELLS, "network.topology.server.up": "0.1 Mbit/s"},
+     {"protocol": {"kind": "hierarchical"}}, EARLIER),
+    ("protocol<hierarchical>.deadline", AVERAGING, DEADLINE, EARLIER),
+    ("protocol<hierarchical>.over_select", AVERAGING, {"protocol.over_select": 2.0}, more("participants", "bytes")),
+    ("protocol<hierarchical>.late", {**AVERAGING, **DEADLINE}, {"protocol.late": "partial"}, less("flops")),
+    ("protocol<hierarchical>.reserve", {**CELLS, **SLOW_WORK, "protocol.kind": "hierarchical"},
+     {"protocol.reserve": 20.0}, less("flops")),
+    ("protocol<hierarchical>.retries", {**AVERAGING, **ACCIDENTS}, {"protocol.retries": 5},
+     more("bytes", "aggregated")),
+    # When a run ends.
+    ("budgets.seconds", BUDGET, {"budgets.seconds": 0.1}, both(EARLIER, lambda _, after: after.reason == "seconds")),
+    ("budgets.bytes", BUDGET, {"budgets.bytes": 5000}, both(less("rounds"), lambda _, after: after.reason == "bytes")),
+    ("budgets.client_bytes", BUDGET, {"budgets.client_bytes": 3000}, less("rounds")),
+    ("budgets.flops", BUDGET, {"budgets.flops": 1e5}, both(less("rounds"), lambda _, after: after.reason == "flops")),
+    ("budgets.joules", BUDGET, {"budgets.joules": 0.5},
+     both(less("rounds"), lambda _, after: after.reason == "joules")),
+    ("stop", {"budgets.seconds": 0.1}, BUDGET, less("rounds")),
+]) + probes(trained, [
+    ("training.selection<oort>.kind", {}, {"training.selection": {"kind": "oort"}}, differs),
+    ("training.selection<oort>.exploration", OORT, oort(exploration=0.2), differs),
+    ("training.selection<oort>.decay", OORT, oort(decay=0.1), differs),
+    ("training.selection<oort>.least_exploration", {**OORT, **oort(decay=0.1)}, oort(least_exploration=0.9), differs),
+    ("training.selection<oort>.penalty", {**UNEQUAL, **oort(penalty=0)}, oort(penalty=50), EARLIER),
+    ("training.selection<oort>.cutoff", {**OORT, **oort(exploration=0)}, oort(cutoff=0), differs),
+    ("training.selection<oort>.percentile", {**OORT, **oort(exploration=0)}, oort(percentile=100), differs),
+    ("training.selection<oort>.pacer_step", {**OORT, **oort(exploration=0, window=1, penalty=50)},
+     oort(pacer_step=100), differs),
+    ("training.selection<oort>.window", {**OORT, **oort(exploration=0, pacer_step=100, penalty=50)},
+     oort(window=1), differs),
+    ("training.selection<coverage>.kind", {}, {"training.selection": {"kind": "coverage"}}, differs),
+    ("training.selection<coverage>.tries", {"training.selection": {"kind": "coverage"}, "training.cohort": 2},
+     {"training.selection.tries": 1}, differs),
+    # What an update counts that is late.
+    ("protocol<asynchronous>.staleness<constant>.kind", STALE, stale(kind="constant"), more("moved")),
+    ("protocol<asynchronous>.staleness<polynomial>.kind", {**STALE, **stale(kind="constant")},
+     stale(kind="polynomial"), less("moved")),
+    ("protocol<asynchronous>.staleness<polynomial>.exponent", STALE,
+     stale(kind="polynomial", exponent=2.0), less("moved")),
+    ("protocol<asynchronous>.staleness<hinge>.kind", {**STALE, **stale(kind="constant")}, stale(kind="hinge", grace=0),
+     less("moved")),
+    ("protocol<asynchronous>.staleness<hinge>.slope", {**STALE, **stale(kind="hinge", grace=1, slope=1.0)},
+     stale(kind="hinge", grace=1, slope=100.0), less("moved")),
+    ("protocol<asynchronous>.staleness<hinge>.grace", {**STALE, **stale(kind="hinge", grace=1)},
+     stale(kind="hinge", grace=20), more("moved")),
+    ("protocol<asynchronous>.mixing", STALE, {"protocol.mixing": 0.3}, less("moved")),
+    ("protocol<asynchronous>.mix", {**STALE, "protocol.mixing": 0.5}, {"protocol.mix": "models"}, differs),
+    # Evaluation and targets.
+    ("evaluation.every", {}, {"evaluation.every": 3}, less("evaluations")),
+    ("evaluation.split", {}, {"evaluation.split": "validation"}, differs),
+    ("evaluation.ensemble.decay", {**EASY, "evaluation.ensemble": {"decay": 0}}, {"evaluation.ensemble.decay": 0.5},
+     both(differs, same("moved", "accuracy"))),
+    ("targets[]", TARGETS, {"targets": [0.5]}, both(less("rounds"), lambda _, after: after.reason == "target")),
+    ("target_metric", TARGETS, {"target_metric": "accuracy_ema"}, more("rounds")),
+])  # fmt: skip

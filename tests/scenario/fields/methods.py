@@ -1,0 +1,233 @@
+"""Which method trains, with which options of its parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edgefl.learning.methods.build import method_model
+from edgefl.learning.methods.recipe import METHODS
+from edgefl.learning.servers.base import SERVER_UPDATES
+
+from .observation import refused, trained
+from .probe import (
+    EARLIER,
+    FARTHER,
+    NEARER,
+    Changes,
+    Expected,
+    Probe,
+    accepted,
+    both,
+    differs,
+    less,
+    more,
+    probes,
+    same,
+    says,
+)
+
+RESIDUAL = {"data.shape": [1, 16, 16], "model": {"name": "resnet56"}, "training.rounds": 2, "training.cohort": 2,
+            "training.local": {"steps": 2, "batch": 4, "lr": 0.1}}  # fmt: skip
+"""Residual blocks that can be skipped, on images of any size."""
+SHORT = {**RESIDUAL, "training.local": {"steps": 1, "batch": 4, "lr": 0.1}, "training.cohort": 1}
+NORMALISED = {"model.width": 8, "model.norm": "group"}
+"""Without normalisation the spectral norm of FedAlign's sub-block may stay at 0."""
+BRINGS: dict[str, Changes] = {"stochdepth": RESIDUAL, "gradaug": SHORT, "fedalign": NORMALISED}
+
+
+def method(name: str, **options: Any) -> Changes:
+    return {**BRINGS.get(name, {}), "methods": [{"method": name, **options}]}
+
+
+def option(**options: Any) -> Changes:
+    return {f"methods.0.{name}": value for name, value in options.items()}
+
+
+def server(kind: str, **options: Any) -> Changes:
+    return method(HOSTS.get(kind, "fedavg"), server={"kind": kind, **options})
+
+
+LOCAL: list[tuple[str, Any, Any, Expected]] = [
+    # An option of a client's local training, two values, and what follows from the one to the other.
+    ("epochs", 1, 3, both(more("flops"), FARTHER)),
+    ("steps", 3, 9, both(more("flops"), FARTHER)),
+    ("batch", 4, 12, both(NEARER, same("aggregated"))),
+    ("lr", 0.1, 0.2, FARTHER),
+    ("lr_decay", 1.0, 0.2, NEARER),
+    ("momentum", 0.0, 0.5, FARTHER),
+    ("nesterov", False, True, differs),
+    ("weight_decay", 0.0, 0.5, differs),
+    ("clip_norm", None, 0.01, NEARER),
+    ("drop_last", False, True, less("flops")),
+]
+NEEDS: dict[str, dict[str, Any]] = {"nesterov": {"momentum": 0.5}, "drop_last": {"batch": 5}, "steps": {"epochs": None}}
+
+
+def local_probes(section: str, base: Changes) -> list[tuple[str, Changes, Changes, Expected]]:
+    """Every option of local training, said there."""
+    field = section.replace(".0.", "[].")
+    return [
+        (f"{field}.{name}",
+         {**base, section: {"batch": 4, "lr": 0.1, **NEEDS.get(name, {}), name: small}},
+         {f"{section}.{name}": large}, expected)
+        for name, small, large, expected in LOCAL
+    ]  # fmt: skip
+
+
+PARTS: list[tuple[str, str, dict[str, Any], Any, Expected]] = [
+    # A method, an option, what it needs beside, another value, what follows.
+    ("fedprox", "mu", {}, 5.0, NEARER),
+    ("fedalign", "mu", {}, 5.0, differs),
+    ("fedalign", "sub_width", {}, 0.75, differs),
+    ("fedalign", "rescale", {}, False, differs),
+    ("fedalign", "detach_full", {}, False, differs),
+    ("fedbr", "lambda_1", {}, 5.0, differs),
+    ("fedbr", "lambda_2", {}, 5.0, differs),
+    ("fedbr", "temperature", {}, 5.0, differs),
+    ("fedbr", "full_every", {}, 1, more("bytes_down")),
+    ("fedbr", "first_send", {}, "none", less("bytes_down")),
+    ("fedbr", "block_bytes", {}, "uniform", differs),
+    ("fedbr", "max_stale", {"full_every": 6}, 1, more("bytes_down")),
+    ("fedbr", "gmbs_on_full_rounds", {}, True, differs),
+    ("feddyn", "alpha", {}, 1.0, differs),
+    ("feddyn", "scale_alpha", {}, True, differs),
+    ("fedgkd", "buffer", {}, 1, differs),
+    ("fedgkd", "gamma", {}, 5.0, NEARER),
+    ("fedgkd", "temperature", {}, 5.0, differs),
+    ("fedmlb", "lambda_1", {}, 5.0, FARTHER),
+    ("fedmlb", "lambda_2", {}, 5.0, differs),
+    ("fedmlb", "temperature", {}, 5.0, differs),
+    ("fedmlb", "levels[]", {}, [1], both(differs, less("flops"))),
+    ("fedmlb", "divisor", {"levels": [1]}, "levels", differs),
+    ("fedmlb", "direction", {}, "global_to_local", differs),
+    ("fedrs", "absent_scale", {}, 1.0, differs),
+    ("fitnet", "gamma", {}, 5.0, NEARER),
+    ("gradaug", "subnets", {}, 1, less("flops")),
+    ("gradaug", "min_width", {}, 0.3, differs),
+    ("gradaug", "mu", {}, 9.0, differs),
+    ("gradaug", "sizes[]", {}, [0.5], less("flops")),
+    ("kd", "gamma", {}, 0.9, NEARER),
+    ("kd", "temperature", {}, 5.0, differs),
+    ("mixup", "mixing", {}, 5.0, differs),
+    ("moon", "mu", {}, 9.0, differs),
+    ("moon", "temperature", {}, 5.0, differs),
+    ("moon", "projection", {}, 8, less("bytes")),
+    ("ntd", "beta", {}, 0.9, differs),
+    ("ntd", "form", {}, "additive", differs),
+    ("ntd", "temperature", {}, 5.0, differs),
+    ("scaffold", "control_upload", {}, "derived", less("bytes_up")),
+    ("stochdepth", "survival", {}, 0.1, differs),
+    *((name, *row) for name in ("fedadc", "fedadc+") for row in (
+        ("variant", {}, "blue", differs),
+        ("beta_l", {}, 0.1, differs),
+        ("beta_g", {}, 0.1, differs),
+        ("alpha", {}, 0.5, NEARER),
+        ("phi", {"variant": "double"}, 0.1, differs),
+    )),
+    ("fedadc+", "lam", {}, 0.9, differs),
+    ("fedadc+", "temperature", {}, 5.0, differs),
+    ("fedadc+", "teacher", {}, "local", differs),
+    *((name, "beta_1", {}, 0.5, differs) for name in ("fedadagrad", "fedadam", "fedyogi")),
+    *((name, "tau", {}, 1.0, NEARER) for name in ("fedadagrad", "fedadam", "fedyogi")),
+    *((name, "beta_2", {}, 0.5, differs) for name in ("fedadam", "fedyogi")),
+    ("fedavgm", "beta", {}, 0.9, FARTHER),
+    ("slowmo", "beta", {}, 0.1, NEARER),
+    ("slowmo", "alpha", {}, 0.5, NEARER),
+]  # fmt: skip
+
+
+def option_probes() -> list[tuple[str, Changes, Changes, Expected]]:
+    """The parts' own options, the server's learning rate of every method, and the momentum that may persist."""
+    rows = [
+        (f"methods[]<{name}>.{field}", method(name, **needs), option(**{field.removesuffix("[]"): value}), expected)
+        for name, field, needs, value, expected in PARTS
+    ]
+    for name in METHODS.names():
+        has = method_model(name).model_fields
+        if "server_lr" in has:
+            rate = 0.002 if name in ADAPTIVE else 0.5
+            rows.append((f"methods[]<{name}>.server_lr", method(name), option(server_lr=rate), NEARER))
+        if "persist_momentum" in has:
+            local = {"local": {"momentum": 0.5}, **({"local_momentum": 0.5} if name == "fednova" else {})}
+            base = {**method(name, **local), "training.selection": "fixed"}
+            rows.append((f"methods[]<{name}>.persist_momentum", base, option(persist_momentum=True), differs))
+    return rows
+
+
+ADAPTIVE = ("fedadagrad", "fedadam", "fedyogi")
+SERVERS: list[tuple[str, str, Any, Expected]] = [
+    # A server update, an option, another value, what follows.
+    ("mean", "server_lr", 0.5, NEARER),
+    ("scaffold", "server_lr", 0.5, NEARER),
+    ("fedavgm", "server_lr", 0.5, NEARER),
+    ("fedavgm", "beta", 0.9, FARTHER),
+    ("slowmo", "beta", 0.1, NEARER),
+    ("slowmo", "alpha", 0.5, NEARER),
+    ("fedadc", "alpha", 0.5, NEARER),
+    ("feddyn", "alpha", 1.0, differs),
+    ("feddyn", "scale_alpha", True, differs),
+    *((name, "server_lr", 0.002, NEARER) for name in ADAPTIVE),
+    *((name, "beta_1", 0.5, differs) for name in ADAPTIVE),
+    *((name, "tau", 1.0, NEARER) for name in ADAPTIVE),
+    *((name, "beta_2", 0.5, differs) for name in ("fedadam", "fedyogi")),
+]
+HOSTS = {kind: kind for kind in ("scaffold", "fedadc", "fedgkd")}
+"""The method beside which a server update makes sense, where that is not FedAvg."""
+
+
+def server_probes() -> list[tuple[str, Changes, Changes, Expected]]:
+    rows = []
+    for kind, field, value, expected in SERVERS:
+        rows.append((f"methods[].server<{kind}>.{field}", server(kind), {f"methods.0.server.{field}": value}, expected))
+    return rows
+
+
+UNEVEN = {"data.partition": {"kind": "dirichlet", "alpha": 0.5, "balanced": False, "min_size": 1}}
+BLOCKS = {"methods": [{"method": "fedbr"}], "training.rounds": 6, "training.cohort": 8}
+LONG = {**BLOCKS, "training.rounds": 24, "training.cohort": 2, "data.clients": 2, "data.train": 24,
+        "fleet.0.count": 1, "fleet.1.count": 1}  # fmt: skip
+"""Two clients, who have tried each number of blocks by the end."""
+
+
+def scheduled(kind: str, **options: Any) -> Changes:
+    return {"methods.0.scheduler": {"kind": kind, **options}}
+
+
+PROBES: list[Probe] = probes(trained, [
+    *((f"methods[]<{name}>.method", {**method(name), "methods": ["fedprox" if name == "fedavg" else "fedavg"]},
+       method(name), differs) for name in METHODS.names()),
+    *((f"methods[].server<{kind}>.kind", {**UNEVEN, **server("fedavgm" if kind == "mean" else "mean")}, server(kind),
+       differs) for kind in SERVER_UPDATES.names() if kind not in HOSTS),
+    *option_probes(),
+    *server_probes(),
+    *local_probes("training.local", {}),
+    *local_probes("methods.0.local", method("fedavg")),
+    ("methods[].weighting", {**UNEVEN, **method("fedavg")}, option(weighting="uniform"), differs),
+    ("methods[].overlap", method("fedadc"), option(overlap=True), both(EARLIER, same("moved", "loss"))),
+    ("methods[].scheduler<gmbs>.kind", {**BLOCKS, **scheduled("all")}, scheduled("gmbs"), less("bytes_down")),
+    ("methods[].scheduler<gmbs>.lam", LONG, scheduled("gmbs", lam=1.0), differs),
+    ("methods[].scheduler<gmbs>.bonus_scale", LONG, scheduled("gmbs", bonus_scale=0.0), differs),
+    ("methods[].scheduler<all>.kind", BLOCKS, scheduled("all"), more("bytes_down")),
+    ("methods[].scheduler<random>.kind", {**BLOCKS, **scheduled("all")}, scheduled("random"), less("bytes_down")),
+    ("methods[].scheduler<fixed>.kind", {**BLOCKS, **scheduled("all")}, scheduled("fixed", alpha=1),
+     less("bytes_down")),
+    ("methods[].scheduler<fixed>.alpha", {**BLOCKS, **scheduled("fixed", alpha=1)}, scheduled("fixed", alpha=3),
+     more("bytes_down")),
+    ("methods[].scheduler<optimal>.kind", BLOCKS, scheduled("optimal", bytes="3 kB"), differs),
+    ("methods[].scheduler<optimal>.bytes", {**BLOCKS, **scheduled("optimal")}, scheduled("optimal", bytes="3 kB"),
+     less("bytes_down")),
+    ("methods[].scheduler<optimal>.seconds", {**BLOCKS, **scheduled("optimal")}, scheduled("optimal", seconds="60 ms"),
+     less("bytes_down")),
+    # FedNova divides by what the clients' steps come to, and so must be told their momentum.
+]) + probes(refused, [
+    (f"{field}.local_momentum", momentum, {f"methods.0.{key}": 0.5}, accepted)
+    for field, key, momentum in (
+        ("methods[]<fednova>", "local_momentum", method("fednova", local={"momentum": 0.5})),
+        ("methods[].server<fednova>", "server.local_momentum",
+         method("fedavg", server={"kind": "fednova"}, local={"momentum": 0.5})),
+    )
+] + [
+    # Their clients must follow them, as only those of their own methods do.
+    (f"methods[].server<{kind}>.kind", method("fedavg", server={"kind": "mean"}), {"methods.0.server": {"kind": kind}},
+     says(f"server update '{kind}' does not go with method 'fedavg'")) for kind in HOSTS
+])  # fmt: skip

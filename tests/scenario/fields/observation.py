@@ -1,0 +1,231 @@
+"""What a small scenario comes to: its world alone, the same with training, or what its plan says."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from edgefl.errors import UserError
+from edgefl.experiment.conclusion import Conclusion, keepsakes_of
+from edgefl.experiment.plan.planning import plan
+from edgefl.experiment.step_costs import StepCosts
+from edgefl.experiment.sweep.settings import settings_of
+from edgefl.experiment.wiring import recipe_of, setup_of, shared_world
+from edgefl.fleet import step_signature
+from edgefl.learning.cost.law import CostModel
+from edgefl.learning.data.federated import FederatedData, Split, load_federated
+from edgefl.learning.data.spec import DataSpec
+from edgefl.learning.engine.core import TrainingCore
+from edgefl.learning.job import Learner
+from edgefl.learning.models.registry import ModelSpec, build_model
+from edgefl.learning.neutral import NeutralLearner
+from edgefl.scenario.components import Named
+from edgefl.scenario.loading import check
+from edgefl.scenario.overrides import overridden, parse_overrides
+from edgefl.scenario.scenario import Scenario
+from edgefl.simulation.cost_specs import PaperCost
+from edgefl.simulation.log import EventLog
+from edgefl.simulation.run import Outcome, simulate_run
+
+BASE: dict[str, Any] = {
+    "name": "small",
+    "data": {
+        "name": "synthetic", "shape": [1, 8, 8], "classes": 4, "train": 320, "test_images": 80, "clients": 8,
+        "partition": {"kind": "iid"},
+    },
+    "model": {"name": "cnn", "width": 2},
+    "training": {"rounds": 3, "cohort": 4, "local": {"epochs": 1, "batch": 16}},
+    "fleet": [{"profile": name, "count": 4, "link": "l"} for name in ("raspberry-pi-4", "jetson-nano")],
+    "network": {
+        "topology": {"kind": "star", "server": {"down": "2 Mbit/s", "up": "2 Mbit/s"}, "latency": "20 ms"},
+        "links": {"l": {"down": "1 Mbit/s", "up": "1 Mbit/s"}, "slow": {"down": "0.1 Mbit/s", "up": "0.1 Mbit/s"}},
+    },
+    "methods": ["fedavg"],
+    "stop": "rounds",
+}  # fmt: skip
+"""Eight clients of two kinds that share a server's link; each has 40 small images."""
+
+LEARNING: dict[str, Any] = {
+    "data.train": 96,
+    "data.test_images": 64,
+    "data.signal": 0.8,
+    "data.partition": {"kind": "shards", "s": 2},
+    "training.local": {"epochs": 1, "batch": 4, "lr": 0.1},
+}
+"""What a run that trains has beside: little and uneven data, two classes a client, three local steps."""
+
+
+class Seen(NamedTuple):
+    """What a run came to.
+
+    ``reason`` to ``events`` are the log and its sums; ``clients`` are those who trained in each round; ``held`` is how
+    many classes a client holds on average, ``smallest`` and ``largest`` are the images of the client with the fewest
+    and the most; ``moved`` is the distance from the first model to the last, and ``left`` what followed the run:
+    entries of its summary, and its files.
+    """
+
+    reason: str
+    rounds: int
+    seconds: float
+    bytes: float
+    bytes_down: float
+    bytes_up: float
+    flops: float
+    joules: float
+    aggregated: int
+    participants: int
+    refused: int
+    evaluations: int
+    accuracy: float
+    loss: float
+    ensemble: float
+    clients: tuple[tuple[int, ...], ...]
+    events: tuple[str, ...]
+    smallest: int
+    largest: int
+    held: float = 0.0
+    moved: float = 0.0
+    left: tuple[str, ...] = ()
+    personalised: float = 0.0
+
+
+def scenario_of(changes: dict[str, Any]) -> Scenario:
+    return check(overridden(BASE, parse_overrides(changes)))
+
+
+def world(changes: dict[str, Any]) -> Seen:
+    """The world alone."""
+    return _seen(_text(changes), False)
+
+
+def trained(changes: dict[str, Any]) -> Seen:
+    """The world and its training."""
+    return _seen(_text({**LEARNING, **changes}), True)
+
+
+def planned(changes: dict[str, Any]) -> dict[str, float]:
+    """How wide a plan's ranges of seconds, joules and memory are."""
+    return _planned(_text(changes))
+
+
+def refused(changes: dict[str, Any]) -> str:
+    """Why the scenario is refused; nothing where it is not."""
+    try:
+        scenario_of(changes)
+    except UserError as error:
+        return error.message
+    return ""
+
+
+def swept(changes: dict[str, Any]) -> tuple[str, ...]:
+    """The settings that a sweep of the scenario tries."""
+    sweep = scenario_of(changes).sweep
+    return () if sweep is None else tuple(map(repr, settings_of(sweep.grid, sweep.random)))
+
+
+def step_signature_of(changes: dict[str, Any], batch: int) -> str:
+    """The signature of a local step of the scenario's first method."""
+    costs = _step_costs(scenario_of(changes))
+    return step_signature(costs.step(costs.adapted_model().depth, batch).operators)
+
+
+def _text(changes: dict[str, Any]) -> str:
+    return json.dumps(overridden(BASE, parse_overrides(changes)))
+
+
+@cache
+def _seen(text: str, trains: bool) -> Seen:
+    scenario = check(json.loads(text))
+    method, seed = scenario.methods[0], scenario.seeds[0]
+    costs = _step_costs(scenario)
+    reads_labels = "label_support" in scenario.training.selection.spec.start(seed).reads
+    data = _loaded(scenario.data, seed, scenario.evaluation.split) if trains or reads_labels else None
+    shared = shared_world(scenario, seed, data)
+    log = EventLog()
+
+    def run(learner: Learner) -> Outcome:
+        return simulate_run(setup_of(scenario, method, shared, costs, learner=learner, trains=trains, log=log))
+
+    shards = {"smallest": int(shared.samples.min()), "largest": int(shared.samples.max())}
+    if data is None or not trains:
+        return _summed(run(NeutralLearner()), log, **shards)
+    shards["held"] = float((data.label_counts > 0).sum(axis=1).mean())
+    kept = keepsakes_of(scenario)
+    with TrainingCore.of(data, scenario.model.spec, seed, engine="sequential") as core:
+        learner = core.learner(costs.method, kept)
+        first = learner.model(0).clone()
+        outcome = run(learner)
+        moved = float(torch.linalg.vector_norm(learner.model(outcome.rounds) - first))
+        conclusion = Conclusion(core, data, seed, costs.method, learner, kept, outcome)
+        return _summed(outcome, log, moved=moved, **shards, **_aftermath(conclusion, scenario))
+
+
+def _aftermath(conclusion: Conclusion, scenario: Scenario) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        entry = conclusion.write(scenario, Path(folder))
+        files = sorted((file.name, hash(file.read_bytes())) for file in Path(folder).iterdir())
+    personal = entry.get("personalisation", {}).get("mean", 0.0)
+    return {"left": (json.dumps(entry), *map(str, files)), "personalised": personal}
+
+
+def _summed(outcome: Outcome, log: EventLog, **extra: Any) -> Seen:
+    spent, rows = outcome.spent, outcome.rows
+    working: dict[int, set[int]] = {row.round: set() for row in rows}
+    for event in log.rows:
+        if event.kind == "compute_start" and event.round in working:
+            working[event.round].add(event.client)
+    return Seen(
+        reason=outcome.reason,
+        rounds=outcome.rounds,
+        seconds=outcome.seconds,
+        bytes=spent.bytes_down + spent.bytes_up,
+        bytes_down=spent.bytes_down,
+        bytes_up=spent.bytes_up,
+        flops=spent.flops,
+        joules=spent.joules,
+        aggregated=sum(row.aggregated for row in rows),
+        participants=sum(row.participants for row in rows),
+        refused=sum(row.refused for row in rows),
+        evaluations=sum(each.kind == "evaluation" for each in log.rows),
+        accuracy=outcome.final.accuracy,
+        loss=outcome.final.loss,
+        ensemble=rows[-1].accuracy_ensemble if rows else 0.0,
+        clients=tuple(tuple(sorted(cohort)) for cohort in working.values()),
+        events=tuple(map(repr, [*log.rows, *rows])),
+        **extra,
+    )
+
+
+def _step_costs(scenario: Scenario) -> StepCosts:
+    described = scenario.data.describe()
+    cost_model = _cost_model(scenario.model, described.shape, described.classes)
+    recipe = recipe_of(scenario, scenario.methods[0])
+    return StepCosts(cost_model, recipe, paper=isinstance(scenario.cost, PaperCost))
+
+
+@cache
+def _cost_model(model: Named[ModelSpec], shape: tuple[int, ...], classes: int) -> CostModel:
+    return CostModel(build_model(model.spec, shape, classes))
+
+
+@cache
+def _loaded(data: DataSpec, seed: int, split: Split) -> FederatedData:
+    return load_federated(data, seed, "cpu", split)
+
+
+@cache
+def _planned(text: str) -> dict[str, float]:
+    whole = plan(check(json.loads(text)))
+    method = whole.methods[0]
+    device = method.devices[0]
+    ranges = {
+        "joules": method.joules,
+        "compute_seconds": device.compute_seconds,
+        "memory": device.training_memory_bytes,
+    }
+    return {name: each.high - each.low for name, each in ranges.items()}
