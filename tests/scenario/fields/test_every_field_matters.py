@@ -22,7 +22,7 @@ NOTHING_FOLLOWS = {
     "name": "what the run is called",
     "methods[].as": "what the method is called",
     "published[]": "numbers of a paper, which reports show beside those of a run",
-    "sweep.halving": "which settings a search tries, and for how long; no run's own rounds (tests/experiment/test_search.py)",
+    "sweep.halving": "settings that a search tries and for how long, no run's rounds (tests/experiment/test_search.py)",
     "sweep.optuna": "likewise",
     "sweep.ranges": "likewise",
     "fleet[].profile.name": "what the device is called",
