@@ -108,10 +108,10 @@ class Cell:
         """Whoever is missing now is cut off."""
         for flow in self._flows:
             self.world.network.cancel(flow)
-        for life in self.lives:
-            life.drop(fate)
         if self._prefetch is not None:
             self._prefetch.drop()
+        for life in self.lives:
+            life.drop(fate)
 
 
 class Hierarchical(RoundByRound):

@@ -120,8 +120,9 @@ class Participation:
                 that is sent may not be the latest any more by then.
         """
         self._phase_began = self.world.now
-        if not self.world.presence.enters(self):
-            self.quit("unavailable")
+        hindrance = self.world.presence.enters(self)
+        if hindrance is not None:
+            self.quit(hindrance)
             return
         self._alive = True
         if submit_first:

@@ -21,11 +21,21 @@ class Prefetch:
         parts: what is ready early.
         round: the round that will need them.
         awake: the client takes part in the present round too, so its idle watts are charged there.
+        dispatch: the number of the job that will need them; ``None``: the client's next one.
     """
 
-    def __init__(self, world: World, client: int, parts: tuple[Part, ...], round: int, *, awake: bool) -> None:
+    def __init__(
+        self,
+        world: World,
+        client: int,
+        parts: tuple[Part, ...],
+        round: int,
+        *,
+        awake: bool,
+        dispatch: int | None = None,
+    ) -> None:
         self.parts = parts
-        self._dispatch = world.dispatches(client)
+        self._dispatch = world.dispatches(client) if dispatch is None else dispatch
         self.flow: Flow = world.send(client, "down", parts, round, self._dispatch, early=True)
         self._world = world
         self._client = client
@@ -76,6 +86,8 @@ class CellPrefetch:
         self._round = round
         self._present = present
         self._dropped = False
+        # The round may have begun, and its jobs have their numbers, before the cell has what it passes on.
+        self._dispatches = {client: world.dispatches(client) for client in early}
         self.flow: Flow = world.relay("server", node, self.parts, round, early=True)
         world.env.process(self._pass_on())
 
@@ -85,7 +97,9 @@ class CellPrefetch:
             return
         for client, parts in self._early.items():
             awake = client in self._present
-            self.passed[client] = Prefetch(self._world, client, parts, self._round, awake=awake)
+            self.passed[client] = Prefetch(
+                self._world, client, parts, self._round, awake=awake, dispatch=self._dispatches[client]
+            )
 
     def take(self, client: int) -> Prefetch | None:
         """What was sent to a client, which is the client's own from now on."""

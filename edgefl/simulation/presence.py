@@ -59,16 +59,18 @@ class Presence:
         first = self._attendance.next_arrival(now, among)
         return min(first, charges.next_enough(now, among) if charges.any else math.inf) - now
 
-    def enters(self, life: Participant) -> bool:
-        """The client's part begins; False where it cannot, because it has gone since it was picked."""
+    def enters(self, life: Participant) -> str | None:
+        """The client's part begins; what keeps it from that, where something has since it was picked."""
         client, now = life.client, self._env.now
-        if not (self._attendance.is_there(client, now) and self._batteries.charges.has_enough(client, now)):
-            return False
+        if not self._attendance.is_there(client, now):
+            return "unavailable"
+        if not self._batteries.charges.has_enough(client, now):
+            return "uncharged"
         until = self._attendance.until(client, now)
         if until < math.inf:
             self._later(until - now, lambda: life.quit("unavailable"))
         self._batteries.enter(client, self._fleet.profile_of(client), lambda: life.quit("battery"))
-        return True
+        return None
 
     def leaves(self, life: Participant) -> None:
         """The client's part is over."""

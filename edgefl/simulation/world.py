@@ -214,7 +214,10 @@ class World:
         self._check_budgets()
 
     def dropped_out(self, client: int, round: int, reason: str) -> None:
-        """The client's device has left the round by itself: ``unavailable``, ``battery`` or ``accident``."""
+        """The device has left the round by itself: ``unavailable``, ``uncharged``, ``battery`` or ``accident``.
+
+        A device is ``uncharged`` whose battery ran empty after it was picked and before its part began.
+        """
         self._write("dropout", round, client, item=reason)
 
     # What the server does

@@ -69,6 +69,17 @@ def test_what_a_cell_has_not_yet_fetched_when_the_round_begins_is_exposed(run):
         assert row.exposed_seconds == pytest.approx(12 + 3, rel=1e-9)
 
 
+def test_what_is_passed_on_after_the_round_began_belongs_to_that_rounds_job(run):
+    result = hierarchical(run, ADC, topology=cells([8e6] * 3, count=1, backhaul=(1e6, 8e6)))
+    begun = {event.round: event.time for event in result.of("round_start")}
+    jobs = {(event.client, event.round): json.loads(event.detail)["dispatch"] for event in result.of("transfer_start")}
+    late = [event for event in result.of("transfer_start", item="prefetch") if event.time > begun[event.round]]
+    assert late
+    for event in late:
+        assert json.loads(event.detail)["dispatch"] == jobs[event.client, event.round]
+    assert result.outcome.spent.bytes_useful == result.outcome.spent.bytes
+
+
 def test_what_cells_prefetched_for_a_round_that_never_comes_is_in_vain(run):
     result = hierarchical(run, ADC, clients=6, rounds=6, budgets={"seconds": 4.5})
     spent = result.outcome.spent

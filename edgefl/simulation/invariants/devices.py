@@ -89,7 +89,7 @@ def computations(record: Record) -> Iterator[str]:
             yield f"{at(event)}: began with {each.steps:g} of {work.value:g} local steps"
         if event.kind == "compute_end" and not close(event.seconds, pace.seconds):
             yield f"{at(event)}: took {event.seconds:g} s, the work takes {pace.seconds:g} s"
-        if event.kind != "compute_drop" and event.value != each.steps:
+        if event.kind != "compute_drop" and not close(event.value, each.steps):
             yield f"{at(event)}: took {event.value:g} local steps, began with {each.steps:g}"
         if event.kind == "compute_partial":
             if not 0 < event.value < work.value or abs(event.value - round(event.value)) > 1e-6:
