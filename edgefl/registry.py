@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import threading
 from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
 from typing import Generic, TypeVar
@@ -32,6 +33,8 @@ class Registry(Generic[Part]):
         self._group = group
         self._parts: dict[str, Part] = {}
         self._loaded = False
+        self._importing = False
+        self._loading = threading.RLock()
 
     def register(self, name: str) -> Callable[[Part], Part]:
         """A decorator that registers a part under ``name``; a name is registered once."""
@@ -46,7 +49,18 @@ class Registry(Generic[Part]):
     def _load(self) -> None:
         if self._loaded:
             return
-        self._loaded = True
+        # Other threads wait for the whole family; a part that asks for its own family while it is imported does not.
+        with self._loading:
+            if self._importing or self._loaded:
+                return
+            self._importing = True
+            try:
+                self._import_all()
+            finally:
+                self._importing = False
+            self._loaded = True
+
+    def _import_all(self) -> None:
         package = importlib.import_module(self._package)
         for module in sorted(info.name for info in pkgutil.iter_modules(package.__path__)):
             importlib.import_module(f"{self._package}.{module}")
