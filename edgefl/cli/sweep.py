@@ -13,7 +13,10 @@ from edgefl.cli.simulate import Device, Engine
 from edgefl.errors import EdgeflError, UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from edgefl.experiment.sweep import Chosen, Job, SweepResult
+    from edgefl.scenario.sweep import SweepSpec
 
 
 class Metric(StrEnum):
@@ -79,26 +82,76 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     base = load_scenario(scenario, changes or ())
     said = base.sweep
     values: Any = parse_grid(grid) if grid else said.grid if said is not None else {}
-    if not values:
+    if not values and not (said and said.ranges):
         raise UserError("expected --grid PATH=V1,V2, or a section sweep: in the scenario", file=scenario)
-    settings = settings_of(values, random if random is not None else said.random if said and not grid else None)
-    made = jobs_of(
-        scenario,
-        changes or [],
-        settings,
-        seeds=seed,
-        methods=method,
-        device=device.value,
-        engine=(Engine.sequential if engine is Engine.ray else engine).value,
-        train=not no_train,
-    )
-    if choose is not None:
-        check_split(made)
-        if no_train:
-            raise UserError("nothing is trained, so there is nothing to choose by", file="--choose")
+    options: dict[str, Any] = {
+        "seeds": seed,
+        "device": device.value,
+        "engine": (Engine.sequential if engine is Engine.ray else engine).value,
+        "train": not no_train,
+    }
+    spread: dict[str, Any] = {"processes": jobs, "cluster": engine is Engine.ray, "done": _tell}
     folder = out if out is not None else Path("sweeps") / base.name
-    result = run(made, folder, processes=jobs, cluster=engine is Engine.ray, done=_tell)
-    _finish(result, made, choose, as_json=as_json)
+    if choose is not None and no_train:
+        raise UserError("nothing is trained, so there is nothing to choose by", file="--choose")
+
+    def make(settings: Any, labels: list[str] | None) -> list[Job]:
+        return jobs_of(scenario, changes or [], settings, methods=labels, **options)
+
+    settings = settings_of(values, random if random is not None else said.random if said and not grid else None)
+    searches = said is not None and not grid and (said.halving or said.optuna)
+    if said is not None and searches:
+        if no_train:
+            raise UserError("nothing is trained, so there is nothing to search by", file="--no-train")
+        labels = method or [each.label for each in base.methods]
+        made, result = _search(said, settings, labels, make, folder, spread)
+    else:
+        made = make(settings, method)
+        if choose is not None:
+            check_split(made)
+        result = run(made, folder, **spread)
+    _finish(result, made, choose or _metric(said if searches else None), as_json=as_json)
+
+
+def _metric(said: SweepSpec | None) -> Metric | None:
+    """What a search judged by, so that its best is printed."""
+    how = said and (said.halving or said.optuna)
+    return Metric(how.metric) if how else None
+
+
+def _search(  # noqa: PLR0917  (the command's own parts)
+    said: SweepSpec,
+    settings: list[dict[str, Any]],
+    labels: list[str],
+    make: Callable[[Any, list[str] | None], list[Job]],
+    folder: Path,
+    spread: dict[str, Any],
+) -> tuple[list[Job], SweepResult]:
+    """Run a search; all jobs that it asked for, and what they came to."""
+    from edgefl.experiment.sweep import halving, proposals, search
+    from edgefl.experiment.sweep.choice import check_split
+
+    made: dict[str, Job] = {}
+
+    def jobs(setting: Any, label: str) -> list[Job]:
+        found = make([setting], [label])
+        check_split(found, "sweep")
+        made.update({job.id: job for job in found})
+        return found
+
+    if said.optuna is not None:
+        steps = proposals(said, said.optuna, labels, jobs)
+        # Its jobs are not known beforehand; those of the scenario as it stands tell it from another's search.
+        unchanged = [job.id for label in labels for job in jobs({}, label)]
+        identity = [json.dumps(said.model_dump(mode="json"), sort_keys=True), *unchanged]
+        made.clear()
+    else:
+        assert said.halving is not None
+        candidates = [jobs(setting, label) for label in labels for setting in settings]
+        steps = halving(candidates, said.halving)
+        identity = [json.dumps(said.halving.model_dump(mode="json")), *made]
+    result = search(steps, identity, folder, **spread)
+    return list(made.values()), result
 
 
 def _tell(job: Job, failure: str | None, left: int) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgefl.experiment.conclusion import Conclusion, keepsakes_of
 from edgefl.experiment.journal import Journal
+from edgefl.experiment.pausing import Pause, Paused, write_standing
 from edgefl.experiment.progress import Progress
 from edgefl.experiment.recorded_learner import RecordedLearner
 from edgefl.experiment.step_costs import StepCosts
@@ -41,13 +42,21 @@ class OneRun:
         world: what all methods of the seed share.
         costs: step costs of the method.
         directory: the experiment's run directory.
+        pause: when to leave the run unfinished, if at all.
 
     Attributes:
         fault: what a part of the method raised, where that ended the run.
     """
 
     def __init__(
-        self, scenario: Scenario, method: ScenarioMethod, world: SharedWorld, costs: StepCosts, directory: Path
+        self,
+        scenario: Scenario,
+        method: ScenarioMethod,
+        world: SharedWorld,
+        costs: StepCosts,
+        directory: Path,
+        *,
+        pause: Pause | None = None,
     ) -> None:
         self._scenario = scenario
         self._method = method
@@ -55,6 +64,7 @@ class OneRun:
         self._costs = costs
         self._folder = directory / method.label / f"seed-{world.seed}"
         self._folder.mkdir(parents=True, exist_ok=True)
+        self._pause = pause
         self.fault: PartFault | None = None
 
     def timed(self, progress: Progress) -> dict[str, Any]:
@@ -83,7 +93,7 @@ class OneRun:
                 journal.take(events)
                 table(events)
 
-            outcome = self._simulate(recorded, sink, progress, trains=True, after_round=recorded.round_ended)
+            outcome = self._simulate(recorded, sink, progress, trains=True, recorded=recorded)
         if outcome.fault is not None:
             return self._entry(outcome)
         ended = Conclusion(core, data, self._world.seed, self._costs.method, learner, kept, outcome)
@@ -96,16 +106,25 @@ class OneRun:
         progress: Progress,
         *,
         trains: bool,
-        after_round: Callable[[int], None] | None = None,
+        recorded: RecordedLearner | None = None,
     ) -> Outcome:
         label, seed = self._method.label, self._world.seed
         log = EventLog(sink)
+        rows: list[RoundRow] = []
 
         def on_round(row: RoundRow) -> None:
-            if after_round is not None:
+            if recorded is not None:
                 log.flush()
-                after_round(row.round)
+                recorded.round_ended(row.round)
             progress.round(label, seed, row.round, row.seconds, None if math.isnan(row.accuracy) else row.accuracy)
+            if self._pause is None:
+                return
+            rows.append(row)
+            if row.round < self._scenario.training.rounds and self._pause.reached(row.round, row.seconds):
+                if recorded is not None:
+                    recorded.left(row.round)
+                write_standing(self._folder, self._pause, seed, rows)
+                raise Paused(label, row.round)
 
         setup = setup_of(
             self._scenario,

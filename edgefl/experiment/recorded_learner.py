@@ -95,9 +95,16 @@ class RecordedLearner:
                 self._learner.restore(*self._held)
                 self._held = None
             return
-        manifest = None
         if rounds % CHECKPOINT_EVERY == 0:
-            manifest = write_checkpoint(self._folder, rounds, *self._learner.snapshot())
-        self._journal.commit(rounds, manifest)
-        if manifest is not None:
-            prune(self._folder, [name for _, name in self._journal.checkpoints()[:KEPT]])
+            self._checkpoint(rounds)
+        else:
+            self._journal.commit(rounds)
+
+    def left(self, rounds: int) -> None:
+        """The run is left after round number ``rounds``: it is to go on from there without training anything again."""
+        if self._live and self._until < rounds:
+            self._checkpoint(rounds)
+
+    def _checkpoint(self, rounds: int) -> None:
+        self._journal.commit(rounds, write_checkpoint(self._folder, rounds, *self._learner.snapshot()))
+        prune(self._folder, [name for _, name in self._journal.checkpoints()[:KEPT]])

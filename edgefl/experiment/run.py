@@ -12,6 +12,7 @@ from edgefl.errors import UserError
 from edgefl.experiment.directory import Choices, RunDirectory, is_interrupted
 from edgefl.experiment.faults import NotWritten, RunsFailed, storage_reason
 from edgefl.experiment.one_run import OneRun
+from edgefl.experiment.pausing import Pause
 from edgefl.experiment.progress import Progress, Silent
 from edgefl.experiment.step_costs import StepCosts, write_costs
 from edgefl.experiment.summary import write_summary
@@ -35,6 +36,7 @@ def run(
     engine: str = "auto",
     train: bool = True,
     progress: Progress | None = None,
+    pause: Pause | None = None,
 ) -> Path:
     """Run the scenario's methods with each of its seeds, and write a run directory.
 
@@ -46,6 +48,7 @@ def run(
         engine: ``auto`` or an engine's name: how training runs.
         train: ``False`` runs the world alone, with neutral numbers in place of training.
         progress: told what happens.
+        pause: when to leave a run; the directory can be resumed then, with another pause or none.
 
     Returns:
         The run directory.
@@ -54,13 +57,14 @@ def run(
         UserError: data files are missing, or something does not fit; nothing was written then.
         RunsFailed: a part of a method raised an error; the directory is complete, and says so of its run.
         NotWritten: the disk is full, say; the run can be resumed.
+        Paused: a run was left.
     """
     labels = [method.label for method in scenario.methods] if methods is None else list(methods)
     choices = Choices(tuple(scenario.method(label).label for label in labels), device, engine, train)
-    return _execute(scenario, RunDirectory(out, choices), progress or Silent())
+    return _execute(scenario, RunDirectory(out, choices), progress or Silent(), pause)
 
 
-def resume(path: Path, *, progress: Progress | None = None) -> Path:
+def resume(path: Path, *, progress: Progress | None = None, pause: Pause | None = None) -> Path:
     """Go on with an interrupted run; the result is the same, byte for byte, as if it had not been interrupted.
 
     In a finished directory, runs that a part of their method ended by a fault are tried again from their start; once
@@ -69,19 +73,20 @@ def resume(path: Path, *, progress: Progress | None = None) -> Path:
     Args:
         path: the run directory.
         progress: told what happens, also of rounds that are only re-executed.
+        pause: when to leave it again.
 
     Raises:
         UserError: there is no interrupted run, or another process works on it.
         LogDiffers: re-execution does not come to what the run's journal holds (another build of torch, say).
-        RunsFailed, NotWritten: as for :func:`run`.
+        RunsFailed, NotWritten, Paused: as for :func:`run`.
     """
     directory = RunDirectory(path, None)
-    return _execute(load_scenario(path / "scenario.yaml"), directory, progress or Silent())
+    return _execute(load_scenario(path / "scenario.yaml"), directory, progress or Silent(), pause)
 
 
-def _execute(scenario: Scenario, directory: RunDirectory, progress: Progress) -> Path:
+def _execute(scenario: Scenario, directory: RunDirectory, progress: Progress, pause: Pause | None) -> Path:
     with directory:
-        experiment = _Experiment(scenario, directory, progress)
+        experiment = _Experiment(scenario, directory, progress, pause)
         try:
             experiment.begin()
             for seed in scenario.seeds:
@@ -104,7 +109,8 @@ def _execute(scenario: Scenario, directory: RunDirectory, progress: Progress) ->
 class _Experiment:
     """The runs of one directory, one after another."""
 
-    def __init__(self, scenario: Scenario, directory: RunDirectory, progress: Progress) -> None:
+    def __init__(self, scenario: Scenario, directory: RunDirectory, progress: Progress, pause: Pause | None) -> None:
+        self._pause = pause
         self._scenario = scenario
         self._directory = directory
         self._choices = directory.choices
@@ -138,7 +144,7 @@ class _Experiment:
         with self._core(seed, data) as core:
             for method in methods:
                 costs = self._costs[method.label]
-                one = OneRun(self._scenario, method, world, costs, self._directory.path)
+                one = OneRun(self._scenario, method, world, costs, self._directory.path, pause=self._pause)
                 entry = (
                     one.timed(self._progress)
                     if core is None or data is None

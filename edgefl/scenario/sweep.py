@@ -2,9 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Metric = Literal["accuracy", "best", "ema"]
+
+
+class HalvingSpec(BaseModel):
+    """Successive halving: all settings train a little, the best of them go on, and so on, until one is left.
+
+    Source: Jamieson and Talwalkar, Non-stochastic Best Arm Identification and Hyperparameter Optimization, 2016.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    of: Literal["rounds", "seconds"] = Field(
+        default="rounds", description="what the settings are given alike: rounds, or seconds of virtual time"
+    )
+    least: Annotated[float, Field(gt=0)] = Field(description="how much of it each setting gets at first")
+    factor: Annotated[int, Field(ge=2)] = Field(
+        default=3, description="one of so many settings goes on, and gets so many times as much"
+    )
+    metric: Metric = Field(default="accuracy", description="accuracy of the last model, the best, or the average (ema)")
+
+
+class OptunaSpec(BaseModel):
+    """Settings proposed by optuna's tree-structured Parzen estimator, which learns from those that were tried."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    trials: Annotated[int, Field(ge=1)] = Field(description="settings to try for each method")
+    together: Annotated[int, Field(ge=1)] = Field(
+        default=4, description="settings proposed at a time; part of the search, whatever the number of processors"
+    )
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(default=0, description="the proposals' random seed")
+    metric: Metric = Field(default="accuracy", description="accuracy of the last model, the best, or the average (ema)")
+
+
+class RangeSpec(BaseModel):
+    """Numbers from low to high."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    low: float = Field(description="the least value")
+    high: float = Field(description="the greatest value")
+    log: bool = Field(default=False, description="spread by ratios, not by differences")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if not self.low < self.high:
+            raise ValueError(f"expected low below high, found {self.low:g} and {self.high:g}")
+        if self.log and self.low <= 0:
+            raise ValueError(f"expected low above 0 with log, found {self.low:g}")
+        return self
 
 
 class SweepSpec(BaseModel):
@@ -13,8 +64,23 @@ class SweepSpec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     grid: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(
-        min_length=1, description="for each dotted path (as in --set) the values to try"
+        default_factory=dict, description="for each dotted path (as in --set) the values to try"
     )
     random: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="try only so many of the combinations, drawn once for all; null: every one"
     )
+    ranges: dict[str, RangeSpec] = Field(
+        default_factory=dict, description="for each dotted path the numbers to try; for optuna"
+    )
+    halving: HalvingSpec | None = Field(default=None, description="successive halving; null: every setting to its end")
+    optuna: OptunaSpec | None = Field(default=None, description="proposals by optuna; null: the grid itself")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if not self.grid and not self.ranges:
+            raise ValueError("expected values to try, in grid or ranges")
+        if self.optuna is not None and (self.halving is not None or self.random is not None):
+            raise ValueError("optuna proposes settings itself: leave out random and halving")
+        if self.ranges and self.optuna is None:
+            raise ValueError("ranges are for optuna; expected a section optuna, or values in grid")
+        return self

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from edgefl.experiment.sweep import jobs_of, settings_of, sweep
 from edgefl.experiment.sweep import jobs as jobs_module
+from edgefl.experiment.sweep import jobs_of, settings_of, sweep
 from edgefl.experiment.sweep.jobs import run_job
 from edgefl.experiment.sweep.over_ray import run_there
 

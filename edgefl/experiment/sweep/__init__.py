@@ -1,9 +1,11 @@
 """A scenario under many settings: jobs over local processes, one table of what came of them."""
 
 from edgefl.experiment.sweep.choice import Chosen, choose
+from edgefl.experiment.sweep.halving import halving
 from edgefl.experiment.sweep.jobs import Job, jobs_of
+from edgefl.experiment.sweep.proposals import proposals
 from edgefl.experiment.sweep.settings import Setting, parse_grid, settings_of
-from edgefl.experiment.sweep.sweeping import SweepResult, sweep
+from edgefl.experiment.sweep.sweeping import SweepResult, search, sweep
 from edgefl.experiment.sweep.table import sweep_table
 
 __all__ = [
@@ -12,8 +14,11 @@ __all__ = [
     "Setting",
     "SweepResult",
     "choose",
+    "halving",
     "jobs_of",
     "parse_grid",
+    "proposals",
+    "search",
     "settings_of",
     "sweep",
     "sweep_table",

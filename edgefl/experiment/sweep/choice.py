@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -36,7 +36,18 @@ class Chosen:
     edge: tuple[str, ...]
 
 
-def check_split(jobs: Sequence[Job]) -> None:
+def mean_by(metric: str, found: Sequence[Mapping[str, Sequence[Mapping[str, Any]]]]) -> float:
+    """The mean of a metric over the jobs of one setting and method; -1, below all, where a job has none.
+
+    Args:
+        metric: a key of :data:`METRICS`.
+        found: each job's figures, by its one method.
+    """
+    values = [rows[0][METRICS[metric]] for figures in found for rows in figures.values()]
+    return fmean(values) if len(values) == len(found) and None not in values else -1.0
+
+
+def check_split(jobs: Sequence[Job], asked: str = "--choose") -> None:
     """Refuse to choose by images that the comparison is judged by.
 
     Raises:
@@ -46,14 +57,14 @@ def check_split(jobs: Sequence[Job]) -> None:
         raise UserError(
             "settings are chosen on held-out training images, but the scenario evaluates the test images; "
             "add --set evaluation.split=validation",
-            file="--choose",
+            file=asked,
         )
 
 
 def choose(jobs: Sequence[Job], table: pa.Table, metric: str) -> list[Chosen]:
     """The setting with the greatest mean over the seeds, for each method; of equal ones the first.
 
-    Only settings that every seed finished compete.
+    Only settings that every seed finished compete; those that successive halving left behind do not.
 
     Raises:
         UserError: a job evaluates the test split, or nothing was trained.
@@ -62,7 +73,9 @@ def choose(jobs: Sequence[Job], table: pa.Table, metric: str) -> list[Chosen]:
     column = METRICS[metric]
     settings = {job.id: job.setting for job in jobs}
     grouped: dict[str, dict[str, tuple[Setting, list[float | None]]]] = {}
-    for row in table.select(["job", "method", column]).to_pylist():
+    for row in table.to_pylist():
+        if row.get("stop") == "paused":
+            continue
         setting = settings[row["job"]]
         found = grouped.setdefault(row["method"], {}).setdefault(json.dumps(dict(setting)), (setting, []))
         found[1].append(row[column])
@@ -77,7 +90,7 @@ def choose(jobs: Sequence[Job], table: pa.Table, metric: str) -> list[Chosen]:
         if not means:
             raise UserError(f"no setting of {method} has an accuracy for every seed to choose by", file="--choose")
         best, value = max(means, key=lambda pair: pair[1])
-        edge = tuple(path for path in best if _at_the_edge(best[path], [setting[path] for setting, _ in means]))
+        edge = tuple(path for path in best if _at_the_edge(best[path], [job.setting[path] for job in jobs]))
         chosen.append(Chosen(method, best, value, seeds, edge))
     return chosen
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from edgefl.errors import EdgeflError, UserError
 from edgefl.experiment.directory import is_interrupted
+from edgefl.experiment.pausing import Pause, Paused
 from edgefl.experiment.run import resume, run
 from edgefl.experiment.sweep.settings import Setting
 from edgefl.scenario import Scenario, load_scenario, rehearse, resolve
@@ -28,6 +29,7 @@ class Job:
         scenario: the whole scenario as plain data.
         methods: labels to run.
         device, engine, train: as for :func:`edgefl.experiment.run`.
+        pause: when to leave it for now; no part of what it is.
     """
 
     id: str
@@ -38,6 +40,7 @@ class Job:
     device: str
     engine: str
     train: bool
+    pause: Pause | None = None
 
 
 def jobs_of(
@@ -88,7 +91,7 @@ def run_job(job: Job, folder: Path) -> str | None:
     """
     try:
         if is_interrupted(folder):
-            resume(folder)
+            resume(folder, pause=job.pause)
         elif not (folder / "summary.json").exists():
             run(
                 scenario_of(job),
@@ -97,7 +100,10 @@ def run_job(job: Job, folder: Path) -> str | None:
                 device=job.device,
                 engine=job.engine,
                 train=job.train,
+                pause=job.pause,
             )
+    except Paused:
+        return None
     except (EdgeflError, OSError) as error:
         return error.message if isinstance(error, UserError) else str(error)
     except Exception as error:  # noqa: BLE001  (one job's fault must not end the others)

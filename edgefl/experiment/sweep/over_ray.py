@@ -49,7 +49,8 @@ def run_all_on_ray(jobs: Sequence[Job], folder: Path, at_once: int | None, done:
     folder.mkdir(parents=True, exist_ok=True)
     sign = folder.parent / f"shared-{uuid.uuid4().hex}"
     sign.touch()
-    waiting, running = list(jobs), {}
+    waiting = list(jobs)
+    running: dict[Any, Job] = {}
     try:
         while waiting or running:
             while waiting and (at_once is None or len(running) < at_once):

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from edgefl.errors import UserError
-from edgefl.experiment.directory import is_interrupted, replace_file
+from edgefl.experiment.directory import replace_file
 from edgefl.experiment.sweep.jobs import Job
 from edgefl.experiment.sweep.over_ray import run_all_on_ray
 from edgefl.experiment.sweep.processes import processors, run_all
-from edgefl.experiment.sweep.table import sweep_table
+from edgefl.experiment.sweep.table import figures_by_method, is_done, sweep_table
 
 STATE = "sweep.json"
 TABLE = "sweep.parquet"
+
+Search = Generator[list[Job], list[dict[str, list[dict[str, Any]]]], None]
+"""Yields the jobs of a step, and is sent the figures of each, by method."""
 
 
 @dataclass(frozen=True)
@@ -58,32 +62,94 @@ def sweep(
     Raises:
         UserError: the folder holds something else, or there is no such cluster.
     """
-    unique = {job.id: job for job in jobs}
-    _take(out, list(unique))
-    folder = out / "jobs"
-    failures: dict[str, str] = {}
-    left = {id: job for id, job in unique.items() if not _finished(folder / id)}
-
-    def one_done(job: Job, failure: str | None) -> None:
-        left.pop(job.id)
-        if failure is not None:
-            failures[job.id] = failure
-        if done is not None:
-            done(job, failure, len(left))
-
-    if cluster:
-        run_all_on_ray(list(left.values()), folder, processes, one_done)
-    else:
-        run_all(list(left.values()), folder, processes or processors(), one_done)
-    table = sweep_table(jobs, folder)
-    written = out / f"{TABLE}.unfinished"
-    pq.write_table(table, written)
-    written.replace(out / TABLE)
-    return SweepResult(out, table, failures)
+    _take(out, list(dict.fromkeys(job.id for job in jobs)))
+    return _Sweep(out, processes, done, cluster=cluster).all_at_once(jobs)
 
 
-def _finished(folder: Path) -> bool:
-    return (folder / "summary.json").exists() and not is_interrupted(folder)
+def search(
+    steps: Search,
+    identity: Sequence[str],
+    out: Path,
+    *,
+    processes: int | None = None,
+    cluster: bool = False,
+    done: Callable[[Job, str | None, int], None] | None = None,
+) -> SweepResult:
+    """Run the jobs that a search asks for, step by step, and write the table of all of them.
+
+    A search decides by what is on disk alone, so after an interruption it asks for the same jobs again, and those that
+    were finished or left before are not run.
+
+    Args:
+        steps: yields jobs, and is sent what each came to by the metric.
+        identity: what tells this search from another.
+        out: the search's folder; new, empty, or that of the same search.
+        processes: jobs at a time; as many as there are processors if not given.
+        cluster: run them over a Ray cluster.
+        done: told of each job of a step that finished or was left, and how many of the step are still to come.
+
+    Raises:
+        UserError: the folder holds something else, or there is no such cluster.
+    """
+    _take(out, list(identity))
+    return _Sweep(out, processes, done, cluster=cluster).step_by_step(steps)
+
+
+class _Sweep:
+    """Jobs in one folder."""
+
+    def __init__(
+        self,
+        out: Path,
+        processes: int | None,
+        done: Callable[[Job, str | None, int], None] | None,
+        *,
+        cluster: bool,
+    ) -> None:
+        self._out = out
+        self._folder = out / "jobs"
+        self._processes = processes
+        self._cluster = cluster
+        self._done = done
+        self._failures: dict[str, str] = {}
+
+    def all_at_once(self, jobs: Sequence[Job]) -> SweepResult:
+        self._run(jobs)
+        return self._result(jobs)
+
+    def step_by_step(self, steps: Search) -> SweepResult:
+        asked: dict[str, Job] = {}
+        try:
+            jobs = next(steps)
+            while True:
+                self._run(jobs)
+                asked |= {job.id: replace(job, pause=None) for job in jobs}
+                jobs = steps.send([figures_by_method(job, self._folder / job.id) for job in jobs])
+        except StopIteration:
+            return self._result(list(asked.values()))
+
+    def _run(self, jobs: Sequence[Job]) -> None:
+        unique = {job.id: job for job in jobs}
+        left = {id: job for id, job in unique.items() if not is_done(job, self._folder / id)}
+
+        def one_done(job: Job, failure: str | None) -> None:
+            left.pop(job.id)
+            if failure is not None:
+                self._failures[job.id] = failure
+            if self._done is not None:
+                self._done(job, failure, len(left))
+
+        if self._cluster:
+            run_all_on_ray(list(left.values()), self._folder, self._processes, one_done)
+        else:
+            run_all(list(left.values()), self._folder, self._processes or processors(), one_done)
+
+    def _result(self, jobs: Sequence[Job]) -> SweepResult:
+        table = sweep_table(jobs, self._folder)
+        written = self._out / f"{TABLE}.unfinished"
+        pq.write_table(table, written)
+        written.replace(self._out / TABLE)
+        return SweepResult(self._out, table, self._failures)
 
 
 def _take(out: Path, ids: list[str]) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from edgefl.experiment.directory import is_interrupted
+from edgefl.experiment.pausing import read_standings
 from edgefl.experiment.sweep.jobs import Job
 
 
 def sweep_table(jobs: Sequence[Job], folder: Path) -> pa.Table:
-    """The table of all finished jobs, in the order of settings, methods and seeds.
+    """The table of all jobs that are finished or were left, in the order of settings, methods and seeds.
 
     Args:
         jobs: the sweep's.
@@ -23,19 +25,46 @@ def sweep_table(jobs: Sequence[Job], folder: Path) -> pa.Table:
     columns = {path: _column([job.setting.get(path) for job in jobs]) for path in paths}
     rows = []
     for number, job in enumerate(jobs):
-        summary = folder / job.id / "summary.json"
-        if not summary.exists():
-            continue
         said = {path: column[number] for path, column in columns.items()}
-        methods = json.loads(summary.read_text(encoding="utf-8"))["methods"]
-        for label, entries in methods.items():
-            rows += [{"job": job.id, **said, "method": label, **figures_of(entry)} for entry in entries]
+        figures = figures_by_method(job, folder / job.id)
+        rows += [{"job": job.id, **said, "method": label, **each} for label, found in figures.items() for each in found]
     order = {label: place for place, label in enumerate(dict.fromkeys(row["method"] for row in rows))}
     settings = [dict(job.setting) for job in jobs]
     place = {job.id: settings.index(setting) for job, setting in zip(jobs, settings, strict=True)}
     rows.sort(key=lambda row: (place[row["job"]], order[row["method"]]))  # stable: seeds keep their order
     names = list(dict.fromkeys(name for row in rows for name in row))
     return pa.table({name: [row.get(name) for row in rows] for name in names})
+
+
+def is_done(job: Job, folder: Path) -> bool:
+    """Whether a job is finished, or was left where it is to be left."""
+    if (folder / "summary.json").exists() and not is_interrupted(folder):
+        return True
+    name = job.pause and job.pause.name
+    return name is not None and all(name in read_standings(_run_folder(job, folder, label)) for label in job.methods)
+
+
+def figures_by_method(job: Job, folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """What a job's run directory says of each method: at the end, or at ``job.pause`` or else where it was left last.
+
+    A job that ended before its pause has no other figures than those of its end.
+    """
+    found = {}
+    summary = folder / "summary.json"
+    ended = json.loads(summary.read_text(encoding="utf-8"))["methods"] if summary.exists() else {}
+    for label in job.methods:
+        standings = read_standings(_run_folder(job, folder, label))
+        if job.pause is not None and job.pause.name in standings:
+            found[label] = [standings[job.pause.name]]
+        elif label in ended:
+            found[label] = [figures_of(entry) for entry in ended[label]]
+        elif standings:
+            found[label] = [list(standings.values())[-1]]
+    return found
+
+
+def _run_folder(job: Job, folder: Path, label: str) -> Path:
+    return folder / label / f"seed-{job.seed}"
 
 
 def _column(values: list[Any]) -> list[Any]:

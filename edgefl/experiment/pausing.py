@@ -1,0 +1,92 @@
+"""A run that is left for now: everything it reached is on disk, and it can be gone on with to the same end."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgefl.errors import EdgeflError
+from edgefl.experiment.directory import replace_file
+from edgefl.simulation.setup import RoundRow
+
+_FILE = "standings.json"
+
+
+@dataclass(frozen=True)
+class Pause:
+    """When to leave a run: at the end of the first round that reaches ``rounds`` or ``seconds`` of virtual time.
+
+    >>> Pause(rounds=10).reached(9, 1e9), Pause(seconds=60.0).reached(3, 61.5), Pause(rounds=10).name
+    (False, True, '10 rounds')
+    """
+
+    rounds: int | None = None
+    seconds: float | None = None
+
+    def reached(self, round: int, seconds: float) -> bool:
+        """Whether it is time, ``round`` rounds and ``seconds`` virtual seconds after the start."""
+        in_rounds = self.rounds is not None and round >= self.rounds
+        return in_rounds or (self.seconds is not None and seconds >= self.seconds)
+
+    @property
+    def name(self) -> str:
+        """What the run stood at then is kept under this name."""
+        return f"{self.rounds} rounds" if self.rounds is not None else f"{self.seconds:g} s"
+
+
+class Paused(EdgeflError):  # noqa: N818  (what it says of the run)
+    """A run was left where it was to be left.
+
+    Args:
+        label: the method's label.
+        round: rounds done.
+    """
+
+    def __init__(self, label: str, round: int) -> None:
+        super().__init__(label, round)
+        self.label = label
+        self.round = round
+
+    def __str__(self) -> str:
+        return f"{self.label} is left after round {self.round}"
+
+
+def write_standing(folder: Path, pause: Pause, seed: int, rows: Sequence[RoundRow]) -> None:
+    """Keep what a run came to until now, beside what it came to at earlier pauses.
+
+    Args:
+        folder: the run's folder.
+        pause: why it is left.
+        seed: its seed.
+        rows: its rounds.
+    """
+    known = read_standings(folder)
+    evaluated = [row for row in rows if not math.isnan(row.accuracy)]
+    last = evaluated[-1] if evaluated else None
+    known[pause.name] = {
+        "seed": seed,
+        "stop": "paused",
+        "rounds": rows[-1].round,
+        "seconds": float(rows[-1].seconds),
+        "accuracy_final": last and float(last.accuracy),
+        "accuracy_best": max((float(row.accuracy) for row in evaluated), default=None),
+        "accuracy_ema": last and float(last.accuracy_ema),
+        "bytes_down": sum(row.bytes_down for row in rows),
+        "bytes_up": sum(row.bytes_up for row in rows),
+        "flops": float(sum(row.flops for row in rows)),
+        "joules": float(sum(row.joules for row in rows)),
+    }
+    replace_file(folder / _FILE, json.dumps(known))
+
+
+def read_standings(folder: Path) -> dict[str, dict[str, Any]]:
+    """What a run stood at when it was left, by the pause's name, in the order of the pauses."""
+    try:
+        known: dict[str, dict[str, Any]] = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return known

@@ -1,0 +1,51 @@
+"""A run that is left and gone on with ends as one that was never left, and trains nothing twice."""
+
+import pytest
+
+from edgefl.experiment import resume, run
+from edgefl.experiment.pausing import Pause, Paused, read_standings
+from edgefl.learning.engine import sequential
+from edgefl.learning.engine.local_training import train_job
+
+METHODS = ["fedavg", {"method": "fedadc", "overlap": True}, "fedbr"]
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """The jobs that are trained, as they are trained."""
+    seen = []
+
+    def counting(task, *others):
+        seen.append((task.method, task.client, task.dispatch))
+        return train_job(task, *others)
+
+    monkeypatch.setattr(sequential, "train_job", counting)
+    return seen
+
+
+@pytest.mark.parametrize("method", METHODS, ids=["fedavg", "fedadc", "fedbr"])
+def test_a_run_that_was_left_twice_comes_to_the_same_bytes(small, tmp_path, trained, method):
+    scenario = small(methods=[method], training__rounds=5)
+    run(scenario, out=tmp_path / "whole", engine="sequential")
+    jobs, trained[:] = sorted(trained), []
+    with pytest.raises(Paused):
+        run(scenario, out=tmp_path / "left", engine="sequential", pause=Pause(rounds=1))
+    with pytest.raises(Paused):
+        resume(tmp_path / "left", pause=Pause(rounds=3))
+    resume(tmp_path / "left")
+    label = scenario.methods[0].label
+    for name in ("summary.json", f"{label}/seed-0/rounds.parquet", f"{label}/seed-0/events.parquet"):
+        assert (tmp_path / "left" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert sorted(trained) == jobs
+
+
+def test_a_run_is_left_at_the_first_round_that_reaches_the_seconds(small, tmp_path):
+    with pytest.raises(Paused):
+        run(small(), out=tmp_path / "left", engine="sequential", pause=Pause(seconds=1e-9))
+    (standing,) = read_standings(tmp_path / "left" / "fedavg" / "seed-0").values()
+    assert (standing["rounds"], standing["stop"]) == (1, "paused")
+
+
+def test_a_run_that_is_over_before_its_pause_ends_as_usual(small, tmp_path):
+    run(small(training__rounds=2), out=tmp_path / "run", engine="sequential", pause=Pause(rounds=2))
+    assert (tmp_path / "run" / "summary.json").exists()
