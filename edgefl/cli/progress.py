@@ -105,6 +105,10 @@ class Lines:
         self._print(f"{self._described((label, seed), now)}; ended by {reason}; {self._ahead} to go")
         self._last = self._since = now
 
+    def shared(self, seed: int, trained: int, found: int) -> None:
+        """See :class:`Progress`."""
+        self._print(f"seed {seed}: {trained} jobs trained, {found} more had been trained before")
+
     def close(self) -> None:
         """See :class:`Progress`."""
 
@@ -165,6 +169,10 @@ class Live:
         self._bars.remove_task(self._tasks.pop((label, seed)))
         name = escape(f"{label} seed {seed}")
         self._bars.console.print(f"{name}  {standing.rounds} rounds  {self._facts(standing)}  ended by {reason}")
+
+    def shared(self, seed: int, trained: int, found: int) -> None:
+        """See :class:`Progress`."""
+        self._bars.console.print(f"seed {seed}: {trained} jobs trained, {found} more had been trained before")
 
     def close(self) -> None:
         """See :class:`Progress`."""

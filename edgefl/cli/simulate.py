@@ -68,6 +68,9 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     no_train: Annotated[
         bool, typer.Option("--no-train", help="Run devices and network alone: no accuracy, milliseconds a round.")
     ] = False,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Keep no results of training for equal jobs and for resuming.")
+    ] = False,
     resume: Annotated[
         Path | None,
         typer.Option("--resume", metavar="DIR", help="Go on with an interrupted run.", show_default=False),
@@ -78,7 +81,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
 ) -> None:
     """Compare the methods of a scenario: run it, and print who reaches which accuracy, and when."""
     if resume is not None:
-        others = (scenario, out, method, changes, seed, no_train or None)
+        others = (scenario, out, method, changes, seed, no_train or None, no_cache or None)
         if any(other is not None for other in others):
             raise UserError("a resumed run keeps its scenario and options; give --resume DIR alone", file="--resume")
         _go_on(resume, as_json=as_json)
@@ -106,6 +109,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             device=device.value,
             engine=engine.value,
             train=not no_train,
+            cache=not no_cache,
             progress=progress,
         )
 

@@ -29,12 +29,14 @@ class Choices:
         device: where training runs.
         engine: how.
         train: whether anything is trained.
+        cache: whether results of training are kept until their seed is done.
     """
 
     methods: tuple[str, ...]
     device: str
     engine: str
     train: bool
+    cache: bool = True
 
 
 class RunDirectory:

@@ -25,6 +25,9 @@ class Progress(Protocol):
     def end(self, label: str, seed: int, reason: str) -> None:
         """A run has ended; ``reason`` is the stop reason of ``summary.json`` (``rounds``, ``target``, ``bytes``…)."""
 
+    def shared(self, seed: int, trained: int, found: int) -> None:
+        """All methods of a seed have ended; ``found`` jobs beside the ``trained`` ones had been trained before."""
+
     def close(self) -> None:
         """Nothing more will come, also after an error."""
 
@@ -39,6 +42,9 @@ class Silent:
         """See :class:`Progress`."""
 
     def end(self, label: str, seed: int, reason: str) -> None:
+        """See :class:`Progress`."""
+
+    def shared(self, seed: int, trained: int, found: int) -> None:
         """See :class:`Progress`."""
 
     def close(self) -> None:

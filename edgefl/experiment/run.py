@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -35,6 +36,7 @@ def run(
     device: str = "auto",
     engine: str = "auto",
     train: bool = True,
+    cache: bool = True,
     progress: Progress | None = None,
     pause: Pause | None = None,
 ) -> Path:
@@ -47,6 +49,8 @@ def run(
         device: ``auto``, ``cpu`` or ``cuda``: where training runs.
         engine: ``auto`` or an engine's name: how training runs.
         train: ``False`` runs the world alone, with neutral numbers in place of training.
+        cache: keep results of training on disk until their seed is done, so that no job is trained twice: equal jobs
+            of two methods, and those since the last checkpoint of an interrupted run.
         progress: told what happens.
         pause: when to leave a run; the directory can be resumed then, with another pause or none.
 
@@ -60,7 +64,7 @@ def run(
         Paused: a run was left.
     """
     labels = [method.label for method in scenario.methods] if methods is None else list(methods)
-    choices = Choices(tuple(scenario.method(label).label for label in labels), device, engine, train)
+    choices = Choices(tuple(scenario.method(label).label for label in labels), device, engine, train, cache)
     return _execute(scenario, RunDirectory(out, choices), progress or Silent(), pause)
 
 
@@ -111,6 +115,7 @@ class _Experiment:
 
     def __init__(self, scenario: Scenario, directory: RunDirectory, progress: Progress, pause: Pause | None) -> None:
         self._pause = pause
+        self._results = directory.path / "results"
         self._scenario = scenario
         self._directory = directory
         self._choices = directory.choices
@@ -153,6 +158,10 @@ class _Experiment:
                 self._fault = self._fault or one.fault
                 self._directory.run_finished(method.label, seed, entry, sorted(costs.used))
                 self._progress.end(method.label, seed, entry["stop"]["reason"])
+        memory = core.memory if core is not None else None
+        if memory is not None and memory.found:
+            self._progress.shared(seed, memory.trained, memory.found)
+        shutil.rmtree(self._results, ignore_errors=True)
 
     def finish(self) -> None:
         """Write what covers all runs."""
@@ -190,5 +199,7 @@ class _Experiment:
         if data is None or not self._choices.train:
             return nullcontext()
         from edgefl.learning.engine.core import TrainingCore
+        from edgefl.learning.engine.result_memory import ResultMemory
 
-        return TrainingCore.of(data, self._scenario.model.spec, seed, engine=self._choices.engine)
+        memory = ResultMemory(self._results / f"seed-{seed}") if self._choices.cache else None
+        return TrainingCore.of(data, self._scenario.model.spec, seed, engine=self._choices.engine, memory=memory)

@@ -46,6 +46,8 @@ class Stop:
 
     def begin(self, runs, rounds): ...
 
+    def shared(self, seed, trained, found): ...
+
     def round(self, label, seed, round, seconds, accuracy):
         self.rounds -= 1
         if self.rounds == 0:

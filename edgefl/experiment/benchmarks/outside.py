@@ -74,7 +74,7 @@ class WatchedCore(TrainingCore):
     def _ground(self, model: BlockModel) -> Ground:
         ground = super()._ground(model)
         watched = Watched(ground.engine, self._seconds)
-        return ground._replace(engine=SharedEvaluation(watched, ground.initial))
+        return ground._replace(engine=SharedEvaluation(watched))
 
 
 def share_outside(scenario: Scenario, label: str, device: str = "auto", engine: str = "auto") -> dict[str, Any]:

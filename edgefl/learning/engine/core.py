@@ -15,6 +15,7 @@ from edgefl.learning.engine.choice import build_engine, choose_engine
 from edgefl.learning.engine.client_data import ClientData
 from edgefl.learning.engine.keepsakes import Keepsakes
 from edgefl.learning.engine.learner import MethodLearner
+from edgefl.learning.engine.result_memory import RememberingEngine, ResultMemory, content_of
 from edgefl.learning.job import Evaluation
 from edgefl.learning.methods.recipe import Method
 from edgefl.learning.models.block_model import BlockModel
@@ -45,9 +46,12 @@ class TrainingCore:
         device: the training device.
         engine: ``auto`` or an engine's name; see :func:`~edgefl.learning.engine.choice.choose_engine`.
         workers: jobs at once in the parallel engine; the process's cores unless given. It never changes a result.
+        memory: where results are kept, so that no job is trained twice; not for the batched engine, whose bits depend
+            on which jobs stand side by side.
 
     Attributes:
         engine_name: the engine that was chosen.
+        memory: as given.
 
     Raises:
         UserError: there is no such engine, or not on that device.
@@ -62,8 +66,10 @@ class TrainingCore:
         *,
         engine: str = "auto",
         workers: int | None = None,
+        memory: ResultMemory | None = None,
     ) -> None:
         self._device = torch.device(device)
+        self.memory = memory
         self._seed = seed
         self._workers = workers
         self.engine_name = choose_engine(engine, self._device, workers)
@@ -73,11 +79,18 @@ class TrainingCore:
 
     @classmethod
     def of(
-        cls, data: FederatedData, spec: ModelSpec, seed: int, *, engine: str = "auto", workers: int | None = None
+        cls,
+        data: FederatedData,
+        spec: ModelSpec,
+        seed: int,
+        *,
+        engine: str = "auto",
+        workers: int | None = None,
+        memory: ResultMemory | None = None,
     ) -> Self:
         """The core of a scenario's data and model for one seed; it trains on the device that holds the data."""
         model = build_model(spec, data.shape, data.classes)
-        return cls(ClientData(data), model, seed, data.train.device, engine=engine, workers=workers)
+        return cls(ClientData(data), model, seed, data.train.device, engine=engine, workers=workers, memory=memory)
 
     @property
     def model(self) -> BlockModel:
@@ -113,7 +126,9 @@ class TrainingCore:
         initial = initial_vector(model, self._seed).to(self._device)
         model = model.to(self._device)
         engine = build_engine(self.engine_name, model, self.data, self._device, self._workers)
-        return Ground(model, initial, SharedEvaluation(engine, initial))
+        if self.memory is not None and self.engine_name != "batched":
+            engine = RememberingEngine(engine, self.memory, f"{torch.__version__} {self._device} {model}", self._device)
+        return Ground(model, initial, SharedEvaluation(engine))
 
     def close(self) -> None:
         """Let go of the engines' workers and memory."""
@@ -130,17 +145,15 @@ class TrainingCore:
 
 
 class SharedEvaluation:
-    """An engine that evaluates the model that its methods begin with only once in each mode.
+    """An engine that evaluates a model only once in each mode, whichever method came to it.
 
     Args:
         engine: what does the work.
-        initial: the model that is shared, recognised by being the same object.
     """
 
-    def __init__(self, engine: Engine, initial: Tensor) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._initial = initial
-        self._known: list[tuple[Mapping[str, Any], Evaluation]] = []
+        self._known: dict[str, Evaluation] = {}
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         """Train all jobs."""
@@ -148,13 +161,12 @@ class SharedEvaluation:
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split."""
-        if vector is not self._initial:
+        if any(isinstance(value, Tensor) for value in mode.values()):
             return self._engine.evaluate(vector, mode)
-        for known, evaluation in self._known:
-            if known == mode:
-                return evaluation
-        self._known.append((mode, self._engine.evaluate(vector, mode)))
-        return self._known[-1][1]
+        key = f"{content_of(vector)} {sorted(mode.items())}"
+        if key not in self._known:
+            self._known[key] = self._engine.evaluate(vector, mode)
+        return self._known[key]
 
     def close(self) -> None:
         """Let go of the engine's workers and memory."""

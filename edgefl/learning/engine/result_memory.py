@@ -1,0 +1,151 @@
+"""Results of training jobs on disk, found again by everything that they are a function of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import BaseModel
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from edgefl.learning.engine.base import Engine, JobResult, JobTask
+from edgefl.learning.job import Evaluation
+
+LIMIT_BYTES = 1 << 30
+"""What a memory may hold on disk; beyond, results are trained again where they are needed again."""
+
+
+class ResultMemory:
+    """A folder of results, for one seed of one run directory: one data set, one build of torch, one device.
+
+    Args:
+        folder: made when the first result comes.
+        limit: bytes on disk at most.
+
+    Attributes:
+        trained: jobs that were trained because nothing was known of them.
+        found: jobs whose result was known.
+    """
+
+    def __init__(self, folder: Path, limit: int = LIMIT_BYTES) -> None:
+        self._folder = folder
+        self._limit = limit
+        self._held = sum(path.stat().st_size for path in folder.glob("*")) if folder.is_dir() else 0
+        self.trained = 0
+        self.found = 0
+
+    def get(self, key: str, device: torch.device) -> JobResult | None:
+        """The result under a key; ``None`` where there is none, or its file is not what was written."""
+        try:
+            digest, content = (self._folder / key).read_bytes().split(b"\n", 1)
+            if hashlib.blake2b(content).hexdigest().encode() != digest:
+                return None
+            tensors = {name: tensor.to(device) for name, tensor in load(content).items()}
+        except (OSError, ValueError, SafetensorError):
+            return None
+        kept = {name.removeprefix("kept/"): each for name, each in tensors.items() if name.startswith("kept/")}
+        return JobResult(tensors["final"], tensors["losses"], tuple(tensors["sizes"].tolist()), kept)
+
+    def put(self, key: str, result: JobResult) -> None:
+        """Keep a result, as long as there is room and the disk takes it."""
+        kept = {f"kept/{name}": tensor for name, tensor in result.kept.items()}
+        named = {"final": result.final, "losses": result.cross_entropies, **kept}
+        sizes = torch.tensor(result.batch_sizes, dtype=torch.int64)
+        content = save({**{name: each.detach().cpu().contiguous() for name, each in named.items()}, "sizes": sizes})
+        if self._held + len(content) > self._limit:
+            return
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            # No flush: after a power cut the digest tells that the file is not whole.
+            (self._folder / key).write_bytes(hashlib.blake2b(content).hexdigest().encode() + b"\n" + content)
+        except OSError:
+            return
+        self._held += len(content)
+
+
+class RememberingEngine:
+    """An engine that trains no job twice. Only for engines that give every job the bits that it has alone.
+
+    Args:
+        engine: trains what is not known.
+        memory: what is known.
+        ground: says which model and which engine it is.
+        device: where results are to lie.
+    """
+
+    def __init__(self, engine: Engine, memory: ResultMemory, ground: str, device: torch.device) -> None:
+        self._engine = engine
+        self._memory = memory
+        self._ground = ground
+        self._device = device
+
+    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
+        """Train the jobs that are not known; see :class:`~edgefl.learning.engine.base.Engine`."""
+        digests: dict[int, str] = {}
+        keys = [signature(task, self._ground, digests) for task in tasks]
+        known = [None if key is None else self._memory.get(key, self._device) for key in keys]
+        missing = [place for place, result in enumerate(known) if result is None]
+        fresh = self._engine.train([tasks[place] for place in missing]) if missing else []
+        self._memory.found += len(tasks) - len(missing)
+        self._memory.trained += len(missing)
+        for place, result in zip(missing, fresh, strict=True):
+            known[place] = result
+            key = keys[place]
+            if key is not None:
+                self._memory.put(key, result)
+        return [result for result in known if result is not None]
+
+    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
+        """Accuracy and mean cross-entropy on the evaluation split."""
+        return self._engine.evaluate(vector, mode)
+
+    def close(self) -> None:
+        """Let go of the engine's workers and memory."""
+        self._engine.close()
+
+
+def content_of(tensor: Tensor) -> str:
+    """A digest of a tensor's numbers, type and shape.
+
+    >>> zeros = torch.zeros(2)
+    >>> content_of(zeros.clone()) == content_of(zeros), content_of(-zeros) == content_of(zeros)
+    (True, False)
+    """
+    flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    return f"{tensor.dtype} {tuple(tensor.shape)} {hashlib.blake2b(flat.numpy().data).hexdigest()}"
+
+
+def signature(task: JobTask, ground: str, digests: dict[int, str]) -> str | None:
+    """A digest of everything that the job's result is a function of; ``None`` where parts cannot be told apart by it.
+
+    The method's label and the round's number are left out: they stand in messages only.
+
+    Args:
+        task: the job.
+        ground: says which model, data and engine it is.
+        digests: of tensors that were met before, by ``id``; filled.
+    """
+    parts = []
+    for part in (task.objective, task.rule, task.options):
+        if not isinstance(part, BaseModel) or part.__pydantic_private__:
+            return None
+        parts.append([f"{type(part).__module__}.{type(part).__qualname__}", part.model_dump_json()])
+
+    def content(tensor: Tensor) -> str:
+        if id(tensor) not in digests:
+            digests[id(tensor)] = content_of(tensor)
+        return digests[id(tensor)]
+
+    named = {
+        kind: {name: content(tensor) for name, tensor in sorted(getattr(task, kind).items())}
+        for kind in ("frozen", "vectors", "facts")
+    }
+    plain = [task.seed, task.client, task.dispatch, task.lr.hex(), task.steps, task.alpha]
+    everything = json.dumps([ground, parts, plain, content(task.start), named])
+    return hashlib.blake2b(everything.encode(), digest_size=20).hexdigest()
