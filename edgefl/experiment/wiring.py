@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.fleet import FleetAssignment, assign
+from edgefl.learning.codecs.base import Codec
+from edgefl.learning.codecs.by_tensor import encoded_sizes
+from edgefl.learning.codecs.none import NoCodec
 from edgefl.learning.data.federated import FederatedData, shard_sizes
 from edgefl.learning.job import Learner
 from edgefl.learning.methods.build import build_method
@@ -54,7 +57,7 @@ def skeleton(scenario: Scenario) -> BlockModel:
 
 def recipe_of(scenario: Scenario, chosen: ScenarioMethod) -> Method:
     """The method of one entry, under the scenario's label."""
-    return build_method({**chosen.entry, "as": chosen.label}, scenario.training.local)
+    return build_method({**chosen.entry, "as": chosen.label}, scenario.training.local, scenario.training.codec)
 
 
 def shared_world(scenario: Scenario, seed: int, data: FederatedData | None) -> SharedWorld:
@@ -75,10 +78,10 @@ def compute_seconds(scenario: Scenario, chosen: ScenarioMethod, seed: int) -> Co
     return ComputeSeconds(cost, key, seed, scenario.data.clients)
 
 
-def wire_sizes(scenario: Scenario, model: BlockModel) -> ModelSizes:
-    """Bytes of the blocks as they are sent: their own, or S/M each in FedBR's cost model."""
-    sizes = ModelSizes(model.layout.block_bytes())
-    return ModelSizes(uniform_blocks(sizes)) if isinstance(scenario.cost, PaperCost) else sizes
+def wire_sizes(scenario: Scenario, model: BlockModel, codec: Codec) -> ModelSizes:
+    """Bytes of the blocks as they are sent: their own, encoded, or S/M each of that in FedBR's cost model."""
+    sizes = encoded_sizes(codec, model.layout)
+    return replace(sizes, block_bytes=uniform_blocks(sizes)) if isinstance(scenario.cost, PaperCost) else sizes
 
 
 def setup_of(
@@ -117,7 +120,9 @@ def setup_of(
         scheduler=None if chosen.scheduler is None else chosen.scheduler.start(world.seed, model.depth),
         selector=scenario.training.selection.spec.start(world.seed),
         facts=world.facts,
-        sizes=wire_sizes(scenario, model),
+        sizes=wire_sizes(scenario, model, method.codecs.down),
+        sizes_up=wire_sizes(scenario, model, method.codecs.up),
+        sizes_plain=wire_sizes(scenario, model, NoCodec()),
         cost=costs.step,
         fleet=world.fleet,
         samples=world.samples,

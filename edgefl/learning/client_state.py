@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 from pydantic import SerializeAsAny
@@ -16,6 +17,8 @@ class ClientState(Component):
 
     vectors: ClassVar[tuple[str, ...]] = ("previous",)
     """Names of the vectors kept; ``previous`` is the whole local model ``[size]``, others are ``[parameter_count]``."""
+    uploads: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Parts of an uplink that carry a vector's change, and the vector's name (SCAFFOLD's ``control``)."""
 
     def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
         """The state of a client that never took part, given the received model ``[size]``."""

@@ -10,9 +10,15 @@ from edgefl.learning.component import Component
 
 @dataclass(frozen=True, slots=True)
 class ModelSizes:
-    """Bytes on the wire of each of the model's M blocks, first to last."""
+    """Bytes on the wire of each of the model's M blocks, first to last.
+
+    Attributes:
+        block_bytes: the bytes, encoded.
+        exact: what arrives is what was sent, to the bit; a codec may round.
+    """
 
     block_bytes: tuple[int, ...]
+    exact: bool = True
 
     @property
     def blocks(self) -> int:

@@ -106,12 +106,12 @@ def _read(item: Any, field: str) -> ScenarioMethod:
 def _said(entry: BaseModel, recipe: Recipe) -> dict[str, Any]:
     """Every option of an entry with its value; what builds on something else only as far as it was written."""
     server: ServerUpdate | None = getattr(entry, "server", None)
-    building = {"method", "label", "local", "server", "weighting"}
+    building = {"method", "label", "local", "codec", "server", "weighting"}
     if server is not None:  # the options of the server update that it replaces mean nothing any more
         building |= set(type(recipe.server).model_fields) - entry.model_fields_set
     said = entry.model_dump(mode="json", exclude=building)
-    if "local" in entry.model_fields_set:
-        said["local"] = entry.model_dump(mode="json", include={"local"}, exclude_unset=True)["local"]
+    for section in sorted({"local", "codec"} & entry.model_fields_set):
+        said[section] = entry.model_dump(mode="json", include={section}, exclude_unset=True)[section]
     if server is not None:
         options = server.model_dump(mode="json", exclude_unset=not recipe.server_choice)
         said["server"] = {"kind": server_name(server), **options}

@@ -45,7 +45,9 @@ def _rehearse_learning(scenario: Scenario) -> None:
     seed = scenario.seeds[0]
     for index, method in enumerate(scenario.methods):
         with _at(f"methods.{index}"):
-            adapted = build_method(method.entry, scenario.training.local).objective.adapt(model)
+            adapted = build_method(method.entry, scenario.training.local, scenario.training.codec).objective.adapt(
+                model
+            )
         if method.scheduler is not None:
             with _at(f"methods.{index}.scheduler"):
                 method.scheduler.start(seed, adapted.depth)

@@ -164,7 +164,7 @@ class Scenario(BaseModel):
             raise within(error, "training.selection") from None
         for index, method in enumerate(self.methods):
             try:
-                recipe = build_method(method.entry, self.training.local)
+                recipe = build_method(method.entry, self.training.local, self.training.codec)
             except UserError as error:
                 raise within(error, f"methods.{index}") from None
             if isinstance(self.cost, SecondsCost) and self.cost.range_of((method.label, method.name)) is None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from edgefl.fleet import FleetAssignment
 from edgefl.learning.job import Learner
 from edgefl.learning.methods.recipe import Method
-from edgefl.learning.payload import ModelSizes
+from edgefl.learning.payload import ModelSizes, Part
 from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
@@ -49,7 +49,7 @@ class Setup:
         method: what is trained and sent.
         scheduler: who chooses each client's alpha in partial rounds, for methods with a partial downlink.
         selector: who picks the cohort; ``facts`` is what it may know of clients.
-        sizes: bytes of the model's blocks.
+        sizes: bytes of the model's blocks as clients are sent them.
         cost: the cost of one local step.
         fleet: devices and links of the clients.
         samples: n_k of every client ``[clients]``.
@@ -63,6 +63,8 @@ class Setup:
             ``rounds`` never before the last round.
         evaluate_every: rounds between evaluations; the last model is always evaluated.
         trains: whether the learner's numbers mean anything.
+        sizes_up: bytes of the blocks as clients return them; ``sizes`` unless given.
+        sizes_plain: their bytes as float32; ``sizes`` unless given.
     """
 
     label: str
@@ -87,6 +89,8 @@ class Setup:
     evaluate_every: int = 1
     trains: bool = True
     seconds: ComputeSeconds | None = None
+    sizes_up: ModelSizes | None = None
+    sizes_plain: ModelSizes | None = None
     log: EventLog = field(default_factory=EventLog)
     on_round: Callable[[RoundRow], None] | None = None
 
@@ -94,6 +98,16 @@ class Setup:
     def clients(self) -> int:
         """Clients in the fleet."""
         return len(self.samples)
+
+    @property
+    def uplink(self) -> tuple[Part, ...]:
+        """What a client returns."""
+        return self.method.payload.uplink(self.sizes_up or self.sizes)
+
+    @property
+    def cell_uplink(self) -> tuple[Part, ...]:
+        """What a cell returns: the mean of what it decoded, as float32, for a mean is no codec's work any more."""
+        return self.method.payload.uplink(self.sizes_plain or self.sizes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgefl.errors import UserError
+from edgefl.learning.codecs.by_tensor import encoded_sizes
 from edgefl.learning.cost.law import CostModel
 from edgefl.learning.cost.measure import StepCost
 from edgefl.learning.cost.storage import StoredParameters, stored_parameters
 from edgefl.learning.methods.recipe import Method
 from edgefl.learning.objectives.fedbr import FedBR
 from edgefl.learning.objectives.fedmlb import FedMLB
-from edgefl.learning.payload import ModelSizes, Part
+from edgefl.learning.payload import Part
 
 STEADY_ROUND = 2
 """The earliest round that tells nothing of how a run begins."""
@@ -83,7 +84,8 @@ def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None 
     received = blocks if alpha is None else alpha
     if not whole and not sends_blocks(method):
         raise UserError(f"method '{method.label}' always sends the whole model, so alpha is {blocks}", field="alpha")
-    payload, sizes = method.payload, ModelSizes(model.layout.block_bytes())
+    payload, codecs = method.payload, method.codecs
+    sizes = encoded_sizes(codecs.down, model.layout)
     rounds = range(STEADY_ROUND, STEADY_ROUND + 1000)
     round = STEADY_ROUND if whole else next(index for index in rounds if payload.partial(index))
     downlink = payload.downlink(sizes, round, None if whole else received, round - 2)
@@ -93,7 +95,7 @@ def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None 
         step=costs.cost(method, received, batch),
         stored=stored_parameters(model, method, received),
         down=downlink.parts,
-        up=payload.uplink(sizes),
+        up=payload.uplink(encoded_sizes(codecs.up, model.layout)),
         paper_factor=paper_factor(method, received, blocks),
     )
 

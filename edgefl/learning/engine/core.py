@@ -110,7 +110,9 @@ class TrainingCore:
             ValueError: the method's parts do not fit together.
         """
         ground = self._ground_of(method.objective)
-        return MethodLearner(method, ground.model, ground.initial, self.data, ground.engine, keepsakes=keepsakes)
+        return MethodLearner(
+            method, ground.model, ground.initial, self.data, ground.engine, seed=self._seed, keepsakes=keepsakes
+        )
 
     def _ground_of(self, objective: Objective) -> Ground:
         for known, ground in self._adapted:

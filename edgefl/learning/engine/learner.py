@@ -16,6 +16,7 @@ from edgefl.learning.engine.keepsakes import Keepsakes
 from edgefl.learning.engine.memory import LearnerMemory
 from edgefl.learning.engine.server_model import Outcome, ServerModel
 from edgefl.learning.engine.threads import one_core_each
+from edgefl.learning.engine.wire import Wire
 from edgefl.learning.job import Evaluation, Feedback, JobId, Mixing, TrainingJob
 from edgefl.learning.methods.recipe import Method
 from edgefl.learning.models.block_model import BlockModel
@@ -33,6 +34,7 @@ class MethodLearner:
     A job starts from the model version it received. With ``job.alpha`` < M only the last alpha blocks came: the others
     are the client's own, of its ``previous`` job or, without one, of the initial model. A job's delta is its final
     weights minus the *server's* version, so that the mean of deltas is the mean of local models whatever was sent.
+    Where a codec rounds, both are what arrived at the other end, and the server's own model stays unrounded.
 
     The latest model version is kept, and those that a submitted job has yet to start from: a job is submitted while
     its version is the latest, or while another job waits for the same version.
@@ -43,6 +45,7 @@ class MethodLearner:
         initial: the initial model x^0 ``[size]``, version 0.
         data: the clients' data.
         engine: trains and evaluates.
+        seed: the run's seed, for random choices of a codec.
         keepsakes: what is kept beside.
     """
 
@@ -54,6 +57,7 @@ class MethodLearner:
         data: JobData,
         engine: Engine,
         *,
+        seed: int = 0,
         keepsakes: Keepsakes | None = None,
     ) -> None:
         self._method = method
@@ -62,7 +66,8 @@ class MethodLearner:
         self._engine = engine
         self._evaluation_mode = method.objective.evaluation_mode(model)
         self._resolver = JobResolver(method, model.layout, model.depth, initial, data)
-        self._server = ServerModel(method, initial, model.layout.parameter_count, data.clients)
+        self._wire = Wire(method, model.layout, seed)
+        self._server = ServerModel(method, initial, model.layout.parameter_count, data.clients, self._wire)
         self._versions: dict[int, Received] = {0: self._server.sent()}
         self._waiting: dict[JobId, TrainingJob] = {}
         self._discarded: set[JobId] = set()
@@ -150,8 +155,11 @@ class MethodLearner:
         return self._evaluations[version]
 
     def model(self, version: int) -> Tensor:
-        """The weights ``[size]`` of a model version that is still kept; not to be written to."""
-        return self._received(version).vector
+        """The weights ``[size]`` of a model version that is still kept; not to be written to.
+
+        Of versions before the latest they are those that clients received, which a codec may have rounded.
+        """
+        return self._server.vector if version == self._server.version else self._received(version).vector
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything that the learner holds between two rounds: tensors by name, and the rest as JSON data."""
@@ -175,8 +183,8 @@ class MethodLearner:
             KeyError: something is missing.
         """
         memory = LearnerMemory.unpacked(tensors, facts).to(self._server.vector.device)
-        self._server.resume(memory.version, memory.vector, memory.server)
         self._versions = dict(memory.versions)
+        self._server.resume(memory.version, memory.vector, memory.server, self._versions[memory.version])
         self._waiting = {job.id: job for job in memory.waiting}
         self._discarded = set(memory.discarded)
         self._outcomes = dict(memory.outcomes)
@@ -207,20 +215,23 @@ class MethodLearner:
                 samples = self._data.samples(job.id.client)
                 losses = epoch_losses(result, task.options, samples)
                 sent = self._versions[job.version].vector
-                if self._method.state is not None:
-                    known = {**vectors, **result.kept}
-                    after = self._method.state.after(known, task.start, result.final, task.lr, job.steps)
-                    self._states.put(job.id, after)
-                if job.id not in self._discarded:
+                wanted = job.id not in self._discarded
+                known = {**vectors, **result.kept}
+                upload = self._wire.upload(job, task, result.final, sent, known, arrives=wanted)
+                if upload.state is not None:
+                    self._states.put(job.id, upload.state)
+                if wanted:
                     self._outcomes[job.id] = Outcome(
                         client=job.id.client,
-                        final=result.final,
+                        final=upload.final,
                         sent=sent,
                         samples=samples,
                         steps=job.steps,
                         loss=losses.last,
                         first_loss=losses.first,
                         drift=self._server.squared_distance(task.start, sent),
+                        delta=upload.delta,
+                        others=upload.others,
                     )
                 self._discarded.discard(job.id)
                 del needed[job.id], self._waiting[job.id]

@@ -51,8 +51,11 @@ class LearnerMemory:
         outcomes = []
         for number, (id, outcome) in enumerate(self.outcomes.items()):
             tensors |= {f"outcome/{number}/final": outcome.final, f"outcome/{number}/sent": outcome.sent}
+            if outcome.delta is not None:
+                tensors[f"outcome/{number}/delta"] = outcome.delta
+            tensors |= {f"outcome/{number}/other/{name}": tensor for name, tensor in outcome.others.items()}
             numbers = {key: getattr(outcome, key) for key in _NUMBERS}
-            outcomes.append({"id": list(id), **numbers})
+            outcomes.append({"id": list(id), "others": sorted(outcome.others), **numbers})
         return tensors, {
             "version": self.version,
             "server": sorted(self.server),
@@ -87,6 +90,8 @@ class LearnerMemory:
                 _id(each["id"]): Outcome(
                     final=tensors[f"outcome/{number}/final"],
                     sent=tensors[f"outcome/{number}/sent"],
+                    delta=tensors.get(f"outcome/{number}/delta"),
+                    others={name: tensors[f"outcome/{number}/other/{name}"] for name in each["others"]},
                     **{key: each[key] for key in _NUMBERS},
                 )
                 for number, each in enumerate(facts["outcomes"])

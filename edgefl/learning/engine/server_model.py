@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Literal
 
@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from edgefl.learning.engine.job_inputs import Received
+from edgefl.learning.engine.wire import Wire
 from edgefl.learning.faults import Diverged
 from edgefl.learning.methods.recipe import Method
-from edgefl.learning.servers.base import RoundFacts
+from edgefl.learning.servers.base import RoundFacts, ServerSide
 from edgefl.learning.servers.mean import mean_delta
 
 
@@ -23,13 +24,15 @@ class Outcome:
 
     Attributes:
         client: who trained.
-        final: the local model θ_k that it returns ``[size]``.
+        final: the local model θ_k that it returns ``[size]``, as it arrived.
         sent: the server model θ_t that it was to train from ``[size]``.
         samples: n_k, the client's training images.
         steps: H_k, its local steps.
         loss: mean cross-entropy over the last local epoch.
         first_loss: the same over the first.
         drift: squared distance between ``sent`` and what the client started from.
+        delta: θ_k - θ_t as it arrived ``[size]``; ``None``: the difference of ``final`` and ``sent``.
+        others: what arrived beside it, by the part's name; see ``RoundFacts.uploads``.
     """
 
     client: int
@@ -40,6 +43,8 @@ class Outcome:
     loss: float
     first_loss: float
     drift: float
+    delta: Tensor | None = None
+    others: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 class ServerModel:
@@ -53,28 +58,31 @@ class ServerModel:
         initial: version 0 ``[size]``.
         parameter_count: numbers of the vector's first half, the parameters.
         clients: N, all clients of the fleet.
+        wire: what clients receive of what is sent.
     """
 
-    def __init__(self, method: Method, initial: Tensor, parameter_count: int, clients: int) -> None:
+    def __init__(self, method: Method, initial: Tensor, parameter_count: int, clients: int, wire: Wire) -> None:
         self.version = 0
         self.vector = initial
         self._method = method
         self._count = parameter_count
         self._clients = clients
+        self._wire = wire
         self._state = method.server.begin(initial[:parameter_count].clone())
+        self._received = self._arriving(0, None, self._rate(0))
 
     @property
     def state(self) -> Mapping[str, Tensor]:
         """The server update's vectors by name, as the last update left them."""
         return self._state
 
-    def resume(self, version: int, vector: Tensor, state: Mapping[str, Tensor]) -> None:
-        """Go on from a version that an earlier process had reached."""
-        self.version, self.vector, self._state = version, vector, dict(state)
+    def resume(self, version: int, vector: Tensor, state: Mapping[str, Tensor], received: Received) -> None:
+        """Go on from a version that an earlier process had reached, and what clients received of it."""
+        self.version, self.vector, self._state, self._received = version, vector, dict(state), received
 
     def sent(self) -> Received:
-        """What clients are sent of the latest version."""
-        return Received(self.vector, {name: self._state[name] for name in self._method.server.broadcasts})
+        """What clients receive of the latest version."""
+        return self._received
 
     def update(
         self,
@@ -99,10 +107,28 @@ class ServerModel:
             if not isfinite(outcome.loss):
                 raise Diverged(self._method.label, round, f"the loss of client {outcome.client}")
         if arrived:
+            before = ServerSide(self.vector[: self._count], self._state)
             self.vector = self._next(arrived, round, factors, mix)
             if not bool(torch.isfinite(self.vector).all()):
                 raise Diverged(self._method.label, round, "the server model")
+            self._received = self._arriving(self.version + 1, before, self._rate(round))
         self.version += 1
+
+    def _arriving(self, version: int, before: ServerSide | None, lr: float) -> Received:
+        """What clients receive of the model ``version``, which ``vector`` and the server state are now."""
+        server, wire = self._method.server, self._wire
+        if wire.exact_down:
+            return Received(self.vector, {name: self._state[name] for name in server.broadcasts})
+        parameters, buffers = self.vector[: self._count], self.vector[self._count :]
+
+        def arriving(part: str, vector: Tensor, *, age: int = 0) -> Tensor:
+            return wire.down(part, vector, version - age)
+
+        told = server.received(ServerSide(parameters, self._state), before, lr, arriving)
+        return Received(torch.cat([told.parameters, buffers]), told.state)
+
+    def _rate(self, round: int) -> float:
+        return self._method.local.lr * self._method.local.lr_decay**round
 
     def _next(
         self,
@@ -111,15 +137,21 @@ class ServerModel:
         factors: Sequence[float] | None,
         mix: Literal["deltas", "models"],
     ) -> Tensor:
-        local, count = self._method.local, self._count
+        count = self._count
         deltas = self.vector.new_empty(len(arrived), len(self.vector))
         for row, outcome in zip(deltas, arrived, strict=True):
-            torch.sub(outcome.final, outcome.sent if mix == "deltas" else self.vector, out=row)
+            if mix == "deltas" and outcome.delta is not None:
+                row.copy_(outcome.delta)
+            else:
+                torch.sub(outcome.final, outcome.sent if mix == "deltas" else self.vector, out=row)
+        uploads = {part: torch.stack([each.others[part] for each in arrived]) for part in arrived[0].others}
         if factors is not None:
-            deltas *= deltas.new_tensor(list(factors)).unsqueeze(1)
+            shares = deltas.new_tensor(list(factors)).unsqueeze(1)
+            deltas *= shares
+            uploads = {part: each * shares for part, each in uploads.items()}
         weights = deltas.new_tensor(self._weights([outcome.samples for outcome in arrived]))
         steps = deltas.new_tensor([outcome.steps for outcome in arrived])
-        facts = RoundFacts(local.lr * local.lr_decay**round, self._clients, steps)
+        facts = RoundFacts(self._rate(round), self._clients, steps, uploads)
         parameters, self._state = self._method.server.update(
             self.vector[:count], deltas[:, :count], weights, self._state, facts
         )

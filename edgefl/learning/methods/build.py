@@ -10,13 +10,15 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, create_model
 
 from edgefl.errors import UserError, nearest
 from edgefl.learning.client_state import ClientState, StatesTogether
+from edgefl.learning.codecs.choice import Codecs
+from edgefl.learning.codecs.memory import codec_state
 from edgefl.learning.component import Component
 from edgefl.learning.methods.recipe import METHODS, Method, Recipe
 from edgefl.learning.rules.base import LocalOptions
 from edgefl.learning.servers.base import SERVER_UPDATES, ServerUpdate, Weighting
 from edgefl.validation import shown, validated
 
-RESERVED = frozenset({"method", "as", "local", "server", "weighting", "overlap", "scheduler"})
+RESERVED = frozenset({"method", "as", "local", "server", "weighting", "overlap", "codec", "scheduler"})
 """Keys of an entry that no option of a part may be called."""
 
 
@@ -99,7 +101,7 @@ def method_model(name: str) -> type[BaseModel]:
         UserError: unknown method.
 
     >>> sorted(set(method_model("fedprox").model_fields) - {"method", "label", "local", "server", "weighting"})
-    ['mu', 'overlap', 'persist_momentum', 'server_lr']
+    ['codec', 'mu', 'overlap', 'persist_momentum', 'server_lr']
     """
     recipe = METHODS[name]
     fields: dict[str, Any] = {
@@ -108,6 +110,7 @@ def method_model(name: str) -> type[BaseModel]:
         "local": (LocalOptions, Field(default_factory=LocalOptions, description="what differs from training.local")),
         "weighting": (Weighting | None, Field(default=None, description="weights of the mean; null: the method's own")),
         "overlap": (bool, Field(default=False, description="send parts that are ready early during the last round")),
+        "codec": (Codecs, Field(default_factory=Codecs, description="what differs from training.codec")),
     }
     described = Field(default=None, description="another server update", json_schema_extra=_server_schema())
     fields["server"] = (Annotated[ServerUpdate | None, PlainValidator(_read_server)], described)
@@ -122,14 +125,15 @@ def method_model(name: str) -> type[BaseModel]:
     return create_model(f"{name}_entry", __config__=config, **fields)
 
 
-def build_method(entry: Mapping[str, Any] | str, local: LocalOptions) -> Method:
+def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Codecs | None = None) -> Method:
     """The method that an entry of a scenario's ``methods`` describes.
 
     Args:
         entry: a method's name, or a mapping with ``method``, optionally ``as``, ``local`` (what differs from the
-            scenario's), ``server``, ``weighting``, ``overlap``, and any option of the method's parts. An option goes to
-            every part that has it (FedADC's β_l belongs to rule, server and payload alike).
+            scenario's), ``server``, ``weighting``, ``overlap``, ``codec``, and any option of the method's parts. An
+            option goes to every part that has it (FedADC's β_l belongs to rule, server and payload alike).
         local: the scenario's ``training.local``.
+        codecs: the scenario's ``training.codec``; nothing is encoded unless given.
 
     Raises:
         UserError: an unknown name or option, or parts that do not fit together.
@@ -157,17 +161,23 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions) -> Method:
     rule.accept(merged)
     server.accept(merged)
     weighting = options.get("weighting") or (chosen and chosen.default_weighting) or recipe.weighting
+    payload = part(recipe.payload)
+    coded = _coded(codecs or Codecs(), options.get("codec"))
+    state = _together(_together(recipe.state, server.client_state()), rule.client_state())
+    for kept in codec_state(coded, partial=any(payload.partial(round) for round in range(2))):
+        state = _together(state, kept)
     method = Method(
         name=name,
         label=options.get("label") or name,
         objective=server.objective(part(recipe.objective)),
         rule=rule,
         server=server,
-        payload=part(recipe.payload),
-        state=_together(_together(recipe.state, server.client_state()), rule.client_state()),
+        payload=payload,
+        state=state,
         weighting=weighting,
         local=merged,
         overlap=bool(options.get("overlap", False)),
+        codecs=coded,
     )
     _check_vectors(method)
     _check_listeners(method)
@@ -186,6 +196,15 @@ def _merged(local: LocalOptions, changes: LocalOptions | None) -> LocalOptions:
     if given.get("steps") is not None:
         base.pop("epochs", None)
     return LocalOptions.model_validate({**base, **given})
+
+
+def _coded(codecs: Codecs, changes: Codecs | None) -> Codecs:
+    """The scenario's codecs, each direction replaced by the method's own where it says one."""
+    return (
+        codecs
+        if changes is None
+        else codecs.model_copy(update={way: getattr(changes, way) for way in changes.model_fields_set})
+    )
 
 
 def _check_choice(name: str, recipe: Recipe, chosen: ServerUpdate, said: set[str]) -> None:

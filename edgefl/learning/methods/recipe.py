@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edgefl.learning.client_state import ClientState
+from edgefl.learning.codecs.choice import Codecs
 from edgefl.learning.objectives.base import Objective
 from edgefl.learning.payload import Payload
 from edgefl.learning.rules.base import LocalOptions, LocalRule
@@ -52,6 +53,7 @@ class Method:
         name: the method's registered name; ``label`` is what the scenario calls it (``as``), unique in a scenario.
         local: the scenario's ``training.local`` with the method's own overrides merged in.
         overlap: parts that are ready early are sent during the previous round.
+        codecs: how what is sent is encoded.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Method:
     weighting: Weighting
     local: LocalOptions
     overlap: bool = False
+    codecs: Codecs = Codecs()  # noqa: RUF009  (frozen)
 
 
 METHODS: Registry[Recipe] = Registry("method", package="edgefl.learning.methods", group="edgefl.methods")

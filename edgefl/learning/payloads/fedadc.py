@@ -11,7 +11,8 @@ class FedAdcPayload(Payload):
     """Model of round t-1 while round t-1 computes, mean delta Δ̄ at the start of round t (Ozfatura et al., Sec. III).
 
     The client works out m_t and θ_t from θ_{t-1}, m_{t-1} and Δ̄ itself. With β_g = β_l the mean delta *is* the
-    momentum; otherwise m_{t-1} travels as well. A client that took part in round t-1 holds θ_{t-1} and m_{t-1} already.
+    momentum; otherwise m_{t-1} travels as well. A client that took part in round t-1 holds θ_{t-1} and m_{t-1} already;
+    where a codec rounds, it holds what it made of rounded parts, and is sent them like all others, so that all agree.
     In round 0 there is only the model, since m_0 = 0 is known. The parts are the same whether or not early ones are
     prefetched.
     """
@@ -25,7 +26,7 @@ class FedAdcPayload(Payload):
         if round == 0:
             return Downlink((Part("model", size, 0),), sizes.blocks)
         parts = []
-        if held != round - 1:
+        if held != round - 1 or not sizes.exact:
             parts.append(Part("model", size, round - 1, early=True))
             # m_0 = 0 is known, so the momentum of version 0 is never sent.
             if self.beta_g != self.beta_l and round > 1:

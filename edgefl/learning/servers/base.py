@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, Literal, NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar, Literal, NamedTuple, Protocol
 
 from torch import Tensor
 
@@ -18,11 +20,34 @@ Weighting = Literal["uniform", "samples"]
 
 
 class RoundFacts(NamedTuple):
-    """What a server update may know of the round: η_t, N (all clients of the fleet), and H_k ``[K]`` (local steps)."""
+    """What a server update may know of the round.
+
+    Attributes:
+        lr: η_t.
+        clients: N, all clients of the fleet.
+        steps: H_k, local steps ``[K]``.
+        uploads: what clients sent beside their updates ``[K, parameter_count]``, by the part's name, where a codec
+            rounds it; else it follows from the updates.
+    """
 
     lr: float
     clients: int
     steps: Tensor
+    uploads: Mapping[str, Tensor] = MappingProxyType({})
+
+
+class ServerSide(NamedTuple):
+    """A model version at the server: its parameters ``[parameter_count]`` and the server state that goes with it."""
+
+    parameters: Tensor
+    state: Mapping[str, Tensor]
+
+
+class Arriving(Protocol):
+    """What arrives of a vector of the latest version, or of one ``age`` versions before it."""
+
+    def __call__(self, part: str, parameters: Tensor, /, *, age: int = 0) -> Tensor:
+        """``parameters`` as clients receive them in the part of that name."""
 
 
 class ServerUpdate(Component):
@@ -51,6 +76,21 @@ class ServerUpdate(Component):
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
         """The server state before the first round, vectors ``[parameter_count]`` by name."""
         return {}
+
+    def received(self, now: ServerSide, before: ServerSide | None, lr: float, arriving: Arriving) -> ServerSide:
+        """What clients make of the parts that they are sent, where a codec rounds them.
+
+        By default the model and every broadcast is a part. A method whose clients work them out from other parts says
+        so here, so that what they train from is what they can know.
+
+        Args:
+            now: the latest version.
+            before: the one before it, ``None`` for the first.
+            lr: η of the round that made the latest of the one before.
+            arriving: what arrives of a part.
+        """
+        broadcasts = {name: arriving(name, now.state[name]) for name in self.broadcasts}
+        return ServerSide(arriving("model", now.parameters), broadcasts)
 
     @abstractmethod
     def update(

@@ -8,7 +8,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.learning.servers.base import SERVER_UPDATES, RoundFacts, ServerUpdate, Weighting
+from edgefl.learning.servers.base import (
+    SERVER_UPDATES,
+    Arriving,
+    RoundFacts,
+    ServerSide,
+    ServerUpdate,
+    Weighting,
+)
 from edgefl.learning.servers.mean import mean_delta
 
 
@@ -32,6 +39,19 @@ class FedAdcServer(ServerUpdate):
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
         """m_0 = 0."""
         return {"momentum": torch.zeros_like(parameters)}
+
+    def received(self, now: ServerSide, before: ServerSide | None, lr: float, arriving: Arriving) -> ServerSide:
+        """Clients work out m_t and θ_t from θ_{t-1}, m_{t-1} and Δ̄, each as it arrived; see ``FedAdcPayload``."""
+        if before is None:
+            return super().received(now, before, lr, arriving)
+        kept = self.beta_g - self.beta_l
+        carried = kept * before.state["momentum"]
+        mean = arriving("mean delta", now.state["momentum"] - carried)
+        if kept:
+            carried = kept * arriving("momentum", before.state["momentum"], age=1)
+        momentum = mean + carried
+        model = arriving("model", before.parameters, age=1)
+        return ServerSide(model.sub(momentum, alpha=self.alpha * lr), {"momentum": momentum})
 
     def update(
         self,

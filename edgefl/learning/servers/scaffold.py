@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 import torch
@@ -18,6 +19,7 @@ class ControlVariate(ClientState):
     """c_k, the client's mean gradient of its last participation, zero before (Karimireddy et al. 2020, option II)."""
 
     vectors: ClassVar[tuple[str, ...]] = ("client_control",)
+    uploads: ClassVar[Mapping[str, str]] = MappingProxyType({"control": "client_control"})
 
     def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
         """Zero."""
@@ -36,7 +38,8 @@ class ControlVariate(ClientState):
 class Scaffold(ServerUpdate):
     """x ← x + η_s mean δ_k; c ← c + (1/N) Σ_S (c_k⁺ - c_k), with c_k⁺ - c_k = -c - δ_k/(H_k η) (Alg. 1, lines 16-17).
 
-    The server works the change of each c_k out from what it knows, in exact arithmetic the same as the one sent.
+    The server works the change of each c_k out from what it knows, in exact arithmetic the same as the one sent. Where
+    a codec rounds what clients send, the changes of c_k that arrived are used, if they are sent.
     """
 
     broadcasts: ClassVar[tuple[str, ...]] = ("control",)
@@ -61,8 +64,11 @@ class Scaffold(ServerUpdate):
         facts: RoundFacts,
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """See :class:`ServerUpdate`."""
-        gradients = -1 / (facts.steps.to(deltas).clamp(min=1) * facts.lr)
         control = state["control"]
-        change = mean_delta(deltas, gradients) - len(deltas) * control
+        if "control" in facts.uploads:
+            change = mean_delta(facts.uploads["control"], torch.ones_like(weights))
+        else:
+            gradients = -1 / (facts.steps.to(deltas).clamp(min=1) * facts.lr)
+            change = mean_delta(deltas, gradients) - len(deltas) * control
         after = parameters.add(mean_delta(deltas, weights), alpha=self.server_lr)
         return after, {"control": control + change / facts.clients}

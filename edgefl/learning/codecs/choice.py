@@ -1,0 +1,90 @@
+"""The ``codec:`` of a scenario: how the two directions of a method's traffic are encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, PlainSerializer, PlainValidator, field_validator
+
+from edgefl.errors import UserError
+from edgefl.learning.codecs.base import CODECS, Codec
+from edgefl.learning.codecs.none import NoCodec
+from edgefl.learning.component import Component
+from edgefl.validation import shown, validated
+
+
+def codec(value: Any) -> Codec:
+    """A codec from its name, or from a mapping with ``kind`` and options.
+
+    Raises:
+        UserError: unknown name or option.
+
+    >>> codec({"kind": "quantise", "bits": 4})
+    Quantise(bits=4, scale='tensor', rounding='nearest')
+    """
+    if isinstance(value, Codec):
+        return value
+    if not isinstance(value, str | Mapping):
+        raise UserError(f"expected a codec's name or a mapping with the key kind, found {shown(value)}")
+    options = {"kind": value} if isinstance(value, str) else dict(value)
+    if "kind" not in options:
+        raise UserError(f"this key is missing; expected one of: {', '.join(CODECS.names())}", field="kind")
+    kind = options.pop("kind")
+    try:
+        part = CODECS[str(kind)]
+    except UserError as error:
+        raise error.located(field="kind") from None
+    return validated(part, options)
+
+
+def _read(value: Any) -> Codec:
+    try:
+        return codec(value)
+    except UserError as error:
+        raise ValueError(str(error)) from None
+
+
+def _write(part: Codec) -> dict[str, Any]:
+    name = next((name for name, kind in CODECS if type(part) is kind), type(part).__name__)
+    return {"kind": name, **part.model_dump(mode="json")}
+
+
+class _Schema:
+    """The JSON schema of every registered codec that suits, worked out when it is asked for.
+
+    Args:
+        models: whether whole models are encoded, for which not every codec is good.
+    """
+
+    def __init__(self, *, models: bool) -> None:
+        self._models = models
+
+    def __get_pydantic_json_schema__(self, _schema: Any, _handler: Any) -> dict[str, Any]:
+        suitable = [(name, part) for name, part in CODECS if not (self._models and part.for_changes)]
+        choices: list[dict[str, Any]] = [{"enum": [name for name, _ in suitable]}]
+        for name, part in suitable:
+            schema = part.model_json_schema()
+            schema["properties"] = {"kind": {"const": name}, **schema.get("properties", {})}
+            schema["required"] = ["kind", *schema.get("required", [])]
+            choices.append(schema)
+        return {"anyOf": choices}
+
+
+_Choice = Annotated[Codec, PlainValidator(_read), PlainSerializer(_write, return_type=dict[str, Any])]
+OfChanges = Annotated[_Choice, _Schema(models=False)]
+OfModels = Annotated[_Choice, _Schema(models=True)]
+
+
+class Codecs(Component):
+    """How a method's traffic is encoded in each direction."""
+
+    up: OfChanges = Field(default=NoCodec(), description="what clients return: a kind and its options")
+    down: OfModels = Field(default=NoCodec(), description="what clients are sent: a kind and its options")
+
+    @field_validator("down")
+    @classmethod
+    def _of_models(cls, chosen: Codec) -> Codec:
+        if chosen.for_changes:
+            raise ValueError("this codec keeps few of the numbers, which suits changes and not models; use it for up")
+        return chosen
