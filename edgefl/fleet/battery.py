@@ -75,6 +75,10 @@ class Charges:
         """Whether the client runs on a battery."""
         return self.any and bool(np.isfinite(self.capacity[client]))
 
+    def held(self, client: int, now: float) -> float:
+        """Joules in the client's battery, without what it draws at present."""
+        return self._charged(client, now)
+
     def draw(self, client: int, joules: float) -> None:
         """The device has drawn ``joules``."""
         if self.any:

@@ -55,6 +55,7 @@ class Batteries:
         self._radios = radios
         self._drains: dict[int, _Drain] = {}
         self._flows: dict[int, list[Flow]] = {}
+        self._dying, self._last = -1, 0.0  # who drops out at this moment, and what it held
         self._crossing: dict[int, Counter[int]] = {}  # by link: how many flows of which client
 
     def enter(self, client: int, profile: DeviceProfile, on_empty: Callable[[], None]) -> None:
@@ -105,11 +106,39 @@ class Batteries:
 
     def left(self, client: int) -> float:
         """Joules that are left in the client's battery now."""
-        drain, now = self._drains[client], self._env.now
-        drawn = drain.watts * (now - drain.since) + self._radios.pending(client)
-        for flow in drain.flows:
-            drawn += transfer_joules(drain.profile, flow.tag.direction, now - flow.started, flow.delivered)  # type: ignore[attr-defined]
-        return float(self.charges.joules[client]) - drawn
+        drain, now = self._drains.get(client), self._env.now
+        drawn = self._radios.pending(client)
+        if drain is not None:
+            drawn += drain.watts * (now - drain.since)
+        for flow in self._flows.get(client, ()):
+            drawn += self._drawn_by(client, flow)
+        return self.charges.held(client, now) - drawn
+
+    def given(self, client: int, joules: float, flow: Flow | None = None) -> float:
+        """What the battery gives of ``joules`` that are due now: no more than it holds.
+
+        A device that takes part drops out at the moment at which it holds no more, so only what is drawn at once (a
+        radio's promotion) or beside a round (a tail, or what is sent ahead) can ask for more.
+
+        Args:
+            client: whose battery.
+            joules: what is due.
+            flow: the transfer that they are due for, which :meth:`flow_over` has not been told of yet.
+        """
+        if not self.charges.has(client):
+            return joules
+        if client == self._dying:
+            held = self._last
+        else:
+            held = self.left(client) + (0.0 if flow is None else self._drawn_by(client, flow))
+        given = joules if joules <= held + _EMPTY * float(self.charges.capacity[client]) else max(held, 0.0)
+        self._last -= given
+        return given
+
+    def _drawn_by(self, client: int, flow: Flow) -> float:
+        """Joules of a transfer so far."""
+        direction = flow.tag.direction  # type: ignore[attr-defined]
+        return transfer_joules(self._radios.device(client), direction, self._env.now - flow.started, flow.delivered)
 
     def _arm(self, client: int) -> None:
         drain = self._drains.get(client)
@@ -131,5 +160,9 @@ class Batteries:
         if self.left(client) > _EMPTY * self.charges.capacity[client] and seconds > 1e-12 * self._env.now:
             self._arm(client)
             return
-        drain.on_empty()
+        # Empty first: the round may close, and others be picked, while the device leaves it.
+        self._radios.dies(client)
+        self._dying, self._last = client, float(self.charges.joules[client])
         self.charges.run_empty(client)
+        drain.on_empty()
+        self._dying = -1

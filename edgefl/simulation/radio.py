@@ -24,23 +24,28 @@ class Radios:
         env: the run's clock.
         device: the device of a client.
         note: takes what was drawn.
+
+    Attributes:
+        device: the same.
     """
 
     def __init__(self, env: simpy.Environment, device: Callable[[int], DeviceProfile], note: Note) -> None:
         self._env = env
-        self._device = device
+        self.device = device
         self._note = note
         self._busy: Counter[int] = Counter()
         self._quiet: dict[int, tuple[float, int]] = {}
+        self._dead: set[int] = set()
 
     def starts(self, client: int, round: int) -> None:
         """A transfer of the client begins."""
-        radio = self._device(client).power.radio
+        radio = self.device(client).power.radio
         if radio.tail is None and not radio.promotion:
             return
+        self._dead.discard(client)
         self._busy[client] += 1
         if self._busy[client] == 1 and not self._end_tail(client):
-            self._note(client, round, "promotion", 0.0, promotion_joules(self._device(client)))
+            self._note(client, round, "promotion", 0.0, promotion_joules(self.device(client)))
 
     def ends(self, client: int, round: int) -> None:
         """A transfer of the client is over."""
@@ -50,8 +55,8 @@ class Radios:
         if self._busy[client]:
             return
         del self._busy[client]
-        tail = self._device(client).power.radio.tail
-        if tail is not None and tail.seconds > 0:
+        tail = self.device(client).power.radio.tail
+        if tail is not None and tail.seconds > 0 and client not in self._dead:
             quiet = self._quiet[client] = (self._env.now, round)
 
             def over(_: simpy.Event) -> None:
@@ -60,6 +65,11 @@ class Radios:
 
             self._env.timeout(tail.seconds).callbacks.append(over)
 
+    def dies(self, client: int) -> None:
+        """The device has no power left: its tail ends, and transfers that break off leave none."""
+        self._end_tail(client)
+        self._dead.add(client)
+
     def settle(self) -> None:
         """The run ends: charge the tails that are under way."""
         for client in sorted(self._quiet):
@@ -67,13 +77,14 @@ class Radios:
 
     def watts(self, client: int) -> float:
         """What the client's radio draws in its tail now; 0 outside one."""
-        return tail_joules(self._device(client), 1.0) if client in self._quiet else 0.0
+        tail = self.device(client).power.radio.tail
+        return tail_joules(self.device(client), tail.seconds) / tail.seconds if tail and client in self._quiet else 0.0
 
     def pending(self, client: int) -> float:
         """Joules of the client's present tail that have not been charged yet."""
         if client not in self._quiet:
             return 0.0
-        return tail_joules(self._device(client), self._env.now - self._quiet[client][0])
+        return tail_joules(self.device(client), self._env.now - self._quiet[client][0])
 
     def _end_tail(self, client: int) -> bool:
         """Charge the client's tail up to now; False where there was none."""
@@ -81,5 +92,5 @@ class Radios:
             return False
         since, round = self._quiet.pop(client)
         seconds = self._env.now - since
-        self._note(client, round, "tail", seconds, tail_joules(self._device(client), seconds))
+        self._note(client, round, "tail", seconds, tail_joules(self.device(client), seconds))
         return True

@@ -191,9 +191,14 @@ class World:
         self.batteries.phase(client, computing=False)
         self._check_budgets()
 
-    def waited(self, client: int, round: int, seconds: float) -> None:
-        """The client was awake without computing for ``seconds`` up to now, and drew its idle watts."""
+    def waited(self, client: int, round: int, seconds: float, *, beside: bool = False) -> None:
+        """The client was awake without computing for ``seconds`` up to now, and drew its idle watts.
+
+        ``beside`` its part in a round, while something was sent ahead, no timer watches its battery.
+        """
         joules = idle_joules(self.device(client), seconds)
+        if beside:
+            joules = self.batteries.given(client, joules)
         self._write("idle", round, client, seconds=seconds, joules=joules)
         self._drew(client, joules)
         self.batteries.phase(client, computing=False)
@@ -209,6 +214,7 @@ class World:
         self.batteries.charges.draw(client, joules)
 
     def _radio_drew(self, client: int, round: int, what: str, seconds: float, joules: float) -> None:
+        joules = self.batteries.given(client, joules)
         self._write("radio", round, client, item=what, seconds=seconds, joules=joules)
         self._drew(client, joules)
         self._check_budgets()
@@ -305,7 +311,10 @@ class World:
         # Parts are whole bytes; of a broken-off transfer whole bytes count, so that sums are exact.
         delivered = float(int(flow.delivered + 1e-6))
         relayed = tag.client < 0
-        joules = 0.0 if relayed else transfer_joules(self.device(tag.client), tag.direction, seconds, delivered)
+        joules = 0.0
+        if not relayed:
+            due = transfer_joules(self.device(tag.client), tag.direction, seconds, delivered)
+            joules = self.batteries.given(tag.client, due, flow)
         self._write(
             kind,
             tag.round,

@@ -113,8 +113,10 @@ def waiting(record: Record) -> Iterator[str]:
         if not 0 <= event.client < len(record.fleet.group):
             yield f"{at(event)}: there is no such client"
             continue
-        joules = idle_joules(record.fleet.profile_of(event.client), event.seconds)
-        if not close(joules, event.joules):
+        profile = record.fleet.profile_of(event.client)
+        joules = idle_joules(profile, event.seconds)
+        short = event.joules < joules and profile.battery is not None
+        if not short and not close(joules, event.joules):
             yield f"{at(event)}: drew {event.joules:g} J, the profile gives {joules:g} J"
 
 

@@ -59,7 +59,8 @@ def energy(record: Record) -> Iterator[str]:
         profile = record.fleet.profile_of(event.client)
         direction: Direction = "up" if event.item == "up" else "down"
         joules = transfer_joules(profile, direction, event.seconds, event.bytes)
-        if not close(joules, event.joules):
+        short = event.joules < joules and profile.battery is not None
+        if not short and not close(joules, event.joules):
             yield f"{at(event)}: drew {event.joules:g} J, the profile gives {joules:g} J"
 
 
