@@ -133,10 +133,31 @@ def test_a_capacity_that_changes_is_looked_at_for_those_alone_who_use_the_link(r
     assert [client for now, client in armed if 0 < now < 0.9] == [0] * len(rates)
 
 
-def test_a_tail_drains_the_battery_too(run, device):
-    lingering = changed(device(), battery={"capacity": 4.0 + 9.0 * 0.5 + 5.0 * 0.5}, tail={"seconds": 0.5, "watts": 4})
+@pytest.mark.parametrize(("joules", "seconds"), [(4 + 9 * 0.3, 1.3), (4 + 9 * 0.5 + 5 * 0.5, 2.0)])
+def test_a_tail_drains_the_battery_too(run, device, joules, seconds):
+    # 4 J for the download of 1 s, then 5 W for computing and 4 W for the tail of 0.5 s.
+    lingering = changed(device(), battery={"capacity": joules}, tail={"seconds": 0.5, "watts": 4})
     result = run(devices=[lingering, device()], rounds=1)
-    assert result.of("dropout")[0].time == pytest.approx(2.0, rel=1e-9)
+    assert result.of("dropout")[0].time == pytest.approx(seconds, rel=1e-9)
+    assert charged(result, "tail")[0][2] == pytest.approx(4 * min(0.5, seconds - 1), rel=1e-9)
+    assert broken(result) == []
+
+
+def test_a_device_without_power_has_no_tail(run, device):
+    # Empty in mid-download, whose transfer ends there.
+    lingering = changed(device(), battery={"capacity": 2.0}, tail={"seconds": 0.5, "watts": 4})
+    result = run(devices=[lingering, device()], rounds=1)
+    assert result.of("dropout")[0].time == pytest.approx(0.5, rel=1e-9)
+    assert charged(result, "tail") == []
+    assert broken(result) == []
+
+
+def test_a_radio_wakes_with_what_is_left(run, device):
+    # 3 J are asked for at once; the battery has 2, and the device drops out before it has received anything.
+    weak = changed(device(), battery={"capacity": 2.0}, promotion=3.0)
+    result = run(devices=[weak, device()], rounds=1)
+    assert result.of("dropout")[0].time == 0
+    assert [row[2] for row in charged(result, "promotion")] == [2.0]
     assert broken(result) == []
 
 
