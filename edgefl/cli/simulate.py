@@ -30,6 +30,7 @@ class Engine(StrEnum):
     auto = "auto"
     sequential = "sequential"
     parallel = "parallel"
+    batched = "batched"
     ray = "ray"
 
 
@@ -64,7 +65,9 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
         ),
     ] = None,
     device: Annotated[Device, typer.Option("--device", help="Where training runs.")] = Device.auto,
-    engine: Annotated[Engine, typer.Option("--engine", help="How training runs.")] = Engine.auto,
+    engine: Annotated[
+        Engine | None, typer.Option("--engine", help="How training runs.", show_default="the scenario's")
+    ] = None,
     no_train: Annotated[
         bool, typer.Option("--no-train", help="Run devices and network alone: no accuracy, milliseconds a round.")
     ] = False,
@@ -81,7 +84,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
 ) -> None:
     """Compare the methods of a scenario: run it, and print who reaches which accuracy, and when."""
     if resume is not None:
-        others = (scenario, out, method, changes, seed, no_train or None, no_cache or None)
+        others = (scenario, out, method, changes, seed, engine, no_train or None, no_cache or None)
         if any(other is not None for other in others):
             raise UserError("a resumed run keeps its scenario and options; give --resume DIR alone", file="--resume")
         _go_on(resume, as_json=as_json)
@@ -107,7 +110,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             out=folder,
             methods=labels,
             device=device.value,
-            engine=engine.value,
+            engine=None if engine is None else engine.value,
             train=not no_train,
             cache=not no_cache,
             progress=progress,

@@ -60,8 +60,13 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     ] = None,
     device: Annotated[Device, typer.Option("--device", help="Where training runs.")] = Device.auto,
     engine: Annotated[
-        Engine, typer.Option("--engine", help="How each job trains; ray spreads the jobs themselves.")
-    ] = (Engine.sequential),
+        Engine | None,
+        typer.Option(
+            "--engine",
+            help="How each job trains; ray spreads the jobs themselves.",
+            show_default="the scenario's, sequential for auto",
+        ),
+    ] = None,
     no_train: Annotated[bool, typer.Option("--no-train", help="Run devices and network alone.")] = False,
     choose: Annotated[
         Metric | None,
@@ -84,13 +89,14 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     values: Any = parse_grid(grid) if grid else said.grid if said is not None else {}
     if not values and not (said and said.ranges):
         raise UserError("expected --grid PATH=V1,V2, or a section sweep: in the scenario", file=scenario)
+    on_cluster = (engine or base.training.engine.kind) == Engine.ray
     options: dict[str, Any] = {
         "seeds": seed,
         "device": device.value,
-        "engine": (Engine.sequential if engine is Engine.ray else engine).value,
+        "engine": None if engine is None or on_cluster else engine.value,
         "train": not no_train,
     }
-    spread: dict[str, Any] = {"processes": jobs, "cluster": engine is Engine.ray, "done": _tell}
+    spread: dict[str, Any] = {"processes": jobs, "cluster": on_cluster, "done": _tell}
     folder = out if out is not None else Path("sweeps") / base.name
     if choose is not None and no_train:
         raise UserError("nothing is trained, so there is nothing to choose by", file="--choose")

@@ -60,7 +60,6 @@ def accuracy_of_clients(
     """
     if data.evaluation_shards is None:
         return {}
-    from edgefl.learning.engine.choice import build_engine
     from edgefl.learning.personalisation.accuracy import accuracy_of_one
     from edgefl.learning.personalisation.personalise import personalised_accuracy
 
@@ -70,7 +69,7 @@ def accuracy_of_clients(
     entry: dict[str, Any] = {"clients": _entry(shared)}
     personal = None
     if personalisation is not None:
-        engine = build_engine(core.engine_name, model, core.data, final.device)
+        engine = core.engine_for(model)
         try:
             personal = personalised_accuracy(
                 personalisation,

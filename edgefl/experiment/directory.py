@@ -6,7 +6,8 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections import UserDict
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -27,16 +28,27 @@ class Choices:
     Attributes:
         methods: labels, in order.
         device: where training runs.
-        engine: how.
         train: whether anything is trained.
         cache: whether results of training are kept until their seed is done.
     """
 
     methods: tuple[str, ...]
     device: str
-    engine: str
     train: bool
     cache: bool = True
+
+
+class _Written(UserDict[str, str]):
+    """A mapping that is written down whenever something is put into it."""
+
+    def __init__(self, write: Callable[[], None], known: Mapping[str, str] | None = None) -> None:
+        self._write: Callable[[], None] = lambda: None
+        super().__init__(known)
+        self._write = write
+
+    def __setitem__(self, key: str, value: str) -> None:
+        super().__setitem__(key, value)
+        self._write()
 
 
 class RunDirectory:
@@ -50,6 +62,7 @@ class RunDirectory:
     Attributes:
         finished: what is known of each finished run, by (label, seed): its entry in the summary, and the (alpha, batch)
             of the step costs that it used.
+        fastest: engines that an ``auto`` measured, by kind of job; what is put into it is on disk at once.
 
     Raises:
         UserError: another process works there, it cannot be written, or there is no interrupted run to resume.
@@ -58,6 +71,7 @@ class RunDirectory:
     def __init__(self, path: Path, choices: Choices | None) -> None:
         self.path = path
         self.finished: dict[tuple[str, int], dict[str, Any]] = {}
+        self.fastest: MutableMapping[str, str] = _Written(self._write)
         if choices is None:
             self.choices = self._read()
         else:
@@ -143,6 +157,7 @@ class RunDirectory:
     def _state(self, finished: Mapping[tuple[str, int], dict[str, Any]]) -> dict[str, Any]:
         return {
             "edgefl": __version__,
+            "fastest": dict(self.fastest),
             "choices": {**vars(self.choices), "methods": list(self.choices.methods)},
             "finished": [{"label": label, "seed": seed, **known} for (label, seed), known in finished.items()],
         }
@@ -155,6 +170,7 @@ class RunDirectory:
             for each in state["finished"]:
                 costs = [(int(alpha), int(batch)) for alpha, batch in each["costs"]]
                 self.finished[each["label"], int(each["seed"])] = {"entry": each["entry"], "costs": costs}
+            self.fastest = _Written(self._write, state["fastest"])
             if state["edgefl"] != __version__:
                 found = f"was begun by edgefl {state['edgefl']}, this is {__version__}"
                 raise UserError(f"{found}; only the same version can go on", file=str(self.path))

@@ -20,7 +20,7 @@ from edgefl.experiment.summary import write_summary
 from edgefl.experiment.wiring import recipe_of, shared_world, skeleton
 from edgefl.learning.cost.law import CostModel
 from edgefl.learning.faults import PartFault
-from edgefl.scenario import Scenario, dump_yaml, load_scenario, resolve
+from edgefl.scenario import Scenario, dump_yaml, load_scenario, resolve, with_overrides
 from edgefl.simulation.cost_specs import PaperCost
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def run(
     out: Path,
     methods: Sequence[str] | None = None,
     device: str = "auto",
-    engine: str = "auto",
+    engine: str | None = None,
     train: bool = True,
     cache: bool = True,
     progress: Progress | None = None,
@@ -47,7 +47,7 @@ def run(
         out: the run directory; made, and must not hold a run.
         methods: labels of the methods to run; all of them if not given.
         device: ``auto``, ``cpu`` or ``cuda``: where training runs.
-        engine: ``auto`` or an engine's name: how training runs.
+        engine: ``auto`` or an engine's name, in place of the scenario's ``training.engine.kind``.
         train: ``False`` runs the world alone, with neutral numbers in place of training.
         cache: keep results of training on disk until their seed is done, so that no job is trained twice: equal jobs
             of two methods, and those since the last checkpoint of an interrupted run.
@@ -64,7 +64,9 @@ def run(
         Paused: a run was left.
     """
     labels = [method.label for method in scenario.methods] if methods is None else list(methods)
-    choices = Choices(tuple(scenario.method(label).label for label in labels), device, engine, train, cache)
+    choices = Choices(tuple(scenario.method(label).label for label in labels), device, train, cache)
+    if engine is not None:
+        scenario = with_overrides(scenario, {"training.engine.kind": engine})
     return _execute(scenario, RunDirectory(out, choices), progress or Silent(), pause)
 
 
@@ -202,4 +204,11 @@ class _Experiment:
         from edgefl.learning.engine.result_memory import ResultMemory
 
         memory = ResultMemory(self._results / f"seed-{seed}") if self._choices.cache else None
-        return TrainingCore.of(data, self._scenario.model.spec, seed, engine=self._choices.engine, memory=memory)
+        return TrainingCore.of(
+            data,
+            self._scenario.model.spec,
+            seed,
+            engine=self._scenario.training.engine,
+            memory=memory,
+            fastest=self._directory.fastest,
+        )

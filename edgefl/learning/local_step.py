@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
+from edgefl.learning.precision import Precision, computing
 from edgefl.learning.rules.base import LocalOptions, LocalRule
 
 Phase = Literal["forward", "backward", "update"]
@@ -34,6 +35,7 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
     options: LocalOptions,
     lr: float,
     *,
+    precision: Precision = "float32",
     entering: Callable[[Phase], None] = _unobserved,
 ) -> tuple[Tensor, Loss]:
     """Take one local step.
@@ -48,6 +50,7 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
         memory: what the rule carries from step to step; it may change it.
         options: the client's local training options.
         lr: η_t of the round.
+        precision: of the loss's products.
         entering: told each phase as it begins; the cost model listens to it.
 
     Returns:
@@ -58,7 +61,8 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
     # .data rather than detach(): parameters and buffers may be halves of one vector, and the running statistics, which
     # the forward pass changes in place, must not invalidate the parameters' views.
     leaf = rule.point(parameters, memory, lr).data.requires_grad_()
-    loss = objective.loss(context.model.layout.weights(leaf, buffers), batch, context)
+    with computing(precision, leaf.device):
+        loss = objective.loss(context.model.layout.weights(leaf, buffers), batch, context)
     entering("backward")
     if loss.total.requires_grad:
         (gradient,) = torch.autograd.grad(loss.total, leaf, allow_unused=True, materialize_grads=True)

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from edgefl.learning.codecs.choice import Codecs
+from edgefl.learning.engine.spec import EngineChoice, EngineSpec
 from edgefl.learning.ensemble import EnsembleSpec
 from edgefl.learning.rules.base import LocalOptions
 from edgefl.scenario.components import Named, Selection
@@ -24,6 +25,7 @@ class TrainingSpec(BaseModel):
         default=Named("uniform", selection("uniform")), description="how the cohort is picked: a kind and its options"
     )
     local: LocalOptions = Field(default_factory=LocalOptions, description="a client's local training")
+    engine: EngineChoice = Field(default_factory=EngineSpec, description="how jobs are trained: a kind and its options")
     codec: Codecs = Field(default_factory=Codecs, description="how what is sent is encoded, up and down")
 
 

@@ -143,7 +143,7 @@ def test_a_finished_run_cannot_be_resumed_and_an_empty_folder_neither(small, tmp
 
 def test_two_processes_do_not_share_a_directory(small, tmp_path):
     scenario = small()
-    with RunDirectory(tmp_path / "run", Choices(("fedavg",), "auto", "auto", True)) as taken:
+    with RunDirectory(tmp_path / "run", Choices(("fedavg",), "auto", True)) as taken:
         taken.open(dump_yaml({}))
         with pytest.raises(UserError, match="another process"):
             run(scenario, out=tmp_path / "run")

@@ -14,7 +14,7 @@ from edgefl.experiment.directory import is_interrupted
 from edgefl.experiment.pausing import Pause, Paused
 from edgefl.experiment.run import resume, run
 from edgefl.experiment.sweep.settings import Setting
-from edgefl.scenario import Scenario, load_scenario, rehearse, resolve
+from edgefl.scenario import Scenario, load_scenario, rehearse, resolve, with_overrides
 from edgefl.scenario.loading import check
 
 
@@ -28,7 +28,7 @@ class Job:
         seed: its seed.
         scenario: the whole scenario as plain data.
         methods: labels to run.
-        device, engine, train: as for :func:`edgefl.experiment.run`.
+        device, train: as for :func:`edgefl.experiment.run`.
         pause: when to leave it for now; no part of what it is.
     """
 
@@ -38,7 +38,6 @@ class Job:
     scenario: dict[str, Any]
     methods: tuple[str, ...]
     device: str
-    engine: str
     train: bool
     pause: Pause | None = None
 
@@ -51,10 +50,13 @@ def jobs_of(
     seeds: Sequence[int] | None = None,
     methods: Sequence[str] | None = None,
     device: str = "auto",
-    engine: str = "sequential",
+    engine: str | None = None,
     train: bool = True,
 ) -> list[Job]:
     """All jobs, setting by setting and seed by seed; every scenario is checked before any runs.
+
+    Jobs run side by side, so one whose scenario leaves the engine open, or to a cluster, trains sequentially unless
+    ``engine`` says how.
 
     Raises:
         UserError: a setting does not fit the scenario.
@@ -64,13 +66,16 @@ def jobs_of(
         overrides = [*changes, *(f"{path}={json.dumps(v)}" for path, v in setting.items())]
         scenario = load_scenario(path_or_name, overrides)
         scenario = scenario.with_seeds(seeds) if seeds else scenario
+        kind = scenario.training.engine.kind
+        chosen = engine or ("sequential" if kind in {"auto", "ray"} else kind)
+        scenario = with_overrides(scenario, {"training.engine.kind": chosen})
         labels = tuple(scenario.method(label).label for label in methods or [each.label for each in scenario.methods])
         rehearse(scenario, file=path_or_name, overrides=overrides)
         for seed in scenario.seeds:
             data = {**resolve(scenario.with_seeds([seed])), "sweep": None}
-            everything = json.dumps([data, labels, device, engine, train], sort_keys=True)
+            everything = json.dumps([data, labels, device, train], sort_keys=True)
             id = hashlib.blake2b(everything.encode(), digest_size=6).hexdigest()
-            jobs.append(Job(id, setting, seed, data, labels, device, engine, train))
+            jobs.append(Job(id, setting, seed, data, labels, device, train))
     return jobs
 
 
@@ -98,7 +103,6 @@ def run_job(job: Job, folder: Path) -> str | None:
                 out=folder,
                 methods=job.methods,
                 device=job.device,
-                engine=job.engine,
                 train=job.train,
                 pause=job.pause,
             )

@@ -23,6 +23,7 @@ from edgefl.learning.job import Evaluation
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.mode import using
 from edgefl.learning.objectives.base import Batch
+from edgefl.learning.precision import Precision
 
 KEPT_STACKS = 2
 """Chunks whose memory is kept for replaying: a cohort's full chunks, and its last one."""
@@ -48,6 +49,7 @@ class BatchedEngine:
         device: where model, data and jobs live.
         width: jobs in a chunk at most; by the device's memory unless given.
         replay: what repeats the step of a whole chunk; by the device unless given.
+        precision: of a local step's products.
     """
 
     def __init__(
@@ -57,11 +59,14 @@ class BatchedEngine:
         device: torch.device,
         width: int | None = None,
         replay: Callable[[Callable[[], None]], Replay] | None = None,
+        *,
+        precision: Precision = "float32",
     ) -> None:
         self._model = model
         self._data = data
         self._device = device
-        self._reference = SequentialEngine(model, data, device)
+        self._precision = precision
+        self._reference = SequentialEngine(model, data, device, precision)
         self._widths = ChunkWidths(model, device, width)
         self._replay = GraphReplay if replay is None and device.type == "cuda" else replay
         self._stacks: list[Stack] = []
@@ -69,7 +74,7 @@ class BatchedEngine:
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         """Train all jobs; see :class:`~edgefl.learning.engine.base.Engine`."""
         results: dict[int, JobResult] = {}
-        with one_core_each(), exact_arithmetic(self._device):
+        with one_core_each(), exact_arithmetic(self._device, tf32=self._precision == "tf32"):
             for chunk in self._chunks(tasks):
                 trained = self._chunk([tasks[place] for place in chunk])
                 results.update(zip(chunk, trained, strict=True))
@@ -109,7 +114,7 @@ class BatchedEngine:
 
     def _chunk(self, tasks: list[JobTask]) -> list[JobResult]:
         if len(tasks) == 1:
-            return [train_job(tasks[0], self._model, self._data)]
+            return [self._alone(tasks[0])]
         stack = self._stacked(tasks)
         try:
             with using(**TRAINING):
@@ -125,13 +130,16 @@ class BatchedEngine:
             self._stacks.clear()
             # A stack cannot say whose step failed; one after another, the job says it itself.
             for task in tasks:
-                train_job(task, self._model, self._data)
+                self._alone(task)
             first, reason = tasks[0], f"{type(error).__name__}: {error} (side by side only)"
             raise TrainingFault(first.method, first.client, first.round, stack.taken, reason) from error
 
+    def _alone(self, task: JobTask) -> JobResult:
+        return train_job(task, self._model, self._data, precision=self._precision)
+
     def _stacked(self, tasks: Sequence[JobTask]) -> Stack:
         """The jobs' matrices; where steps are replayed, in the memory that they were recorded on."""
-        stack = Stack(tasks, self._model)
+        stack = Stack(tasks, self._model, self._precision)
         if self._replay is None:
             return stack
         for kept in self._stacks:

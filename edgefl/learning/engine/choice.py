@@ -13,9 +13,12 @@ from edgefl.learning.engine.parallel import ParallelEngine
 from edgefl.learning.engine.processors import cores
 from edgefl.learning.engine.sequential import SequentialEngine
 from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.precision import Precision
 
 EngineName = Literal["sequential", "parallel", "batched", "ray"]
 ENGINES: tuple[EngineName, ...] = ("sequential", "parallel", "batched", "ray")
+ALIKE: tuple[EngineName, ...] = ("sequential", "parallel", "ray")
+"""Engines that give every job the bits that it has alone."""
 
 
 def choose_engine(name: str, device: torch.device, workers: int | None = None) -> EngineName:
@@ -24,8 +27,8 @@ def choose_engine(name: str, device: torch.device, workers: int | None = None) -
     An accelerator is shared by all jobs, so they queue: ``sequential``. On a CPU with more than one core, jobs run side
     by side: ``parallel`` (which runs a lone job in the calling thread), else ``sequential``. Both give every job the
     same bits, so the choice changes the waiting and nothing else. ``batched`` agrees with them within rounding only and
-    is taken by name alone: it is meant for accelerators, where its gain must be measured first. So is ``ray``, which
-    uses other machines.
+    is taken by name alone: it is meant for accelerators, where its gain must be measured first, by model and size of
+    cohort. So is ``ray``, which uses other machines.
 
     >>> choose_engine("auto", torch.device("cpu"), workers=2), choose_engine("auto", torch.device("cpu"), workers=1)
     ('parallel', 'sequential')
@@ -54,17 +57,35 @@ def engines_on(device: torch.device) -> tuple[EngineName, ...]:
     return tuple(name for name in ENGINES if name != "ray" and (name != "parallel" or device.type == "cpu"))
 
 
-def build_engine(
-    name: EngineName, model: BlockModel, data: JobData, device: torch.device, workers: int | None = None
+def check_precision(precision: Precision, device: torch.device) -> None:
+    """Refuse a precision that the device does not have.
+
+    Raises:
+        UserError: it is ``tf32``, and the device no CUDA device.
+    """
+    if precision == "tf32" and device.type != "cuda":
+        raise UserError(
+            f"tf32 is a precision of CUDA devices and training runs on {device.type}; expected float32 or bfloat16",
+            field="training.engine.precision",
+        )
+
+
+def build_engine(  # noqa: PLR0917  (what engines are made of)
+    name: EngineName,
+    model: BlockModel,
+    data: JobData,
+    device: torch.device,
+    workers: int | None = None,
+    precision: Precision = "float32",
 ) -> Engine:
     """The engine called ``name``; ``workers`` defaults to the process's cores and never changes a result."""
     if name == "sequential":
-        return SequentialEngine(model, data, device)
+        return SequentialEngine(model, data, device, precision)
     if name == "batched":
-        return BatchedEngine(model, data, device)
+        return BatchedEngine(model, data, device, precision=precision)
     if name == "ray":
         # Whoever does without Ray shall not wait for its module.
         from edgefl.learning.engine.ray_engine import RayEngine
 
-        return RayEngine(model, data, device)
-    return ParallelEngine(model, data, workers or cores())
+        return RayEngine(model, data, device, precision)
+    return ParallelEngine(model, data, workers or cores(), precision)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -11,11 +11,13 @@ from torch import Tensor
 
 from edgefl.learning.data.federated import FederatedData
 from edgefl.learning.engine.base import Engine, JobData, JobResult, JobTask
-from edgefl.learning.engine.choice import build_engine, choose_engine
+from edgefl.learning.engine.choice import ALIKE, EngineName, build_engine, check_precision, choose_engine
 from edgefl.learning.engine.client_data import ClientData
 from edgefl.learning.engine.keepsakes import Keepsakes
 from edgefl.learning.engine.learner import MethodLearner
+from edgefl.learning.engine.measured import MeasuredEngine, clock_of
 from edgefl.learning.engine.result_memory import RememberingEngine, ResultMemory, content_of
+from edgefl.learning.engine.spec import EngineSpec
 from edgefl.learning.job import Evaluation
 from edgefl.learning.methods.recipe import Method
 from edgefl.learning.models.block_model import BlockModel
@@ -44,17 +46,18 @@ class TrainingCore:
         model: the scenario's skeleton, which the core takes over and moves to the training device.
         seed: decides the initial model x^0; see ``initial_vector``.
         device: the training device.
-        engine: ``auto`` or an engine's name; see :func:`~edgefl.learning.engine.choice.choose_engine`.
+        engine: a specification, or an engine's name; see :func:`~edgefl.learning.engine.choice.choose_engine`.
         workers: jobs at once in the parallel engine; the process's cores unless given. It never changes a result.
         memory: where results are kept, so that no job is trained twice; not for the batched engine, whose bits depend
             on which jobs stand side by side.
+        fastest: where an ``auto`` that is not exact writes down what it measured, and finds it again.
 
     Attributes:
-        engine_name: the engine that was chosen.
+        engine_name: the engine that was chosen by rule.
         memory: as given.
 
     Raises:
-        UserError: there is no such engine, or not on that device.
+        UserError: there is no such engine or precision, or not on that device.
     """
 
     def __init__(
@@ -64,15 +67,19 @@ class TrainingCore:
         seed: int,
         device: torch.device | str = "cpu",
         *,
-        engine: str = "auto",
+        engine: EngineSpec | str = "auto",
         workers: int | None = None,
         memory: ResultMemory | None = None,
+        fastest: MutableMapping[str, str] | None = None,
     ) -> None:
         self._device = torch.device(device)
         self.memory = memory
         self._seed = seed
         self._workers = workers
-        self.engine_name = choose_engine(engine, self._device, workers)
+        self._spec = EngineSpec.of(engine)
+        self._fastest = {} if fastest is None else fastest
+        check_precision(self._spec.precision, self._device)
+        self.engine_name = choose_engine(self._spec.kind, self._device, workers)
         self.data = data
         self._own = self._ground(model)
         self._adapted: list[tuple[Objective, Ground]] = []
@@ -84,13 +91,15 @@ class TrainingCore:
         spec: ModelSpec,
         seed: int,
         *,
-        engine: str = "auto",
+        engine: EngineSpec | str = "auto",
         workers: int | None = None,
         memory: ResultMemory | None = None,
+        fastest: MutableMapping[str, str] | None = None,
     ) -> Self:
         """The core of a scenario's data and model for one seed; it trains on the device that holds the data."""
         model = build_model(spec, data.shape, data.classes)
-        return cls(ClientData(data), model, seed, data.train.device, engine=engine, workers=workers, memory=memory)
+        options: dict[str, Any] = {"engine": engine, "workers": workers, "memory": memory, "fastest": fastest}
+        return cls(ClientData(data), model, seed, data.train.device, **options)
 
     @property
     def model(self) -> BlockModel:
@@ -127,10 +136,23 @@ class TrainingCore:
     def _ground(self, model: BlockModel) -> Ground:
         initial = initial_vector(model, self._seed).to(self._device)
         model = model.to(self._device)
-        engine = build_engine(self.engine_name, model, self.data, self._device, self._workers)
-        if self.memory is not None and self.engine_name != "batched":
-            engine = RememberingEngine(engine, self.memory, f"{torch.__version__} {self._device} {model}", self._device)
-        return Ground(model, initial, SharedEvaluation(engine))
+        return Ground(model, initial, SharedEvaluation(self.engine_for(model)))
+
+    def engine_for(self, model: BlockModel) -> Engine:
+        """A new engine for a skeleton, which lies on the training device; whoever asks closes it."""
+        spec = self._spec
+        by_clock = spec.kind == "auto" and not spec.exact
+        names: tuple[EngineName, ...] = (self.engine_name, "batched") if by_clock else (self.engine_name,)
+        engines: dict[str, Engine] = {
+            name: build_engine(name, model, self.data, self._device, self._workers, spec.precision) for name in names
+        }
+        if len(engines) > 1:
+            return MeasuredEngine(engines, self._fastest, clock_of(self._device))
+        engine = engines[self.engine_name]
+        if self.memory is None or self.engine_name not in ALIKE:
+            return engine
+        ground = f"{torch.__version__} {self._device} {spec.precision} {model}"
+        return RememberingEngine(engine, self.memory, ground, self._device)
 
     def close(self) -> None:
         """Let go of the engines' workers and memory."""

@@ -36,11 +36,12 @@ def choose_device(name: str) -> torch.device:
 
 
 @contextmanager
-def exact_arithmetic(device: torch.device) -> Iterator[None]:
+def exact_arithmetic(device: torch.device, *, tf32: bool = False) -> Iterator[None]:
     """Run the block with repeatable kernels and whole float32 products on ``device``, then restore the settings.
 
-    A CPU with one intra-op thread is exact as it is. On CUDA, TF32 is off, cuDNN takes deterministic kernels without
-    timing them against each other, and cuBLAS gets a fixed workspace. Operators that have no deterministic kernel warn.
+    A CPU with one intra-op thread is exact as it is. On CUDA, TF32 is off unless ``tf32`` asks for it, cuDNN takes
+    deterministic kernels without timing them against each other, and cuBLAS gets a fixed workspace. Operators that have
+    no deterministic kernel warn.
     """
     if device.type != "cuda":
         yield
@@ -51,7 +52,7 @@ def exact_arithmetic(device: torch.device) -> Iterator[None]:
     before = (cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32)
     filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     strict, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = True, False, False, False
+    cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = True, False, tf32, tf32
     torch.use_deterministic_algorithms(True, warn_only=True)
     # Nothing here reads memory before it is written, and filling it is a kernel for every tensor.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

@@ -15,6 +15,7 @@ from edgefl.learning.local_step import local_step
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.mode import using
 from edgefl.learning.objectives.base import Batch, Context, Objective
+from edgefl.learning.precision import Precision
 from edgefl.randomness import generator
 
 TRAINING = {"training": True, "track": True, "width": 1.0, "keep": None, "keep_probability": None}
@@ -29,14 +30,22 @@ def _never() -> bool:
     return False
 
 
-def train_job(task: JobTask, model: BlockModel, data: JobData, abandoned: Callable[[], bool] = _never) -> JobResult:
-    """Run the job's local steps one after another; a pure function of ``task``.
+def train_job(
+    task: JobTask,
+    model: BlockModel,
+    data: JobData,
+    abandoned: Callable[[], bool] = _never,
+    *,
+    precision: Precision = "float32",
+) -> JobResult:
+    """Run the job's local steps one after another; a pure function of ``task`` and ``precision``.
 
     Args:
         task: the job.
         model: a skeleton that no other thread uses meanwhile: a call puts weights into it and takes them out again.
         data: where the batches come from.
         abandoned: asked before every step whether to give up.
+        precision: of a step's products.
 
     Raises:
         TrainingFault: a step failed.
@@ -45,7 +54,7 @@ def train_job(task: JobTask, model: BlockModel, data: JobData, abandoned: Callab
     losses: list[Tensor] = []
     try:
         with using(**TRAINING), torch.enable_grad():
-            return _train(task, model, data, abandoned, losses)
+            return _train(task, model, data, abandoned, precision, losses)
     except Abandoned:
         raise
     except Exception as error:
@@ -53,8 +62,13 @@ def train_job(task: JobTask, model: BlockModel, data: JobData, abandoned: Callab
         raise TrainingFault(task.method, task.client, task.round, len(losses), reason) from error
 
 
-def _train(
-    task: JobTask, model: BlockModel, data: JobData, abandoned: Callable[[], bool], losses: list[Tensor]
+def _train(  # noqa: PLR0917  (what train_job is given)
+    task: JobTask,
+    model: BlockModel,
+    data: JobData,
+    abandoned: Callable[[], bool],
+    precision: Precision,
+    losses: list[Tensor],
 ) -> JobResult:
     """Train, appending the cross-entropy of every step to ``losses`` as it is done."""
     layout = model.layout
@@ -79,6 +93,7 @@ def _train(
             memory,
             task.options,
             task.lr,
+            precision=precision,
         )
         # Kept as a tensor: reading it now would make an accelerator wait for every step.
         losses.append(loss.cross_entropy)

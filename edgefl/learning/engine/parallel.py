@@ -16,6 +16,7 @@ from edgefl.learning.engine.local_training import Abandoned, train_job
 from edgefl.learning.engine.threads import one_core_each
 from edgefl.learning.job import Evaluation
 from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.precision import Precision
 
 Result = TypeVar("Result")
 
@@ -34,20 +35,22 @@ class ParallelEngine:
         model: the skeleton that jobs are called with; every worker gets a copy, for a call puts weights into it.
         data: where batches come from; read by all workers.
         workers: jobs at once, at least 1.
+        precision: of a local step's products.
     """
 
-    def __init__(self, model: BlockModel, data: JobData, workers: int) -> None:
+    def __init__(self, model: BlockModel, data: JobData, workers: int, precision: Precision = "float32") -> None:
         if workers < 1:
             raise ValueError(f"an engine needs at least one worker, not {workers}")
         self._skeletons = [model, *(copy.deepcopy(model) for _ in range(workers - 1))]
         self._data = data
+        self._precision = precision
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         """Train all jobs, the longest first, so that no core waits long for the last one."""
         order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
 
         def work(index: int, model: BlockModel, abandoned: Callable[[], bool]) -> JobResult:
-            return train_job(tasks[index], model, self._data, abandoned)
+            return train_job(tasks[index], model, self._data, abandoned, precision=self._precision)
 
         return self._spread(work, order)
 

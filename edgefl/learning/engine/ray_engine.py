@@ -26,6 +26,7 @@ from edgefl.learning.engine.ray_worker import (
 from edgefl.learning.faults import TrainingFault
 from edgefl.learning.job import Evaluation
 from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.precision import Precision
 
 BATCHES_A_PIECE = 16
 """Evaluation batches that a worker scores at a time, whatever the cluster's size."""
@@ -43,19 +44,22 @@ class RayEngine:
         model: the skeleton that jobs are called with.
         data: where batches come from.
         device: ``cpu`` or ``cuda``: which of the cluster's processors are used, and where results lie.
+        precision: of a local step's products.
 
     Raises:
         UserError: Ray is not installed, its cluster cannot be reached, or has no such processor.
     """
 
-    def __init__(self, model: BlockModel, data: JobData, device: torch.device) -> None:
+    def __init__(
+        self, model: BlockModel, data: JobData, device: torch.device, precision: Precision = "float32"
+    ) -> None:
         self._ray = joined()
         self._data = data
         self._device = device
         asked = needs(self._ray, device)
         self._train = self._ray.remote(**asked)(train_parcel)
         self._score = self._ray.remote(**asked)(score_batches)
-        self._place = [self._ray.put(Ground(model, data, device))]
+        self._place = [self._ray.put(Ground(model, data, device, precision))]
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         """Train all jobs, the longest first; see :class:`~edgefl.learning.engine.base.Engine`."""

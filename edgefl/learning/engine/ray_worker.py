@@ -21,6 +21,7 @@ from edgefl.learning.engine.evaluation import evaluate_batch
 from edgefl.learning.engine.local_training import train_job
 from edgefl.learning.engine.threads import one_core_each
 from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.precision import Precision
 
 GROUNDS_KEPT = 2
 """Models with their data that a worker holds at a time: the scenario's, and one that a method adapted."""
@@ -32,6 +33,7 @@ class Ground(NamedTuple):
     model: BlockModel
     data: JobData
     device: torch.device
+    precision: Precision
 
 
 class Packed(NamedTuple):
@@ -113,8 +115,9 @@ def train_parcel(place: Sequence[Any], parcel: Parcel) -> PackedResult:
         name: unpacked(ray.get(one) if isinstance(one, ray.ObjectRef) else one, ground.device)
         for name, one in parcel.tensors.items()
     }
-    with one_core_each(), exact_arithmetic(ground.device):
-        result = train_job(with_tensors(parcel.task, tensors), ground.model, ground.data)
+    with one_core_each(), exact_arithmetic(ground.device, tf32=ground.precision == "tf32"):
+        task = with_tensors(parcel.task, tensors)
+        result = train_job(task, ground.model, ground.data, precision=ground.precision)
     kept = {f"kept/{name}": packed(tensor) for name, tensor in result.kept.items()}
     named = {"final": packed(result.final), "cross_entropies": packed(result.cross_entropies), **kept}
     return PackedResult(named, result.batch_sizes)

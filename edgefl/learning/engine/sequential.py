@@ -15,6 +15,7 @@ from edgefl.learning.engine.local_training import train_job
 from edgefl.learning.engine.threads import one_core_each
 from edgefl.learning.job import Evaluation
 from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.precision import Precision
 
 
 class SequentialEngine:
@@ -24,17 +25,21 @@ class SequentialEngine:
         model: the skeleton that jobs are called with.
         data: where batches come from.
         device: where model, data and jobs live.
+        precision: of a local step's products.
     """
 
-    def __init__(self, model: BlockModel, data: JobData, device: torch.device) -> None:
+    def __init__(
+        self, model: BlockModel, data: JobData, device: torch.device, precision: Precision = "float32"
+    ) -> None:
         self._model = model
         self._device = device
         self._data = data
+        self._precision = precision
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         """Train all jobs; see :class:`~edgefl.learning.engine.base.Engine`."""
-        with one_core_each(), exact_arithmetic(self._device):
-            return [train_job(task, self._model, self._data) for task in tasks]
+        with one_core_each(), exact_arithmetic(self._device, tf32=self._precision == "tf32"):
+            return [train_job(task, self._model, self._data, precision=self._precision) for task in tasks]
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split."""

@@ -13,6 +13,7 @@ from edgefl.learning.engine.local_training import draws_of
 from edgefl.learning.engine.replay import Replay
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.objectives.base import Batch, Context
+from edgefl.learning.precision import Precision, computing
 
 Named = Mapping[str, Tensor]
 
@@ -30,14 +31,16 @@ class Stack:
     Args:
         tasks: at least two jobs that take the same local step.
         model: the skeleton.
+        precision: of a step's products.
 
     Attributes:
         tasks: the jobs; row i is the i-th.
         taken: steps taken so far by the longest job.
     """
 
-    def __init__(self, tasks: Sequence[JobTask], model: BlockModel) -> None:
+    def __init__(self, tasks: Sequence[JobTask], model: BlockModel, precision: Precision = "float32") -> None:
         self._model = model
+        self._precision = precision
         self._begin(tasks)
         rows = [*tasks, *[tasks[-1]] * (padded(len(tasks)) - len(tasks))]
         self._rows = len(rows)
@@ -223,7 +226,8 @@ class Stack:
             alpha=task.alpha,
             draws=draws,
         )
-        loss = task.objective.loss(layout.weights(parameters, buffers), Batch(inputs, labels), context)
+        with computing(self._precision, parameters.device):
+            loss = task.objective.loss(layout.weights(parameters, buffers), Batch(inputs, labels), context)
         # A loss without parameters has gradient zero, and torch.func wants a path to them.
         total = loss.total + 0 * parameters[0]
         return total, (loss.cross_entropy.detach(), buffers.detach())

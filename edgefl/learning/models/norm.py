@@ -121,4 +121,6 @@ class BatchNorm(nn.Module):
     ) -> Tensor:
         # torch.batch_norm rather than F.batch_norm: the latter refuses one number a channel.
         cudnn = torch.backends.cudnn.enabled
-        return torch.batch_norm(inputs, weight, bias, *running, by_batch, self.momentum, EPSILON, cudnn)
+        # Products may come in bfloat16; statistics are kept as the weights are, and under vmap all must be of one type.
+        whole = inputs.to(weight.dtype)
+        return torch.batch_norm(whole, weight, bias, *running, by_batch, self.momentum, EPSILON, cudnn).to(inputs.dtype)

@@ -99,6 +99,11 @@ PROBES: list[Probe] = probes(world, [
     ("training.selection<coverage>.kind", {}, {"training.selection": {"kind": "coverage"}}, differs),
     ("training.selection<coverage>.tries", {"training.selection": {"kind": "coverage"}, "training.cohort": 2},
      {"training.selection.tries": 1}, differs),
+    # With which numbers a client trains.
+    ("training.engine.kind", {"training.engine": "sequential"}, {"training.engine": "batched"},
+     both(same("flops", "seconds"), lambda before, after: abs(after.moved / before.moved - 1) < 1e-3)),
+    ("training.engine.precision", {}, {"training.engine.precision": "bfloat16"},
+     both(same("flops", "seconds"), lambda before, after: 1e-6 < abs(after.moved / before.moved - 1) < 0.1)),
     # What an update counts that is late.
     ("protocol<asynchronous>.staleness<constant>.kind", STALE, stale(kind="constant"), more("moved")),
     ("protocol<asynchronous>.staleness<polynomial>.kind", {**STALE, **stale(kind="constant")},

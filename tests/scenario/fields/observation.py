@@ -156,7 +156,7 @@ def _seen(text: str, trains: bool) -> Seen:
         return _summed(run(NeutralLearner()), log, **shards)
     shards["held"] = float((data.label_counts > 0).sum(axis=1).mean())
     kept = keepsakes_of(scenario)
-    with TrainingCore.of(data, scenario.model.spec, seed, engine="sequential") as core:
+    with TrainingCore.of(data, scenario.model.spec, seed, engine=scenario.training.engine) as core:
         learner = core.learner(costs.method, kept)
         first = learner.model(0).clone()
         outcome = run(learner)

@@ -1,0 +1,53 @@
+"""The ``engine:`` of a scenario's training: how jobs are trained, and how exactly."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field
+
+from edgefl.learning.component import Component
+from edgefl.learning.precision import Precision
+from edgefl.validation import validated
+
+EngineKind = Literal["auto", "sequential", "parallel", "batched", "ray"]
+
+
+class EngineSpec(Component):
+    """Which engine trains, and with which numbers."""
+
+    kind: EngineKind = Field(
+        default="auto",
+        description="auto decides by the device and its cores, never by a stopwatch; batched rounds otherwise than the "
+        "others, which agree to the bit",
+    )
+    precision: Precision = Field(
+        default="float32",
+        description="of the products in a local step: float32, tf32 (CUDA only) or bfloat16 (autocast); parameters, "
+        "aggregation and evaluation are float32 always",
+    )
+    exact: bool = Field(
+        default=True,
+        description="false: auto may time the engines once for each method and size of cohort and take the fastest, so "
+        "that rounding differs from machine to machine",
+    )
+
+    @classmethod
+    def of(cls, value: EngineSpec | str) -> Self:
+        """A specification as it is, or that of an engine's name.
+
+        Raises:
+            UserError: there is no such engine.
+
+        >>> EngineSpec.of("batched").precision
+        'float32'
+        """
+        return validated(cls, _mapping(value))
+
+
+def _mapping(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+EngineChoice = Annotated[EngineSpec, BeforeValidator(_mapping, json_schema_input_type=EngineKind | EngineSpec)]
+"""An engine's name alone, or a mapping with options."""
