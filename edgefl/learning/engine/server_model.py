@@ -158,15 +158,15 @@ class ServerModel:
         return torch.cat([parameters, self.vector[count:] + mean_delta(deltas[:, count:], weights)])
 
     def squared_distance(self, vector: Tensor, other: Tensor | None = None) -> float:
-        """‖a - b‖² over the parameters, in float64; ``other`` is the latest model unless given.
+        """‖a - b‖² over the parameters, summed in float64; ``other`` is the latest model unless given.
 
         Buffers stay out: batch norm's counters and variances are not distances in the space of weights.
         """
         other = self.vector if other is None else other
         if vector is other:
             return 0.0
-        difference = vector[: self._count].double() - other[: self._count].double()
-        return float(difference.square().sum())
+        difference = vector[: self._count] - other[: self._count]
+        return float(torch.linalg.vector_norm(difference, dtype=torch.float64)) ** 2
 
     def _weights(self, samples: Sequence[int]) -> list[float]:
         """Shares that sum to 1: equal, or by the images that a pass really uses."""
