@@ -169,7 +169,7 @@ def test_blocks_that_were_not_sent_are_the_clients_own(tiny):
     assert torch.equal(tasks[1].start, layout.splice(core.initial, server, 2))
     front = sum(entry.numel for entry in layout.parameters if entry.block == 0)
     drift = (own.double() - server.double())[:front].square().sum()
-    assert learner.feedback(JobId("m", 3, 0, 1)).drift == pytest.approx(float(drift), rel=1e-9)
+    assert learner.feedback(JobId("m", 3, 0, 1)).drift == pytest.approx(float(drift), rel=1e-6)
 
 
 def test_a_discarded_job_is_trained_when_a_later_job_builds_on_it_and_before_it(tiny):
