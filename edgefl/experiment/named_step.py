@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from edgefl.errors import UserError, nearest
+from edgefl.learning.codecs.choice import Codecs
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.methods.recipe import METHODS, Method
 from edgefl.learning.rules.base import LocalOptions
@@ -41,10 +42,11 @@ def read_step(model: str, method: str | None, changes: list[str]) -> tuple[Any, 
                 field=section,
             )
     training = said["training"]
-    if not isinstance(training, dict) or set(training) - {"local"}:
-        raise UserError("of this, a step's cost depends on training.local alone", field="training")
+    if not isinstance(training, dict) or set(training) - {"local", "codec"}:
+        raise UserError("of this, costs depend on training.local and training.codec alone", field="training")
+    codecs = validated(Codecs, training.get("codec", {}), field="training.codec")
     local = validated(LocalOptions, training.get("local", {}), field="training.local")
-    methods = [build_method(each.entry, local) for each in read_methods(said["methods"])]
+    methods = [build_method(each.entry, local, codecs) for each in read_methods(said["methods"])]
     return MODEL_SECTION.read(said["model"], "model").spec, methods
 
 

@@ -1,0 +1,143 @@
+"""Runs with codecs: bytes known beforehand, spent as known, and everything else that a run promises."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from edgefl.experiment import resume, run, verify
+from edgefl.experiment.plan import plan
+from edgefl.experiment.wiring import skeleton
+from edgefl.scenario import load_scenario
+
+from .test_hierarchical_run import CELLS
+from .test_resume import Interrupted, Stop, tree
+
+SPARSE = {"up": {"kind": "top_k", "fraction": 0.02}, "down": {"kind": "quantise", "rounding": "stochastic"}}
+METHODS = [
+    "fedavg",
+    {"method": "fedavg", "as": "sparse", "codec": SPARSE},
+    {"method": "fedbr", "codec": SPARSE},
+    {"method": "fedadc", "codec": SPARSE, "overlap": True},
+    {"method": "scaffold", "codec": {"up": {"kind": "quantise", "bits": 4}, "down": "cast"}},
+]
+PROTOCOLS = {
+    "synchronous": {"kind": "synchronous"},
+    "deadline": {"kind": "synchronous", "deadline": 0.08},
+    "asynchronous": {"kind": "asynchronous", "buffer": 2, "concurrency": 4},
+    "hierarchical": {"kind": "hierarchical"},
+}
+
+
+def settings(protocol):
+    methods = [each for each in METHODS if protocol == "synchronous" or each == "fedavg" or "overlap" not in each]
+    cells = {"network__topology": CELLS} if protocol == "hierarchical" else {}
+    return {"methods": methods, "protocol": PROTOCOLS[protocol], "training__rounds": 12, **cells}
+
+
+def traffic(folder, label):
+    columns = ["round", "seconds", "bytes_down", "bytes_up", "joules"]
+    return pq.read_table(folder / label / "seed-0" / "rounds.parquet", columns=columns).to_pydict()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Runs by protocol, trained once."""
+    known = {}
+
+    def make(small, protocol):
+        if protocol not in known:
+            scenario = small(**settings(protocol))
+            known[protocol] = scenario, run(scenario, out=tmp_path_factory.mktemp(protocol) / "run")
+        return known[protocol]
+
+    return make
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_run_with_codecs_verifies_and_without_training_takes_the_same_bytes_seconds_and_joules(
+    small, finished, protocol, tmp_path
+):
+    scenario, folder = finished(small, protocol)
+    assert verify(folder) == []
+    timed = run(scenario, out=tmp_path / "timed", train=False)
+    for method in scenario.methods:
+        if method.name != "fedbr":  # its scheduler reads what training says
+            assert traffic(timed, method.label) == traffic(folder, method.label)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("after", [9, 23])
+def test_a_resumed_run_with_codecs_is_byte_identical(small, finished, protocol, after, tmp_path):
+    scenario, expected = finished(small, protocol)
+    with pytest.raises(Interrupted):
+        run(scenario, out=tmp_path / "run", progress=Stop(after))
+    assert tree(resume(tmp_path / "run")) == tree(expected)
+
+
+def test_bytes_are_those_of_the_formulas(small, finished):
+    scenario, folder = finished(small, "synchronous")
+    shapes = [entry.shape for entry in skeleton(scenario).layout.parameters]
+    down = sum(min(shape.numel() + 4, 4 * shape.numel()) for shape in shapes)
+    up = 0
+    for shape in shapes:
+        n = shape.numel()
+        k = -(-2 * n // 100)
+        up += min(4 * k + min(4 * k, -(-n // 8)), 4 * n)
+    assert not skeleton(scenario).layout.buffers
+    rounds = traffic(folder, "sparse")
+    assert set(rounds["bytes_down"]) == {3 * down}
+    assert set(rounds["bytes_up"]) == {3 * up}
+
+
+def test_a_cells_mean_crosses_its_backhaul_as_float32(small, finished):
+    scenario, folder = finished(small, "hierarchical")
+    events = pq.read_table(folder / "sparse" / "seed-0" / "events.parquet").to_pylist()
+    relays = [event for event in events if event["kind"] == "transfer_end" and event["item"] == "relay"]
+    sizes = skeleton(scenario).layout.block_bytes()
+    assert {event["bytes"] for event in relays if event["target"] == "server"} == {sum(sizes)}
+    assert max(event["bytes"] for event in relays if event["source"] == "server") < sum(sizes) / 3
+
+
+def test_fewer_bytes_take_less_time_and_energy(small, finished):
+    _, folder = finished(small, "synchronous")
+    methods = json.loads((folder / "summary.json").read_text())["methods"]
+    exact, sparse = methods["fedavg"][0], methods["sparse"][0]
+    assert sparse["seconds"] < exact["seconds"]
+    assert sparse["joules"] < exact["joules"]
+
+
+def test_a_plan_knows_the_encoded_bytes(small, finished):
+    scenario, folder = finished(small, "synchronous")
+    for each in plan(scenario, methods=["sparse", "scaffold"]).methods:
+        rounds = traffic(folder, each.label)
+        assert each.bytes_down == pytest.approx(sum(rounds["bytes_down"]) / 12)
+        assert each.bytes_up == pytest.approx(sum(rounds["bytes_up"]) / 12)
+
+
+def test_a_methods_codec_replaces_the_scenarios_direction_by_direction(small):
+    from edgefl.experiment.wiring import recipe_of
+    from edgefl.learning.codecs.cast import Cast
+    from edgefl.learning.codecs.quantise import Quantise
+
+    scenario = small(
+        training__codec={"up": "quantise", "down": "quantise"},
+        methods=["fedavg", {"method": "fedavg", "as": "half", "codec": {"up": "cast"}}],
+    )
+    plain, half = (recipe_of(scenario, method).codecs for method in scenario.methods)
+    assert (plain.up, plain.down) == (Quantise(), Quantise())
+    assert (half.up, half.down) == (Cast(), Quantise())
+
+
+def test_a_written_scenario_says_its_codecs_again(small, tmp_path):
+    from edgefl.scenario import resolve
+    from edgefl.scenario.writing import dump_yaml
+
+    scenario = small(methods=METHODS, training__codec={"down": "cast"})
+    path = tmp_path / "again.yaml"
+    path.write_text(dump_yaml(resolve(scenario)), encoding="utf-8")
+    again = load_scenario(path)
+    assert again.methods == scenario.methods
+    assert again.training == scenario.training
