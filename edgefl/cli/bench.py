@@ -7,6 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+METHODS = ("fedprox", "fedmlb", "fedalign", "moon", "fedadc")
+"""Methods that are compared with FedAvg where none is named."""
+
 app = typer.Typer(help="Measure edgefl's own speed.", no_args_is_help=True)
 
 
@@ -25,12 +28,28 @@ def training(  # noqa: PLR0917  (one parameter for each option; typer passes the
     ] = None,
     methods: Annotated[
         list[str] | None,
-        typer.Option("--method", metavar="NAME", help="Compare the method's time with FedAvg's.", show_default="none"),
+        typer.Option(
+            "--method",
+            metavar="NAME",
+            help="Compare the method's time with FedAvg's.",
+            show_default="five methods on the first case, unless a case is named",
+        ),
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="FILE",
+            help="The profile of this machine, which predicts methods' times.",
+            show_default="this machine is measured first, for a minute",
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     scenario: Annotated[
         str | None,
-        typer.Option("--scenario", help="Also measure the share of wall-clock outside training, on its first method."),
+        typer.Option(
+            "--scenario", help="Also measure the share of wall-clock outside training, of each of its methods."
+        ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Less of everything, to see that it runs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
@@ -38,9 +57,10 @@ def training(  # noqa: PLR0917  (one parameter for each option; typer passes the
     """Train through each engine and by plain centralised PyTorch, in turn, and print the ratios.
 
     Centralised training is tuned: channels-last, fused optimiser, all cores. It runs once with the clients' batch size
-    and once with the whole cohort's batch.
+    and once with the whole cohort's batch. What methods' operators predict comes from a profile of this machine.
     """
     from edgefl.experiment.benchmarks.cases import CASES
+    from edgefl.experiment.benchmarks.prediction import MEASURING_SECONDS, by_measuring, by_profile
     from edgefl.experiment.benchmarks.training import bench_engines, bench_methods, known_case, known_engines
     from edgefl.learning.engine.device import choose_device
 
@@ -49,10 +69,16 @@ def training(  # noqa: PLR0917  (one parameter for each option; typer passes the
     chosen = [known_case(name) for name in cases or CASES]
     chosen = [case.quick() for case in chosen] if quick else chosen
     found: dict[str, Any] = {"device": place.type, "cases": []}
+    predict = None
+    if profile is not None:
+        predict = by_profile(profile)
+    elif (methods or cases is None) and place.type == "cpu" and not quick:
+        predict = by_measuring(MEASURING_SECONDS, _tell)
     for case in chosen:
         result = bench_engines(case, place, named)
-        if methods:
-            result["methods"] = bench_methods(case, place, methods, named[0] if named else "sequential")
+        compared = methods or (METHODS if cases is None and case is chosen[0] else [])
+        if compared:
+            result["methods"] = bench_methods(case, place, compared, named[0] if named else "sequential", predict)
         found["cases"].append(result)
         if not as_json:
             _print(result)
@@ -82,13 +108,17 @@ def simulation(
         _print_world(found)
 
 
-def _outside(name: str, device: str, *, quick: bool) -> dict[str, Any]:
+def _tell(line: str) -> None:
+    if not line.startswith("left out"):
+        typer.echo(f"measuring this machine: {line}", err=True)
+
+
+def _outside(name: str, device: str, *, quick: bool) -> list[dict[str, Any]]:
     from edgefl.experiment.benchmarks.outside import share_outside
     from edgefl.scenario import load_scenario
 
     changes = {"stop": "rounds"} | ({"training.rounds": 2} if quick else {})
-    scenario = load_scenario(name, changes)
-    return share_outside(scenario, scenario.methods[0].label, device)
+    return share_outside(load_scenario(name, changes), device)
 
 
 def _print(result: dict[str, Any]) -> None:
@@ -111,20 +141,49 @@ def _print(result: dict[str, Any]) -> None:
         )
         table.add_row(row["name"], *("" if number is None else f"{number:,.3g}" for number in numbers))
     console.print(table)
-    for row in result.get("methods", []):
-        console.print(
-            f"{row['method']}: {row['measured']:.2f} x FedAvg; its operators predict {row['by_flops']:.2f} by FLOPs, "
-            f"{row['by_bytes']:.2f} by bytes"
-        )
+    if "methods" in result:
+        _print_methods(result["case"], result["methods"])
 
 
-def _print_outside(found: dict[str, Any]) -> None:
+def _print_methods(case: str, rows: list[dict[str, Any]]) -> None:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
     from edgefl.cli.console import standard_output
 
-    standard_output().print(
-        f"{found['scenario']}, {found['method']}, {found['rounds']} rounds: {found['seconds']:.2f} s, of which "
-        f"{100 * found['share_outside']:.1f} % outside training and evaluation"
-    )
+    console = standard_output()
+    table = Table(box=box.SIMPLE, title=f"{case}: a round over FedAvg's", title_justify="left")
+    table.add_column("", no_wrap=True)
+    for heading in ("measured", "predicted", "off", "FLOPs", "bytes"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        ratios = [row["measured"], row["predicted"], row["off"], row["by_flops"], row["by_bytes"]]
+        forms = ("{:.2f}", "{:.2f}", "{:+.0%}", "{:.2f}", "{:.2f}")
+        cells = ("" if ratio is None else form.format(ratio) for form, ratio in zip(forms, ratios, strict=True))
+        table.add_row(row["method"], *cells)
+    console.print(table)
+    for row in rows:
+        if row["reason"]:
+            console.print(escape(f"{row['method']}: {row['reason']}"))
+
+
+def _print_outside(rows: list[dict[str, Any]]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    from edgefl.cli.console import standard_output
+
+    title = f"{rows[0]['scenario']}: wall-clock outside training and evaluation"
+    table = Table(box=box.SIMPLE, title=title, title_justify="left")
+    table.add_column("", no_wrap=True)
+    for heading in ("rounds", "seconds", "outside, s", "share"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        outside = row["seconds"] - row["working_seconds"]
+        cells = (f"{row['rounds']:,}", f"{row['seconds']:.2f}", f"{outside:.2f}", f"{100 * row['share_outside']:.1f} %")
+        table.add_row(row["method"], *cells)
+    standard_output().print(table)
 
 
 def _print_world(found: dict[str, Any]) -> None:

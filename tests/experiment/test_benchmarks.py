@@ -8,6 +8,8 @@ import torch
 from edgefl.errors import UserError
 from edgefl.experiment.benchmarks.cases import CASES
 from edgefl.experiment.benchmarks.outside import share_outside
+from edgefl.experiment.benchmarks.peak_memory import peak_bytes, reset_peak, resident_bytes
+from edgefl.experiment.benchmarks.prediction import _planned
 from edgefl.experiment.benchmarks.training import (
     SAME,
     WHOLE,
@@ -17,7 +19,11 @@ from edgefl.experiment.benchmarks.training import (
     known_case,
     known_engines,
 )
+from edgefl.learning.cost.measure import trace
 from edgefl.learning.engine.choice import engines_on
+from edgefl.learning.methods.build import build_method
+from edgefl.learning.models.registry import MODELS, build_model
+from edgefl.learning.rules.base import LocalOptions
 
 CPU = torch.device("cpu")
 
@@ -41,10 +47,41 @@ def test_every_engine_is_compared_with_both_kinds_of_centralised_training():
 
 
 def test_methods_are_compared_where_they_can_train_the_model():
-    rows = bench_methods(CASES["cnn"].quick(), CPU, ["moon", "stochdepth", "fedadc"], "sequential")
+    rows = bench_methods(CASES["cnn"].quick(), CPU, ["moon", "stochdepth", "fedadc"], "sequential", None)
     assert [row["method"] for row in rows] == ["moon", "fedadc"]
     assert rows[0]["by_flops"] > 1.5
     assert all(row["measured"] > 0 for row in rows)
+    assert {row["predicted"] for row in rows} == {row["reason"] for row in rows} == {None}
+
+
+def test_a_ratio_is_predicted_by_what_is_executed_and_a_miss_gets_a_reason():
+    def by_bytes(operators):
+        return sum(each.bytes * each.count for each in operators) / 1e9
+
+    (row,) = bench_methods(CASES["cnn"].quick(), CPU, ["moon"], "sequential", by_bytes)
+    assert row["predicted"] == pytest.approx(row["by_bytes"])
+    assert row["off"] == pytest.approx(row["measured"] / row["predicted"] - 1)
+    (far,) = bench_methods(CASES["cnn"].quick(), CPU, ["moon"], "sequential", lambda operators: 2.0 ** len(operators))
+    assert "fedavg's, predicted" in far["reason"]
+
+
+def test_the_parts_of_a_step_add_up_to_the_step():
+    model = build_model(MODELS["cnn"](width=2), (1, 8, 8), 4)
+    for name in ("fedavg", "moon", "fedadc"):
+        method = build_method(name, LocalOptions(batch=4))
+        adapted = method.objective.adapt(model)
+        whole = trace(adapted, method, adapted.depth, 4).cost()
+        parts = _planned(method, model, 4)
+        assert set(parts) == {"forward", "backward", "update"}
+        assert sum(each.flops * each.count for part in parts.values() for each in part) == whole.training_flops
+
+
+def test_a_peak_is_one_works_own_where_the_system_can_tell():
+    reset_peak(CPU)
+    before = peak_bytes(CPU)
+    block = torch.ones(50_000_000)
+    assert peak_bytes(CPU) - before > 150e6
+    assert resident_bytes() >= 4 * len(block)
 
 
 def test_the_public_configuration_is_375_000_local_steps():
@@ -54,9 +91,13 @@ def test_the_public_configuration_is_375_000_local_steps():
 
 
 def test_the_time_outside_training_is_a_share_of_the_whole(small):
-    found = share_outside(small(training__rounds=2), "fedavg")
-    assert 0 < found["working_seconds"] < found["seconds"]
-    assert found["share_outside"] == pytest.approx(1 - found["working_seconds"] / found["seconds"])
+    rows = share_outside(small(training__rounds=2, methods=["fedavg", "fedprox"]))
+    assert [row["method"] for row in rows] == ["fedavg", "fedprox", "all"]
+    for row in rows:
+        assert 0 < row["working_seconds"] < row["seconds"]
+        assert row["share_outside"] == pytest.approx(1 - row["working_seconds"] / row["seconds"])
+    assert rows[2]["seconds"] == pytest.approx(rows[0]["seconds"] + rows[1]["seconds"])
+    assert rows[2]["rounds"] == 4
 
 
 def test_unknown_cases_and_engines_are_refused_with_the_nearest_name():

@@ -15,7 +15,7 @@ from edgefl.experiment.progress import Silent
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import recipe_of, shared_world, skeleton
 from edgefl.learning.cost.law import CostModel
-from edgefl.learning.data.federated import load_federated
+from edgefl.learning.data.federated import FederatedData, load_federated
 from edgefl.learning.engine.base import Engine, JobResult, JobTask
 from edgefl.learning.engine.client_data import ClientData
 from edgefl.learning.engine.core import Ground, SharedEvaluation, TrainingCore
@@ -23,7 +23,7 @@ from edgefl.learning.engine.device import choose_device
 from edgefl.learning.job import Evaluation
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.registry import build_model
-from edgefl.scenario import Scenario
+from edgefl.scenario import Scenario, ScenarioMethod
 
 
 class Watched:
@@ -77,28 +77,41 @@ class WatchedCore(TrainingCore):
         return ground._replace(engine=SharedEvaluation(watched))
 
 
-def share_outside(scenario: Scenario, label: str, device: str = "auto", engine: str = "auto") -> dict[str, Any]:
+def share_outside(scenario: Scenario, device: str = "auto") -> list[dict[str, Any]]:
     """The share of a run's wall-clock outside training and evaluation, once everything is imported and data are loaded.
 
+    Every method of the scenario runs with its first seed, without a cache of results, so that all of them train.
+
     Args:
-        scenario: what is run, with its first seed.
-        label: which of its methods.
+        scenario: what is run.
         device: where training runs.
-        engine: how.
+
+    Returns:
+        A row for each method, and at the end one for all together.
     """
-    chosen, seed = scenario.method(label), scenario.seeds[0]
+    seed = scenario.seeds[0]
     data = load_federated(scenario.data, seed, choose_device(device), scenario.evaluation.split)
+    rows = [_one(scenario, method, data, seed) for method in scenario.methods]
+    whole, working = (sum(row[name] for row in rows) for name in ("seconds", "working_seconds"))
+    rounds = sum(row["rounds"] for row in rows)
+    return [*rows, _row(scenario, "all", rounds, whole, working)]
+
+
+def _one(scenario: Scenario, chosen: ScenarioMethod, data: FederatedData, seed: int) -> dict[str, Any]:
     start = perf_counter()
     costs = StepCosts(CostModel(skeleton(scenario)), recipe_of(scenario, chosen))
     world = shared_world(scenario, seed, data)
     model = build_model(scenario.model.spec, data.shape, data.classes)
     with (
         tempfile.TemporaryDirectory() as folder,
-        WatchedCore(ClientData(data), model, seed, data.train.device, engine=engine) as core,
+        WatchedCore(ClientData(data), model, seed, data.train.device, engine=scenario.training.engine) as core,
     ):
-        OneRun(scenario, chosen, world, costs, Path(folder)).trained(Silent(), core, data)
-    whole = perf_counter() - start
+        entry = OneRun(scenario, chosen, world, costs, Path(folder)).trained(Silent(), core, data)
+    return _row(scenario, chosen.label, entry["rounds"], perf_counter() - start, core.working_seconds)
+
+
+def _row(scenario: Scenario, method: str, rounds: int, whole: float, working: float) -> dict[str, Any]:
     return {
-        "scenario": scenario.name, "method": label, "rounds": scenario.training.rounds, "seconds": whole,
-        "working_seconds": core.working_seconds, "share_outside": 1 - core.working_seconds / whole,
+        "scenario": scenario.name, "method": method, "rounds": rounds, "seconds": whole, "working_seconds": working,
+        "share_outside": 1 - working / whole,
     }  # fmt: skip

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import resource
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -14,6 +12,9 @@ import torch
 from edgefl.errors import UserError, nearest
 from edgefl.experiment.benchmarks.cases import CASES, TrainingCase
 from edgefl.experiment.benchmarks.contenders import Turn, centralised, federated
+from edgefl.experiment.benchmarks.peak_memory import peak_bytes, reset_peak
+from edgefl.experiment.benchmarks.prediction import TOLERANCE, Predict, reason
+from edgefl.experiment.measuring.measure_device.timing import clock_for
 from edgefl.learning.cost.law import CostModel
 from edgefl.learning.data.federated import FederatedData, load_federated
 from edgefl.learning.data.sets.synthetic import Synthetic
@@ -82,10 +83,19 @@ def bench_engines(case: TrainingCase, device: torch.device, engines: Sequence[st
     }  # fmt: skip
 
 
-def bench_methods(case: TrainingCase, device: torch.device, names: Sequence[str], engine: str) -> list[dict[str, Any]]:
+def bench_methods(
+    case: TrainingCase, device: torch.device, names: Sequence[str], engine: str, predict: Predict | None
+) -> list[dict[str, Any]]:
     """The time of a round of each method over FedAvg's, beside what the operators predict that it executes.
 
-    The prediction is between the ratio of FLOPs (where products bound) and that of bytes touched (where memory does).
+    One core's work is timed by the processor's own seconds, which leave out those that other programs had.
+
+    Args:
+        case: the network and the cohort.
+        device: where.
+        names: methods; those that cannot train the network are left out.
+        engine: how.
+        predict: seconds of a local step by its operators; without it only the ratios of FLOPs and bytes are told.
     """
     data, local = _data(case, device), _local(case)
     model = build_model(MODELS[case.model](**case.options), case.shape, 10)
@@ -101,55 +111,61 @@ def bench_methods(case: TrainingCase, device: torch.device, names: Sequence[str]
     steps = {name: costs.cost(m, m.objective.adapt(model).depth, case.batch) for name, m in methods.items()}
     with _core(case, data, engine) as core:
         turns = {name: federated(case, core, method) for name, method in methods.items()}
-        times, _ = in_turn(turns, case.turns, device)
+        one_core = device.type == "cpu" and engine == "sequential"
+        times, _ = in_turn(turns, case.turns, device, clock_for(1) if one_core else perf_counter)
     reference = steps["fedavg"]
-    return [
-        {
-            "method": name,
-            "measured": _ratio(times[name], times["fedavg"]),
-            "by_flops": steps[name].training_flops / reference.training_flops,
-            "by_bytes": steps[name].bytes_touched / reference.bytes_touched,
-        }
-        for name in methods
-        if name != "fedavg"
-    ]
+    rows: list[dict[str, Any]] = []
+    for name, method in methods.items():
+        if name == "fedavg":
+            continue
+        measured = _ratio(times[name], times["fedavg"])
+        predicted = predict and predict(steps[name].operators) / predict(reference.operators)
+        far = predicted is not None and abs(measured / predicted - 1) > TOLERANCE
+        rows.append(
+            {
+                "method": name,
+                "measured": measured,
+                "predicted": predicted,
+                "off": None if predicted is None else measured / predicted - 1,
+                "by_flops": steps[name].training_flops / reference.training_flops,
+                "by_bytes": steps[name].bytes_touched / reference.bytes_touched,
+                "reason": reason(method, methods["fedavg"], model, case.batch, predict) if predict and far else None,
+            }
+        )
+    return rows
 
 
 def in_turn(
-    turns: Mapping[str, Turn], repeats: int, device: torch.device
+    turns: Mapping[str, Turn],
+    repeats: int,
+    device: torch.device,
+    clock: Callable[[], float] = perf_counter,
 ) -> tuple[dict[str, list[float]], dict[str, int]]:
     """Seconds of each contender's turns, one after another and again, after a turn of each that does not count.
 
     Returns:
-        The seconds, and the most bytes held: the contender's own on an accelerator, else the process's so far.
+        The seconds, and the most bytes held meanwhile: of an accelerator's memory, or of the whole process's.
     """
     times: dict[str, list[float]] = {name: [] for name in turns}
     memory: dict[str, int] = {}
     for repeat in range(repeats + 1):
         for name, turn in turns.items():
+            reset_peak(device)
             if device.type == "cuda":
-                torch.cuda.reset_peak_memory_stats(device)
                 torch.cuda.synchronize(device)
-            start = perf_counter()
+            start = clock()
             turn()
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
             if repeat:
-                times[name].append(perf_counter() - start)
-            memory[name] = _peak_bytes(device)
+                times[name].append(clock() - start)
+            memory[name] = max(memory.get(name, 0), peak_bytes(device))
     return times, memory
 
 
 def _ratio(slower: Sequence[float], faster: Sequence[float]) -> float:
     """The median of the ratios of neighbouring turns: what slows the machine for a while slows both."""
     return median(one / other for one, other in zip(slower, faster, strict=True))
-
-
-def _peak_bytes(device: torch.device) -> int:
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _data(case: TrainingCase, device: torch.device) -> FederatedData:

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
 from edgefl.experiment.measuring.measure_device.case import Case, Maker, Run
 from edgefl.learning.cost.measure import Operator, measure
-from edgefl.learning.local_step import local_step
+from edgefl.learning.local_step import Phase, local_step
 from edgefl.learning.methods.build import build_method
+from edgefl.learning.methods.recipe import Method
+from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.registry import MODELS, build_model
 from edgefl.learning.objectives.base import Batch, Context
 from edgefl.learning.rules.base import LocalOptions
 from edgefl.randomness import generator
 
 SHAPE, CLASSES = (3, 32, 32), 10
+
+
+class PreparedStep(Protocol):
+    """Takes a local step, and tells a listener as each of its parts begins."""
+
+    def __call__(self, entering: Callable[[Phase], None] = ...) -> None:
+        """Take it."""
+
+
+def _unheard(_phase: Phase) -> None:
+    """Nobody listens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +57,40 @@ class Step:
     def _prepare(self, numbers: Maker) -> Run:
         method = build_method(self.method, LocalOptions())
         model = method.objective.adapt(build_model(MODELS[self.model](), SHAPE, CLASSES))
-        layout, objective, rule = model.layout, method.objective, method.rule
-        parameters, buffers = numbers(layout.parameter_count), torch.ones(layout.buffer_count)
-        vectors = {name: numbers(layout.parameter_count) for name in sorted(objective.vectors | rule.vectors)}
-        context = Context(
-            model=model,
-            frozen={
-                name: layout.weights(vectors.get(name, parameters).clone(), buffers.clone())
-                for name in sorted(objective.frozen)
-            },
-            vectors={name: vectors[name] for name in sorted(objective.vectors)},
-            client={name: torch.ones(model.classes) for name in sorted(objective.client)},
-            alpha=model.depth,
-            draws=objective.draw(generator(0, "cost"), self.batch),
-        )
-        labels = torch.arange(self.batch) % model.classes
-        images = Batch(numbers(self.batch, *model.sample_shape), labels)
-        memory = rule.begin(parameters, {name: vectors[name] for name in sorted(rule.vectors)}, method.local, 1)
+        return prepared_step(method, model, self.batch, numbers)
+
+
+def prepared_step(method: Method, model: BlockModel, batch: int, numbers: Maker) -> PreparedStep:
+    """A local step on made-up numbers, ready to be taken again and again.
+
+    Args:
+        method: whose.
+        model: adapted by its objective.
+        batch: images in the minibatch.
+        numbers: makes tensors.
+    """
+    layout, objective, rule = model.layout, method.objective, method.rule
+    parameters, buffers = numbers(layout.parameter_count), torch.ones(layout.buffer_count)
+    vectors = {name: numbers(layout.parameter_count) for name in sorted(objective.vectors | rule.vectors)}
+    context = Context(
+        model=model,
+        frozen={
+            name: layout.weights(vectors.get(name, parameters).clone(), buffers.clone())
+            for name in sorted(objective.frozen)
+        },
+        vectors={name: vectors[name] for name in sorted(objective.vectors)},
+        client={name: torch.ones(model.classes) for name in sorted(objective.client)},
+        alpha=model.depth,
+        draws=objective.draw(generator(0, "cost"), batch),
+    )
+    images = Batch(numbers(batch, *model.sample_shape), torch.arange(batch) % model.classes)
+    memory = rule.begin(parameters, {name: vectors[name] for name in sorted(rule.vectors)}, method.local, 1)
+
+    def step(entering: Callable[[Phase], None] = _unheard) -> None:
         # A learning rate of 0 leaves the numbers as they are: values that grow or vanish would change the speed.
-        return lambda: local_step(objective, rule, parameters, buffers, images, context, memory, method.local, lr=0.0)
+        local_step(objective, rule, parameters, buffers, images, context, memory, method.local, 0.0, entering=entering)
+
+    return step
 
 
 HELD_OUT = (

@@ -1,0 +1,111 @@
+"""What a local step should take by what it executes, and where it takes something else."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import get_args
+
+from edgefl.errors import UserError
+from edgefl.experiment.measuring.held_out import prepared_step
+from edgefl.experiment.measuring.measure_device import main
+from edgefl.experiment.measuring.measure_device.timing import clock_for, random_numbers
+from edgefl.experiment.measuring.measured_profile import fit_of
+from edgefl.experiment.measuring.measurement import measurement_of
+from edgefl.fleet import load_profile
+from edgefl.fleet.roofline import step_seconds
+from edgefl.learning.cost.measure import Operator, Trace, trace
+from edgefl.learning.local_step import Phase
+from edgefl.learning.methods.recipe import Method
+from edgefl.learning.models.block_model import BlockModel
+
+Predict = Callable[[Sequence[Operator]], float]
+"""Seconds of a local step that executes these operators."""
+
+MEASURING_SECONDS = 60.0
+"""How long this machine is measured where no profile is given."""
+
+TOLERANCE = 0.25
+"""Further from its prediction, a method's time wants a reason."""
+
+_PHASES: tuple[Phase, ...] = get_args(Phase)
+_NAMES = {"forward": "forward pass", "backward": "backward pass", "update": "update"}
+_STEPS = 30
+
+
+def by_profile(name_or_path: str) -> Predict:
+    """As a device profile says, a file of ``edgefl profile measure`` for this machine, say.
+
+    Raises:
+        UserError: there is no such profile.
+    """
+    profile = load_profile(name_or_path)
+    return lambda operators: step_seconds(profile, operators)
+
+
+def by_measuring(seconds: float, say: Callable[[str], None]) -> Predict | None:
+    """As this machine is now, with one thread; it is measured for so long, about. ``None`` where that was too short."""
+    found = main.measurement(seconds, 1, say)
+    try:
+        return fit_of(measurement_of(found)).rates.seconds
+    except UserError as error:
+        say(f"too busy to be measured in {seconds:g} s, so nothing is predicted: {error.message}")
+        return None
+
+
+def reason(method: Method, reference: Method, model: BlockModel, batch: int, predict: Predict) -> str:
+    """Where a method's local step takes another time than predicted, beside that of the reference.
+
+    Each step is timed alone, in its parts: the part that is farthest off is told, with what the method executes there
+    in addition.
+    """
+    timed, planned = _phases(method, model, batch), _planned(method, model, batch)
+    before, plan_before = _phases(reference, model, batch), _planned(reference, model, batch)
+    fixed = predict(())
+    expected = sum(predict(planned[phase]) - fixed for phase in _PHASES) + fixed
+    expected_before = sum(predict(plan_before[phase]) - fixed for phase in _PHASES) + fixed
+    alone = sum(timed.values()) / sum(before.values())
+    if abs(alone / (expected / expected_before) - 1) <= TOLERANCE:
+        return (
+            f"a local step alone takes {alone:.2f} x {reference.label}'s, predicted {expected / expected_before:.2f}; "
+            "the rest is outside it: client states, uploads, the server"
+        )
+    extra = {phase: timed[phase] - before[phase] for phase in _PHASES}
+    planned_extra = {phase: predict(planned[phase]) - predict(plan_before[phase]) for phase in _PHASES}
+    worst = max(_PHASES, key=lambda phase: abs(extra[phase] - planned_extra[phase]))
+    kinds: defaultdict[str, float] = defaultdict(float)
+    for sign, operators in ((1, planned[worst]), (-1, plan_before[worst])):
+        for each in operators:
+            kinds[each.kind or each.name] += sign * (predict([each]) - fixed)
+    most = max(kinds, key=lambda kind: kinds[kind], default="")
+    added = f", mostly {most}" if most and kinds[most] > 0 else ""
+    return (
+        f"its {_NAMES[worst]} takes {1e3 * extra[worst]:+.2f} ms beside {reference.label}'s, "
+        f"predicted {1e3 * planned_extra[worst]:+.2f} ms{added}"
+    )
+
+
+def _phases(method: Method, model: BlockModel, batch: int) -> dict[Phase, float]:
+    """Median seconds of each part of a local step, on one core."""
+    clock = clock_for(1)
+    step = prepared_step(method, method.objective.adapt(model), batch, random_numbers())
+    times: dict[Phase, list[float]] = {phase: [] for phase in _PHASES}
+    for number in range(_STEPS):
+        begun: dict[Phase, float] = {}
+        step(lambda phase, begun=begun: begun.setdefault(phase, clock()))  # type: ignore[misc]
+        ends = [*list(begun.values())[1:], clock()]
+        if number:
+            for (phase, start), end in zip(begun.items(), ends, strict=True):
+                times[phase].append(end - start)
+    return {phase: median(values) for phase, values in times.items()}
+
+
+def _planned(method: Method, model: BlockModel, batch: int) -> dict[Phase, Sequence[Operator]]:
+    """What each part of a local step executes."""
+    adapted = method.objective.adapt(model)
+    whole = trace(adapted, method, adapted.depth, batch)
+    return {
+        phase: Trace(batch, tuple(record for record in whole.records if record.phase == phase), 0).cost().operators
+        for phase in _PHASES
+    }
