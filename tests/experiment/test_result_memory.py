@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from pydantic import PrivateAttr
 
 from edgefl.experiment import run
 from edgefl.experiment.progress import Silent
@@ -13,6 +14,8 @@ from edgefl.learning.engine.base import JobResult, JobTask
 from edgefl.learning.engine.local_training import train_job
 from edgefl.learning.engine.result_memory import ResultMemory, signature
 from edgefl.learning.methods.build import build_method
+from edgefl.learning.objectives.cross_entropy import CrossEntropy
+from edgefl.learning.objectives.feddyn import FedDyn
 from edgefl.learning.rules.base import LocalOptions
 
 TWINS = [
@@ -26,9 +29,9 @@ def trained(monkeypatch):
     """The jobs that are trained, as they are trained."""
     seen = []
 
-    def counting(task, *others):
+    def counting(task, *others, **options):
         seen.append((task.client, task.dispatch))
-        return train_job(task, *others)
+        return train_job(task, *others, **options)
 
     monkeypatch.setattr(sequential, "train_job", counting)
     return seen
@@ -75,6 +78,23 @@ def test_the_signature_sees_all_that_a_result_depends_on(task):
     keys = [signature(replace(task, **change), "m", {}) for change in changes]
     assert len({signature(task, "m", {}), signature(task, "n", {}), *keys}) == len(changes) + 2
     assert signature(replace(task, method="b", round=9, start=task.start.clone()), "m", {}) == signature(task, "m", {})
+
+
+class Louder(CrossEntropy):
+    """A loss of a plug-in, without options."""
+
+
+class Counting(CrossEntropy):
+    """A loss that holds what its options do not say."""
+
+    _seen: int = PrivateAttr(default=0)
+
+
+def test_the_signature_tells_losses_apart_that_another_one_stands_on(task):
+    keys = [signature(replace(task, objective=FedDyn(base=base())), "m", {}) for base in (CrossEntropy, Louder)]
+    assert len({*keys, signature(replace(task, objective=Louder()), "m", {})}) == 3
+    for objective in (Counting(), FedDyn(base=Counting())):
+        assert signature(replace(task, objective=objective), "m", {}) is None
 
 
 def test_a_damaged_result_counts_as_unknown_and_the_limit_holds(tmp_path):

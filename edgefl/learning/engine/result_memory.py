@@ -131,11 +131,9 @@ def signature(task: JobTask, ground: str, digests: dict[int, str]) -> str | None
         ground: says which model, data and engine it is.
         digests: of tensors that were met before, by ``id``; filled.
     """
-    parts = []
-    for part in (task.objective, task.rule, task.options):
-        if not isinstance(part, BaseModel) or part.__pydantic_private__:
-            return None
-        parts.append([f"{type(part).__module__}.{type(part).__qualname__}", part.model_dump_json()])
+    parts = [_said(part) for part in (task.objective, task.rule, task.options)]
+    if None in parts:
+        return None
 
     def content(tensor: Tensor) -> str:
         if id(tensor) not in digests:
@@ -149,3 +147,15 @@ def signature(task: JobTask, ground: str, digests: dict[int, str]) -> str | None
     plain = [task.seed, task.client, task.dispatch, task.lr.hex(), task.steps, task.alpha]
     everything = json.dumps([ground, parts, plain, content(task.start), named])
     return hashlib.blake2b(everything.encode(), digest_size=20).hexdigest()
+
+
+def _said(part: object) -> list[object] | None:
+    """A part's type and options, with the types of the parts within it; ``None`` where it holds more than that.
+
+    Two parts may have the same options: FedDyn on one loss without any is not FedDyn on another.
+    """
+    if not isinstance(part, BaseModel) or part.__pydantic_private__:
+        return None
+    inner = [_said(value) for _, value in part if isinstance(value, BaseModel)]
+    kind = f"{type(part).__module__}.{type(part).__qualname__}"
+    return None if None in inner else [kind, part.model_dump_json(), inner]
