@@ -59,7 +59,7 @@ CASES: dict[str, TrainingCase] = {
         TrainingCase("cnn", "cnn", (1, 28, 28), cohort=10, batch=32, steps=10, clients=10, turns=9),
         # 1,000 users with 50 images each, one local epoch: 1,500 rounds are 375,000 local steps.
         TrainingCase(
-            "pfl-cifar10", "cnn", _COLOUR, cohort=50, batch=10, steps=5, clients=1000, rounds=1500,
+            "pfl-cifar10", "cnn", _COLOUR, cohort=50, batch=10, steps=5, clients=1000, turns=3, rounds=1500,
             options={"width": 32},
         ),
         TrainingCase("fedadc_cnn", "fedadc_cnn", _COLOUR, cohort=4, batch=50, steps=2, clients=4, turns=3),

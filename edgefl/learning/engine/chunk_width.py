@@ -59,7 +59,9 @@ class ChunkWidths:
         for known, width in self._known:
             if known == kind:
                 return width
-        one = measure(self._model, _Step(task), task.alpha, task.options.batch).peak_memory_bytes
+        # Whoever aggregates does so without gradients, and the memory of a step is that of its backward pass.
+        with torch.enable_grad():
+            one = measure(self._model, _Step(task), task.alpha, task.options.batch).peak_memory_bytes
         fitting = min(WIDEST, int(self._budget() // (MARGIN * max(1, one))))
         width = 1 << (fitting.bit_length() - 1) if fitting > 1 else 1
         self._known.append((kind, width))

@@ -144,6 +144,9 @@ def test_a_chunk_is_as_wide_as_memory_allows(tiny, monkeypatch):
     few = ChunkWidths(residual_model(), CPU).of(tasks[0])
     assert 1 <= few < 64
     assert few & (few - 1) == 0
+    # A round is aggregated without gradients, and what a step holds for its backward pass counts all the same.
+    with torch.no_grad():
+        assert ChunkWidths(residual_model(), CPU).of(tasks[0]) == few
     monkeypatch.setattr("edgefl.learning.engine.chunk_width.HOST_BYTES", 1)
     assert ChunkWidths(residual_model(), CPU).of(tasks[0]) == 1
     with pytest.raises(ValueError, match="at least one job, not 0"):
