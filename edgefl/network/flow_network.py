@@ -246,6 +246,26 @@ class FlowNetwork:
         """The present rate of a flow, bit/s; 0 before its latency has passed and after its end."""
         return self._sharing.rate(_stream(flow))
 
+    def seconds_alone(self, source: Node, target: Node, bytes: float) -> float:
+        """What a transfer would take with the network to itself, at the present capacities; infinite where none flows.
+
+        Raises:
+            UserError: an unknown node, or nodes that no path joins.
+        """
+        links, transport = self.topology, self._transport
+        path = links.path(source, target)
+        latency = sum(links.latency[link] for link in path)
+        least, taken = math.inf, dict[int, float]()
+        for link in path:
+            capacity, air = self.capacity(*links.ends(link)), links.air(link)
+            if capacity <= 0.0:
+                return math.inf
+            least = min(least, capacity)
+            if air >= 0:
+                taken[air] = taken.get(air, 0.0) + 1.0 / capacity
+        usable = transport.efficiency * min([least, *(1.0 / each for each in taken.values())])
+        return latency * transport.latency_factor + 8.0 * bytes / min(usable, transport.limit(latency))
+
     @property
     def flows(self) -> list[Flow]:
         """The flows under way, in the order of their start."""

@@ -132,7 +132,8 @@ class Batteries:
         else:
             held = self.left(client) + (0.0 if flow is None else self._drawn_by(client, flow))
         given = joules if joules <= held + _EMPTY * float(self.charges.capacity[client]) else max(held, 0.0)
-        self._last -= given
+        if client == self._dying:
+            self._last -= given
         return given
 
     def _drawn_by(self, client: int, flow: Flow) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Literal, Self
 
+from edgefl.simulation.transfer import Direction
+
 
 @dataclass
 class Ledger:
@@ -51,6 +53,26 @@ class Ledger:
     def bytes(self) -> float:
         """Bytes delivered in both directions."""
         return self.bytes_down + self.bytes_up
+
+    def moved(self, direction: Direction, bytes: float, seconds: float) -> None:
+        """A transfer is over that delivered ``bytes`` in ``seconds``."""
+        if direction == "down":
+            self.bytes_down += bytes
+            self.download_seconds += seconds
+        else:
+            self.bytes_up += bytes
+            self.upload_seconds += seconds
+
+    def computed(self, flops: float, seconds: float) -> None:
+        """A computation is over, be it that it broke off."""
+        self.flops += flops
+        self.compute_seconds += seconds
+
+    def lost(self, fate: str, bytes: float) -> None:
+        """``bytes`` were for nothing; of some fates there is a total."""
+        total = f"bytes_{fate}"
+        if hasattr(self, total):
+            setattr(self, total, getattr(self, total) + bytes)
 
     def of(self, kind: Literal["bytes", "client_bytes", "flops", "joules"]) -> float:
         """What has been spent of one budget."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -51,7 +50,7 @@ class World:
         self._dispatched: defaultdict[int, int] = defaultdict(int)
         self._begun: dict[int, tuple[int, int]] = {}
         self._moved: defaultdict[int, float] = defaultdict(float)
-        self._carried: dict[tuple[int, int], float] = defaultdict(float)
+        self._carried: defaultdict[tuple[int, int], float] = defaultdict(float)
         self.network = FlowNetwork(self.env, setup.topology, observer=self, transport=setup.transport)
         charges = Charges([profile.battery for profile in setup.fleet.profiles], setup.fleet.group, setup.seed)
         self.radios = Radios(self.env, self.device, self._radio_drew)
@@ -92,10 +91,13 @@ class World:
         early: bool = False,
     ) -> Flow:
         """Start one flow that carries ``parts`` to or from the client, for its job number ``dispatch``."""
-        ends: tuple[Node, Node] = (self.gate(client), f"client/{client}")
-        source, target = ends if direction == "down" else ends[::-1]
+        source, target = self._ends(client, direction)
         transfer = Transfer(client, round, dispatch, direction, tuple(parts), early)
         return self.network.transfer(source, target, transfer.bytes, tag=transfer, payload=transfer.payload)
+
+    def _ends(self, client: int, direction: Direction) -> tuple[Node, Node]:
+        ends: tuple[Node, Node] = (self.gate(client), f"client/{client}")
+        return ends if direction == "down" else ends[::-1]
 
     def gate(self, client: int) -> Node:
         """Whom the client deals with: the server or, where cells average, its cell, the last node on the way to it."""
@@ -112,13 +114,7 @@ class World:
 
     def foreseen_seconds(self, client: int, direction: Direction, bytes: float) -> float:
         """What a transfer would take alone on its path at the present capacities; infinite where a link is down."""
-        ends: tuple[Node, Node] = (self.gate(client), f"client/{client}")
-        links, transport = self.network.topology, self.setup.transport
-        path = links.path(*(ends if direction == "down" else ends[::-1]))
-        latency = sum(links.latency[link] for link in path) * transport.latency_factor
-        capacity = min(self.network.capacity(*links.ends(link)) for link in path)
-        rate = min(transport.efficiency * capacity, transport.limit(latency))
-        return latency + (8.0 * bytes / rate if rate else math.inf)
+        return self.network.seconds_alone(*self._ends(client, direction), bytes)
 
     def dispatches(self, client: int) -> int:
         """How many jobs the client was given so far, which is the number of its next one."""
@@ -185,9 +181,8 @@ class World:
             joules=joules,
             value=work.steps * share,
         )
-        self.ledger.flops += work.flops * share
+        self.ledger.computed(work.flops * share, spent)
         self._drew(client, joules)
-        self.ledger.compute_seconds += spent
         self.batteries.phase(client, computing=False)
         self._check_budgets()
 
@@ -252,9 +247,7 @@ class World:
         """The client's job will not be aggregated: what it was sent and sent was for nothing."""
         bytes = self._carried.pop((client, dispatch), 0.0)
         self._write("lost", round, client, item=fate, bytes=bytes, value=dispatch)
-        total = f"bytes_{fate}"
-        if hasattr(self.ledger, total):
-            setattr(self.ledger, total, getattr(self.ledger, total) + bytes)
+        self.ledger.lost(fate, bytes)
 
     def wrote(
         self, kind: str, round: int, client: int = -1, *, item: str = "", value: float = 0.0, note: str = ""
@@ -330,12 +323,7 @@ class World:
         if relayed:
             self.ledger.bytes_backhaul += delivered
             return
-        if tag.direction == "down":
-            self.ledger.bytes_down += delivered
-            self.ledger.download_seconds += seconds
-        else:
-            self.ledger.bytes_up += delivered
-            self.ledger.upload_seconds += seconds
+        self.ledger.moved(tag.direction, delivered, seconds)
         self._drew(tag.client, joules)
         self.radios.ends(tag.client, tag.round)
         self.batteries.flow_over(tag.client, flow)
