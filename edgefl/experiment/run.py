@@ -6,6 +6,8 @@ import shutil
 import sqlite3
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +51,7 @@ def run(
         device: ``auto``, ``cpu`` or ``cuda``: where training runs.
         engine: ``auto`` or an engine's name, in place of the scenario's ``training.engine.kind``.
         train: ``False`` runs the world alone, with neutral numbers in place of training.
-        cache: keep results of training on disk until their seed is done, so that no job is trained twice: equal jobs
+        cache: keep results of training on disk until their seed is done, where methods train alike: equal jobs
             of two methods, and those since the last checkpoint of an interrupted run.
         progress: told what happens.
         pause: when to leave a run; the directory can be resumed then, with another pause or none.
@@ -197,13 +199,22 @@ class _Experiment:
         device = choose_device(self._choices.device)
         return load_federated(self._scenario.data, seed, device, self._scenario.evaluation.split)
 
+    def _trains_alike(self) -> bool:
+        """Whether two methods differ at most in when and where things are sent, so that one finds the other's results.
+
+        Keeping a result costs a few percent of its training, so nothing is kept that nobody will look for.
+        """
+        recipes = [replace(costs.method, name="", label="", overlap=False) for costs in self._costs.values()]
+        return any(one == other for one, other in combinations(recipes, 2))
+
     def _core(self, seed: int, data: FederatedData | None) -> AbstractContextManager[TrainingCore | None]:
         if data is None or not self._choices.train:
             return nullcontext()
         from edgefl.learning.engine.core import TrainingCore
         from edgefl.learning.engine.result_memory import ResultMemory
 
-        memory = ResultMemory(self._results / f"seed-{seed}") if self._choices.cache else None
+        shared = self._choices.cache and self._trains_alike()
+        memory = ResultMemory(self._results / f"seed-{seed}") if shared else None
         return TrainingCore.of(
             data,
             self._scenario.model.spec,

@@ -56,9 +56,15 @@ class Stops(Silent):
 
 def test_a_resumed_run_trains_nothing_again_though_no_checkpoint_was_reached(small, tmp_path, trained):
     with pytest.raises(KeyboardInterrupt):
-        run(small(), out=tmp_path / "run", engine="sequential", progress=Stops())
+        run(small(methods=TWINS), out=tmp_path / "run", engine="sequential", progress=Stops())
     resume(tmp_path / "run")
     assert len(trained) == len(set(trained)) == 4 * 3
+
+
+def test_nothing_is_kept_that_no_other_method_could_find(small, tmp_path, trained, monkeypatch):
+    monkeypatch.setattr(ResultMemory, "put", lambda *_: pytest.fail("kept in vain"))
+    run(small(methods=["fedavg", "fedprox", "fedadc"]), out=tmp_path / "run", engine="sequential")
+    assert len(trained) == 3 * 4 * 3
 
 
 @pytest.fixture
