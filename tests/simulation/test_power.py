@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import simpy
 
+from edgefl.fleet.battery import Charges
+from edgefl.network import FlowNetwork, TreeLinks
 from edgefl.simulation.batteries import Batteries
 from edgefl.simulation.invariants import Record
 from edgefl.simulation.invariants import power as laws
+from edgefl.simulation.radio import Radios
 
 
 def changed(profile, *, battery=None, **radio):
@@ -188,3 +193,21 @@ def test_a_log_whose_battery_gave_too_little_is_found(run, device):
     index = next(index for index, row in enumerate(rows) if row.kind == "compute_drop")
     rows[index] = rows[index]._replace(joules=1.0)
     assert any("in its battery" in text for text in broken(result))
+
+
+def test_what_others_draw_while_a_device_dies_is_not_taken_from_what_it_has_left(device):
+    """As its end closes a round, parts of the next one may be sent to others, whose radios wake."""
+    profile = changed(device(), battery={"capacity": 10.0})
+    env = simpy.Environment()
+    links = TreeLinks(server=(8e6, 8e6), down=[8e6] * 2, up=[8e6] * 2)
+    charges = Charges([profile.battery], np.zeros(2, np.int32), seed=0)
+    radios = Radios(env, lambda client: profile, lambda *_: None)
+    batteries = Batteries(env, charges, FlowNetwork(env, links), radios)
+    given = []
+
+    def dies():
+        given.extend([batteries.given(1, 4.0), batteries.given(0, 10.0)])
+
+    batteries.enter(0, profile, dies)
+    env.run(until=11)
+    assert given == pytest.approx([4.0, 10.0])
