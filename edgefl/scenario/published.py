@@ -6,9 +6,25 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from edgefl.units import Bytes, Seconds
+
 Metric = Literal[
-    "accuracy", "accuracy_best", "accuracy_ema", "rounds_to", "seconds_to", "bytes_to", "rounds", "seconds", "bytes"
+    "accuracy",
+    "accuracy_best",
+    "accuracy_ema",
+    "accuracy_personalised",
+    "accuracy_gain",
+    "loss",
+    "rounds_to",
+    "seconds_to",
+    "bytes_to",
+    "rounds",
+    "seconds",
+    "seconds_a_round",
+    "bytes",
 ]
+OF_CLIENTS = ("accuracy_personalised", "accuracy_gain")
+"""What is known at the end of a run only."""
 
 
 class Published(BaseModel):
@@ -20,18 +36,23 @@ class Published(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    method: str = Field(description="the label of the method here")
+    method: str = Field(description="the label of the method here; with `mean_of`, what the comparison calls the mean")
+    mean_of: tuple[str, ...] = Field(default=(), description="labels of the methods whose mean the number is")
     metric: Metric = Field(
-        description="accuracy (of the last model, or at `round`), its best or its moving average; rounds, seconds or "
-        "bytes (both ways) of the whole run, or to an `accuracy`"
+        description="accuracy (of the last model, or at `round`), its best or its moving average, the clients' after "
+        "personalisation or what they gain by it (by images); loss; rounds, seconds or bytes (both ways) of the whole "
+        "run, or to an `accuracy`; seconds a round"
     )
     value: float | None = Field(default=None, description="the number in base units; accuracies in [0, 1]")
     spread: Annotated[float, Field(ge=0)] | None = Field(default=None, description="what the paper prints after ±")
     more_than: bool = Field(default=False, description="the paper says only that it is more than the value (1000+)")
+    less_than: bool = Field(default=False, description="the paper says only that it is less than the value")
     rank: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="place among the methods, 1 the best, where the paper shows an order without numbers"
     )
     round: Annotated[int, Field(ge=1)] | None = Field(default=None, description="after which round; null: the last")
+    seconds: Seconds | None = Field(default=None, description="within how many seconds of the run; null: no limit")
+    bytes: Bytes | None = Field(default=None, description="within how many bytes, both ways; null: no limit")
     accuracy: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None, description="what is reached, by target_metric; for rounds_to, seconds_to and bytes_to"
     )
@@ -41,6 +62,10 @@ class Published(BaseModel):
     def _complete(self) -> Self:
         if (self.value is None) == (self.rank is None):
             raise ValueError("expected either value or rank")
+        if self.more_than and self.less_than:
+            raise ValueError("expected more_than or less_than, not both")
         if self.metric.endswith("_to") != (self.accuracy is not None):
             raise ValueError(f"{self.metric} {'needs' if self.accuracy is None else 'has no'} accuracy")
+        if self.metric in OF_CLIENTS and (self.round, self.seconds, self.bytes) != (None, None, None):
+            raise ValueError(f"{self.metric} is known of the last model only; remove round, seconds and bytes")
         return self

@@ -11,7 +11,7 @@ from edgefl.cli.app import app
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.report import RunResult
-from edgefl.report.published import comparisons, orderings
+from edgefl.report.published import cells, comparisons, orderings
 from edgefl.scenario import load_scenario
 from edgefl.scenario.writing import dump_yaml
 
@@ -94,6 +94,72 @@ def test_a_target_that_is_never_reached_comes_last(result):
     found = comparisons(made)
     assert [each.ours for each in found] == [None, 3]
     assert orderings(found) == ["rounds to 55 %: the paper's order holds (1 pairs)."]
+
+
+def test_the_places_of_two_sources_are_two_claims_apart_from_the_numbers(result):
+    made = result(
+        number("fedavg", "accuracy", value=0.3),
+        number("fedprox", "accuracy", value=0.4),
+        {**number("fedavg", "accuracy", rank=1), "source": "a figure"},
+        {**number("fedprox", "accuracy", rank=2), "source": "a figure"},
+        {**number("fedprox", "accuracy", rank=1), "source": "a sentence"},
+        {**number("fedavg", "accuracy", rank=2), "source": "a sentence"},
+    )
+    assert orderings(comparisons(made)) == [
+        "accuracy: the paper's order holds (1 pairs).",
+        "accuracy (a figure): 0 of 1 pairs in the paper's order; not fedavg before fedprox.",
+        "accuracy (a sentence): the paper's order holds (1 pairs).",
+    ]
+
+
+def test_what_fits_into_a_budget_is_the_last_round_that_ended_within_it(result):
+    made = result()
+    rows = made.rounds_of("fedprox", 0).to_pylist()
+    moved = sum(row["bytes_down"] + row["bytes_up"] for row in rows[:2])
+    second = rows[1]["seconds"]
+    found = comparisons(
+        result(
+            number("fedprox", "accuracy", value=0.45, seconds=second),
+            number("fedprox", "accuracy", value=0.45, bytes=moved),
+            number("fedprox", "accuracy", value=0.45, bytes=moved - 1),
+            number("fedprox", "rounds", value=1, seconds=second / 1e6),
+        )
+    )
+    assert [each.ours for each in found] == [0.5, 0.5, 0.2, None]
+    assert found[0].metric.startswith("accuracy within ")
+
+
+def test_a_number_may_be_the_mean_of_several_methods(result):
+    (found,) = comparisons(result(number("both", "accuracy", value=0.4, mean_of=["fedavg", "fedprox"])))
+    assert (found.method, found.ours, found.gap) == ("both", pytest.approx(0.5), pytest.approx(0.1))
+
+
+def test_seconds_a_round_are_those_of_the_run_over_its_rounds(result):
+    made = result(number("fedavg", "seconds_a_round", value=1))
+    (entry,) = made.summary["methods"]["fedavg"]
+    assert comparisons(made)[0].ours == pytest.approx(entry["seconds"] / 4)
+
+
+def test_an_upper_bound_has_no_gap_and_comes_before_its_number(result):
+    bound, known = comparisons(
+        result(
+            number("fedprox", "rounds_to", accuracy=0.5, value=4, less_than=True),
+            number("fedavg", "rounds_to", accuracy=0.5, value=4),
+        )
+    )
+    assert bound.gap is None
+    assert bound.order < known.order
+    assert cells(bound)[2:4] == ("less than 4", "2")
+
+
+def test_what_personalisation_gains_is_the_difference_by_images(result):
+    made = result(number("fedavg", "accuracy_gain", value=0.03), number("fedavg", "accuracy_personalised", value=0.5))
+    assert [each.ours for each in comparisons(made)] == [None, None]
+    data = json.loads((made.path / "summary.json").read_text(encoding="utf-8"))
+    for name, by_images in (("clients", 0.5), ("personalisation", 0.54)):
+        data["methods"]["fedavg"][0][name] = {"mean": 0.1, "cumulative": by_images, "worst_tenth": 0.1}
+    (made.path / "summary.json").write_text(json.dumps(data), encoding="utf-8")
+    assert [each.ours for each in comparisons(RunResult(made.path))] == pytest.approx([0.04, 0.54])
 
 
 def test_a_run_without_published_numbers_is_refused(result):
