@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import subprocess
 import sys
@@ -20,9 +21,9 @@ from edgefl.learning.rules.base import LocalOptions
 
 CLIENTS, COHORT, EARLY, ROUNDS = 12, 4, 100, 500
 
-GROWTH = 24e6
-"""Bytes that an allocator may come to hold between round 100 and round 500, though nothing is kept: a model more in
-each round would be 240 MB or more."""
+GROWTH = 8e6
+"""Bytes that the process may come to hold between round 100 and round 500: a model more in each round would be 240 MB
+or more."""
 
 LARGE_COHORT = """
 import sys
@@ -43,6 +44,16 @@ print(peak_bytes(device))
 """
 
 
+def held() -> int:
+    """Bytes that the process needs: without those that glibc keeps for later, which vary by tens of megabytes."""
+    gc.collect()
+    try:
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    except (OSError, AttributeError):
+        pytest.skip("only glibc can be told to give back what is free")
+    return resident_bytes()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["parallel", "batched"])
 def test_a_cohort_of_a_thousand_small_cnns_stays_within_4_gib(engine):
@@ -59,8 +70,6 @@ def test_a_cohort_of_a_thousand_small_cnns_stays_within_4_gib(engine):
     ("engine", "entry"), [("parallel", "fedavg"), ("parallel", "scaffold"), ("batched", "moon"), ("batched", "fedavg")]
 )
 def test_the_process_does_not_grow_over_500_rounds(engine, entry):
-    if not resident_bytes():
-        pytest.skip("the system does not say what a process holds")
     data = load_federated(Synthetic(clients=CLIENTS, shape=(1, 16, 16), train=CLIENTS * 8, test_images=16), 0)
     method = build_method(entry, LocalOptions(steps=1, batch=8, lr=0.01))
     with TrainingCore.of(data, MODELS["cnn"](width=32), 0, engine=engine, workers=2) as core:
@@ -78,13 +87,12 @@ def test_the_process_does_not_grow_over_500_rounds(engine, entry):
             learner.aggregate(round, jobs, round)
             learner.evaluate(round + 1)
             if round == EARLY:
-                gc.collect()
-                early = resident_bytes()
-        gc.collect()
+                early = held()
         assert torch.isfinite(learner.model(ROUNDS)).all()
         tensors, facts = learner.snapshot()
         assert len(facts["states"]) == (CLIENTS if method.state is not None else 0)
         assert len(facts["versions"]) == 1
         del tensors
-        print(f"{engine}, {entry}: {(resident_bytes() - early) / 1e6:+.1f} MB")
-        assert resident_bytes() - early < GROWTH
+        grown = held() - early
+        print(f"{engine}, {entry}: {grown / 1e6:+.1f} MB")
+        assert grown < GROWTH
