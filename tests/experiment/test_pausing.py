@@ -15,9 +15,9 @@ def trained(monkeypatch):
     """The jobs that are trained, as they are trained."""
     seen = []
 
-    def counting(task, *others):
+    def counting(task, *others, **options):
         seen.append((task.method, task.client, task.dispatch))
-        return train_job(task, *others)
+        return train_job(task, *others, **options)
 
     monkeypatch.setattr(sequential, "train_job", counting)
     return seen
