@@ -26,6 +26,12 @@ class HalvingSpec(BaseModel):
     )
     metric: Metric = Field(default="accuracy", description="accuracy of the last model, the best, or the average (ema)")
 
+    @model_validator(mode="after")
+    def _at_least_a_round(self) -> Self:
+        if self.of == "rounds" and self.least < 1:
+            raise ValueError(f"expected at least 1 round, found least: {self.least:g}")
+        return self
+
 
 class OptunaSpec(BaseModel):
     """Settings proposed by optuna's tree-structured Parzen estimator, which learns from those that were tried."""

@@ -42,6 +42,19 @@ def test_halving_keeps_the_best_third_of_each_method_and_gives_them_three_times_
     assert {(job.methods[0], job.setting["x"]) for job in told[-1]} == {("a", 5), ("b", 2)}
 
 
+def test_settings_of_different_lengths_race_until_the_longest_is_over():
+    candidates = [[job_of({"x": x}, "a", rounds=4 if x == 0 else 40)] for x in range(9)]
+    told = race(halving(candidates, HalvingSpec(least=5)), lambda job: job.setting["x"])
+    assert [len(jobs) for jobs in told] == [9, 3, 1]
+    assert [jobs[0].pause and jobs[0].pause.rounds for jobs in told] == [5, 15, None]
+
+
+def test_less_than_a_round_is_refused():
+    with pytest.raises(ValueError, match=r"at least 1 round, found least: 0\.3"):
+        HalvingSpec(least=0.3)
+    assert HalvingSpec(of="seconds", least=0.3).least == 0.3
+
+
 def test_halving_stops_where_runs_are_over():
     candidates = [[job_of({"x": x}, "a", rounds=10)] for x in range(9)]
     told = race(halving(candidates, HalvingSpec(least=5, factor=2)), lambda job: job.setting["x"])

@@ -27,7 +27,7 @@ def halving(candidates: Sequence[Sequence[Job]], spec: HalvingSpec) -> Search:
     while True:
         methods = list(dict.fromkeys(jobs[0].methods[0] for jobs in racing))
         pause = _pause(spec, rung)
-        rounds = racing[0][0].scenario["training"]["rounds"]
+        rounds = max(job.scenario["training"]["rounds"] for jobs in racing for job in jobs)
         last = len(racing) == len(methods) or (pause.rounds is not None and pause.rounds >= rounds)
         asked = [[replace(job, pause=None if last else pause) for job in jobs] for jobs in racing]
         figures = iter((yield [job for jobs in asked for job in jobs]))
