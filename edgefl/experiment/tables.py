@@ -130,6 +130,8 @@ def read_table(path: Path, schema: pa.Schema) -> dict[str, list[Any]]:
     """
     try:
         table = pq.read_table(path, page_checksum_verification=True)
+    except FileNotFoundError:
+        raise ValueError(f"{path.name}: no such file") from None
     except (OSError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{path.name}: {reason}") from None

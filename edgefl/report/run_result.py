@@ -39,7 +39,9 @@ class RunResult:
             raise UserError(f"expected a run directory, found {what}", file=str(path))
         for name in ("summary.json", "scenario.yaml"):
             if not (self.path / name).is_file():
-                raise UserError(f"expected a finished run, found no {name} in it", file=str(path))
+                under_way = (self.path / "unfinished.json").is_file()
+                hint = f"; it is unfinished: edgefl simulate --resume {path}" if under_way else ""
+                raise UserError(f"expected a finished run, found no {name} in it{hint}", file=str(path))
         self.summary: dict[str, Any]
         typed: Summary
         self.summary, typed = read_summary(self.path / "summary.json")
@@ -86,6 +88,8 @@ class RunResult:
         file = self.path / label / f"seed-{seed}" / "rounds.parquet"
         try:
             return pq.read_table(file, page_checksum_verification=True)
+        except FileNotFoundError:
+            raise UserError("cannot be read: no such file", file=str(file)) from None
         except (OSError, pa.ArrowException) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise UserError(f"cannot be read: {reason}", file=str(file)) from None

@@ -156,30 +156,43 @@ def _target(accuracy: float, rows: Sequence[Row]) -> str:
 
 
 def _costs(run: RunResult) -> list[str]:
-    """Who needs least time, traffic and energy a round, where nothing was trained."""
+    """Who needs least time, traffic and energy a round, where nothing was trained.
+
+    A method of which a seed ended before its first round has no figure a round; it is named and not compared.
+    """
+    roundless = [label for label, results in run.results.items() if any(result.rounds == 0 for result in results)]
+    lines = [_ended_early(label, run.results[label]) for label in roundless]
+    if len(roundless) == len(run.results):
+        return lines
     measures: list[tuple[str, str, Callable[[SeedResult], float]]] = [
         ("time", "seconds", lambda result: result.seconds),
         ("download", "bytes", lambda result: result.bytes.down),
         ("upload", "bytes", lambda result: result.bytes.up),
         ("energy", "joules", lambda result: result.joules),
     ]
-    lines = []
     for name, dimension, total in measures:
         needs = {
-            label: mean_interval([total(result) / max(result.rounds, 1) for result in results])
+            label: mean_interval([total(result) / result.rounds for result in results])
             for label, results in run.results.items()
+            if label not in roundless
         }
         best = leaders(needs, highest=False)
         told = [f"{label} ({estimate(needs[label], dimension)})" for label in best]
         if len(needs) == 1:
             lines.append(f"{best[0]} needs {estimate(needs[best[0]], dimension)} of {name} a round.")
         elif len({need.mean for need in needs.values()}) == 1:
-            lines.append(f"All methods need the same {name} a round, {estimate(needs[best[0]], dimension)}.")
+            who = "All other methods" if roundless else "All methods"
+            lines.append(f"{who} need the same {name} a round, {estimate(needs[best[0]], dimension)}.")
         elif len(best) == 1:
             lines.append(f"{told[0]} needs the least {name} a round.")
         else:
             lines.append(f"{_and(told)} are tied for the least {name} a round.")
     return lines
+
+
+def _ended_early(label: str, results: Sequence[SeedResult]) -> str:
+    reasons = sorted({result.stop.reason for result in results if result.rounds == 0})
+    return f"{label} ended before its first round ({_and(reasons)}), so it has no cost of a round."
 
 
 def _and(names: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from edgefl.errors import UserError
+from edgefl.experiment.directory import STATE
 from edgefl.report import RunResult
 
 from .conftest import ROUNDS, seed_result
@@ -38,18 +39,22 @@ def test_an_unknown_method_or_seed_is_named_with_what_there_is(three_methods):
 
 
 def test_a_missing_or_broken_table_is_the_users_error(three_methods):
-    (three_methods.path / "fedavg" / "seed-0" / "rounds.parquet").write_bytes(b"PAR1 no longer")
+    broken = three_methods.path / "fedavg" / "seed-0" / "rounds.parquet"
+    broken.write_bytes(b"PAR1 no longer")
     with pytest.raises(UserError, match=r"rounds\.parquet: cannot be read"):
-        three_methods.rounds_of("fedavg", 0)
-    (three_methods.path / "fedavg" / "seed-1" / "rounds.parquet").unlink()
-    with pytest.raises(UserError, match="cannot be read"):
         _ = three_methods.rounds
+    broken.unlink()
+    with pytest.raises(UserError, match=r"rounds\.parquet: cannot be read: no such file$"):
+        three_methods.rounds_of("fedavg", 0)
 
 
 def test_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(UserError, match="found nothing"):
         RunResult(tmp_path / "nowhere")
     with pytest.raises(UserError, match=r"found no summary\.json"):
+        RunResult(tmp_path)
+    (tmp_path / STATE).write_text("{}")
+    with pytest.raises(UserError, match=r"it is unfinished: edgefl simulate --resume "):
         RunResult(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="found a file"):

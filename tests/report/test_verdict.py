@@ -145,6 +145,25 @@ def test_without_training_time_traffic_and_energy_a_round_are_compared(make_run)
     assert len(lines) == 5
 
 
+def test_a_method_that_ended_before_its_first_round_is_named_and_never_cheapest(make_run):
+    nothing = {"accuracy__final": None, "accuracy__best": None, "accuracy__ema": None}
+    stalled = [seed_result(0, rounds=0, seconds=0.0, joules=0.0, stop__reason="stalled", **nothing)]
+    run = make_run({"gone": stalled, "a": [seed_result(0, **nothing)], "b": [seed_result(0, seconds=90.0, **nothing)]})
+    lines = verdict(run).splitlines()
+    assert lines[1] == "gone ended before its first round (stalled), so it has no cost of a round."
+    assert lines[2] == "a (1.25 s) needs the least time a round."
+    assert not any("gone" in line for line in lines[2:])
+
+
+def test_a_run_that_ended_before_its_first_round_has_no_cost_of_a_round(make_run):
+    nothing = {"accuracy__final": None, "accuracy__best": None, "accuracy__ema": None}
+    run = make_run({"gone": [seed_result(0, rounds=0, stop__reason="stalled", **nothing)]})
+    assert verdict(run).splitlines() == [
+        "Nothing was trained, so there is no accuracy to compare.",
+        "gone ended before its first round (stalled), so it has no cost of a round.",
+    ]
+
+
 def test_the_smoothed_accuracy_decides_where_the_scenario_says_so(make_run):
     high, low = seeds([0.9] * 3, accuracy__ema=0.7), seeds([0.8] * 3, accuracy__ema=0.75)
     run = make_run({"a": high, "b": low}, target_metric="accuracy_ema")

@@ -50,7 +50,9 @@ def read_events(file: Path) -> Iterator[Event]:
     try:
         table = pq.read_table(file, columns=list(Event._fields), page_checksum_verification=True)
         missing = [name for name in Event._fields if name not in table.column_names]
-    except (OSError, pa.ArrowException) as error:
+    except FileNotFoundError:
+        raise UserError("cannot be read: no such file", file=str(file)) from None
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"cannot be read: {reason}", file=str(file)) from None
     if missing:
