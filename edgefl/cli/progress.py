@@ -86,7 +86,7 @@ class Lines:
         """See :class:`Progress`."""
         self._rounds, self._ahead, self._last = rounds, len(runs), self.clock()
         self._since = self._last
-        self._print(f"{len(runs)} runs of at most {rounds} rounds")
+        self._print(f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} of at most {rounds} rounds")
 
     def round(self, label: str, seed: int, round: int, seconds: float, accuracy: float | None) -> None:
         """See :class:`Progress`."""
