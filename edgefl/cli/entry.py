@@ -28,8 +28,9 @@ INSISTING_SECONDS = 1.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``edgefl`` with these arguments (the process's own if not given) and return the exit code."""
+    alone = arguments is None
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    with _stopping_politely() as received:
+    with _stopping_politely(to_the_end=alone) as received:
         try:
             code = _invoke(arguments)
         except (KeyboardInterrupt, typer.Abort):
@@ -87,10 +88,13 @@ def _say(text: str) -> None:
 
 
 @contextmanager
-def _stopping_politely() -> Iterator[list[int]]:
+def _stopping_politely(*, to_the_end: bool) -> Iterator[list[int]]:
     """Ctrl-C and SIGTERM both unwind the command as KeyboardInterrupt, so that files are closed; lists what came.
 
     A second one, later on, does not wait for that.
+
+    Args:
+        to_the_end: the process ends after the command, so a second one must not disturb the interpreter's own end.
     """
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():  # only there may signals be set up
@@ -115,4 +119,4 @@ def _stopping_politely() -> Iterator[list[int]]:
         yield received
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if received and to_the_end else handler)
