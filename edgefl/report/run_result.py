@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.figure import Figure
 
+ROUND_COLUMNS = (
+    *("round", "seconds", "accuracy", "accuracy_ema", "loss", "bytes_down", "bytes_up", "flops", "joules"),
+    *("participants", "aggregated"),
+)
+"""Columns that every ``rounds.parquet`` has."""
+
 
 class RunResult:
     """What a run found: its summary, its rounds, a table, a verdict and a picture.
@@ -87,12 +93,16 @@ class RunResult:
             raise UserError(f"no seed {seed} of '{label}' in this run, found {found}", file=str(self.path))
         file = self.path / label / f"seed-{seed}" / "rounds.parquet"
         try:
-            return pq.read_table(file, page_checksum_verification=True)
+            table = pq.read_table(file, page_checksum_verification=True)
+            missing = [name for name in ROUND_COLUMNS if name not in table.column_names]
         except FileNotFoundError:
             raise UserError("cannot be read: no such file", file=str(file)) from None
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise UserError(f"cannot be read: {reason}", file=str(file)) from None
+        if missing:
+            raise UserError(f"is damaged: it has no column '{missing[0]}'", file=str(file))
+        return table
 
     @cached_property
     def rounds(self) -> pa.Table:

@@ -1,6 +1,7 @@
 """Successive halving and proposals find what is best, spend what they promise, and go on after an interruption."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pyarrow.parquet as pq
@@ -9,9 +10,11 @@ from typer.testing import CliRunner
 
 from edgefl.cli.app import app
 from edgefl.errors import UserError
+from edgefl.experiment.pausing import Pause
 from edgefl.experiment.sweep import halving, proposals
 from edgefl.experiment.sweep import jobs as jobs_module
 from edgefl.experiment.sweep.jobs import Job
+from edgefl.experiment.sweep.table import figures_by_method
 from edgefl.scenario.sweep import HalvingSpec, SweepSpec
 
 
@@ -66,6 +69,17 @@ def test_a_setting_that_failed_is_worse_than_any():
     candidates = [[job_of({"x": x}, "a")] for x in range(2)]
     told = race(halving(candidates, HalvingSpec(least=1, factor=2)), lambda job: 0.0 if job.setting["x"] else None)
     assert [job.setting["x"] for job in told[-1]] == [1]
+
+
+def test_a_job_that_failed_before_its_pause_has_no_figures_of_an_earlier_one(tmp_path):
+    reached, later = Pause(rounds=2), Pause(rounds=4)
+    job = replace(job_of({"x": 1}, "a"), pause=later)
+    folder = tmp_path / "a" / f"seed-{job.seed}"
+    folder.mkdir(parents=True)
+    (folder / "standings.json").write_text(json.dumps({reached.name: {"seed": job.seed, "accuracy_final": 0.9}}))
+    assert figures_by_method(job, tmp_path) == {}
+    assert figures_by_method(replace(job, pause=reached), tmp_path)["a"][0]["accuracy_final"] == 0.9
+    assert figures_by_method(replace(job, pause=None), tmp_path)["a"][0]["accuracy_final"] == 0.9
 
 
 def proposed(value, **options):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from edgefl.errors import UserError
@@ -43,6 +45,9 @@ def test_a_missing_or_broken_table_is_the_users_error(three_methods):
     broken.write_bytes(b"PAR1 no longer")
     with pytest.raises(UserError, match=r"rounds\.parquet: cannot be read"):
         _ = three_methods.rounds
+    pq.write_table(pa.table({"round": [1], "seconds": [1.0], "joulez": [2.0]}), broken)
+    with pytest.raises(UserError, match=r"rounds\.parquet: is damaged: it has no column 'accuracy'"):
+        three_methods.rounds_of("fedavg", 0)
     broken.unlink()
     with pytest.raises(UserError, match=r"rounds\.parquet: cannot be read: no such file$"):
         three_methods.rounds_of("fedavg", 0)

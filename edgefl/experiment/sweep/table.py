@@ -45,9 +45,10 @@ def is_done(job: Job, folder: Path) -> bool:
 
 
 def figures_by_method(job: Job, folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """What a job's run directory says of each method: at the end, or at ``job.pause`` or else where it was left last.
+    """What a job's run directory says of each method: at the end, or at ``job.pause``, or where it was left last.
 
-    A job that ended before its pause has no other figures than those of its end.
+    A job that ended before its pause has no other figures than those of its end, and one that failed before its pause
+    has none; without a pause, the last one that it came to counts.
     """
     found = {}
     summary = folder / "summary.json"
@@ -58,7 +59,7 @@ def figures_by_method(job: Job, folder: Path) -> dict[str, list[dict[str, Any]]]
             found[label] = [standings[job.pause.name]]
         elif label in ended:
             found[label] = [figures_of(entry) for entry in ended[label]]
-        elif standings:
+        elif standings and job.pause is None:
             found[label] = [list(standings.values())[-1]]
     return found
 
