@@ -1,4 +1,4 @@
-import _thread
+import signal
 import threading
 
 import pytest
@@ -159,8 +159,7 @@ def test_an_interrupt_of_the_waiting_thread_stops_the_workers_between_two_steps(
             while True:
                 steps.append(task.client)
                 if len(steps) == 4:
-                    # As Ctrl-C does: the main thread, which waits, gets a KeyboardInterrupt.
-                    _thread.interrupt_main()
+                    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
                 yield inner.evaluation_batch(slice(0, 4))
 
     inner = tiny.data()
