@@ -108,7 +108,9 @@ def test_training_leaves_the_start_and_the_skeleton_as_they_were(tiny):
     result = SequentialEngine(model, tiny.data(), CPU).train([task])[0]
     assert torch.equal(task.start, start)
     assert not torch.equal(result.final, start)
-    assert all(torch.equal(a, b) for a, b in zip(own, model.state_dict().values(), strict=True))
+    # The skeleton's own numbers were never set, so some may be NaN.
+    after = model.state_dict().values()
+    assert all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(own, after, strict=True))
 
 
 class Failing:
