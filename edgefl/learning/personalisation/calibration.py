@@ -98,5 +98,6 @@ class MaskedSgd(Sgd):
         self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float
     ) -> Tensor:
         """One step where the mask allows it."""
+        before = parameters.clone()  # which the step overwrites
         stepped = super().update(parameters, gradient, memory, options, lr)
-        return stepped.where(memory["trained"] > 0, parameters)
+        return stepped.where(memory["trained"] > 0, before)

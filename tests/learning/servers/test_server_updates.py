@@ -222,7 +222,7 @@ def test_a_scaffold_client_s_control_variate_is_its_mean_gradient() -> None:
     rule, options, lr, kept = ScaffoldRule(), LocalOptions(), 0.1, ControlVariate()
     x = torch.tensor([1.0, -2.0], dtype=torch.float64)
     vectors = {"control": torch.tensor([0.3, 0.1], dtype=torch.float64), **kept.first(x, 2)}
-    memory, y, gradients = rule.begin(x, vectors, options, 3), x, []
+    memory, y, gradients = rule.begin(x, vectors, options, 3), x.clone(), []
     for _ in range(3):
         gradients.append(y**3)
         y = rule.update(y, y**3, memory, options, lr)
@@ -232,7 +232,7 @@ def test_a_scaffold_client_s_control_variate_is_its_mean_gradient() -> None:
 def test_scaffold_steps_with_equal_controls_are_sgd() -> None:
     x, gradient, c = torch.ones(2), torch.tensor([1.0, 2.0]), torch.tensor([5.0, 5.0])
     memory = ScaffoldRule().begin(x, {"control": c, "client_control": c}, LocalOptions(), 1)
-    after = ScaffoldRule().update(x, gradient, memory, LocalOptions(), 0.1)
+    after = ScaffoldRule().update(x.clone(), gradient.clone(), memory, LocalOptions(), 0.1)
     torch.testing.assert_close(after, x - 0.1 * gradient)
 
 
