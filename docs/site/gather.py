@@ -19,7 +19,8 @@ NAVIGATION = {
         "Quick start": "quick-start", "Tutorial": "planning", "Reading a result": "reading", "Gallery": "gallery",
     },
     "Guide": {
-        "Scenarios": "scenarios", "Data": "data", "Methods": "methods", "Device profiles": "device-profiles",
+        "Scenarios": "scenarios", "Data": "data", "Methods": "methods", "Compression": "compression",
+        "Device profiles": "device-profiles",
         "How time is modelled": "time-model", "Looking at a result": "report", "Runs that survive": "reliability",
         "Your own world": "own-world", "Adding parts of your own": "extending", "Performance": "performance",
     },
