@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, PlainSerializer, PlainValidator, field_validator
@@ -11,7 +10,7 @@ from edgefl.errors import UserError
 from edgefl.learning.codecs.base import CODECS, Codec
 from edgefl.learning.codecs.none import NoCodec
 from edgefl.learning.component import Component
-from edgefl.validation import shown, validated
+from edgefl.part_choice import chosen_part
 
 
 def codec(value: Any) -> Codec:
@@ -25,17 +24,7 @@ def codec(value: Any) -> Codec:
     """
     if isinstance(value, Codec):
         return value
-    if not isinstance(value, str | Mapping):
-        raise UserError(f"expected a codec's name or a mapping with the key kind, found {shown(value)}")
-    options = {"kind": value} if isinstance(value, str) else dict(value)
-    if "kind" not in options:
-        raise UserError(f"this key is missing; expected one of: {', '.join(CODECS.names())}", field="kind")
-    kind = options.pop("kind")
-    try:
-        part = CODECS[str(kind)]
-    except UserError as error:
-        raise error.located(field="kind") from None
-    return validated(part, options)
+    return chosen_part(CODECS, value)
 
 
 def _read(value: Any) -> Codec:

@@ -16,7 +16,8 @@ from edgefl.learning.component import Component
 from edgefl.learning.methods.recipe import METHODS, Method, Recipe
 from edgefl.learning.rules.base import LocalOptions
 from edgefl.learning.servers.base import SERVER_UPDATES, ServerUpdate, Weighting
-from edgefl.validation import shown, validated
+from edgefl.part_choice import chosen_part
+from edgefl.validation import validated
 
 RESERVED = frozenset({"method", "as", "local", "server", "weighting", "overlap", "codec", "scheduler"})
 """Keys of an entry that no option of a part may be called."""
@@ -43,17 +44,7 @@ def server_update(value: Any) -> ServerUpdate:
     """
     if isinstance(value, ServerUpdate):
         return value
-    if not isinstance(value, str | Mapping):
-        raise UserError(f"expected a server update's name or a mapping with the key kind, found {shown(value)}")
-    options = {"kind": value} if isinstance(value, str) else dict(value)
-    if "kind" not in options:
-        raise UserError(f"this key is missing; expected one of: {', '.join(SERVER_UPDATES.names())}", field="kind")
-    kind = options.pop("kind")
-    try:
-        part = SERVER_UPDATES[str(kind)]
-    except UserError as error:
-        raise error.located(field="kind") from None
-    return validated(part, options)
+    return chosen_part(SERVER_UPDATES, value)
 
 
 def _clients_too(server: type[ServerUpdate]) -> set[str]:

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from edgefl.errors import UserError
+from edgefl.part_choice import chosen_part
 from edgefl.registry import Registry
 from edgefl.scheduling.blocks.makespan import BlockForecast
-from edgefl.validation import validated
 
 
 class BlockFeedback(NamedTuple):
@@ -89,7 +88,4 @@ def block_scheduler(entry: str | Mapping[str, Any]) -> BlockSchedulerSpec:
     >>> block_scheduler({"kind": "fixed", "alpha": 3})
     Fixed(alpha=3)
     """
-    options = {"kind": entry} if isinstance(entry, str) else dict(entry)
-    if "kind" not in options:
-        raise UserError(f"this key is missing; expected one of: {', '.join(BLOCK_SCHEDULERS.names())}", field="kind")
-    return validated(BLOCK_SCHEDULERS[str(options.pop("kind"))], options)
+    return chosen_part(BLOCK_SCHEDULERS, entry)

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from edgefl.errors import UserError
+from edgefl.part_choice import chosen_part
 from edgefl.registry import Registry
-from edgefl.validation import validated
 
 
 class Foreseen(NamedTuple):
@@ -116,7 +115,4 @@ def selection(entry: str | Mapping[str, Any]) -> SelectorSpec:
     >>> selection("uniform")
     Uniform()
     """
-    options = {"kind": entry} if isinstance(entry, str) else dict(entry)
-    if "kind" not in options:
-        raise UserError(f"this key is missing; expected one of: {', '.join(SELECTORS.names())}", field="kind")
-    return validated(SELECTORS[str(options.pop("kind"))], options)
+    return chosen_part(SELECTORS, entry)

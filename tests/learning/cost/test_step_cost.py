@@ -270,10 +270,12 @@ class Peeking(Objective):
             return Loss(cross_entropy * cross_entropy.item(), cross_entropy)
         if self.how == "condition" and cross_entropy > 1:
             return Loss(2 * cross_entropy, cross_entropy)
+        if self.how == "copy":
+            return Loss(cross_entropy * batch.inputs.cpu().mean(), cross_entropy)
         return Loss(cross_entropy + batch.inputs[batch.inputs > 0].sum(), cross_entropy)
 
 
-@pytest.mark.parametrize("how", ["item", "condition", "mask"])
+@pytest.mark.parametrize("how", ["item", "condition", "copy", "mask"])
 def test_a_loss_that_reads_a_number_is_refused_with_the_method_named(how):
     with pytest.raises(DataDependentError, match="method 'own'"):
         measure(classifier(6, 3), with_objective(Peeking(how=how)), 1, 2)
