@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from edgefl.experiment.progress import Silent
 from edgefl.scenario import load_scenario
 from edgefl.scenario.writing import dump_yaml
 
@@ -43,6 +44,33 @@ SMALL: dict[str, Any] = {
     "targets": [0.3],
     "stop": "rounds",
 }
+
+CELLS: dict[str, Any] = {
+    "kind": "cells",
+    "cells": 2,
+    "server": {"down": "100 Mbit/s", "up": "100 Mbit/s"},
+    "backhaul": {"down": "40 Mbit/s", "up": "40 Mbit/s"},
+    "latency": "20 ms",
+}
+
+
+class Stop(Silent):
+    """Ctrl-C at the end of the n-th round, whichever run it belongs to."""
+
+    def __init__(self, rounds: int) -> None:
+        self._rounds = rounds
+
+    def round(self, label, seed, round, seconds, accuracy):
+        self._rounds -= 1
+        if self._rounds == 0:
+            raise KeyboardInterrupt
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file of a run directory."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
+    }
 
 
 @pytest.fixture

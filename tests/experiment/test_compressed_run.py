@@ -12,8 +12,7 @@ from edgefl.experiment.plan import plan
 from edgefl.experiment.wiring import skeleton
 from edgefl.scenario import load_scenario
 
-from .test_hierarchical_run import CELLS
-from .test_resume import Interrupted, Stop, tree
+from .conftest import CELLS, Stop, tree
 
 SPARSE = {"up": {"kind": "top_k", "fraction": 0.02}, "down": {"kind": "quantise", "rounding": "stochastic"}}
 METHODS = [
@@ -72,7 +71,7 @@ def test_a_run_with_codecs_verifies_and_without_training_takes_the_same_bytes_se
 @pytest.mark.parametrize("after", [9, 23])
 def test_a_resumed_run_with_codecs_is_byte_identical(small, finished, protocol, after, tmp_path):
     scenario, expected = finished(small, protocol)
-    with pytest.raises(Interrupted):
+    with pytest.raises(KeyboardInterrupt):
         run(scenario, out=tmp_path / "run", progress=Stop(after))
     assert tree(resume(tmp_path / "run")) == tree(expected)
 

@@ -24,13 +24,7 @@ from edgefl.experiment.progress import Silent
 from edgefl.learning.objectives.fedprox import FedProx
 from edgefl.report import RunResult
 
-from .conftest import SMALL
-
-
-def tree(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
-    }
+from .conftest import SMALL, tree
 
 
 def broken_after(monkeypatch, steps: int) -> None:

@@ -8,18 +8,13 @@ import torch
 from edgefl.experiment import run, verify
 from edgefl.learning.servers.mean import mean_delta
 
-CELLS = {
-    "kind": "cells",
-    "server": {"down": "1 Gbit/s", "up": "1 Gbit/s"},
-    "cells": 2,
-    "backhaul": {"down": "50 Mbit/s", "up": "20 Mbit/s"},
-    "latency": "5 ms",
-    "sharing": "airtime_fair",
-}
+from .conftest import CELLS
+
+ON_AIR = {**CELLS, "sharing": "airtime_fair"}
 
 
 def test_accuracies_equal_the_synchronous_runs_bit_for_bit(small, tmp_path):
-    settings = {"network__topology": CELLS, "methods": ["fedavg", "fedbr"], "training__cohort": 4}
+    settings = {"network__topology": ON_AIR, "methods": ["fedavg", "fedbr"], "training__cohort": 4}
     flat = run(small(**settings), out=tmp_path / "flat")
     cells = run(small(**settings, protocol={"kind": "hierarchical"}), out=tmp_path / "cells")
     assert verify(flat) == []

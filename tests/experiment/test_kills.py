@@ -15,15 +15,8 @@ import edgefl
 from edgefl.experiment import is_interrupted, resume, verify
 from edgefl.scenario.writing import dump_yaml
 
-from .conftest import SMALL
+from .conftest import CELLS, SMALL, tree
 
-CELLS = {
-    "kind": "cells",
-    "cells": 2,
-    "server": {"down": "100 Mbit/s", "up": "100 Mbit/s"},
-    "backhaul": {"down": "40 Mbit/s", "up": "40 Mbit/s"},
-    "latency": "20 ms",
-}
 CALIBRATION = {"kind": "calibration", "epochs": 2, "lr": 0.1, "proximal": 0.01, "self_confidence": True}
 WORLDS = {
     "synchronous": {"methods": ["fedprox", {"method": "fedadc", "overlap": True}, "scaffold"]},
@@ -59,12 +52,6 @@ SECTIONS = ("data", "training")
 # Children are copies of a process that has imported everything and trained nothing: they start in no time.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["edgefl.api", "edgefl.learning.engine.core", "edgefl.experiment"])
-
-
-def tree(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
-    }
 
 
 def scenario_of(world: str, folder: Path) -> Path:

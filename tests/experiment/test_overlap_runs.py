@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,13 +11,8 @@ from edgefl.errors import UserError
 from edgefl.experiment import resume, run, verify
 from edgefl.experiment.replay import replay
 
-CELLS = {
-    "kind": "cells",
-    "server": {"down": "100 Mbit/s", "up": "100 Mbit/s"},
-    "cells": 2,
-    "backhaul": {"down": "20 Mbit/s", "up": "20 Mbit/s"},
-    "latency": "5 ms",
-}
+from .conftest import CELLS, Stop, tree
+
 FLEET = [
     {"profile": "raspberry-pi-4", "share": 0.5, "link": "5g", "dropout": 0.3},
     {"profile": "jetson-nano", "share": 0.5, "link": "5g", "overrides": {"compute": {"jitter": 0.3}}},
@@ -29,33 +23,6 @@ PROTOCOLS = {
     "hierarchical": {"kind": "hierarchical", "retries": 1},
     "asynchronous": {"kind": "asynchronous", "buffer": 2, "concurrency": 3, "ahead": 2, "retries": 1},
 }
-
-
-def tree(folder: Path) -> dict[str, bytes]:
-    """Every file of a run directory."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
-    }
-
-
-class Stop:
-    """A progress listener that raises at the n-th round that it hears of."""
-
-    def __init__(self, rounds: int) -> None:
-        self.rounds = rounds
-
-    def begin(self, runs, rounds): ...
-
-    def shared(self, seed, trained, found): ...
-
-    def round(self, label, seed, round, seconds, accuracy):
-        self.rounds -= 1
-        if self.rounds == 0:
-            raise KeyboardInterrupt
-
-    def end(self, label, seed, reason): ...
-
-    def close(self): ...
 
 
 @pytest.fixture(name="scenario")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -11,6 +10,8 @@ from edgefl.cli import main
 from edgefl.errors import UserError
 from edgefl.experiment import replay, run, verify
 from edgefl.learning.engine.learner import MethodLearner
+
+from .conftest import CELLS, tree
 
 METHODS = [
     "fedavg",
@@ -20,21 +21,8 @@ METHODS = [
     "scaffold",
     {"method": "fedbr", "scheduler": "random"},
 ]
-CELLS = {
-    "kind": "cells",
-    "cells": 2,
-    "server": {"down": "100 Mbit/s", "up": "100 Mbit/s"},
-    "backhaul": {"down": "40 Mbit/s", "up": "40 Mbit/s"},
-    "latency": "20 ms",
-}
 SLOW = {"network.links.5g.down": "3 Mbit/s", "network.links.5g.up": "1 Mbit/s", "network.links.5g.redraw": None}
 OTHER_DEVICES = {"fleet": [{"profile": "jetson-orin-nano", "share": 1, "link": "5g"}]}
-
-
-def tree(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
-    }
 
 
 @pytest.mark.parametrize("changes", [SLOW, OTHER_DEVICES], ids=["network", "fleet"])

@@ -9,7 +9,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,7 @@ from edgefl.experiment.directory import Choices, RunDirectory
 from edgefl.experiment.journal import LogDiffers
 from edgefl.scenario.writing import dump_yaml
 
-from .conftest import SMALL
+from .conftest import CELLS, SMALL, Stop, tree
 
 METHODS = ["fedavg", {"method": "fedadc", "overlap": True}, "fedbr", "scaffold"]
 PROTOCOLS = {
@@ -27,37 +26,6 @@ PROTOCOLS = {
     "deadline": {"kind": "synchronous", "deadline": 0.08},
     "asynchronous": {"kind": "asynchronous", "buffer": 2, "concurrency": 4},
 }
-
-
-def tree(folder: Path) -> dict[str, bytes]:
-    """Every file of a run directory."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
-    }
-
-
-class Interrupted(Exception):  # noqa: N818
-    """Stands for Ctrl-C."""
-
-
-class Stop:
-    """A progress listener that raises at the n-th round that it hears of."""
-
-    def __init__(self, rounds: int) -> None:
-        self.rounds = rounds
-
-    def begin(self, runs, rounds): ...
-
-    def shared(self, seed, trained, found): ...
-
-    def round(self, label, seed, round, seconds, accuracy):
-        self.rounds -= 1
-        if self.rounds == 0:
-            raise Interrupted
-
-    def end(self, label, seed, reason): ...
-
-    def close(self): ...
 
 
 def methods_for(protocol: str) -> list:
@@ -83,11 +51,11 @@ def uninterrupted(tmp_path_factory):
 def test_a_resumed_run_is_byte_identical(uninterrupted, tmp_path, protocol, after):
     scenario, expected = uninterrupted[protocol]
     folder = tmp_path / "run"
-    with pytest.raises(Interrupted):
+    with pytest.raises(KeyboardInterrupt):
         run(scenario, out=folder, progress=Stop(after))
     assert is_interrupted(folder)
     # Twice: the second process is interrupted as well, two rounds later.
-    with pytest.raises(Interrupted):
+    with pytest.raises(KeyboardInterrupt):
         resume(folder, progress=Stop(2))
     assert tree(resume(folder)) == tree(expected)
     assert verify(folder) == []
@@ -97,7 +65,7 @@ def test_up_to_the_checkpoint_nothing_is_trained_again(small, tmp_path, monkeypa
     from edgefl.learning.engine import learner
 
     scenario = small(training__rounds=13)
-    with pytest.raises(Interrupted):
+    with pytest.raises(KeyboardInterrupt):
         run(scenario, out=tmp_path / "run", progress=Stop(12))
     trained = []
     train = learner.MethodLearner.aggregate
@@ -111,7 +79,7 @@ def test_up_to_the_checkpoint_nothing_is_trained_again(small, tmp_path, monkeypa
 def test_a_damaged_checkpoint_falls_back_to_an_older_one_or_to_none(uninterrupted, tmp_path):
     scenario, expected = uninterrupted["synchronous"]
     folder = tmp_path / "run"
-    with pytest.raises(Interrupted):
+    with pytest.raises(KeyboardInterrupt):
         run(scenario, out=folder, progress=Stop(12))
     blobs = list(folder.rglob("checkpoints/*.safetensors"))
     assert blobs
@@ -121,7 +89,7 @@ def test_a_damaged_checkpoint_falls_back_to_an_older_one_or_to_none(uninterrupte
 
 
 def test_a_journal_that_differs_stops_the_run(small, tmp_path):
-    with pytest.raises(Interrupted):
+    with pytest.raises(KeyboardInterrupt):
         run(small(training__rounds=13), out=tmp_path / "run", progress=Stop(12))
     journal = sqlite3.connect(tmp_path / "run/fedavg/seed-0/journal.sqlite")
     row = json.loads(journal.execute("SELECT row FROM events WHERE position = 20").fetchone()[0])
@@ -203,22 +171,17 @@ KEPT = {"evaluation": {"ensemble": {"decay": 0.8}, "every": 2}, "keep_models": "
 PERSONAL = {"data__test": "partitioned", "data__test_images": 80, "personalisation": CALIBRATION}
 PARTIAL = {"protocol": {"deadline": "80 ms", "late": "partial", "over_select": 1.4}, "training__selection": "oort"}
 OORT = {"protocol": {"kind": "asynchronous", "buffer": 2, "concurrency": 4}, "training__selection": "oort"}
-CELLS = {
-    "protocol": {"kind": "hierarchical"},
-    "network__topology": {
-        "kind": "cells",
-        "cells": 2,
-        "server": {"down": "100 Mbit/s", "up": "100 Mbit/s"},
-        "backhaul": {"down": "40 Mbit/s", "up": "40 Mbit/s"},
-        "latency": "20 ms",
-    },
-}
 MORE = {
     "ensembles and every client's model": {**KEPT, "methods": ["fedavg", "scaffold"]},
     "personalisation": {**PERSONAL, "methods": ["fedadc"]},
     "partial work and oort selection": {**PARTIAL, **KEPT, "methods": ["fednova", "moon"]},
     "asynchronous, oort selection": {**OORT, **KEPT, "methods": ["fedavg", "scaffold"]},
-    "hierarchical": {**CELLS, **KEPT, "methods": ["fedbr", "feddyn"]},
+    "hierarchical": {
+        "protocol": {"kind": "hierarchical"},
+        "network__topology": CELLS,
+        **KEPT,
+        "methods": ["fedbr", "feddyn"],
+    },
 }
 
 
@@ -237,7 +200,7 @@ def test_whatever_a_run_keeps_is_byte_identical_after_a_resumption(small, tmp_pa
         expected_of[world] = tree(run(scenario, out=tmp_path / "expected"))
     folder, wanted = tmp_path / "run", expected_of[world]
     after = min(after, 13 * len(MORE[world]["methods"]) - 1)
-    with pytest.raises(Interrupted):
+    with pytest.raises(KeyboardInterrupt):
         run(scenario, out=folder, progress=Stop(after))
     found = tree(resume(folder))
     assert sorted(found) == sorted(wanted)
