@@ -1,7 +1,8 @@
-"""Checkpoints of a run's learner: tensors stored once by their content, and a manifest that names them.
+"""Checkpoints of a run's learner: packs of tensors that are new since the last one, and a manifest that names them.
 
-A checkpoint is complete or absent: tensors are written, flushed and renamed first, the manifest last. Every file is
-checked against its digest before it is used. The newest checkpoints are kept; whatever else lies there goes.
+A checkpoint is complete or absent: its pack is written, flushed and renamed first, the manifest last. Every tensor is
+checked against the digest of its content before it is used. The newest checkpoints are kept; whatever else lies there
+goes.
 """
 
 from __future__ import annotations
@@ -9,37 +10,56 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from edgefl.learning.engine.result_memory import content_of
+
 KEPT = 2
 """Checkpoints kept; the older one serves where the newest is damaged."""
+
+_WORTH_KEEPING = 0.25
+"""The share of a pack that a new checkpoint must still hold for it to read the rest from there.
+
+So the packs of a checkpoint never hold more than four times its tensors, whatever changes between checkpoints.
+"""
 
 
 class CheckpointDamaged(Exception):  # noqa: N818  (what it says of the checkpoint, like FileNotFoundError's noun)
     """A checkpoint's file is missing, cut short or altered."""
 
 
-def write_checkpoint(folder: Path, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> str:
+def write_checkpoint(
+    folder: Path, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], earlier: Iterable[str] = ()
+) -> str:
     """Store a checkpoint; returns the name of its manifest.
 
     Args:
         folder: the run's ``checkpoints`` folder.
         round: rounds that have ended.
-        tensors: what the learner holds, by name.
+        tensors: what the learner holds, by name; on the CPU, and not written to meanwhile.
         facts: everything else that it holds, as JSON data.
+        earlier: manifests that are kept, too: of what they hold nothing is written again, so a client that was not
+            picked since then costs nothing.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    # Equal tensors are one file: a client that was not picked since the last checkpoint costs nothing.
-    named = {
-        name: _store(folder, save({"tensor": tensor.detach().cpu().contiguous()})) for name, tensor in tensors.items()
-    }
-    text = json.dumps({"round": round, "tensors": named, "facts": facts}).encode()
-    manifest = f"round-{round:06d}-{hashlib.blake2b(text, digest_size=16).hexdigest()}.json"
+    contents = {name: _content(tensor) for name, tensor in tensors.items()}
+    distinct = {contents[name]: tensor for name, tensor in tensors.items()}
+    packs = _known(folder, earlier, {content: tensor.nbytes for content, tensor in distinct.items()})
+    fresh = {content: _alone(tensor) for content, tensor in distinct.items() if content not in packs}
+    if fresh:
+        pack = f"pack-{_digest(' '.join(sorted(fresh)).encode())}.safetensors"
+        _write(folder / pack, save(fresh))
+        packs |= dict.fromkeys(fresh, pack)
+    text = json.dumps({"round": round, "tensors": contents, "packs": packs, "facts": facts}).encode()
+    manifest = f"round-{round:06d}-{_digest(text)}.json"
     _write(folder / manifest, text)
     return manifest
 
@@ -50,12 +70,16 @@ def read_checkpoint(folder: Path, manifest: str) -> tuple[dict[str, Tensor], dic
     Raises:
         CheckpointDamaged: a file is missing, or is not what was written.
     """
-    text = _checked(folder / manifest, manifest.rpartition("-")[2].removesuffix(".json"))
-    stored = json.loads(text)
-    blobs = {
-        digest: load(_checked(folder / f"{digest}.safetensors", digest)) for digest in set(stored["tensors"].values())
-    }
-    return {name: blobs[digest]["tensor"] for name, digest in stored["tensors"].items()}, stored["facts"]
+    stored = _manifest(folder, manifest)
+    packs: dict[str, str] = stored["packs"]
+    opened = {pack: _opened(folder / pack) for pack in set(packs.values())}
+    found: dict[str, Tensor] = {}
+    for content, pack in packs.items():
+        tensor = opened[pack].get(content)
+        if tensor is None or _content(tensor) != content:
+            raise CheckpointDamaged(f"{pack} is not what was written")
+        found[content] = tensor
+    return {name: found[content] for name, content in stored["tensors"].items()}, stored["facts"]
 
 
 def prune(folder: Path, manifests: list[str]) -> None:
@@ -63,22 +87,73 @@ def prune(folder: Path, manifests: list[str]) -> None:
     wanted = set(manifests)
     for manifest in manifests:
         try:
-            wanted |= {
-                f"{digest}.safetensors" for digest in json.loads((folder / manifest).read_text())["tensors"].values()
-            }
-        except (OSError, ValueError, KeyError):
+            wanted |= set(_manifest(folder, manifest)["packs"].values())
+        except CheckpointDamaged:
             continue
     for path in folder.iterdir():
         if path.name not in wanted:
             path.unlink()
 
 
-def _store(folder: Path, content: bytes) -> str:
-    digest = hashlib.blake2b(content, digest_size=16).hexdigest()
-    path = folder / f"{digest}.safetensors"
-    if not path.exists():
-        _write(path, content)
-    return digest
+def _known(folder: Path, earlier: Iterable[str], wanted: Mapping[str, int]) -> dict[str, str]:
+    """Where earlier checkpoints hold the ``wanted`` contents (with their bytes), in packs that are worth keeping."""
+    places: dict[str, str] = {}
+    for manifest in earlier:
+        try:
+            held = _manifest(folder, manifest)["packs"]
+        except CheckpointDamaged:
+            continue
+        places |= {content: pack for content, pack in held.items() if content in wanted}
+    live: Counter[str] = Counter()
+    for content, pack in places.items():
+        live[pack] += wanted[content]
+    worth = {pack for pack, size in live.items() if size >= _WORTH_KEEPING * _size(folder / pack)}
+    return {content: pack for content, pack in places.items() if pack in worth}
+
+
+def _alone(tensor: Tensor) -> Tensor:
+    """The tensor with memory of its own: a file holds tensors, not views of one."""
+    whole = tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.nbytes
+    return tensor if whole else tensor.clone(memory_format=torch.contiguous_format)
+
+
+def _manifest(folder: Path, name: str) -> dict[str, Any]:
+    text = _read(folder / name)
+    if _digest(text) != name.rpartition("-")[2].removesuffix(".json"):
+        raise CheckpointDamaged(f"{name} is not what was written")
+    stored: dict[str, Any] = json.loads(text)
+    return stored
+
+
+def _opened(path: Path) -> dict[str, Tensor]:
+    content = _read(path)
+    try:
+        return load(content)
+    except SafetensorError as error:
+        raise CheckpointDamaged(f"{path.name}: {error}") from None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CheckpointDamaged(f"{path.name}: {error.strerror}") from None
+
+
+def _size(path: Path) -> float:
+    """In bytes; a pack that is missing is worth nothing."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return float("inf")
+
+
+def _content(tensor: Tensor) -> str:
+    return _digest(content_of(tensor).encode())
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -89,13 +164,3 @@ def _write(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     unfinished.replace(path)
-
-
-def _checked(path: Path, digest: str) -> bytes:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise CheckpointDamaged(f"{path.name}: {error.strerror}") from None
-    if hashlib.blake2b(content, digest_size=16).hexdigest() != digest:
-        raise CheckpointDamaged(f"{path.name} is not what was written")
-    return content

@@ -95,21 +95,22 @@ class Journal:
             return
         self._numbers[key] = self._fresh[key] = text
 
-    def commit(self, round: int, manifest: str | None = None) -> None:
+    def commit(self, round: int) -> None:
         """Everything taken and noted since the last commit belongs to rounds up to ``round``, and is safe from now on.
 
         Args:
             round: rounds that have ended.
-            manifest: the checkpoint that was written for this round, if one was.
         """
         with self._file:
             self._file.execute("BEGIN")
             self._file.executemany("INSERT INTO events VALUES (?, ?)", self._rows)
             self._file.executemany("INSERT INTO numbers VALUES (?, ?)", list(self._fresh.items()))
             self._file.execute("INSERT OR REPLACE INTO rounds VALUES (?, ?)", (round, self._position))
-            if manifest is not None:
-                self._file.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", (round, manifest))
         self._rows, self._fresh = [], {}
+
+    def checkpoint(self, round: int, manifest: str) -> None:
+        """The checkpoint ``manifest`` of ``round``, which was committed before, is on disk."""
+        self._file.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", (round, manifest))
 
     def _one(self, query: str, *values: object) -> Any:
         return self._file.execute(query, values).fetchone()[0]

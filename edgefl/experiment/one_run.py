@@ -85,9 +85,9 @@ class OneRun:
         learner = core.learner(self._costs.method, kept)
         with (
             Journal(self._folder / "journal.sqlite") as journal,
+            RecordedLearner(learner, journal, self._folder / "checkpoints", self._scenario.training.rounds) as recorded,
             EventFile(self._folder / "events.parquet") as table,
         ):
-            recorded = RecordedLearner(learner, journal, self._folder / "checkpoints")
 
             def sink(events: Sequence[Event]) -> None:
                 journal.take(events)

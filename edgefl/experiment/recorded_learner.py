@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 from torch import Tensor
 
-from edgefl.experiment.checkpoints import KEPT, CheckpointDamaged, prune, read_checkpoint, write_checkpoint
+from edgefl.experiment.checkpoint_writer import CheckpointWriter
+from edgefl.experiment.checkpoints import CheckpointDamaged, read_checkpoint
 from edgefl.experiment.journal import Journal
 from edgefl.learning.job import Evaluation, Feedback, JobId, Learner, Mixing, TrainingJob
 
@@ -30,18 +32,21 @@ class RecordedLearner:
     """Trains through another learner and keeps its numbers; first replays what an earlier process had reached.
 
     Up to the newest sound checkpoint the world's questions are answered from the journal and nothing is trained; there
-    the checkpoint's tensors are loaded, and training goes on.
+    the checkpoint's tensors are loaded, and training goes on. Used as a context manager, it sees its last checkpoint
+    off.
 
     Args:
         learner: trains.
         journal: the run's journal.
         folder: where checkpoints are kept.
+        rounds: how many there are at most; after the last one there is nothing left to train.
     """
 
-    def __init__(self, learner: ResumableLearner, journal: Journal, folder: Path) -> None:
+    def __init__(self, learner: ResumableLearner, journal: Journal, folder: Path, rounds: int) -> None:
         self._learner = learner
         self._journal = journal
-        self._folder = folder
+        self._rounds = rounds
+        self._writer = CheckpointWriter(folder, journal)
         self._until = 0
         self._held: tuple[dict[str, Tensor], dict[str, Any]] | None = None
         for round, manifest in journal.checkpoints():
@@ -95,16 +100,22 @@ class RecordedLearner:
                 self._learner.restore(*self._held)
                 self._held = None
             return
-        if rounds % CHECKPOINT_EVERY == 0:
-            self._checkpoint(rounds)
-        else:
-            self._journal.commit(rounds)
+        self._journal.commit(rounds)
+        self._writer.collect()
+        if rounds % CHECKPOINT_EVERY == 0 and rounds < self._rounds:
+            self._writer.begin(rounds, *self._learner.snapshot())
 
     def left(self, rounds: int) -> None:
         """The run is left after round number ``rounds``: it is to go on from there without training anything again."""
         if self._live and self._until < rounds:
-            self._checkpoint(rounds)
+            self._writer.begin(rounds, *self._learner.snapshot())
+            self._writer.finish()
 
-    def _checkpoint(self, rounds: int) -> None:
-        self._journal.commit(rounds, write_checkpoint(self._folder, rounds, *self._learner.snapshot()))
-        prune(self._folder, [name for _, name in self._journal.checkpoints()[:KEPT]])
+    def __enter__(self) -> Self:
+        self._writer.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.__exit__(kind, error, trace)

@@ -161,7 +161,7 @@ def full(*arguments, **options):
 @pytest.mark.parametrize(
     ("place", "name"),
     [
-        ("edgefl.experiment.recorded_learner", "write_checkpoint"),
+        ("edgefl.experiment.checkpoint_writer", "write_checkpoint"),
         ("edgefl.experiment.one_run", "write_rounds"),
         ("edgefl.experiment.run", "write_summary"),
         ("pyarrow", "write_table"),

@@ -20,7 +20,7 @@ def mean_delta(deltas: Tensor, weights: Tensor) -> Tensor:
     """
     total = torch.zeros_like(deltas[0])
     for delta, weight in zip(deltas, weights, strict=True):
-        total = torch.addcmul(total, delta, weight)
+        total.addcmul_(delta, weight)
     return total
 
 

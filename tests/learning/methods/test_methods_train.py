@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from edgefl.learning.engine.base import JobTask
 from edgefl.learning.engine.core import TrainingCore
+from edgefl.learning.engine.keepsakes import Keepsakes
+from edgefl.learning.ensemble import EnsembleSpec
 from edgefl.learning.job import JobId, TrainingJob
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.methods.recipe import METHODS
@@ -59,7 +61,10 @@ class Shards:
 
 
 def three_rounds(name: str) -> list[tuple[float, float]]:
-    """Accuracy and loss of the first model and of the last of three rounds with two cohorts that overlap."""
+    """Accuracy and loss of the first model and of the last of three rounds with two cohorts that overlap.
+
+    What a snapshot gave after a round is written while the next ones run, so nobody may have written to it by the end.
+    """
     method = build_method(name, LOCAL)
     norm = partial(GroupNorm, 2)
     blocks = {
@@ -71,8 +76,9 @@ def three_rounds(name: str) -> list[tuple[float, float]]:
     model = BlockModel(blocks, sample_shape=(1, 8, 8), classes=3, align_block=2)
     depth = method.objective.adapt(model).depth
     last: dict[int, JobId] = {}
+    snapshots: list[tuple[Tensor, Tensor]] = []
     with TrainingCore(Shards(), model, 0, engine="sequential") as core:
-        learner = core.learner(method)
+        learner = core.learner(method, Keepsakes(EnsembleSpec(), clients=True))
         scores = [learner.evaluate(0)]
         for t in range(3):
             ids = []
@@ -85,7 +91,9 @@ def three_rounds(name: str) -> list[tuple[float, float]]:
                 last[client] = id
                 ids.append(id)
             learner.aggregate(t, ids, t)
+            snapshots += [(tensor, tensor.clone()) for tensor in learner.snapshot()[0].values()]
         scores.append(learner.evaluate(3))
+    assert all(torch.equal(tensor, then) for tensor, then in snapshots)
     return [(score.accuracy, score.loss) for score in scores]
 
 

@@ -1,0 +1,86 @@
+"""Checkpoints are written while training goes on: a disk takes its time, and needs no core for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from torch import Tensor
+
+from edgefl.experiment.checkpoints import KEPT, prune, write_checkpoint
+from edgefl.experiment.journal import Journal
+
+
+class CheckpointWriter:
+    """Writes one checkpoint at a time in a thread of its own; the journal names it once it is whole.
+
+    So a kill during writing leaves the checkpoint before. Used as a context manager, it sees the last one off.
+
+    Args:
+        folder: the run's ``checkpoints`` folder.
+        journal: told of every checkpoint that is on disk.
+    """
+
+    def __init__(self, folder: Path, journal: Journal) -> None:
+        self._folder = folder
+        self._journal = journal
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="edgefl-checkpoint")
+        self._writing: tuple[int, Future[str]] | None = None
+
+    def begin(self, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Start to write; waits for the one before, should it still be under way.
+
+        Args:
+            round: rounds that have ended.
+            tensors: what the learner holds, by name; nobody writes to them any more.
+            facts: everything else that it holds, as JSON data.
+
+        Raises:
+            OSError: the one before could not be written.
+        """
+        self.finish()
+        held = {name: tensor.detach().cpu() for name, tensor in tensors.items()}
+        writing = self._thread.submit(write_checkpoint, self._folder, round, held, facts, self._kept())
+        self._writing = round, writing
+
+    def collect(self) -> None:
+        """Take note of a checkpoint that is written by now, if there is one.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        if self._writing is not None and self._writing[1].done():
+            self.finish()
+
+    def finish(self) -> None:
+        """Wait for the checkpoint under way, if there is one, and take note of it.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        if self._writing is None:
+            return
+        (round, writing), self._writing = self._writing, None
+        self._journal.checkpoint(round, writing.result())
+        prune(self._folder, self._kept())
+
+    def _kept(self) -> list[str]:
+        return [manifest for _, manifest in self._journal.checkpoints()[:KEPT]]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.finish()
+        except OSError:
+            # Why the run ends already has a reason; a checkpoint that is missing costs some rounds of training.
+            if error is None:
+                raise
+        finally:
+            self._thread.shutdown()
