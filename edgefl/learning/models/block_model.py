@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from edgefl.learning.models.classifier import Classifier
 from edgefl.learning.models.layout import Layout, Weights
 from edgefl.learning.models.mode import using
-from edgefl.learning.models.residual import Classifier, Residual
+from edgefl.learning.models.residual import Residual
 
 
 class BlockModel(nn.Module):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import cast
 
-import torch
 from torch import Tensor, nn
 
 from edgefl.learning.models.mode import mode
@@ -68,27 +67,3 @@ def bottleneck(inputs: int, planes: int, stride: int, norm: Norm, expansion: int
         *(Conv2d(planes, outputs, 1), norm(outputs)),
     )
     return Residual(body, _shortcut(inputs, outputs, stride, norm))
-
-
-class Classifier(nn.Module):
-    """The last block: what turns a feature map into features, and the layer that turns features into logits.
-
-    ``embed`` has no parameters, so that whoever needs the features can have them from the tap before this block.
-    """
-
-    def __init__(self, layer: nn.Module, *, pool: bool) -> None:
-        super().__init__()
-        self.layer = layer
-        self.pool = pool
-
-    def reading(self, layer: nn.Module) -> Classifier:
-        """Another block that makes the same features of its input, and hands them to ``layer``."""
-        return type(self)(layer, pool=self.pool)
-
-    def embed(self, tap: Tensor) -> Tensor:
-        """Features ``[batch, feature_size]`` of the tap before this block: its spatial mean, or itself flattened."""
-        return torch.flatten(tap.mean(dim=(-2, -1)) if self.pool else tap, 1)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Logits ``[batch, classes]``."""
-        return cast("Tensor", self.layer(self.embed(inputs)))

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from edgefl.errors import UserError
 from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.classifier import Classifier
 from edgefl.learning.models.layout import Weights
 from edgefl.learning.models.mode import using
-from edgefl.learning.models.residual import Classifier
 from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
 from edgefl.learning.objectives.divergence import kl_divergence
 

@@ -10,10 +10,11 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from edgefl.errors import UserError
 from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.classifier import Classifier, without_last_layer
 from edgefl.learning.models.layout import Weights
 from edgefl.learning.models.mode import using
-from edgefl.learning.models.residual import Classifier
 from edgefl.learning.models.slimmable import Linear
 from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
 
@@ -33,19 +34,25 @@ class Moon(Objective):
     projection: int = Field(default=256, ge=1, description="numbers in the projection z")
 
     def adapt(self, model: BlockModel) -> BlockModel:
-        """The model with a projection head (linear d → d, ReLU, linear d → ``projection``) as its last block but one.
+        """The model with a projection head (linear d → d, ReLU, linear d → ``projection``) before its last layer.
 
-        The classifier sits on the projection; d is the number of features that the scenario's own last block reads.
+        What stood before that layer in the last block, and the head, are the last block but one; the classifier sits
+        on the projection. d is the number of features that the model's own last layer reads.
+
+        Raises:
+            UserError: the model's last layer is not a linear one.
         """
-        names = list(model.blocks)
-        last = model.blocks[names[-1]]
-        features = model.feature_size
+        *names, last = model.blocks
+        try:
+            front, features = without_last_layer(model.blocks[last])
+        except TypeError as error:
+            raise UserError(f"moon wants a last layer to put a projection head before; the model's {error}") from None
         head = nn.Sequential(
             Linear(features, features), nn.ReLU(), Linear(features, self.projection, slim_outputs=False)
         )
-        blocks: dict[str, nn.Module] = {name: copy.deepcopy(model.blocks[name]) for name in names[:-1]}
-        blocks["projection"] = last.reading(head) if isinstance(last, Classifier) else Classifier(head, pool=False)
-        blocks[names[-1]] = Classifier(Linear(self.projection, model.classes, slim_outputs=False), pool=False)
+        blocks: dict[str, nn.Module] = {name: copy.deepcopy(model.blocks[name]) for name in names}
+        blocks["projection"] = nn.Sequential(front, head)
+        blocks[last] = Classifier(Linear(self.projection, model.classes, slim_outputs=False), pool=False)
         return BlockModel(blocks, sample_shape=model.sample_shape, classes=model.classes, align_block=model.align_block)
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:

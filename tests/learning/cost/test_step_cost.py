@@ -9,8 +9,8 @@ from edgefl.learning.local_step import local_step
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.methods.recipe import Method
 from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.classifier import Classifier
 from edgefl.learning.models.registry import MODELS, build_model, initial_vector
-from edgefl.learning.models.residual import Classifier
 from edgefl.learning.models.slimmable import Linear
 from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
 from edgefl.learning.objectives.cross_entropy import CrossEntropy

@@ -13,9 +13,10 @@ from edgefl.errors import UserError
 from edgefl.learning.engine.core import TrainingCore
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.classifier import Classifier
 from edgefl.learning.models.mode import using
 from edgefl.learning.models.norm import GroupNorm
-from edgefl.learning.models.residual import Classifier, basic_block
+from edgefl.learning.models.residual import basic_block
 from edgefl.learning.models.slimmable import Conv2d, Linear
 from edgefl.learning.rules.base import LocalOptions
 

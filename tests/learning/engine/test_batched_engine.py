@@ -21,9 +21,10 @@ from edgefl.learning.job import JobId, TrainingJob
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.methods.recipe import METHODS
 from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.classifier import Classifier
 from edgefl.learning.models.norm import BatchNorm
 from edgefl.learning.models.registry import initial_vector
-from edgefl.learning.models.residual import Classifier, basic_block
+from edgefl.learning.models.residual import basic_block
 from edgefl.learning.models.slimmable import Conv2d, Linear
 from edgefl.learning.objectives.base import Batch
 from edgefl.learning.rules.base import LocalOptions

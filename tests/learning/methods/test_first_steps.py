@@ -19,7 +19,8 @@ from edgefl.learning.local_step import local_step
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.methods.recipe import METHODS, Method
 from edgefl.learning.models.block_model import BlockModel
-from edgefl.learning.models.residual import Classifier, Residual
+from edgefl.learning.models.classifier import Classifier
+from edgefl.learning.models.residual import Residual
 from edgefl.learning.models.slimmable import Conv2d, Linear
 from edgefl.learning.objectives.base import Batch, Context
 from edgefl.learning.rules.base import LocalOptions

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.classifier import Classifier
 from edgefl.learning.models.layout import Weights
-from edgefl.learning.models.residual import Classifier
 from edgefl.learning.models.slimmable import Conv2d, Linear
 from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
 

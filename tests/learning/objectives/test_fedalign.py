@@ -9,7 +9,7 @@ from torch import nn
 
 from edgefl.errors import UserError
 from edgefl.learning.models.block_model import BlockModel
-from edgefl.learning.models.residual import Classifier
+from edgefl.learning.models.classifier import Classifier
 from edgefl.learning.models.slimmable import Linear
 from edgefl.learning.objectives.cross_entropy import CrossEntropy
 from edgefl.learning.objectives.fedalign import FedAlign, spectral_norm, transmitting_matrix

@@ -6,7 +6,11 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
+from edgefl.errors import UserError
+from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.classifier import without_last_layer
 from edgefl.learning.models.registry import MODELS, build_model, initial_vector
 from edgefl.learning.objectives.base import Batch, Context
 from edgefl.learning.objectives.cross_entropy import CrossEntropy
@@ -36,6 +40,50 @@ def test_the_head_stands_between_features_and_classifier() -> None:
     # The shared front starts where every other method starts.
     front = sum(plain.layout.block_sizes()[:-1])
     assert torch.equal(initial_vector(model, 0)[:front], initial_vector(plain, 0)[:front])
+
+
+@pytest.mark.parametrize(
+    ("name", "features"),
+    [
+        ("cnn", 64), ("fedadc_cnn", 1024), ("mobilenet_v2", 1280), ("resnet56", 256), ("shufflenet", None),
+        ("squeezenet", 512), ("vgg9", 512),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("side", [16, 32])
+def test_in_every_network_the_head_reads_what_the_last_layer_read(name, features, side) -> None:
+    plain = build_model(MODELS[name](), (1, side, side), 5)
+    if features is None:
+        features = plain.feature_size
+    model = Moon(projection=7).adapt(plain)
+    added = (features + 1) * features + (features + 1) * 7 + 8 * 5 - (features + 1) * 5
+    assert model.layout.parameter_count - plain.layout.parameter_count == added
+    assert model.tap_shapes[-2:] == ((7,), (5,))
+    # All that stood before the last layer computes what it did.
+    head, fresh = model.blocks["projection"], build_model(MODELS[name](), (1, side, side), 5)
+    last = list(fresh.blocks)[-1]
+    front, found = without_last_layer(fresh.blocks[last])
+    assert found == features
+    assert sum(each.numel() for each in front.parameters()) == sum(each.numel() for each in head[0].parameters())
+
+
+def test_features_and_last_layer_together_are_the_block() -> None:
+    draws = torch.Generator().manual_seed(2)
+    for name in ("mobilenet_v2", "squeezenet", "vgg9", "resnet18"):
+        model = build_model(MODELS[name](), (3, 16, 16), 5).eval()
+        *_, last = model.blocks.values()
+        tap = torch.randn(2, *model.tap_shapes[-2], generator=draws)
+        front, features = without_last_layer(last)
+        layer = [each for each in last.modules() if hasattr(each, "weight")][-1]
+        with torch.no_grad():
+            found = front(tap) @ layer.weight.view(5, features).t() + layer.bias
+            assert torch.allclose(found, last(tap), atol=1e-5), name
+
+
+def test_a_model_of_ones_own_whose_end_is_no_linear_layer_is_refused(bench) -> None:
+    blocks = {"first": nn.Conv2d(1, 3, 3), "last": nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())}
+    model = BlockModel(blocks, sample_shape=(1, 8, 8), classes=3, align_block=1)
+    with pytest.raises(UserError, match=r"a last layer to .*; the model's Flatten does not end with a linear"):
+        Moon().adapt(model)
 
 
 def test_the_loss_is_the_formula(contrast) -> None:

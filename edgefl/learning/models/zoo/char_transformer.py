@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from edgefl.errors import UserError
 from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.classifier import Classifier
 from edgefl.learning.models.registry import MODELS, ModelSpec
-from edgefl.learning.models.residual import Classifier, Residual
+from edgefl.learning.models.residual import Residual
 from edgefl.learning.models.slimmable import Linear
 
 _SPREAD = 0.1

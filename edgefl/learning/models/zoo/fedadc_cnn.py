@@ -7,8 +7,8 @@ from itertools import pairwise
 from torch import nn
 
 from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.classifier import Classifier
 from edgefl.learning.models.registry import MODELS, ModelSpec, image_shape
-from edgefl.learning.models.residual import Classifier
 from edgefl.learning.models.slimmable import Conv2d, Linear
 
 HIDDEN = (128, 256, 512, 1024)

@@ -8,9 +8,10 @@ from pydantic import Field
 from torch import nn
 
 from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.classifier import Classifier
 from edgefl.learning.models.norm import Norm, NormKind, norm_of
 from edgefl.learning.models.registry import MODELS, ModelSpec, image_shape
-from edgefl.learning.models.residual import Classifier, basic_block
+from edgefl.learning.models.residual import basic_block
 from edgefl.learning.models.slimmable import Conv2d, Linear
 
 WIDTHS = (64, 128, 256, 512)

@@ -9,10 +9,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.classifier import Classifier
 from edgefl.learning.models.mode import mode
 from edgefl.learning.models.norm import Norm, NormKind, norm_of
 from edgefl.learning.models.registry import MODELS, ModelSpec, image_shape
-from edgefl.learning.models.residual import Classifier, Residual
+from edgefl.learning.models.residual import Residual
 from edgefl.learning.models.slimmable import Conv2d, Linear, no_narrower
 
 STEM = 24

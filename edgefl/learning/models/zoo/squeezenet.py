@@ -9,6 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.classifier import SpatialMean
 from edgefl.learning.models.norm import Norm, NormKind, norm_of
 from edgefl.learning.models.registry import MODELS, ModelSpec, image_shape
 from edgefl.learning.models.residual import Residual
@@ -41,14 +42,6 @@ class Fire(nn.Module):
         return torch.cat([cast("Tensor", self.narrow(squeezed)), cast("Tensor", self.wide(squeezed))], dim=1)
 
 
-class PooledLogits(nn.Module):
-    """The mean over the image of each class's map."""
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Map ``[batch, classes, height, width]`` to logits."""
-        return inputs.mean(dim=(-2, -1))
-
-
 @MODELS.register("squeezenet")
 class SqueezeNet(ModelSpec):
     """Stem of 96 channels with pooling, fire modules 2 to 9 and a 1×1 convolution to the classes (M = 9).
@@ -73,7 +66,5 @@ class SqueezeNet(ModelSpec):
             blocks[f"fire{number}"] = nn.Sequential(module, nn.MaxPool2d(2)) if number in POOLED else module
             arriving = outputs
         last = blocks.popitem()[1]
-        blocks["head"] = nn.Sequential(
-            last, Conv2d(arriving, classes, 1, bias=True, slim_outputs=False), PooledLogits()
-        )
+        blocks["head"] = nn.Sequential(last, Conv2d(arriving, classes, 1, bias=True, slim_outputs=False), SpatialMean())
         return BlockModel(blocks, sample_shape=sample_shape, classes=classes, align_block=6)

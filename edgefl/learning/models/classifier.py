@@ -1,0 +1,71 @@
+"""The end of a model: from a feature map to features, and from features to logits."""
+
+from __future__ import annotations
+
+import copy
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+
+class Classifier(nn.Module):
+    """The last block: what turns a feature map into features, and the layer that turns features into logits.
+
+    ``embed`` has no parameters, so that whoever needs the features can have them from the tap before this block.
+    """
+
+    def __init__(self, layer: nn.Module, *, pool: bool) -> None:
+        super().__init__()
+        self.layer = layer
+        self.pool = pool
+
+    def reading(self, layer: nn.Module) -> Classifier:
+        """Another block that makes the same features of its input, and hands them to ``layer``."""
+        return type(self)(layer, pool=self.pool)
+
+    def embed(self, tap: Tensor) -> Tensor:
+        """Features ``[batch, feature_size]`` of the tap before this block: its spatial mean, or itself flattened."""
+        return torch.flatten(tap.mean(dim=(-2, -1)) if self.pool else tap, 1)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Logits ``[batch, classes]``."""
+        return cast("Tensor", self.layer(self.embed(inputs)))
+
+
+class SpatialMean(nn.Module):
+    """The mean over the image of each channel's map."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Maps ``[batch, channels, height, width]`` to ``[batch, channels]``."""
+        return inputs.mean(dim=(-2, -1))
+
+
+def without_last_layer(block: nn.Module) -> tuple[nn.Module, int]:
+    """A copy of a model's last block that ends where its last layer begins, and how many features that layer reads.
+
+    The mean over the image of a 1×1 convolution is that convolution of the mean, so its features are the mean's.
+
+    >>> block, features = without_last_layer(nn.Sequential(nn.Flatten(), nn.Linear(18, 8), nn.ReLU(), nn.Linear(8, 3)))
+    >>> features, tuple(block(torch.zeros(5, 2, 3, 3)).shape)
+    (8, (5, 8))
+
+    Raises:
+        TypeError: the block's last layer is not a linear one.
+    """
+    if isinstance(block, nn.Linear):
+        return nn.Identity(), block.in_features
+    if isinstance(block, Classifier):
+        front, features = without_last_layer(block.layer)
+        return block.reading(front), features
+    if isinstance(block, nn.Sequential) and len(block) > 0:
+        *before, last = block
+        if isinstance(last, SpatialMean) and before and _pointwise(before[-1]):
+            return nn.Sequential(*copy.deepcopy(before[:-1]), SpatialMean()), cast("int", before[-1].in_channels)
+        front, features = without_last_layer(last)
+        return nn.Sequential(*copy.deepcopy(before), front), features
+    raise TypeError(f"{type(block).__name__} does not end with a linear layer")
+
+
+def _pointwise(module: nn.Module) -> bool:
+    return isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1) and module.groups == 1
