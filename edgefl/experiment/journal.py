@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from edgefl.errors import EdgeflError
 from edgefl.simulation.log import Event
 
 _TABLES = """
-CREATE TABLE IF NOT EXISTS events (position INTEGER PRIMARY KEY, row TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS events (position INTEGER PRIMARY KEY, rows TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS numbers (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS rounds (round INTEGER PRIMARY KEY, events INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS checkpoints (round INTEGER PRIMARY KEY, manifest TEXT NOT NULL);
@@ -40,7 +40,8 @@ class Journal:
         self._file.execute("PRAGMA journal_mode=WAL")
         self._file.execute("PRAGMA synchronous=NORMAL")
         self._file.executescript(_TABLES)
-        self._known_events = int(self._one("SELECT COUNT(*) FROM events"))
+        self._known_events = int(self._file.execute("SELECT COALESCE(MAX(events), 0) FROM rounds").fetchone()[0])
+        self._known = self._known_rows()
         self._numbers = dict(self._file.execute("SELECT key, value FROM numbers"))
         self._position = 0
         self._rows: list[tuple[int, str]] = []
@@ -62,15 +63,16 @@ class Journal:
         Raises:
             LogDiffers: a row is not the one that was written.
         """
-        for event in events:
-            row = json.dumps(event)
-            if self._position < self._known_events:
-                known = self._one("SELECT row FROM events WHERE position = ?", self._position)
-                if known != row:
-                    raise LogDiffers(f"event {self._position} was {known}, and is now {row}: the run cannot be resumed")
-            else:
-                self._rows.append((self._position, row))
+        known = min(self._known_events - self._position, len(events))
+        for event in events[: max(known, 0)]:
+            then, now = json.dumps(next(self._known)), json.dumps(event)
+            if then != now:
+                raise LogDiffers(f"event {self._position} was {then}, and is now {now}: the run cannot be resumed")
             self._position += 1
+        fresh = events[max(known, 0) :]
+        if fresh:
+            self._rows.append((self._position, json.dumps(fresh)))
+            self._position += len(fresh)
 
     def recall(self, key: str) -> Any:
         """A number that training gave in an earlier process.
@@ -112,5 +114,12 @@ class Journal:
         """The checkpoint ``manifest`` of ``round``, which was committed before, is on disk."""
         self._file.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", (round, manifest))
 
-    def _one(self, query: str, *values: object) -> Any:
-        return self._file.execute(query, values).fetchone()[0]
+    def _known_rows(self) -> Iterator[Any]:
+        """The rows that earlier processes wrote, in order; a table of theirs may be too large to hold."""
+        position = 0
+        while position < self._known_events:
+            query = "SELECT rows FROM events WHERE position = ?"
+            (text,) = self._file.execute(query, (position,)).fetchone()
+            rows = json.loads(text)
+            position += len(rows)
+            yield from rows

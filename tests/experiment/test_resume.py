@@ -92,9 +92,9 @@ def test_a_journal_that_differs_stops_the_run(small, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(small(training__rounds=13), out=tmp_path / "run", progress=Stop(12))
     journal = sqlite3.connect(tmp_path / "run/fedavg/seed-0/journal.sqlite")
-    row = json.loads(journal.execute("SELECT row FROM events WHERE position = 20").fetchone()[0])
-    row[0] += 1.0
-    journal.execute("UPDATE events SET row = ? WHERE position = 20", (json.dumps(row),))
+    rows = json.loads(journal.execute("SELECT rows FROM events WHERE position = 0").fetchone()[0])
+    rows[20][0] += 1.0
+    journal.execute("UPDATE events SET rows = ? WHERE position = 0", (json.dumps(rows),))
     journal.commit()
     journal.close()
     with pytest.raises(LogDiffers, match="event 20"):

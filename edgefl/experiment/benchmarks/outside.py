@@ -18,7 +18,7 @@ from edgefl.learning.cost.law import CostModel
 from edgefl.learning.data.federated import FederatedData, load_federated
 from edgefl.learning.engine.base import Engine, JobResult, JobTask
 from edgefl.learning.engine.client_data import ClientData
-from edgefl.learning.engine.core import Ground, SharedEvaluation, TrainingCore
+from edgefl.learning.engine.core import TrainingCore
 from edgefl.learning.engine.device import choose_device
 from edgefl.learning.job import Evaluation
 from edgefl.learning.models.block_model import BlockModel
@@ -71,10 +71,9 @@ class WatchedCore(TrainingCore):
         """Seconds of training and evaluation so far."""
         return self._seconds[0]
 
-    def _ground(self, model: BlockModel) -> Ground:
-        ground = super()._ground(model)
-        watched = Watched(ground.engine, self._seconds)
-        return ground._replace(engine=SharedEvaluation(watched))
+    def engine_for(self, model: BlockModel) -> Engine:
+        """A new engine with the stopwatch on it."""
+        return Watched(super().engine_for(model), self._seconds)
 
 
 def share_outside(scenario: Scenario, device: str = "auto") -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ def epoch_losses(result: JobResult, options: LocalOptions, samples: int) -> Epoc
     """
     sizes = result.batch_sizes
     losses = result.cross_entropies.tolist()
-    epoch = max(1, options.model_copy(update={"epochs": 1, "steps": None}).steps_for(samples))
+    epoch = max(1, options.steps_of_an_epoch(samples))
     return EpochLosses(_mean(losses[:epoch], sizes[:epoch]), _mean(losses[-epoch:], sizes[-epoch:]))
 
 

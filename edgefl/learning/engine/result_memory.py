@@ -118,7 +118,7 @@ def content_of(tensor: Tensor) -> str:
     (True, False)
     """
     flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-    return f"{tensor.dtype} {tuple(tensor.shape)} {hashlib.blake2b(flat.numpy().data).hexdigest()}"
+    return f"{tensor.dtype} {tuple(tensor.shape)} {hashlib.sha256(flat.numpy().data).hexdigest()}"
 
 
 def signature(task: JobTask, ground: str, digests: dict[int, str]) -> str | None:

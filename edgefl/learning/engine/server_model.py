@@ -109,7 +109,7 @@ class ServerModel:
         if arrived:
             before = ServerSide(self.vector[: self._count], self._state)
             self.vector = self._next(arrived, round, factors, mix)
-            if not bool(torch.isfinite(self.vector).all()):
+            if not _finite(self.vector):
                 raise Diverged(self._method.label, round, "the server model")
             self._received = self._arriving(self.version + 1, before, self._rate(round))
         self.version += 1
@@ -177,3 +177,8 @@ class ServerModel:
         """n_k, or ⌊n_k/B⌋·B where an incomplete last batch is left out; a client with less than one batch uses it."""
         local = self._method.local
         return (samples // local.batch * local.batch or samples) if local.drop_last else samples
+
+
+def _finite(vector: Tensor) -> bool:
+    """Whether all numbers are finite; where their sum is, they are, and that is forty times faster to see."""
+    return isfinite(float(vector.sum())) or bool(torch.isfinite(vector).all())

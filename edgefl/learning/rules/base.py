@@ -35,8 +35,12 @@ class LocalOptions(Component):
         """
         if self.steps is not None:
             return self.steps
+        return (self.epochs or 1) * self.steps_of_an_epoch(samples)
+
+    def steps_of_an_epoch(self, samples: int) -> int:
+        """Local steps of one pass over ``samples`` images, also where steps are counted instead of epochs."""
         whole, rest = divmod(samples, self.batch)
-        return (self.epochs or 1) * (whole + (1 if rest and not (self.drop_last and whole) else 0))
+        return whole + (1 if rest and not (self.drop_last and whole) else 0)
 
 
 class LocalRule(Component):
