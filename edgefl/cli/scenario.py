@@ -1,13 +1,58 @@
-"""``edgefl scenario``: checking scenario files, and the schema that editors check them with."""
+"""``edgefl scenario``: what is shipped, checking scenario files, and the schema that editors check them with."""
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
+from collections import Counter
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Check a scenario file, or print the schema of all of them.", no_args_is_help=False)
+from edgefl import shipped
+from edgefl.errors import UserError
+
+app = typer.Typer(help="List the shipped scenarios, check a file, or print the schema of all.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_scenarios(
+    under: Annotated[
+        str, typer.Argument(metavar="[FOLDER]", help="Those of this folder, such as papers/fedbr.", show_default=False)
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """List the scenarios that can be had by name."""
+    prefix = f"{under.strip('/')}/" if under.strip("/") else ""
+    found = {name: path for name, path in shipped.files("scenarios").items() if name.startswith(prefix)}
+    if not found:
+        folders = sorted({name.rpartition("/")[0] for name in shipped.files("scenarios")} - {""})
+        raise UserError(f"no shipped scenario stands under '{under}'; there are {', '.join(folders)}")
+    here = {name: _purpose(path) for name, path in found.items() if "/" not in name.removeprefix(prefix)}
+    below = Counter(name.rpartition("/")[0] for name in found if name not in here)
+    if as_json:
+        typer.echo(json.dumps([{"name": name, "purpose": _purpose(path)} for name, path in found.items()], indent=2))
+        return
+    from rich.markup import escape
+    from rich.table import Table
+
+    from edgefl.cli.console import standard_output
+
+    table = Table("name", "purpose", box=None, pad_edge=False, header_style="bold")
+    for name, purpose in here.items():
+        table.add_row(escape(name), escape(purpose))
+    for folder, count in below.items():
+        table.add_row(f"{escape(folder)}/", f"{count} scenarios: edgefl scenario list {escape(folder)}", style="dim")
+    standard_output().print(table)
+
+
+def _purpose(path: Path) -> str:
+    """The first sentence of the comment at a scenario's head."""
+    lines = itertools.takewhile(lambda line: line.startswith("# "), path.read_text(encoding="utf-8").splitlines())
+    text = " ".join(line[2:].strip() for line in lines)
+    return re.split(r"(?<=[a-z0-9)])(?<!Sec)[.?](?= [A-Z]|$)", text, maxsplit=1)[0].rstrip(".")
 
 
 @app.command()
@@ -31,8 +76,13 @@ def validate(
     if resolved:
         typer.echo(dump_yaml(resolve(checked)), nl=False)
     else:
-        runs = f"{len(checked.methods)} methods x {len(checked.seeds)} seeds, {checked.training.rounds} rounds"
+        runs = f"{_counted(len(checked.methods), 'method')} x {_counted(len(checked.seeds), 'seed')}"
+        runs += f", {_counted(checked.training.rounds, 'round')}"
         typer.echo(f"{scenario}: valid ({checked.name}: {checked.data.clients} clients, {runs})")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 @app.command()

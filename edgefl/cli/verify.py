@@ -19,6 +19,6 @@ def verify(run: Annotated[Path, typer.Argument(metavar="RUN", help="A run direct
     for violation in violations:
         typer.echo(violation)
     if violations:
-        typer.echo(f"{run}: {len(violations)} violation(s)", err=True)
+        typer.echo(f"{run}: {len(violations)} {'violation' if len(violations) == 1 else 'violations'}", err=True)
         raise typer.Exit(1)
     typer.echo(f"{run}: every invariant holds")

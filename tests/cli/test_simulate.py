@@ -5,6 +5,7 @@ import json
 import pytest
 
 import edgefl
+from edgefl import shipped
 from edgefl.cli import main
 from edgefl.experiment.progress import Silent
 from edgefl.scenario import dump_yaml, load_scenario
@@ -139,3 +140,19 @@ def test_a_scenario_is_checked_resolved_and_described(capsys, tmp_path):
     assert load_scenario("resolved.yaml") == load_scenario("small.yaml", {"name": "other"})
     assert main(["scenario", "schema"]) == 0
     assert json.loads(capsys.readouterr().out)["type"] == "object"
+
+
+def test_the_shipped_scenarios_are_listed_with_what_each_is_for(capsys):
+    assert main(["scenario", "list", "--json"]) == 0
+    listed = {row["name"]: row["purpose"] for row in json.loads(capsys.readouterr().out)}
+    assert list(listed) == list(shipped.files("scenarios"))
+    assert listed["lte_rural"] == "Phones on rural LTE: slow, swinging links with outages, and uplinks slower still"
+    assert all(purpose[0].isupper() and len(purpose) > 20 for purpose in listed.values())
+    assert main(["scenario", "list"]) == 0
+    printed = capsys.readouterr().out
+    assert "5g_100clients" in printed
+    assert "fig4_computation" not in printed
+    assert main(["scenario", "list", "papers/fedmlb"]) == 0
+    assert "fig4_computation" in capsys.readouterr().out
+    assert main(["scenario", "list", "papers/fedmbl"]) == 2
+    assert "papers/fedmlb" in capsys.readouterr().err
