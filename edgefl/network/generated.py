@@ -2,7 +2,8 @@
 
 Each client's capacity steps at fixed intervals. A Gaussian AR(1) series gives the correlation, the quantile function
 turns its ranks into rates, and a two-state Markov chain switches the link off and on. All clients of a link advance
-together, by one keyed stream a step, so no client's series depends on who asked before.
+together, by one keyed stream a step, so no client's series depends on who asked before. At fixed intervals the series
+forgets where it was, so that a link that lay idle for years is not followed through all of them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from numpy.typing import NDArray
 
 from edgefl.network.processes import SteppedProcess
 from edgefl.randomness import generator
+
+_EPOCH = 2**17
+"""Steps after which a series begins again in its stationary distribution; a day and a half at a step a second."""
 
 
 class GeneratedRates:
@@ -67,8 +71,9 @@ class GeneratedRates:
 
     def at_step(self, number: int) -> NDArray[np.float64]:
         """All clients' capacities during step ``number``, bit/s."""
-        if number < self._at:
-            self._at = -1  # time went back, which only a new reader does: tell the series again from its start
+        begin = number - number % _EPOCH
+        if not begin <= self._at <= number:
+            self._at = begin - 1  # time went on by far or, for a new reader, back: tell the series from its last start
         while self._at < number:
             self._advance()
         return self._present
@@ -79,7 +84,7 @@ class GeneratedRates:
         self._at += 1
         stream = generator(self._seed, "link-process", self._name, self._at)
         noise, luck = stream.standard_normal(self._clients), stream.random(self._clients)
-        if self._at == 0:
+        if self._at % _EPOCH == 0:
             # Both series begin in their stationary distribution.
             self._gauss = noise
             off = self._fail / (self._fail + self._recover)

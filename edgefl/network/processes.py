@@ -131,8 +131,8 @@ class SteppedProcess:
         return float(self._series.at_step(self._number(seconds))[self._client])
 
     def next_change(self, seconds: float) -> float:
-        """The end of the present step."""
-        return (self._number(seconds) + 1) * self._series.step
+        """The end of the present step, or of all steps that are shorter than what a float can tell apart by then."""
+        return max((self._number(seconds) + 1) * self._series.step, math.nextafter(seconds, math.inf))
 
     def _number(self, seconds: float) -> int:
         step = self._series.step

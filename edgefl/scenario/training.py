@@ -19,7 +19,7 @@ class TrainingSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    rounds: int = Field(ge=1, description="aggregations at most; a budget may end the run before")
+    rounds: int = Field(ge=1, le=10_000_000, description="aggregations at most; a budget may end the run before")
     cohort: int = Field(ge=1, description="clients a round, at most data.clients")
     selection: Selection = Field(
         default=Named("uniform", selection("uniform")), description="how the cohort is picked: a kind and its options"

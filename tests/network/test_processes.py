@@ -158,6 +158,37 @@ def test_generated_rates_have_the_quantiles_correlation_and_outages_asked_for():
     assert lag_1 == pytest.approx(6 / np.pi * np.arcsin(0.4), abs=0.01)
 
 
+@pytest.mark.parametrize("idle", [3e5, 1e12, 1e18, 1e300])
+def test_a_link_that_lay_idle_for_ages_is_not_followed_through_them_and_time_goes_on(idle):
+    def make():
+        return GeneratedRates(
+            7, "x", 3, quantiles={0: 1e6, 100: 2e6}, step=1.0, correlation=0.9, outage_every=20, outage_seconds=5
+        )
+
+    late, other = make(), make().process(1)
+    process = late.process(1)
+    other.value(0.5)
+    assert other.value(idle) == process.value(idle)
+    moments = [idle]
+    for _ in range(20):
+        moments.append(process.next_change(moments[-1]))
+        assert moments[-1] > moments[-2]
+    there = [process.value(moment) for moment in moments]
+    assert len(set(there)) > 5
+    assert [other.value(moment) for moment in moments] == there
+    assert process.value(idle) == there[0]
+
+
+def test_a_series_that_begins_again_keeps_its_quantiles(monkeypatch):
+    monkeypatch.setattr("edgefl.network.generated._EPOCH", 7)
+    rates = GeneratedRates(
+        3, "x", 400, quantiles={0: 0.0, 100: 1.0}, step=1.0, correlation=0.8, outage_every=50, outage_seconds=5
+    )
+    series = np.array([rates.at_step(k).copy() for k in range(400)])
+    assert (series == 0).mean() == pytest.approx(5 / 55, abs=0.01)
+    assert np.quantile(series[series > 0], [0.25, 0.5, 0.9]) == pytest.approx([0.25, 0.5, 0.9], abs=0.02)
+
+
 def test_generated_rates_do_not_depend_on_who_asks_when():
     def make():
         return GeneratedRates(1, "x", 5, quantiles={0: 1e6, 100: 2e6}, step=0.1, correlation=0.5)

@@ -16,9 +16,13 @@ from edgefl.learning.component import Component
 class LocalOptions(Component):
     """A client's local training: how long, in what batches, and the plain SGD options (``training.local``)."""
 
-    epochs: int | None = Field(default=None, ge=1, description="passes over the client's data; 1 if steps is not set")
-    steps: int | None = Field(default=None, ge=1, description="local steps instead of epochs (batches wrap around)")
-    batch: int = Field(default=32, ge=1, description="images in a minibatch")
+    epochs: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="passes over the client's data; 1 if steps is not set"
+    )
+    steps: int | None = Field(
+        default=None, ge=1, le=1_000_000_000, description="local steps instead of epochs (batches wrap around)"
+    )
+    batch: int = Field(default=32, ge=1, le=1_000_000_000, description="images in a minibatch")
     lr: float = Field(default=0.1, gt=0, description="learning rate η_0")
     lr_decay: float = Field(default=1.0, gt=0, le=1, description="η_t = η_0 · lr_decay^t, per round")
     momentum: float = Field(default=0.0, ge=0, lt=1, description="heavy-ball momentum, re-created every round")
