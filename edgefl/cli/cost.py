@@ -66,14 +66,14 @@ def _rows(
     costs: CostModel, method: Method, batch: int, alpha: int | None, *, every: bool
 ) -> list[MethodCost | dict[str, Any]]:
     """A method's costs; in a comparison for each number of blocks that it may send, or why it cannot be."""
-    from edgefl.learning.cost.method_cost import method_cost, sends_blocks
+    from edgefl.learning.cost.method_cost import method_cost
 
     if not every:
         return [method_cost(costs, method, batch, alpha)]
     try:
         blocks = costs.model.depth
-        alphas = [alpha or blocks] if alpha or not sends_blocks(method) else list(range(1, blocks + 1))
-        return [method_cost(costs, method, batch, each if sends_blocks(method) else None) for each in alphas]
+        alphas = [alpha or blocks] if alpha or not method.payload.sends_blocks else list(range(1, blocks + 1))
+        return [method_cost(costs, method, batch, each if method.payload.sends_blocks else None) for each in alphas]
     except UserError as error:
         return [{"method": method.label, "refused": str(error)}]
 

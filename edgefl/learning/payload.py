@@ -64,6 +64,11 @@ class Downlink(NamedTuple):
 class Payload(Component):
     """How a method fills downlink and uplink; its fields are the options. The default sends the model both ways."""
 
+    @property
+    def sends_blocks(self) -> bool:
+        """Whether the downlink of any round may hold some of the blocks alone; where :meth:`partial` is overridden."""
+        return type(self).partial is not Payload.partial
+
     def partial(self, round: int) -> bool:
         """Whether round ``round`` (from 0) asks the block scheduler for each client's alpha."""
         return False

@@ -82,7 +82,7 @@ def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None 
         raise UserError(f"expected alpha from 1 to the {blocks} blocks of the model, found {alpha}", field="alpha")
     whole = alpha is None or alpha == blocks
     received = blocks if alpha is None else alpha
-    if not whole and not sends_blocks(method):
+    if not whole and not method.payload.sends_blocks:
         raise UserError(f"method '{method.label}' always sends the whole model, so alpha is {blocks}", field="alpha")
     payload, codecs = method.payload, method.codecs
     sizes = encoded_sizes(codecs.down, model.layout)
@@ -105,17 +105,6 @@ def paper_factor(method: Method, alpha: int, blocks: int) -> float | None:
     if isinstance(method.objective, FedMLB):
         return hybrid_path_factor(blocks - 1, blocks)
     return hybrid_path_factor(min(alpha, blocks - 1), blocks) if isinstance(method.objective, FedBR) else None
-
-
-def sends_blocks(method: Method) -> bool:
-    """Whether the method's downlink may hold some of the blocks alone.
-
-    >>> from edgefl.learning.methods.build import build_method
-    >>> from edgefl.learning.rules.base import LocalOptions
-    >>> sends_blocks(build_method("fedbr", LocalOptions())), sends_blocks(build_method("fedavg", LocalOptions()))
-    (True, False)
-    """
-    return any(method.payload.partial(round) for round in range(STEADY_ROUND, STEADY_ROUND + 1000))
 
 
 def hybrid_path_factor(alpha: int, blocks: int) -> float:

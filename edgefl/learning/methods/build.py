@@ -155,7 +155,7 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Co
     payload = part(recipe.payload)
     coded = _coded(codecs or Codecs(), options.get("codec"))
     state = _together(_together(recipe.state, server.client_state()), rule.client_state())
-    for kept in codec_state(coded, partial=any(payload.partial(round) for round in range(2))):
+    for kept in codec_state(coded, partial=payload.sends_blocks):
         state = _together(state, kept)
     method = Method(
         name=name,
@@ -250,7 +250,7 @@ def _check_listeners(method: Method) -> None:
 
 def _check_whole(method: Method) -> None:
     """Clients that remember what they added to the server's model must start from the server's model."""
-    if method.server.client_state() is not None and any(method.payload.partial(round) for round in range(2)):
+    if method.server.client_state() is not None and method.payload.sends_blocks:
         raise UserError(
             f"server update '{server_name(method.server)}' does not go with method '{method.name}': clients and server "
             "must agree on the model that local training starts from, and here only some blocks are sent",

@@ -67,6 +67,11 @@ class BlocksPayload(Payload):
         """Whether every client of round ``round`` is sent the whole model."""
         return round % self.full_every == 0
 
+    @property
+    def sends_blocks(self) -> bool:
+        """See :class:`Payload`."""
+        return self.gmbs_on_full_rounds or self.full_every > 1
+
     def partial(self, round: int) -> bool:
         """See :class:`Payload`."""
         return self.gmbs_on_full_rounds or not self.full(round)

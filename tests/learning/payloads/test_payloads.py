@@ -50,6 +50,22 @@ def test_fedbr_sends_everything_every_so_many_rounds_and_asks_for_alpha_in_betwe
     assert BlocksPayload(gmbs_on_full_rounds=True).downlink(SIZES, 0, 2, None).alpha == 4
 
 
+@pytest.mark.parametrize("full_every", [1, 2, 3, 50])
+@pytest.mark.parametrize("chosen", [False, True])
+def test_whether_blocks_are_ever_sent_alone_is_known_before_the_first_round(full_every, chosen) -> None:
+    payload = BlocksPayload(full_every=full_every, gmbs_on_full_rounds=chosen)
+    assert payload.sends_blocks == any(payload.partial(t) for t in range(60))
+    assert not any(kind().sends_blocks for kind in (Payload, FedAdcPayload, ScaffoldPayload))
+
+
+def test_a_payload_of_ones_own_that_asks_late_sends_blocks() -> None:
+    class Late(Payload):
+        def partial(self, round: int) -> bool:
+            return round > 1000
+
+    assert Late().sends_blocks
+
+
 def test_fedbr_sends_the_last_blocks_and_leaves_empty_ones_out() -> None:
     payload = BlocksPayload()
     assert payload.downlink(SIZES, 1, 1, 0) == ((Part("block 4", 60, 1),), 1, False)
