@@ -29,7 +29,7 @@ def list_scenarios(
     found = {name: path for name, path in shipped.files("scenarios").items() if name.startswith(prefix)}
     if not found:
         folders = sorted({name.rpartition("/")[0] for name in shipped.files("scenarios")} - {""})
-        raise UserError(f"no shipped scenario stands under '{under}'; there are {', '.join(folders)}")
+        raise UserError(f"'{under}' is no folder of shipped scenarios; expected {', '.join(folders)}")
     here = {name: _purpose(path) for name, path in found.items() if "/" not in name.removeprefix(prefix)}
     below = Counter(name.rpartition("/")[0] for name in found if name not in here)
     if as_json:
@@ -52,7 +52,7 @@ def _purpose(path: Path) -> str:
     """The first sentence of the comment at a scenario's head."""
     lines = itertools.takewhile(lambda line: line.startswith("# "), path.read_text(encoding="utf-8").splitlines())
     text = " ".join(line[2:].strip() for line in lines)
-    return re.split(r"(?<=[a-z0-9)])(?<!Sec)[.?](?= [A-Z]|$)", text, maxsplit=1)[0].rstrip(".")
+    return re.split(r"(?<=[a-z0-9)])[.?](?= [A-Z]|$)", text, maxsplit=1)[0].rstrip(".")
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Checkpoints are written while training goes on: a disk takes its time, and needs no core for it."""
+"""Checkpoints are written while training goes on: most of it is waiting for a disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from edgefl.experiment.journal import Journal
 class CheckpointWriter:
     """Writes one checkpoint at a time in a thread of its own; the journal names it once it is whole.
 
-    So a kill during writing leaves the checkpoint before. Used as a context manager, it sees the last one off.
+    So a kill during writing leaves the checkpoint before. Tensors on the CPU are not copied: what was handed over must
+    stay as it is, which is checked. Used as a context manager, it sees the last one off.
 
     Args:
         folder: the run's ``checkpoints`` folder.
@@ -29,6 +30,7 @@ class CheckpointWriter:
         self._journal = journal
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="edgefl-checkpoint")
         self._writing: tuple[int, Future[str]] | None = None
+        self._handed: dict[str, tuple[Tensor, int]] = {}
 
     def begin(self, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Start to write; waits for the one before, should it still be under way.
@@ -43,6 +45,7 @@ class CheckpointWriter:
         """
         self.finish()
         held = {name: tensor.detach().cpu() for name, tensor in tensors.items()}
+        self._handed = {name: (tensor, tensor._version) for name, tensor in held.items()}
         writing = self._thread.submit(write_checkpoint, self._folder, round, held, facts, self._kept())
         self._writing = round, writing
 
@@ -60,11 +63,21 @@ class CheckpointWriter:
 
         Raises:
             OSError: it could not be written.
+            RuntimeError: a part of the method wrote to a tensor meanwhile.
         """
         if self._writing is None:
             return
-        (round, writing), self._writing = self._writing, None
-        self._journal.checkpoint(round, writing.result())
+        round, writing = self._writing
+        try:
+            manifest = writing.result()  # Ctrl-C may come here; whoever sees the last one off then waits again
+        except OSError:
+            self._writing = None
+            raise
+        for name, (tensor, version) in self._handed.items():
+            if tensor._version != version:
+                raise RuntimeError(f"'{name}' was changed in place after round {round}; parts return new tensors")
+        self._journal.checkpoint(round, manifest)
+        self._writing, self._handed = None, {}
         prune(self._folder, self._kept())
 
     def _kept(self) -> list[str]:

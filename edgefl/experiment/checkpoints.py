@@ -11,13 +11,13 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from edgefl.learning.engine.result_memory import content_of
@@ -46,21 +46,22 @@ def write_checkpoint(
         round: rounds that have ended.
         tensors: what the learner holds, by name; on the CPU, and not written to meanwhile.
         facts: everything else that it holds, as JSON data.
-        earlier: manifests that are kept, too: of what they hold nothing is written again, so a client that was not
-            picked since then costs nothing.
+        earlier: manifests that are kept, too, newest first. What they hold stays where it is, unless most of its pack
+            is no longer needed; so a client that was not picked since then costs next to nothing.
     """
     folder.mkdir(parents=True, exist_ok=True)
     contents = {name: _content(tensor) for name, tensor in tensors.items()}
     distinct = {contents[name]: tensor for name, tensor in tensors.items()}
     packs = _known(folder, earlier, {content: tensor.nbytes for content, tensor in distinct.items()})
-    fresh = {content: _alone(tensor) for content, tensor in distinct.items() if content not in packs}
+    fresh = _apart({content: tensor for content, tensor in distinct.items() if content not in packs})
     if fresh:
         pack = f"pack-{_digest(' '.join(sorted(fresh)).encode())}.safetensors"
-        _write(folder / pack, save(fresh))
+        # By its path rather than as bytes: so other threads go on meanwhile.
+        _write(folder / pack, lambda path: save_file(fresh, path))
         packs |= dict.fromkeys(fresh, pack)
     text = json.dumps({"round": round, "tensors": contents, "packs": packs, "facts": facts}).encode()
     manifest = f"round-{round:06d}-{_digest(text)}.json"
-    _write(folder / manifest, text)
+    _write(folder / manifest, lambda path: path.write_bytes(text))
     return manifest
 
 
@@ -71,14 +72,12 @@ def read_checkpoint(folder: Path, manifest: str) -> tuple[dict[str, Tensor], dic
         CheckpointDamaged: a file is missing, or is not what was written.
     """
     stored = _manifest(folder, manifest)
-    packs: dict[str, str] = stored["packs"]
-    opened = {pack: _opened(folder / pack) for pack in set(packs.values())}
+    held: dict[str, list[str]] = {}
+    for content, pack in stored["packs"].items():
+        held.setdefault(pack, []).append(content)
     found: dict[str, Tensor] = {}
-    for content, pack in packs.items():
-        tensor = opened[pack].get(content)
-        if tensor is None or _content(tensor) != content:
-            raise CheckpointDamaged(f"{pack} is not what was written")
-        found[content] = tensor
+    for pack, wanted in held.items():
+        found |= _read_pack(folder / pack, wanted)
     return {name: found[content] for name, content in stored["tensors"].items()}, stored["facts"]
 
 
@@ -103,7 +102,7 @@ def _known(folder: Path, earlier: Iterable[str], wanted: Mapping[str, int]) -> d
             held = _manifest(folder, manifest)["packs"]
         except CheckpointDamaged:
             continue
-        places |= {content: pack for content, pack in held.items() if content in wanted}
+        places = {content: pack for content, pack in held.items() if content in wanted} | places
     live: Counter[str] = Counter()
     for content, pack in places.items():
         live[pack] += wanted[content]
@@ -111,10 +110,16 @@ def _known(folder: Path, earlier: Iterable[str], wanted: Mapping[str, int]) -> d
     return {content: pack for content, pack in places.items() if pack in worth}
 
 
-def _alone(tensor: Tensor) -> Tensor:
-    """The tensor with memory of its own: a file holds tensors, not views of one."""
-    whole = tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.nbytes
-    return tensor if whole else tensor.clone(memory_format=torch.contiguous_format)
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors with memory of their own: a file holds tensors, not views of one another."""
+    seen: set[int] = set()
+    apart = {}
+    for name, tensor in tensors.items():
+        memory = tensor.untyped_storage()
+        whole = tensor.is_contiguous() and memory.nbytes() == tensor.nbytes and memory.data_ptr() not in seen
+        seen.add(memory.data_ptr())
+        apart[name] = tensor if whole else tensor.clone(memory_format=torch.contiguous_format)
+    return apart
 
 
 def _manifest(folder: Path, name: str) -> dict[str, Any]:
@@ -125,12 +130,15 @@ def _manifest(folder: Path, name: str) -> dict[str, Any]:
     return stored
 
 
-def _opened(path: Path) -> dict[str, Tensor]:
-    content = _read(path)
+def _read_pack(path: Path, wanted: Iterable[str]) -> dict[str, Tensor]:
     try:
-        return load(content)
-    except SafetensorError as error:
+        with safe_open(path, framework="pt") as pack:
+            found = {content: pack.get_tensor(content) for content in wanted}
+    except (OSError, SafetensorError) as error:
         raise CheckpointDamaged(f"{path.name}: {error}") from None
+    if any(_content(tensor) != content for content, tensor in found.items()):
+        raise CheckpointDamaged(f"{path.name} is not what was written")
+    return found
 
 
 def _read(path: Path) -> bytes:
@@ -156,11 +164,18 @@ def _digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Write, flush to the disk, then rename: the file is whole or not there."""
+def _write(path: Path, write: Callable[[Path], object]) -> None:
+    """Write, flush to the disk, then rename: the file is whole or not there, also after a power failure."""
     unfinished = path.with_name(f"{path.name}.unfinished")
-    with unfinished.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    write(unfinished)
+    _flush(unfinished)
     unfinished.replace(path)
+    _flush(path.parent)
+
+
+def _flush(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

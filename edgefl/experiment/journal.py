@@ -114,6 +114,10 @@ class Journal:
         """The checkpoint ``manifest`` of ``round``, which was committed before, is on disk."""
         self._file.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", (round, manifest))
 
+    def forget(self, round: int) -> None:
+        """The checkpoint of ``round`` is of no use."""
+        self._file.execute("DELETE FROM checkpoints WHERE round = ?", (round,))
+
     def _known_rows(self) -> Iterator[Any]:
         """The rows that earlier processes wrote, in order; a table of theirs may be too large to hold."""
         position = 0

@@ -83,9 +83,10 @@ class OneRun:
         """The world with training, on disk after every round."""
         kept = keepsakes_of(self._scenario)
         learner = core.learner(self._costs.method, kept)
+        last = self._scenario.training.rounds if self._scenario.personalisation is None else None
         with (
             Journal(self._folder / "journal.sqlite") as journal,
-            RecordedLearner(learner, journal, self._folder / "checkpoints", self._scenario.training.rounds) as recorded,
+            RecordedLearner(learner, journal, self._folder / "checkpoints", last) as recorded,
             EventFile(self._folder / "events.parquet") as table,
         ):
 

@@ -15,7 +15,7 @@ from edgefl.experiment.journal import Journal
 from edgefl.learning.job import Evaluation, Feedback, JobId, Learner, Mixing, TrainingJob
 
 CHECKPOINT_EVERY = 10
-"""Rounds between checkpoints: so many rounds at most are trained again after a kill."""
+"""Rounds between checkpoints. A kill costs the rounds since the last one that is whole; it is written meanwhile."""
 
 
 class ResumableLearner(Learner, Protocol):
@@ -39,13 +39,14 @@ class RecordedLearner:
         learner: trains.
         journal: the run's journal.
         folder: where checkpoints are kept.
-        rounds: how many there are at most; after the last one there is nothing left to train.
+        last: the round that nothing follows, so that it needs no checkpoint; ``None`` where something is trained after
+            the last one, too.
     """
 
-    def __init__(self, learner: ResumableLearner, journal: Journal, folder: Path, rounds: int) -> None:
+    def __init__(self, learner: ResumableLearner, journal: Journal, folder: Path, last: int | None = None) -> None:
         self._learner = learner
         self._journal = journal
-        self._rounds = rounds
+        self._last = last
         self._writer = CheckpointWriter(folder, journal)
         self._until = 0
         self._held: tuple[dict[str, Tensor], dict[str, Any]] | None = None
@@ -53,6 +54,7 @@ class RecordedLearner:
             try:
                 self._held = read_checkpoint(folder, manifest)
             except CheckpointDamaged:
+                journal.forget(round)  # else what is written from now on would build on it
                 continue
             self._until = round
             break
@@ -102,7 +104,7 @@ class RecordedLearner:
             return
         self._journal.commit(rounds)
         self._writer.collect()
-        if rounds % CHECKPOINT_EVERY == 0 and rounds < self._rounds:
+        if rounds % CHECKPOINT_EVERY == 0 and rounds != self._last:
             self._writer.begin(rounds, *self._learner.snapshot())
 
     def left(self, rounds: int) -> None:

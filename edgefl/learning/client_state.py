@@ -32,7 +32,7 @@ class ClientState(Component):
         lr: float,
         steps: int,
     ) -> dict[str, Tensor]:
-        """The state after local training.
+        """The state after local training, as new tensors: a checkpoint may still read the old ones.
 
         Args:
             vectors: the client's state before, and what the server broadcast, by name.

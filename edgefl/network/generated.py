@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from edgefl.network.processes import SteppedProcess
 from edgefl.randomness import generator
 
-_EPOCH = 2**17
-"""Steps after which a series begins again in its stationary distribution; a day and a half at a step a second."""
+_EPOCH = 2**14
+"""Steps after which a series begins again in its stationary distribution; four and a half hours at a step a second."""
 
 
 class GeneratedRates:

@@ -68,4 +68,6 @@ def without_last_layer(block: nn.Module) -> tuple[nn.Module, int]:
 
 
 def _pointwise(module: nn.Module) -> bool:
-    return isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1) and module.groups == 1
+    if not isinstance(module, nn.Conv2d) or module.groups != 1:
+        return False
+    return module.kernel_size == module.stride == (1, 1) and module.padding == (0, 0)

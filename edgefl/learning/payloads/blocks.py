@@ -70,6 +70,8 @@ class BlocksPayload(Payload):
     @property
     def sends_blocks(self) -> bool:
         """See :class:`Payload`."""
+        if type(self).partial is not BlocksPayload.partial:
+            return super().sends_blocks
         return self.gmbs_on_full_rounds or self.full_every > 1
 
     def partial(self, round: int) -> bool:

@@ -101,7 +101,7 @@ class ServerUpdate(Component):
         state: dict[str, Tensor],
         facts: RoundFacts,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The next parameters and server state.
+        """The next parameters and server state, as new tensors: clients and checkpoints may still read the old ones.
 
         Args:
             parameters: θ_t ``[parameter_count]``.

@@ -50,7 +50,7 @@ def rounds_in_order(record: Record) -> Iterator[str]:
             ended += 1
             if event.round != ended or ended != begun:
                 yield f"{at(event)}: round {event.round} ends during round {begun}"
-            if not close(event.value, event.time - end_of_last):
+            if not close(event.value, event.time - end_of_last, clock=event.time):
                 yield f"{at(event)}: the round lasted {event.time - end_of_last:g} s, not {event.value:g} s"
             end_of_last = event.time
     if ended != aggregated:

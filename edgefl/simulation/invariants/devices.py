@@ -32,7 +32,9 @@ def one_place(record: Record) -> Iterator[str]:
                 yield f"{at(event)}: nothing was under way"
             elif begun.kind.split("_")[0] != event.kind.split("_")[0]:
                 yield f"{at(event)}: what was under way is a {begun.kind}"
-            elif event.kind.startswith("compute") and not close(event.time - begun.time, event.seconds):
+            elif event.kind.startswith("compute") and not close(
+                event.time - begun.time, event.seconds, clock=event.time
+            ):
                 yield f"{at(event)}: computed for {event.time - begun.time:g} s, not {event.seconds:g} s"
     for client, event in sorted(busy.items()):
         yield f"{at(event)}: client {client} never ends it"
@@ -96,7 +98,7 @@ def computations(record: Record) -> Iterator[str]:
                 yield f"{at(event)}: took {event.value:g} of {work.value:g} local steps"
             elif not close(pace.done(event.seconds), event.value / work.value):
                 yield f"{at(event)}: {event.value:g} steps took {event.seconds:g} s, which is another part of the work"
-        if event.seconds > each.planned_seconds * (1 + 1e-9):
+        if event.seconds > each.planned_seconds * (1 + 1e-9) + 4 * math.ulp(event.time):
             yield f"{at(event)}: was broken off after {event.seconds:g} s of {each.planned_seconds:g} s"
         flops = work.flops * (1.0 if event.kind == "compute_end" or not pace.seconds else pace.done(event.seconds))
         if not close(event.flops, flops) or not close(event.joules, compute_joules(profile, event.seconds)):

@@ -48,7 +48,7 @@ def accidents(record: Record) -> Iterator[str]:
         elif (happened := accident.pop((event.client, event.time), None)) is not None:
             if after == 1:
                 yield f"{at(happened)}: no accident was due"
-            elif not close(event.seconds, after * each.planned_seconds):
+            elif not close(event.seconds, after * each.planned_seconds, clock=event.time):
                 due = after * each.planned_seconds
                 yield f"{at(happened)}: the accident was due after {due:g} s, not after {event.seconds:g} s"
     for happened in accident.values():

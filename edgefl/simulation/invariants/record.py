@@ -78,9 +78,12 @@ class Record:
             yield from self.by_kind.get(kind, ())
 
 
-def close(a: float, b: float, *, tolerance: float = TOLERANCE) -> bool:
-    """Whether two numbers are the same up to rounding."""
-    return math.isclose(a, b, rel_tol=tolerance, abs_tol=tolerance)
+def close(a: float, b: float, *, tolerance: float = TOLERANCE, clock: float = 0.0) -> bool:
+    """Whether two numbers are the same up to rounding; of seconds up to some ticks of the ``clock`` that was read.
+
+    After a year the difference of two moments is only known to some nanoseconds.
+    """
+    return math.isclose(a, b, rel_tol=tolerance, abs_tol=max(tolerance, 4 * math.ulp(clock)))
 
 
 def facts(event: Event) -> dict[str, Any]:

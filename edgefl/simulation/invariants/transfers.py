@@ -36,7 +36,7 @@ def paired(record: Record) -> Iterator[str]:
         for name in same:
             if getattr(start, name) != getattr(event, name):
                 yield f"{at(event)}: transfer {event.flow} has another {name} at its end than at its start"
-        if not close(event.time - start.time, event.seconds):
+        if not close(event.time - start.time, event.seconds, clock=event.time):
             yield f"{at(event)}: transfer {event.flow} took {event.time - start.time:g} s, not {event.seconds:g} s"
         if event.kind == "transfer_end" and event.bytes != start.bytes:
             yield f"{at(event)}: transfer {event.flow} delivered {event.bytes} of {start.bytes} bytes"

@@ -63,7 +63,12 @@ def test_a_payload_of_ones_own_that_asks_late_sends_blocks() -> None:
         def partial(self, round: int) -> bool:
             return round > 1000
 
+    class LateBlocks(BlocksPayload):
+        def partial(self, round: int) -> bool:
+            return round > 1000
+
     assert Late().sends_blocks
+    assert LateBlocks(full_every=1).sends_blocks
 
 
 def test_fedbr_sends_the_last_blocks_and_leaves_empty_ones_out() -> None:
