@@ -6,19 +6,25 @@ import copy
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 from typing import Any, TypeVar
 
 from torch import Tensor
 
 from edgefl.learning.engine.base import JobData, JobResult, JobTask
+from edgefl.learning.engine.crew import CrewLost, can_be_copied
 from edgefl.learning.engine.evaluation import BatchScore, evaluate_batch, total
 from edgefl.learning.engine.local_training import Abandoned, train_job
 from edgefl.learning.engine.threads import one_core_each
+from edgefl.learning.engine.training_crew import UNSENDABLE, TrainingCrew
 from edgefl.learning.job import Evaluation
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.precision import Precision
 
 Result = TypeVar("Result")
+
+SETTLED_SECONDS = 2.0
+"""Seconds of training after which an engine copies its process: short runs are over by then."""
 
 _APPEARS_SECONDS = 5.0
 """How long a thread whose start was interrupted is waited for."""
@@ -27,32 +33,56 @@ _APPEARS_SECONDS = 5.0
 class ParallelEngine:
     """Trains jobs on several cores at once; each job runs the same code as in the sequential engine, so bits agree.
 
-    Workers are threads, because operators let go of Python's lock while they compute: on two cores they finish the
-    small CNN's jobs within a few percent of processes, and they share data and weights for nothing. They live as long
-    as a call, so there is nothing to leak; what is worth keeping, one skeleton a worker, stays.
+    Workers are threads at first: operators let go of Python's lock while they compute, and threads share data and
+    weights for nothing. But between operators threads wait for the lock, a fifth of the time with two of them and
+    small batches. So once training has taken a while, the workers are copies of the process where it can be copied;
+    weights then travel, which takes a fraction of a step. It never changes a result.
+
+    Threads live as long as a call, so there is nothing to leak; what is worth keeping, one skeleton a worker, stays.
 
     Args:
         model: the skeleton that jobs are called with; every worker gets a copy, for a call puts weights into it.
         data: where batches come from; read by all workers.
         workers: jobs at once, at least 1.
         precision: of a local step's products.
+        settled: seconds of training with threads before the process is copied; ``None``: never.
     """
 
-    def __init__(self, model: BlockModel, data: JobData, workers: int, precision: Precision = "float32") -> None:
+    def __init__(
+        self,
+        model: BlockModel,
+        data: JobData,
+        workers: int,
+        precision: Precision = "float32",
+        *,
+        settled: float | None = SETTLED_SECONDS,
+    ) -> None:
         if workers < 1:
             raise ValueError(f"an engine needs at least one worker, not {workers}")
         self._skeletons = [model, *(copy.deepcopy(model) for _ in range(workers - 1))]
         self._data = data
         self._precision = precision
+        self._crew: TrainingCrew | None = None
+        self._settled = settled if workers > 1 and can_be_copied() else None
+        self._seconds = 0.0
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         """Train all jobs, the longest first, so that no core waits long for the last one."""
         order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
+        if len(tasks) > 1:
+            try:
+                if (crew := self._crew_by_now()) is not None:
+                    return crew.train(tasks, order)
+            except (CrewLost, *UNSENDABLE):
+                self._crew = self._settled = None  # once and for all: threads can do it
 
         def work(index: int, model: BlockModel, abandoned: Callable[[], bool]) -> JobResult:
             return train_job(tasks[index], model, self._data, abandoned, precision=self._precision)
 
-        return self._spread(work, order)
+        start = perf_counter()
+        results = self._spread(work, order)
+        self._seconds += perf_counter() - start
+        return results
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split; batches are added up in their own order."""
@@ -64,8 +94,16 @@ class ParallelEngine:
         return total(self._spread(work, range(len(places))))
 
     def close(self) -> None:
-        """Let go of the workers' skeletons."""
+        """Let go of the workers and their skeletons."""
+        if self._crew is not None:
+            self._crew.dismiss()
+        self._crew = self._settled = None
         del self._skeletons[1:]
+
+    def _crew_by_now(self) -> TrainingCrew | None:
+        if self._crew is None and self._settled is not None and self._seconds >= self._settled:
+            self._crew = TrainingCrew(len(self._skeletons), self._skeletons[0], self._data, self._precision)
+        return self._crew
 
     def _spread(
         self, work: Callable[[int, BlockModel, Callable[[], bool]], Result], order: Sequence[int]

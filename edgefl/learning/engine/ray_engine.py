@@ -11,18 +11,9 @@ from torch import Tensor
 
 from edgefl.learning.engine.base import JobData, JobResult, JobTask
 from edgefl.learning.engine.evaluation import BatchScore, total
+from edgefl.learning.engine.parcels import PackedResult, Parcel, packed, result_of, tensors_of, without_tensors
 from edgefl.learning.engine.ray_cluster import RETRIES, joined, needs
-from edgefl.learning.engine.ray_worker import (
-    Ground,
-    PackedResult,
-    Parcel,
-    packed,
-    result_of,
-    score_batches,
-    tensors_of,
-    train_parcel,
-    without_tensors,
-)
+from edgefl.learning.engine.ray_worker import Ground, score_batches, train_parcel
 from edgefl.learning.faults import TrainingFault
 from edgefl.learning.job import Evaluation
 from edgefl.learning.models.block_model import BlockModel

@@ -30,7 +30,8 @@ def three_rounds(core, method, order=1):
         jobs = []
         for client in range(6):
             before = JobId("m", 3, client, round - 1) if method.state is not None and round else None
-            alpha = 1 + (client + round) % core.model.depth if before else core.model.depth
+            some = before is not None and method.payload.sends_blocks
+            alpha = 1 + (client + round) % core.model.depth if some else core.model.depth
             steps = method.local.steps_for(core.data.samples(client))
             jobs.append(TrainingJob(JobId("m", 3, client, round), round, round, alpha, steps, before))
         for job in jobs[::order]:

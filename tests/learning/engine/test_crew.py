@@ -1,0 +1,183 @@
+"""Copies of the process that train: the same bits, nothing left behind, and threads where copies cannot do it."""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from edgefl.learning.engine.crew import Crew, CrewLost, can_be_copied
+from edgefl.learning.engine.parallel import ParallelEngine
+from edgefl.learning.faults import TrainingFault
+from edgefl.learning.objectives.cross_entropy import CrossEntropy
+
+from .test_engine_agreement import METHODS, same, three_rounds
+
+pytestmark = pytest.mark.skipif(not can_be_copied(), reason="a process with an accelerator is not copied")
+
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def gone(processes) -> bool:
+    patience = time.monotonic() + 30
+    while any(map(alive, processes)) and time.monotonic() < patience:
+        time.sleep(0.01)
+    return not any(map(alive, processes))
+
+
+def squares(number: int) -> tuple[int, int]:
+    if number < 0:
+        raise ValueError(f"{number} has no place here")
+    return number * number, os.getpid()
+
+
+def test_every_request_is_answered_by_a_copy():
+    crew = Crew(3, squares)
+    answers = crew.answers(range(20), lambda number, worker: number + 100 * worker)
+    copies = {process for _, process in answers.values()}
+    assert len(copies) <= 3
+    assert os.getpid() not in copies
+    assert all(number in {(each + 100 * worker) ** 2 for worker in range(3)} for each, (number, _) in answers.items())
+    crew.dismiss()
+    assert gone(copies)
+
+
+def test_the_lowest_failure_is_raised_and_nothing_new_is_begun():
+    begun = []
+
+    def request(number, worker):
+        begun.append(number)
+        return -number
+
+    with pytest.raises(ValueError, match="-1 has no place here"):
+        Crew(1, squares).answers([0, 1, 2, 3], request)
+    assert begun == [0, 1]
+
+
+def test_a_copy_that_ends_is_missed():
+    def end(request):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.raises(CrewLost):
+        Crew(2, end).answers([0, 1, 2], lambda number, worker: number)
+
+
+def test_a_crew_that_nobody_holds_is_dismissed():
+    crew = Crew(2, squares)
+    copies = {process for _, process in crew.answers([1, 2, 3, 4], lambda number, worker: number).values()}
+    del crew
+    gc.collect()
+    assert gone(copies)
+
+
+def test_copies_hold_no_file_of_the_process_that_was_copied(tmp_path):
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        crew = Crew(1, squares)
+        crew.answers([1], lambda number, worker: number)
+    with (tmp_path / "lock").open("w") as again:
+        fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    crew.dismiss()
+
+
+def test_copies_end_with_the_process_that_was_killed():
+    source = (
+        "import os, time; from edgefl.learning.engine.crew import Crew\n"
+        "crew = Crew(2, lambda request: (time.sleep(0.05), os.getpid())[1])\n"
+        "print(*set(crew.answers([0, 1, 2, 3], lambda number, worker: number).values()), flush=True)\n"
+        "crew.answers(range(10**6), lambda number, worker: number)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True) as process:
+        copies = [int(word) for word in process.stdout.readline().split()]
+        assert copies
+        assert all(map(alive, copies))
+        process.kill()
+    assert gone(copies)
+
+
+def engine_of(core) -> ParallelEngine:
+    return core._own.engine._engine
+
+
+@pytest.mark.parametrize("entry", [*METHODS, "scaffold", "feddyn"], ids=str)
+def test_copies_train_to_the_bits_of_one_after_another(tiny, entry):
+    method = tiny.method(entry, **({"drop_last": True} if entry == "fedalign" else {}))
+    reference = three_rounds(tiny.core("sequential"), method)
+    core = tiny.core("parallel", 2)
+    engine_of(core)._settled = 0.0
+    assert same(reference, three_rounds(core, method, order=-1))
+    assert engine_of(core)._crew is not None
+    core.close()
+
+
+def test_threads_train_until_it_is_worth_copying_the_process(tiny):
+    core = tiny.core("parallel", 2)
+    three_rounds(core, tiny.method("fedavg"))
+    assert engine_of(core)._crew is None
+    assert 0 < engine_of(core)._seconds < 2
+
+
+def test_threads_go_on_where_copies_are_killed(tiny):
+    method = tiny.method("fedavg")
+    reference, core = three_rounds(tiny.core("sequential"), method), tiny.core("parallel", 2)
+    engine = engine_of(core)
+    engine._settled = 0.0
+    learner = core.learner(method)
+    learner.submit(tiny.job(0))
+    learner.submit(tiny.job(1))
+    learner.aggregate(0, [tiny.job(0).id, tiny.job(1).id], 0)
+    for process in engine._crew._crew._dismiss.peek()[2][1]:
+        os.kill(process, signal.SIGKILL)
+    assert same(reference, three_rounds(core, method))
+    assert engine._crew is None
+
+
+def test_threads_train_what_cannot_be_sent(tiny):
+    class Local(CrossEntropy):
+        """Only this function knows it."""
+
+    method = tiny.method("fedavg")
+    reference = three_rounds(tiny.core("sequential"), method)
+    core = tiny.core("parallel", 2)
+    engine_of(core)._settled = 0.0
+    object.__setattr__(method, "objective", Local())
+    assert same(reference, three_rounds(core, method))
+    assert engine_of(core)._crew is None
+
+
+class Broken(CrossEntropy):
+    def loss(self, *arguments):
+        raise KeyError("lost")
+
+
+def test_a_fault_in_a_copy_names_method_client_round_and_step(tiny):
+    method = tiny.method("fedavg")
+    object.__setattr__(method, "objective", Broken())
+    core = tiny.core("parallel", 2)
+    engine_of(core)._settled = 0.0
+    with pytest.raises(TrainingFault, match=r"client ., round 0, local step 0: KeyError: 'lost'"):
+        three_rounds(core, method)
+
+
+def test_an_engine_that_is_closed_leaves_no_copy(tiny):
+    core = tiny.core("parallel", 2)
+    engine_of(core)._settled = 0.0
+    three_rounds(core, tiny.method("fedavg"))
+    copies = list(engine_of(core)._crew._crew._dismiss.peek()[2][1])
+    assert all(map(alive, copies))
+    core.close()
+    assert gone(copies)
+    assert torch.get_num_threads() >= 1
