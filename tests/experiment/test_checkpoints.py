@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 
 import pytest
 import torch
@@ -40,24 +41,39 @@ def test_only_what_changed_is_written_again(tmp_path):
     assert read_checkpoint(tmp_path, again)[0].keys() == tensors.keys()
 
 
-@pytest.mark.parametrize("changed", [1, 3, 9])
-def test_old_packs_never_hold_more_than_four_times_what_is_needed(tmp_path, changed):
-    values, kept = {client: float(client) for client in range(10)}, []
-    for round in range(40):
-        values |= {(round * changed + step) % 10: 100.0 * round + step for step in range(changed)}
+def test_what_did_not_change_is_read_from_the_newest_pack_that_holds_it(tmp_path):
+    first = write_checkpoint(tmp_path, 10, clients({client: float(client) for client in range(10)}), {})
+    values = {client: float(client) if client < 2 else 100.0 + client for client in range(10)}
+    # Two tensors of ten are too little to keep the first pack for; so the second one holds them as well.
+    second = write_checkpoint(tmp_path, 20, clients(values), {}, [first])
+    before = packs(tmp_path)
+    third = write_checkpoint(tmp_path, 30, clients(values), {}, [second, first])
+    assert packs(tmp_path) == before
+    prune(tmp_path, [third])
+    assert len(packs(tmp_path)) == 1
+    assert read_checkpoint(tmp_path, third)[0]["client/0"][0].item() == values[0]
+
+
+@pytest.mark.parametrize("of", [10, 40])
+def test_old_packs_never_hold_more_than_four_times_what_is_needed(tmp_path, of):
+    """In every round one more client is never picked again: each pack is left with one tensor that is needed."""
+    values, kept = {client: float(client) for client in range(of)}, []
+    for round in range(of):
+        values |= {client: 100.0 * round + client for client in range(round, of)}
         kept = [write_checkpoint(tmp_path, round, clients(values), {}, kept), *kept][:2]
-        prune(tmp_path, kept)
-        needed = 10 * 4000
-        # Two checkpoints are kept, and each pack has a header of at most 200 bytes for every tensor.
-        assert sum(packs(tmp_path).values()) < 2 * 4 * (needed + 10 * 200)
-    assert read_checkpoint(tmp_path, kept[0])[0]["client/0"][0].item() == values[0]
+        prune(tmp_path, kept[:1])
+        assert sum(packs(tmp_path).values()) <= 4 * of * 4000
+    found, _ = read_checkpoint(tmp_path, kept[0])
+    assert {name: tensor[0].item() for name, tensor in found.items()} == {
+        f"client/{client}": number for client, number in values.items()
+    }
 
 
 def test_views_and_equal_tensors_are_read_back_as_they_were(tmp_path):
     vector = torch.arange(6.0)
     tensors = {
-        "whole": vector, "front": vector[:2], "matrix": vector.clone().view(2, 3), "columns": vector.view(2, 3).t(),
-        "equal": vector.clone(), "half": vector.bfloat16(), "count": torch.tensor(7), "none": torch.zeros(0),
+        "equal": vector.clone(), "whole": vector, "front": vector[:2], "matrix": vector.view(2, 3),
+        "columns": vector.view(2, 3).t(), "half": vector.bfloat16(), "count": torch.tensor(7), "none": torch.zeros(0),
     }  # fmt: skip
     found, _ = read_checkpoint(tmp_path, write_checkpoint(tmp_path, 1, tensors, {}))
     assert list(found) == list(tensors)
@@ -109,6 +125,70 @@ def test_the_journal_names_a_checkpoint_once_it_is_whole_and_nobody_waits_for_th
         writer.begin(20, clients({0: 2.0}), {})
     with Journal(tmp_path / "journal.sqlite") as journal:
         assert [round for round, _ in journal.checkpoints()] == [20, 10]
+
+
+def ended(writer: CheckpointWriter) -> None:
+    """The thread is done with what it was given; the writer has not looked yet."""
+    writer._thread.submit(lambda: None).result(30)
+
+
+def test_a_look_between_two_checkpoints_takes_note_of_what_is_written_by_then(tmp_path, slow):
+    go_on, errors = slow
+    with Journal(tmp_path / "journal.sqlite") as journal, CheckpointWriter(tmp_path / "c", journal) as writer:
+        writer.collect()
+        writer.begin(10, clients({0: 1.0}), {})
+        writer.collect()
+        assert journal.checkpoints() == [], "it is under way"
+        go_on.set()
+        ended(writer)
+        writer.collect()
+        assert [round for round, _ in journal.checkpoints()] == [10]
+        errors.append(OSError("full"))
+        writer.begin(20, clients({0: 2.0}), {})
+        ended(writer)
+        with pytest.raises(OSError, match="full"):
+            writer.collect()
+        assert [round for round, _ in journal.checkpoints()] == [10]
+
+
+@pytest.mark.parametrize("wait", ["begin", "finish"])
+def test_a_checkpoint_under_way_is_named_although_waiting_for_it_was_interrupted(tmp_path, slow, monkeypatch, wait):
+    go_on, _ = slow
+    result = Future.result
+
+    def interrupted(future, timeout=None):
+        monkeypatch.setattr(Future, "result", result)
+        go_on.set()
+        raise KeyboardInterrupt
+
+    def write() -> None:
+        with Journal(tmp_path / "journal.sqlite") as journal, CheckpointWriter(tmp_path / "c", journal) as writer:
+            writer.begin(10, clients({0: 1.0}), {})
+            monkeypatch.setattr(Future, "result", interrupted)
+            if wait == "begin":
+                writer.begin(20, clients({0: 2.0}), {})
+            writer.finish()
+
+    with pytest.raises(KeyboardInterrupt):
+        write()
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        ((round, manifest),) = journal.checkpoints()
+    assert round == 10
+    assert read_checkpoint(tmp_path / "c", manifest)[0]["client/0"][0].item() == 1.0
+
+
+def test_a_tensor_that_is_changed_in_place_after_it_was_handed_over_is_named(tmp_path):
+    tensors = clients({0: 1.0, 1: 2.0})
+
+    def write() -> None:
+        with Journal(tmp_path / "journal.sqlite") as journal, CheckpointWriter(tmp_path / "c", journal) as writer:
+            writer.begin(10, tensors, {})
+            tensors["client/1"].add_(1.0)
+
+    with pytest.raises(RuntimeError, match="'client/1' was changed in place after round 10"):
+        write()
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        assert journal.checkpoints() == []
 
 
 def test_a_full_disk_is_told_at_the_next_look(tmp_path, slow):

@@ -61,17 +61,24 @@ def test_a_resumed_run_is_byte_identical(uninterrupted, tmp_path, protocol, afte
     assert verify(folder) == []
 
 
-def test_up_to_the_checkpoint_nothing_is_trained_again(small, tmp_path, monkeypatch):
+@pytest.fixture
+def trained(monkeypatch) -> list[int]:
+    """The versions of the model that training went on from, as it goes."""
     from edgefl.learning.engine import learner
 
+    versions: list[int] = []
+    train = learner.MethodLearner.aggregate
+    monkeypatch.setattr(
+        learner.MethodLearner, "aggregate", lambda self, v, *rest: (versions.append(v), train(self, v, *rest))[1]
+    )
+    return versions
+
+
+def test_up_to_the_checkpoint_nothing_is_trained_again(small, tmp_path, trained):
     scenario = small(training__rounds=13)
     with pytest.raises(KeyboardInterrupt):
         run(scenario, out=tmp_path / "run", progress=Stop(12))
-    trained = []
-    train = learner.MethodLearner.aggregate
-    monkeypatch.setattr(
-        learner.MethodLearner, "aggregate", lambda self, v, *rest: (trained.append(v), train(self, v, *rest))[1]
-    )
+    trained.clear()
     resume(tmp_path / "run")
     assert trained == [10, 11, 12]
 
@@ -86,6 +93,25 @@ def test_a_damaged_checkpoint_falls_back_to_an_older_one_or_to_none(uninterrupte
     for path in blobs:
         path.write_bytes(path.read_bytes()[:-3])
     assert tree(resume(folder)) == tree(expected)
+
+
+def test_what_is_written_after_a_damage_does_not_build_on_what_is_damaged(small, tmp_path, trained):
+    scenario = small(training__rounds=23, methods=["scaffold"])
+    expected = run(scenario, out=tmp_path / "expected")
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        run(scenario, out=folder, progress=Stop(22))
+    for path in folder.rglob("checkpoints/pack-*"):
+        spoilt = bytearray(path.read_bytes())
+        spoilt[-1] ^= 1
+        path.write_bytes(spoilt)
+    trained.clear()
+    with pytest.raises(KeyboardInterrupt):
+        resume(folder, progress=Stop(12))
+    assert trained == list(range(12)), "no checkpoint was of use"
+    trained.clear()
+    assert tree(resume(folder)) == tree(expected)
+    assert trained == list(range(10, 23)), "the one that was written since then is"
 
 
 def test_a_journal_that_differs_stops_the_run(small, tmp_path):

@@ -48,6 +48,16 @@ def test_a_run_with_partial_work_passes_and_its_bytes_have_one_fate_each(small, 
         assert sum(told["by_fate"].values()) == told["wasted"]
 
 
+def test_a_run_passes_whose_clock_ticks_coarsely_after_years(small, tmp_path):
+    """The difference of two moments after 1.4e8 seconds is known to some 1e-8 s, and a step takes milliseconds."""
+    slow = {"5g": {"down": "1 bit/s", "up": "10 Mbit/s"}}
+    changes = {"model": "mobilenet_v2", "network__links": slow, "training__rounds": 2, "methods": ["fednova"]}
+    folder = run(small(**changes), out=tmp_path / "run", train=False)
+    events = pq.read_table(folder / "fednova" / "seed-0" / "events.parquet").to_pylist()
+    assert max(row["time"] for row in events if row["kind"] == "compute_end") > 1.4e8
+    assert verify(folder) == []
+
+
 def first(rows, **values):
     return next(row for row in rows if all(row[name] == value for name, value in values.items()))
 
