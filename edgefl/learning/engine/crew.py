@@ -24,7 +24,7 @@ _DIES_WITH_ITS_PARENT = 1
 
 
 class CrewLost(EdgeflError):  # noqa: N818  (what happened to it)
-    """A copy ended in the middle of its work: it was killed, or memory ran out."""
+    """A copy ended in the middle of its work (it was killed, or memory ran out), or never comes to its end."""
 
 
 def can_be_copied() -> bool:
@@ -74,24 +74,29 @@ class Crew:
         """End the copies; the crew is not used again."""
         self._dismiss()
 
-    def answers(self, order: Sequence[int], request: Callable[[int, int], Any]) -> dict[int, Any]:
+    def answers(
+        self, order: Sequence[int], request: Callable[[int, int], Any], patience: float | None = None
+    ) -> dict[int, Any]:
         """The answers to some requests, each given to whoever is free; whatever goes wrong dismisses the crew.
 
         Args:
             order: the requests' numbers, as they are to be taken up.
             request: makes request ``number`` for worker ``worker``, when its turn comes.
+            patience: seconds without any answer after which a copy is taken for stuck; ``None``: never.
 
         Raises:
-            CrewLost: a copy ended.
+            CrewLost: a copy ended, or is stuck.
             Exception: what ``serve`` raised for the lowest of the requests that failed; no new ones are then begun.
         """
         try:
-            return self._answers(deque(order), request)
+            return self._answers(deque(order), request, patience)
         except BaseException:
             self.dismiss()
             raise
 
-    def _answers(self, waiting: deque[int], request: Callable[[int, int], Any]) -> dict[int, Any]:
+    def _answers(
+        self, waiting: deque[int], request: Callable[[int, int], Any], patience: float | None
+    ) -> dict[int, Any]:
         idle = list(range(len(self._ends)))
         busy: dict[Connection[Any, Any], tuple[int, int]] = {}
         answers: dict[int, Any] = {}
@@ -101,7 +106,9 @@ class Crew:
                 worker, number = idle.pop(), waiting.popleft()
                 self._send(worker, request(number, worker))
                 busy[self._ends[worker]] = number, worker
-            ready = wait(list(busy))
+            ready = wait(list(busy), patience)
+            if not ready:
+                raise CrewLost(f"no worker process has answered for {patience:.0f} s")
             for end in [end for end in busy if end in ready]:
                 number, worker = busy.pop(end)
                 done, answer = self._receive(worker)

@@ -65,6 +65,7 @@ class ParallelEngine:
         self._crew: TrainingCrew | None = None
         self._settled = settled if workers > 1 and can_be_copied() else None
         self._seconds = 0.0
+        self._steps = 0
 
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         """Train all jobs, the longest first, so that no core waits long for the last one."""
@@ -72,7 +73,7 @@ class ParallelEngine:
         if len(tasks) > 1:
             try:
                 if (crew := self._crew_by_now()) is not None:
-                    return crew.train(tasks, order)
+                    return crew.train(tasks, order, self._patience(tasks))
             except (CrewLost, *UNSENDABLE):
                 self._crew = self._settled = None  # once and for all: threads can do it
 
@@ -82,6 +83,7 @@ class ParallelEngine:
         start = perf_counter()
         results = self._spread(work, order)
         self._seconds += perf_counter() - start
+        self._steps += sum(task.steps for task in tasks)
         return results
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
@@ -99,6 +101,11 @@ class ParallelEngine:
             self._crew.dismiss()
         self._crew = self._settled = None
         del self._skeletons[1:]
+
+    def _patience(self, tasks: Sequence[JobTask]) -> float:
+        """Far longer than any of the jobs can take, by what threads took."""
+        a_step = len(self._skeletons) * self._seconds / max(1, self._steps)
+        return 60 + 100 * a_step * max(task.steps for task in tasks)
 
     def _crew_by_now(self) -> TrainingCrew | None:
         if self._crew is None and self._settled is not None and self._seconds >= self._settled:

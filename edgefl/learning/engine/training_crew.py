@@ -63,11 +63,16 @@ class TrainingCrew:
         self._calls = 0
         self._crew = Crew(size, _Worker(model, data, precision).train)
 
-    def train(self, tasks: Sequence[JobTask], order: Sequence[int]) -> list[JobResult]:
+    def train(self, tasks: Sequence[JobTask], order: Sequence[int], patience: float | None = None) -> list[JobResult]:
         """Train all jobs, begun in this ``order``; a tensor that several read is sent once to each worker.
 
+        Args:
+            tasks: the jobs.
+            order: their numbers.
+            patience: seconds without any result after which a copy is taken for stuck.
+
         Raises:
-            CrewLost: a copy ended.
+            CrewLost: a copy ended, or is stuck.
             TrainingFault: a local step failed.
         """
         self._calls += 1
@@ -80,7 +85,7 @@ class TrainingCrew:
             sent[worker] |= fresh.keys()
             return _Request(self._calls, without_tensors(tasks[index]), named, fresh)
 
-        answers = self._crew.answers(order, request)
+        answers = self._crew.answers(order, request, patience)
         return [result_of(answers[index], _CPU) for index in range(len(tasks))]
 
     def dismiss(self) -> None:

@@ -75,6 +75,14 @@ def test_a_copy_that_ends_is_missed():
         Crew(2, end).answers([0, 1, 2], lambda number, worker: number)
 
 
+def test_a_copy_that_is_stuck_is_not_waited_for():
+    crew = Crew(2, time.sleep)
+    copies = crew._dismiss.peek()[2][1]
+    with pytest.raises(CrewLost, match="no worker process has answered"):
+        crew.answers([0, 600], lambda number, worker: number, patience=0.3)
+    assert gone(copies)
+
+
 def test_a_crew_that_nobody_holds_is_dismissed():
     crew = Crew(2, squares)
     copies = {process for _, process in crew.answers([1, 2, 3, 4], lambda number, worker: number).values()}
