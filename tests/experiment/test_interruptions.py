@@ -23,14 +23,6 @@ COMMAND = [sys.executable, "-c", "import sys; from edgefl.cli import main; sys.e
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-@pytest.fixture
-def _ctrl_c_raises():
-    """As at a terminal; a process started in the background ignores SIGINT from the beginning."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.parametrize("interrupted", [0, 1])
 def test_no_worker_outlives_a_ctrl_c_that_comes_while_one_is_being_started(monkeypatch, interrupted):
     """Such a worker, computing while the interpreter ends, would end the process by SIGABRT."""
@@ -55,7 +47,7 @@ def test_no_worker_outlives_a_ctrl_c_that_comes_while_one_is_being_started(monke
     assert sorted(left) == ["first", "second"][: interrupted + 1]
 
 
-@pytest.mark.usefixtures("_ctrl_c_raises")
+@pytest.mark.usefixtures("ctrl_c_raises")
 def test_no_worker_outlives_a_ctrl_c_that_comes_while_they_are_waited_for():
     leaving, left = threading.Event(), []
 

@@ -10,8 +10,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -21,6 +24,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from edgefl import shipped
+from edgefl.cli import main
 from edgefl.errors import UserError
 from edgefl.experiment import run, verify
 from edgefl.scenario import load_scenario, rehearse, with_overrides
@@ -194,19 +198,54 @@ TOO_LONG = -1
 """Stands for the exit code of a process that was not waited for."""
 
 
-def command_holds(data, place: Path) -> int:
+def started(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    """The command as a user starts it."""
+    return subprocess.run(
+        [*installed_command(), *arguments],
+        capture_output=True, text=True, timeout=4 * LONGEST, check=False, stdin=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+def copied(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    """The command in a copy of this process, which has imported everything: most of a case is the start of torch."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        process = os.fork()
+        if process == 0:
+            code = 1
+            try:
+                os.dup2(output.fileno(), 1)
+                os.dup2(errors.fileno(), 2)
+                sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
+                code = main(arguments)
+                sys.stdout.flush()
+                sys.stderr.flush()
+            except BaseException:  # noqa: BLE001  (what a process would print at its end)
+                traceback.print_exc()
+                sys.stderr.flush()
+            finally:
+                os._exit(code)
+        patience = time.monotonic() + 4 * LONGEST
+        while (status := os.waitpid(process, os.WNOHANG))[0] == 0:
+            if time.monotonic() > patience:
+                os.kill(process, signal.SIGKILL)
+                os.waitpid(process, 0)
+                raise subprocess.TimeoutExpired(arguments, 4 * LONGEST)
+            time.sleep(0.005)
+        output.seek(0)
+        errors.seek(0)
+        told = output.read().decode(), errors.read().decode()
+        return subprocess.CompletedProcess(arguments, os.waitstatus_to_exitcode(status[1]), *told)
+
+
+def command_holds(command, data, place: Path) -> int:
     """One process on one scenario: its exit code, after a look at all that it said and left behind."""
     place.mkdir()
     path = place / "fuzzed.yaml"
     path.write_text(dump_yaml(data), encoding="utf-8")
     out = place / "run"
-    arguments = ["simulate", str(path), "--no-train", "--json", "--set", "training.rounds=1", "--out", str(out)]
     try:
-        done = subprocess.run(
-            [*installed_command(), *arguments],
-            capture_output=True, text=True, timeout=4 * LONGEST, check=False, stdin=subprocess.DEVNULL,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
+        done = command(["simulate", str(path), "--no-train", "--json", "--set", "training.rounds=1", "--out", str(out)])
     except subprocess.TimeoutExpired:
         return TOO_LONG
     told = f"{dump_yaml(data)}\n{done.stderr}"
@@ -224,8 +263,7 @@ def command_holds(data, place: Path) -> int:
     return done.returncode
 
 
-def through_the_command(number: int, tmp_path: Path) -> None:
-    """As many processes side by side as there are processors: most of a case is the start of Python and torch."""
+def through_the_command(number: int, tmp_path: Path, command, side_by_side: int) -> None:
     spoilt = []
 
     @cases(number)
@@ -236,8 +274,8 @@ def through_the_command(number: int, tmp_path: Path) -> None:
     collect()
     assert len(spoilt) == number
     places = [tmp_path / str(index) for index in range(number)]
-    with ThreadPoolExecutor(os.cpu_count()) as side_by_side:
-        codes = list(side_by_side.map(command_holds, spoilt, places))
+    with ThreadPoolExecutor(side_by_side) as threads:
+        codes = list(threads.map(partial(command_holds, command), spoilt, places))
     for code, place in zip(codes, places, strict=True):
         if code == TOO_LONG:
             shutil.rmtree(place / "run", ignore_errors=True)
@@ -250,9 +288,9 @@ def through_the_command(number: int, tmp_path: Path) -> None:
 
 
 def test_the_command_runs_a_spoilt_scenario_or_ends_with_2(tmp_path):
-    through_the_command(200, tmp_path)
+    through_the_command(200, tmp_path, started, os.cpu_count() or 1)
 
 
 @pytest.mark.slow
 def test_the_command_runs_many_spoilt_scenarios_or_ends_with_2(tmp_path):
-    through_the_command(1_000, tmp_path)
+    through_the_command(1_000, tmp_path, copied, 1)

@@ -150,6 +150,7 @@ def test_an_interrupt_passes_through_and_leaves_no_thread_behind(tiny):
     assert set(threading.enumerate()) == threads
 
 
+@pytest.mark.usefixtures("ctrl_c_raises")
 def test_an_interrupt_of_the_waiting_thread_stops_the_workers_between_two_steps(tiny):
     threads = set(threading.enumerate())
     steps = []
