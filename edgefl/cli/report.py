@@ -41,7 +41,9 @@ class Against(StrEnum):
 
 
 def report(  # noqa: PLR0917  (Typer reads options from the signature)
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.", show_default=False)],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run directories, or a sweep's folder.", show_default=False)
+    ],
     form: Annotated[Format, typer.Option("--format", help="How the comparison is written.")] = Format.table,
     output: Annotated[
         Path | None,
@@ -70,9 +72,11 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
 
     A csv holds base units in full precision, a mean and the half width of its 95 % interval for each quantity.
     """
-    from edgefl.report import RunResult
+    from edgefl.report.sweep_result import results_in
 
-    results = [RunResult(run) for run in runs]
+    # A page and TensorBoard look into run directories; tables take the seeds of a sweep's setting together.
+    together = html is None and tensorboard is None
+    results = [result for run in runs for result in results_in(run, together=together)]
     if against is not None:
         from edgefl.cli.published import beside_the_paper
 

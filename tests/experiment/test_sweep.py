@@ -12,11 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from edgefl.cli import main
 from edgefl.cli.app import app
 from edgefl.errors import UserError
 from edgefl.experiment.sweep import choose, jobs_of, parse_grid, settings_of, sweep
 from edgefl.experiment.sweep import jobs as jobs_module
 from edgefl.experiment.sweep.processes import run_all
+from edgefl.report.sweep_result import results_in
 
 GRID = {"training.local.lr": [0.05, 0.1]}
 CHANGES = ["training.rounds=2", "evaluation.split=validation"]
@@ -208,3 +210,25 @@ def test_the_files_own_section_says_what_is_tried(small, tmp_path, here):
     result = CliRunner().invoke(app, ["sweep", str(path), "--no-train", "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     assert len(pq.read_table(tmp_path / "out" / "sweep.parquet")) == 2
+
+
+@pytest.mark.usefixtures("here")
+def test_a_report_on_a_sweep_takes_the_seeds_of_a_setting_together(file, tmp_path, capsys):
+    out = tmp_path / "out"
+    sweep(jobs_of(file, ["training.rounds=2", "methods=[fedavg, fedprox]"], settings_of(GRID), seeds=[0, 1]), out)
+    table = pq.read_table(out / "sweep.parquet")
+    found = results_in(out)
+    assert [result.name for result in found] == ["training.local.lr=0.05", "training.local.lr=0.1"]
+    for result, rate in zip(found, GRID["training.local.lr"], strict=True):
+        assert result.seeds == [0, 1]
+        for label in ("fedavg", "fedprox"):
+            rows = [row for row in table.to_pylist() if (row["training.local.lr"], row["method"]) == (rate, label)]
+            assert [each.accuracy.final for each in result.results[label]] == [row["accuracy_final"] for row in rows]
+            assert [len(result.rounds_of(label, seed)) for seed in (0, 1)] == [2, 2]
+    assert len(results_in(out, together=False)) == 4
+    assert main(["report", str(out)]) == 0
+    assert "training.local.lr=0.1" in capsys.readouterr().out
+    assert main(["report", str(out), "--html", str(tmp_path / "page.html")]) == 0
+    (out / "sweep.parquet").write_bytes(b"torn")
+    assert main(["report", str(out)]) == 2
+    assert "sweep.parquet" in capsys.readouterr().err
