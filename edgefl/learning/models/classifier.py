@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -41,29 +42,33 @@ class SpatialMean(nn.Module):
         return inputs.mean(dim=(-2, -1))
 
 
-def without_last_layer(block: nn.Module) -> tuple[nn.Module, int]:
-    """A copy of a model's last block that ends where its last layer begins, and how many features that layer reads.
+def ending_in(block: nn.Module, make: Callable[[int], nn.Module]) -> nn.Module:
+    """A copy of a model's last block with another layer in place of its last one.
 
     The mean over the image of a 1×1 convolution is that convolution of the mean, so its features are the mean's.
 
-    >>> block, features = without_last_layer(nn.Sequential(nn.Flatten(), nn.Linear(18, 8), nn.ReLU(), nn.Linear(8, 3)))
-    >>> features, tuple(block(torch.zeros(5, 2, 3, 3)).shape)
-    (8, (5, 8))
+    >>> other = ending_in(nn.Sequential(nn.Flatten(), nn.Linear(18, 8), nn.ReLU(), nn.Linear(8, 3)), nn.LayerNorm)
+    >>> other[-1].normalized_shape, tuple(other(torch.zeros(5, 2, 3, 3)).shape)
+    ((8,), (5, 8))
+
+    Args:
+        block: the block.
+        make: makes the layer, given how many features it will read.
 
     Raises:
         TypeError: the block's last layer is not a linear one.
     """
     if isinstance(block, nn.Linear):
-        return nn.Identity(), block.in_features
+        return make(block.in_features)
     if isinstance(block, Classifier):
-        front, features = without_last_layer(block.layer)
-        return block.reading(front), features
+        return block.reading(ending_in(block.layer, make))
     if isinstance(block, nn.Sequential) and len(block) > 0:
         *before, last = block
         if isinstance(last, SpatialMean) and before and _pointwise(before[-1]):
-            return nn.Sequential(*copy.deepcopy(before[:-1]), SpatialMean()), cast("int", before[-1].in_channels)
-        front, features = without_last_layer(last)
-        return nn.Sequential(*copy.deepcopy(before), front), features
+            end: tuple[nn.Module, ...] = (SpatialMean(), make(cast("int", before.pop().in_channels)))
+        else:
+            end = (ending_in(last, make),)
+        return nn.Sequential(*copy.deepcopy(before), *end)
     raise TypeError(f"{type(block).__name__} does not end with a linear layer")
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from edgefl.errors import UserError
 from edgefl.learning.models.block_model import BlockModel
-from edgefl.learning.models.classifier import Classifier, without_last_layer
+from edgefl.learning.models.classifier import Classifier, ending_in
 from edgefl.learning.models.layout import Weights
 from edgefl.learning.models.mode import using
 from edgefl.learning.models.slimmable import Linear
@@ -43,15 +43,16 @@ class Moon(Objective):
             UserError: the model's last layer is not a linear one.
         """
         *names, last = model.blocks
+
+        def head(features: int) -> nn.Module:
+            reading = Linear(features, features)
+            return nn.Sequential(reading, nn.ReLU(), Linear(features, self.projection, slim_outputs=False))
+
+        blocks: dict[str, nn.Module] = {name: copy.deepcopy(model.blocks[name]) for name in names}
         try:
-            front, features = without_last_layer(model.blocks[last])
+            blocks["projection"] = ending_in(model.blocks[last], head)
         except TypeError as error:
             raise UserError(f"moon wants a last layer to put a projection head before; the model's {error}") from None
-        head = nn.Sequential(
-            Linear(features, features), nn.ReLU(), Linear(features, self.projection, slim_outputs=False)
-        )
-        blocks: dict[str, nn.Module] = {name: copy.deepcopy(model.blocks[name]) for name in names}
-        blocks["projection"] = nn.Sequential(front, head)
         blocks[last] = Classifier(Linear(self.projection, model.classes, slim_outputs=False), pool=False)
         return BlockModel(blocks, sample_shape=model.sample_shape, classes=model.classes, align_block=model.align_block)
 
