@@ -213,7 +213,7 @@ EXTREMES: dict[str, list[Any]] = {
         {"kind": "process", "like": "5g_driving"},
     ],
     "network.links.5g.up": [*RATES, {"kind": "uniform", "low": "0 bit/s", "high": "1e12 bit/s"}],
-    "network.links.5g.redraw": ["1 rounds", "1e-3 s", "1 s", None],
+    "network.links.5g.redraw": ["1 rounds", "0.25 s", "1 s", None],
     "network.links.5g.latency": TIMES,
     "network.transport": [{"kind": "lv08", "acknowledgements": "shared"}, {"connection_limit": "1 bit/s"}],
     "cost": [{"kind": "paper"}, {"kind": "measured"}],

@@ -225,12 +225,12 @@ def copied(arguments: list[str]) -> subprocess.CompletedProcess[str]:
                 sys.stderr.flush()
             finally:
                 os._exit(code)
-        patience = time.monotonic() + 4 * LONGEST
+        patience = time.monotonic() + LONGEST
         while (status := os.waitpid(process, os.WNOHANG))[0] == 0:
             if time.monotonic() > patience:
                 os.kill(process, signal.SIGKILL)
                 os.waitpid(process, 0)
-                raise subprocess.TimeoutExpired(arguments, 4 * LONGEST)
+                raise subprocess.TimeoutExpired(arguments, LONGEST)
             time.sleep(0.005)
         output.seek(0)
         errors.seek(0)
