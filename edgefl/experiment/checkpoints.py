@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -57,7 +58,7 @@ def write_checkpoint(
     if fresh:
         pack = f"pack-{_digest(' '.join(sorted(fresh)).encode())}.safetensors"
         # By its path rather than as bytes: so other threads go on meanwhile.
-        _write(folder / pack, lambda path: save_file(fresh, path))
+        _write(folder / pack, lambda path: _save(fresh, path))
         packs |= dict.fromkeys(fresh, pack)
     text = json.dumps({"round": round, "tensors": contents, "packs": packs, "facts": facts}).encode()
     manifest = f"round-{round:06d}-{_digest(text)}.json"
@@ -171,6 +172,16 @@ def _write(path: Path, write: Callable[[Path], object]) -> None:
     _flush(unfinished)
     unfinished.replace(path)
     _flush(path.parent)
+
+
+def _save(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write a pack; safetensors tells of a full disk by an error of its own, with the system's number in its words."""
+    try:
+        save_file(dict(tensors), path)
+    except SafetensorError as error:
+        if (number := re.search(r"os error (\d+)", str(error))) is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
 
 
 def _flush(path: Path) -> None:

@@ -20,7 +20,7 @@ TIMELESS = frozenset({"loss", "distance", "samples", "label_support"})
 """Inputs of decisions that are the same on every network and fleet; whatever else a decision reads depends on time."""
 
 _KINDS = ("decision", "transfer_start", "compute_start", "compute_end", "compute_partial", "aggregation", "feedback")
-_WANTED = pa.array([*_KINDS, "evaluation", "diverged", "stop"])
+_WANTED = (*_KINDS, "evaluation", "diverged", "stop")
 _ALPHA = re.compile(r"/alpha(\d+)/")
 
 
@@ -78,7 +78,7 @@ def read_recording(path: Path) -> Recording:
         table = pq.read_table(
             path, columns=["kind", "round", "client", "item", "value", "detail"], page_checksum_verification=True
         )
-        rows = table.filter(pc.is_in(table["kind"].cast(pa.string()), value_set=_WANTED)).to_pylist()
+        rows = table.filter(pc.is_in(table["kind"].cast(pa.string()), value_set=pa.array(_WANTED))).to_pylist()
         return _read(rows)
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__

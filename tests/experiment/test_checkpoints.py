@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import resource
 import threading
 from concurrent.futures import Future
 
@@ -217,3 +220,14 @@ def test_a_full_disk_ends_a_run_that_has_no_other_reason_to_end(tmp_path, slow, 
 
     with pytest.raises(told):
         write()
+
+
+def test_a_pack_that_the_system_refuses_to_grow_is_an_error_of_the_system(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
+    try:
+        with pytest.raises(OSError, match=os.strerror(errno.EFBIG)) as told:
+            write_checkpoint(tmp_path, 1, clients({0: 1.0}), {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert told.value.errno == errno.EFBIG
