@@ -1,6 +1,8 @@
 """A plan says beforehand what a run will then spend."""
 
 import json
+import subprocess
+import sys
 
 import pyarrow.parquet as pq
 import pytest
@@ -158,3 +160,15 @@ def test_the_command_names_devices_and_what_rounds_wait_for(small, tmp_path):
     assert result.exit_code == 0
     assert "rounds wait for" in result.output
     assert "jetson-nano" in result.output
+
+
+def test_a_plan_needs_no_compiler():
+    """Of PyTorch's compiler the import alone takes as long as the simulated worlds of a method."""
+    source = (
+        "import sys, torch; before = set(sys.modules)\n"
+        "from edgefl.experiment.plan import plan\nfrom edgefl.scenario import load_scenario\n"
+        "plan(load_scenario('5g_100clients'), rounds=1)\n"
+        "print(*(set(sys.modules) - before) & {'sympy', 'torch.fx.experimental.symbolic_shapes', 'torch._dynamo'})\n"
+    )
+    told = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == ""
