@@ -56,7 +56,8 @@ def test_the_sum_over_operators_equals_a_plain_loop(operators):
 @given(st.lists(works, max_size=8), works)
 def test_more_work_never_takes_less_time_and_bounds_are_ordered(operators, more):
     profile = load_profile("jetson-nano")
-    assert step_seconds(profile, [*operators, more]) >= step_seconds(profile, operators)
+    rounding = 1 - 1e-12  # another operator groups the sum in another way
+    assert step_seconds(profile, [*operators, more]) >= step_seconds(profile, operators) * rounding
     low, nominal, high = (step_seconds(profile, operators, bound=bound) for bound in ("low", "nominal", "high"))
     assert low <= nominal <= high
 
