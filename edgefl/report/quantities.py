@@ -16,10 +16,31 @@ class Unit(NamedTuple):
     scale: float
     decimals: int = 0
 
-    def number(self, quantity: float) -> str:
-        """The number alone; a zero has no decimals to read."""
-        return f"{quantity / self.scale:.{self.decimals}f}" if quantity else "0"
+    def number(self, quantity: float, digits: int = 2) -> str:
+        """The number alone; a zero has no decimals to read.
 
+        Args:
+            quantity: in the base unit.
+            digits: significant digits that a figure keeps, however small it is beside the others of its column.
+
+        >>> seconds = unit_for([16.0, 0.0004271], "seconds")
+        >>> [seconds.number(each) for each in (16.0, 1.52, 0.5, 0.4271, 0.0004271, 4.2e-9)]
+        ['16.0', '1.5', '0.5', '0.43', '0.00043', '4.2e-9']
+        """
+        if not quantity:
+            return "0"
+        figure = quantity / self.scale
+        text = f"{figure:.{self.decimals}f}"
+        if not math.isfinite(figure) or math.isclose(float(text), figure):
+            return text
+        needed = digits - 1 - math.floor(math.log10(abs(figure)))
+        if needed > _DECIMALS_READ:
+            return f"{figure:.{digits - 1}e}".replace("e-0", "e-")
+        return f"{figure:.{max(self.decimals, needed)}f}"
+
+
+_DECIMALS_READ = 6
+"""Beyond, a power of ten reads better than zeros."""
 
 LADDERS: dict[str, list[tuple[str, float]]] = {
     "fraction": [("%", 0.01)],
@@ -48,7 +69,7 @@ def unit_for(quantities: Sequence[float], dimension: str) -> Unit:
     ladder = LADDERS[dimension]
     symbol, scale = next((step for step in reversed(ladder) if largest >= FROM.get(*step)), ladder[0])
     figure = largest / scale
-    decimals = 0 if figure == 0 or symbol == "B" else max(0, min(3, 2 - math.floor(math.log10(figure))))
+    decimals = 0 if figure == 0 or symbol == "B" else max(0, min(_DECIMALS_READ, 2 - math.floor(math.log10(figure))))
     return Unit(symbol, scale, decimals)
 
 
@@ -79,5 +100,5 @@ def estimate(value: Estimate, dimension: str) -> str:
     ('95.2 ± 0.3 %', '75.3 s')
     """
     unit = unit_for([value.mean], dimension)
-    spread = "" if not value.half_width else f" ± {unit.number(value.half_width)}"
+    spread = "" if not value.half_width else f" ± {unit.number(value.half_width, digits=1)}"
     return f"{unit.number(value.mean)}{spread} {unit.symbol}"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgefl.report.quantities import estimate, limit, quantity, unit_for
+from edgefl.report.quantities import Unit, estimate, limit, quantity, unit_for
 from edgefl.report.statistics import Estimate
 from edgefl.units import parse
 
@@ -16,6 +16,7 @@ from edgefl.units import parse
     [
         (0.0, "seconds", "0 s"),
         (0.1234, "seconds", "0.123 s"),
+        (0.0004271, "seconds", "0.000427 s"),
         (119.0, "seconds", "119 s"),
         (150.0, "seconds", "2.50 min"),
         (7200.0, "seconds", "2.00 h"),
@@ -45,6 +46,28 @@ def test_a_limit_keeps_the_figures_that_a_person_chose():
 def test_a_column_shares_the_unit_of_its_largest_figure():
     unit = unit_for([20e6, 3.2e9], "bytes")
     assert [unit.number(20e6), unit.number(3.2e9), unit.symbol] == ["0.02", "3.20", "GB"]
+
+
+@given(st.floats(1e-8, 1e6), st.floats(1e-12, 1.0))
+def test_a_figure_keeps_two_digits_however_small_it_is_beside_the_largest(largest, share):
+    figure = largest * share
+    printed = unit_for([largest], "joules").number(figure)
+    scale = unit_for([largest], "joules").scale
+    assert float(printed) * scale == pytest.approx(figure, rel=0.0501)
+
+
+def test_a_column_of_large_and_small_figures_rounds_none_of_them_away():
+    unit = unit_for([16.0, 0.0004], "seconds")
+    assert [unit.number(each) for each in (16.0, 1.44, 0.5, 0.427, 0.0004)] == ["16.0", "1.4", "0.5", "0.43", "0.00040"]
+
+
+def test_counts_that_are_whole_stay_whole_and_a_mean_of_counts_keeps_its_fraction():
+    unit = Unit("", 1.0)
+    assert [unit.number(each) for each in (2.0, 2.5, 30.0, 1234.5)] == ["2", "2.5", "30", "1234"]
+
+
+def test_an_interval_is_never_rounded_to_nothing():
+    assert estimate(Estimate(0.952, 0.00034, 3), "fraction") == "95.2 ± 0.03 %"
 
 
 def test_an_interval_stands_beside_its_mean_only_where_there_is_one():

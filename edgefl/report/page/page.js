@@ -33,8 +33,8 @@
     const ladder = data.ladders[kind];
     const [symbol, scale] = [...ladder].reverse().find(([name, size]) => Math.abs(value) >= (data.from[name] || size)) || ladder[0];
     const number = value / scale;
-    const decimals = number === 0 || symbol === "B" ? 0 : Math.max(0, Math.min(3, 2 - Math.floor(Math.log10(Math.abs(number)))));
-    return `${number.toFixed(decimals)} ${symbol}`;
+    const decimals = number === 0 || symbol === "B" ? 0 : Math.max(0, 2 - Math.floor(Math.log10(Math.abs(number))));
+    return `${decimals > 6 ? number.toExponential(1) : number.toFixed(decimals)} ${symbol}`;
   };
   const listed = (words) => words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words[words.length - 1]}`;
 
