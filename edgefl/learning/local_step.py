@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from edgefl.learning.models.layout import Layout, Weights
 from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
 from edgefl.learning.precision import Precision, computing
 from edgefl.learning.rules.base import LocalOptions, LocalRule
@@ -22,6 +23,39 @@ Phase = Literal["forward", "backward", "update"]
 
 def _unobserved(phase: Phase) -> None:
     """Nobody watches."""
+
+
+class Leaves:
+    """The tensors by which losses are differentiated: a vector's, and the same ones as long as the vector is the same.
+
+    A rule that steps in place leaves the vector where it is, so a job's tensors are cut out of it once, not every step.
+
+    Args:
+        layout: where they lie in the vector.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._of: tuple[Tensor, Tensor] | None = None
+        self._weights: Weights = ()
+        self._parameters: list[Tensor] = []
+
+    def at(self, point: Tensor, buffers: Tensor) -> Weights:
+        """The tensors of the parameters ``[parameter_count]`` and of the buffers, which share their memory."""
+        if self._of is None or self._of[0] is not point or self._of[1] is not buffers:
+            # .data rather than detach(): parameters and buffers may be halves of one vector, and the running
+            # statistics, which the forward pass changes in place, must not invalidate the parameters' views.
+            self._weights = self._layout.weights(point.data, buffers)
+            self._parameters = [self._weights[entry.block][entry.name] for entry in self._layout.parameters]
+            for tensor in self._parameters:
+                tensor.requires_grad_()
+            self._of = point, buffers
+        return self._weights
+
+    def gradient(self, loss: Tensor) -> Tensor:
+        """The gradient ``[parameter_count]`` of a loss by the parameters :meth:`at` the last point; a fresh vector."""
+        pieces = torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True)
+        return torch.cat([entry.flat(piece) for entry, piece in zip(self._layout.parameters, pieces, strict=True)])
 
 
 def local_step(  # noqa: PLR0917  (a step is made of this many things; they come in the order of use)
@@ -35,6 +69,7 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
     options: LocalOptions,
     lr: float,
     *,
+    leaves: Leaves | None = None,
     precision: Precision = "float32",
     entering: Callable[[Phase], None] = _unobserved,
 ) -> tuple[Tensor, Loss]:
@@ -50,6 +85,7 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
         memory: what the rule carries from step to step; it may change it.
         options: the client's local training options.
         lr: η_t of the round.
+        leaves: of the job's earlier steps; ``None``: new ones.
         precision: of the loss's products.
         entering: told each phase as it begins; the cost model listens to it.
 
@@ -58,16 +94,12 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
         does not depend on the parameters has gradient zero.
     """
     entering("forward")
-    # .data rather than detach(): parameters and buffers may be halves of one vector, and the running statistics, which
-    # the forward pass changes in place, must not invalidate the parameters' views.
-    leaf = rule.point(parameters, memory, lr).data.requires_grad_()
-    with computing(precision, leaf.device):
-        loss = objective.loss(context.model.layout.weights(leaf, buffers), batch, context)
+    leaves = Leaves(context.model.layout) if leaves is None else leaves
+    weights = leaves.at(rule.point(parameters, memory, lr), buffers)
+    with computing(precision, parameters.device):
+        loss = objective.loss(weights, batch, context)
     entering("backward")
-    if loss.total.requires_grad:
-        (gradient,) = torch.autograd.grad(loss.total, leaf, allow_unused=True, materialize_grads=True)
-    else:
-        gradient = torch.zeros_like(parameters)
+    gradient = leaves.gradient(loss.total) if loss.total.requires_grad else torch.zeros_like(parameters)
     loss = Loss(loss.total.detach(), loss.cross_entropy.detach())
     entering("update")
     return rule.update(parameters, gradient, memory, options, lr), loss

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -16,6 +18,9 @@ from edgefl.learning.data.sharding import Integers
 from edgefl.learning.objectives.base import Batch
 from edgefl.learning.rules.base import LocalOptions
 from edgefl.randomness import generator
+
+FLOAT_BYTES = 4
+"""Bytes of a normalised pixel."""
 
 
 def batch_plan(
@@ -76,9 +81,29 @@ class JobBatches:
 
     def step(self, step: int) -> Batch:
         """The minibatch of one local step, augmented and normalised."""
-        start, stop = self.offsets[step], self.offsets[step + 1]
+        return self._between(self.offsets[step], self.offsets[step + 1])
+
+    def in_turn(self) -> Iterator[Batch]:
+        """The minibatches of all local steps in turn: as :meth:`step` gives them, but gathered several at a time."""
+        offsets, first = self.offsets, 0
+        most = _at_once(self.data)
+        while first < len(self):
+            # As many whole steps as hold that many images, at least one.
+            last = max(first + 1, bisect_right(offsets, offsets[first] + most) - 1)
+            images, labels = self._between(offsets[first], offsets[last])
+            for start, stop in pairwise(offset - offsets[first] for offset in offsets[first : last + 1]):
+                yield Batch(images[start:stop], labels[start:stop])
+            first = last
+
+    def _between(self, start: int, stop: int) -> Batch:
         draws = None if self.draws is None else self.draws.part(start, stop)
         return fetch(self.data, self.indices[start:stop], draws)
+
+
+def _at_once(data: ImageData) -> int:
+    """Images to gather at a time: few calls for small ones, and on a CPU no more than its caches hold."""
+    most = 1 << (20 if data.device.type == "cpu" else 24)
+    return most // (FLOAT_BYTES * data.images[0].numel())
 
 
 @dataclass(frozen=True, slots=True)

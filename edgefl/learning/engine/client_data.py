@@ -49,8 +49,7 @@ class ClientData:
 
     def batches(self, task: JobTask) -> Iterator[Batch]:
         """The job's minibatches: images stay bytes on the device until their step comes."""
-        plan = self._plan(task)
-        return (plan.step(step) for step in range(len(plan)))
+        return self._plan(task).in_turn()
 
     def side_by_side(self, tasks: Sequence[JobTask]) -> Iterator[Batch] | None:
         """All jobs' images of a step in one gather."""

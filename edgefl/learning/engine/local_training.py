@@ -11,7 +11,7 @@ from torch import Tensor
 from edgefl.learning.engine.base import JobData, JobResult, JobTask
 from edgefl.learning.engine.memory_format import arranged
 from edgefl.learning.faults import TrainingFault
-from edgefl.learning.local_step import local_step
+from edgefl.learning.local_step import Leaves, local_step
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.mode import using
 from edgefl.learning.objectives.base import Batch, Context, Objective
@@ -77,6 +77,7 @@ def _train(  # noqa: PLR0917  (what train_job is given)
     frozen = {name: layout.weights(*layout.split(vector)) for name, vector in task.frozen.items()}
     context = Context(model, frozen, task.vectors, task.facts, task.alpha)
     memory = task.rule.begin(received, task.vectors, task.options, task.steps)
+    leaves = Leaves(layout)
     draw = draws_of(task)
     sizes: list[int] = []
     for batch in data.batches(task):
@@ -93,6 +94,7 @@ def _train(  # noqa: PLR0917  (what train_job is given)
             memory,
             task.options,
             task.lr,
+            leaves=leaves,
             precision=precision,
         )
         # Kept as a tensor: reading it now would make an accelerator wait for every step.

@@ -10,10 +10,10 @@ from edgefl.learning.data.dataset import ImageData
 from edgefl.learning.rules.base import LocalOptions
 
 
-def images(count=50, channels=3):
+def images(count=50, channels=3, side=8):
     rng = np.random.default_rng(0)
     return ImageData(
-        images=torch.from_numpy(rng.integers(0, 256, (count, channels, 8, 8), np.uint8)),
+        images=torch.from_numpy(rng.integers(0, 256, (count, channels, side, side), np.uint8)),
         labels=torch.from_numpy(rng.integers(0, 10, count)),
         classes=10,
         mean=(0.5, 0.4, 0.3)[:channels],
@@ -88,6 +88,19 @@ def test_a_jobs_steps_are_its_plan_with_its_own_draws(augment):
         unaugmented = ImageData(pixels, data.labels[positions], 10, data.mean, data.std)
         assert torch.equal(batch.inputs, fetch(unaugmented, np.arange(len(positions))).inputs)
         assert torch.equal(batch.labels, data.labels[positions])
+
+
+@pytest.mark.parametrize("augment", ["none", "rotate_crop_flip"])
+@pytest.mark.parametrize("size", [1, 8, 48, 200])
+def test_steps_gathered_several_at_a_time_are_the_same_as_one_by_one(augment, size):
+    # 1 MiB holds 10 images of 3x96x96: less than a step of 48, several of 1, and a whole number of neither.
+    data = images(count=70, side=96)
+    job = job_batches(data, augment, np.arange(70), LocalOptions(batch=size), 9, seed=0, client=0, dispatch=0)
+    found = list(job.in_turn())
+    assert len(found) == 9
+    for step, batch in enumerate(found):
+        assert torch.equal(batch.inputs, job.step(step).inputs)
+        assert torch.equal(batch.labels, job.step(step).labels)
 
 
 def test_evaluation_sees_every_image_once_in_order_and_as_it_is():

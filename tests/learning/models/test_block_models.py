@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 import torchvision
@@ -249,3 +251,35 @@ class TestStochasticDepth:
         model = built("resnet56")
         numbers = [module.index for module in model.modules() if isinstance(module, Residual)]
         assert numbers == list(range(18)) == list(range(model.residual_count))
+
+
+def test_a_skeleton_has_its_own_tensors_back_after_a_call_even_one_that_fails(model):
+    own = dict([*model.named_parameters(), *model.named_buffers()])
+    given = weights_of(model, seed=1)
+    for batch in (images(), images(shape=(5, 3, 3))):
+        try:
+            model.apply_blocks(given, batch)
+        except RuntimeError:
+            assert batch.shape[1] == 5
+        now = dict([*model.named_parameters(), *model.named_buffers()])
+        assert all(now[name] is tensor for name, tensor in own.items())
+
+
+def test_a_copied_skeleton_takes_weights_without_touching_the_original():
+    model = built("cnn", norm="batch")
+    twin = copy.deepcopy(model)
+    torch.nn.init.zeros_(twin.blocks["conv1"][0].weight)
+    seen = []
+    model.blocks["conv1"][0].register_forward_hook(lambda module, *_: seen.append(module.weight))
+    given = weights_of(model, seed=1)
+    assert torch.equal(twin.apply_blocks(given, images()), model.apply_blocks(given, images()))
+    assert len(seen) == 1
+    assert torch.equal(seen[0], given[0]["0.weight"])
+
+
+def test_weights_without_a_tensor_of_the_block_are_refused():
+    model = built("cnn")
+    given = weights_of(model)
+    del given[2]["1.bias"]
+    with pytest.raises(KeyError, match=r"1\.bias"):
+        model.apply_blocks(given, images())
