@@ -23,6 +23,7 @@ class Flow(simpy.Event):
         ended: virtual time at which it was complete or cancelled, seconds; None while it is under way.
         tag: whatever the caller attached.
         path: the links that it crosses, as indices into the network's link arrays.
+        nodes: the names of the nodes on the way, the source first.
         latency: seconds that pass before the first byte flows: the path's, as the transport counts them.
         weight: its share of a contended link relative to flows of weight 1.
         multicast: the number of the multicast that it is part of, None for a flow of its own.
@@ -38,6 +39,7 @@ class Flow(simpy.Event):
         bytes: float,
         *,
         path: tuple[int, ...],
+        nodes: tuple[str, ...],
         latency: float,
         weight: float,
         tag: object,
@@ -52,6 +54,7 @@ class Flow(simpy.Event):
         self.ended: float | None = None
         self.tag = tag
         self.path = path
+        self.nodes = nodes
         self.latency = latency
         self.weight = weight
         self.multicast: int | None = None

@@ -20,6 +20,7 @@ from edgefl.network.flow import Flow, FlowObserver, Node
 from edgefl.network.multicast import Multicast
 from edgefl.network.processes import CapacityProcess
 from edgefl.network.repetition import Repetition
+from edgefl.network.route import Route, router
 from edgefl.network.sharing import Sharing
 from edgefl.network.topology import GraphLinks, Topology, checked_capacity
 from edgefl.network.transport import Transport
@@ -64,6 +65,7 @@ class FlowNetwork:
     ) -> None:
         self.env = env
         self.topology: Topology = GraphLinks(topology) if isinstance(topology, nx.Graph) else topology
+        self.route = router(self.topology)
         self._observer = observer
         self._transport = Transport() if transport is None else transport
         self._sharing = Sharing(self.topology, self._transport, env.now, announce=self._announce, occupied=self._follow)
@@ -109,9 +111,7 @@ class FlowNetwork:
             UserError: an unknown node, or nodes that no path joins.
             ValueError: a size below 0, infinite or NaN, or a weight that is not positive and finite.
         """
-        path = self.topology.path(source, target)
-        latency = sum(self.topology.latency[link] for link in path)
-        return self._start(source, target, bytes, path=path, latency=latency, tag=tag, weight=weight, payload=payload)
+        return self._start(self.route(source, target), source, target, bytes, tag=tag, weight=weight, payload=payload)
 
     def multicast(
         self, source: Node, targets: Sequence[Node], bytes: float, *, tag: object = None, weight: float = 1.0
@@ -125,21 +125,21 @@ class FlowNetwork:
             UserError: an unknown node, or one that no path reaches.
             ValueError: as for :meth:`transfer`, or no targets.
         """
-        paths = [self.topology.path(source, target) for target in targets]
-        if not paths:
+        routes = [self.route(source, target) for target in targets]
+        if not routes:
             raise ValueError("expected at least one target")
-        latency = max(sum(self.topology.latency[link] for link in path) for path in paths)
-        tree = tuple(dict.fromkeys(link for path in paths for link in path))
-        return self._start(source, tuple(targets), bytes, path=tree, latency=latency, tag=tag, weight=weight)
+        links = dict.fromkeys(link for route in routes for link in route.links)
+        nodes = dict.fromkeys(node for route in routes for node in route.nodes)
+        tree = Route(tuple(links), max(route.latency for route in routes), tuple(nodes))
+        return self._start(tree, source, tuple(targets), bytes, tag=tag, weight=weight)
 
     def _start(
         self,
+        route: Route,
         source: Node,
         target: Node,
         bytes: float,
         *,
-        path: tuple[int, ...],
-        latency: float,
         tag: object,
         weight: float,
         payload: Hashable = None,
@@ -148,14 +148,15 @@ class FlowNetwork:
             raise ValueError(f"expected a finite number of bytes of at least 0, found {bytes!r}")
         if not 0.0 < weight < math.inf:
             raise ValueError(f"expected a positive finite weight, found {weight!r}")
-        latency *= self._transport.latency_factor
+        latency = route.latency * self._transport.latency_factor
         flow = Flow(
             self.env,
             next(self._numbers),
             source,
             target,
             bytes,
-            path=path,
+            path=route.links,
+            nodes=route.nodes,
             latency=latency,
             weight=weight,
             tag=tag,
@@ -167,7 +168,7 @@ class FlowNetwork:
         if self._observer is not None:
             self._observer.flow_started(flow)
         if group is None:
-            self._agenda.at(self.env.now + latency, self._join, flow)
+            self._agenda.at(flow.started + latency, self._join, flow)
         else:
             self._agenda.at(group.starts, self._join_together, (group, group.starts))
         return flow
@@ -253,10 +254,9 @@ class FlowNetwork:
             UserError: an unknown node, or nodes that no path joins.
         """
         links, transport = self.topology, self._transport
-        path = links.path(source, target)
-        latency = sum(links.latency[link] for link in path)
+        route = self.route(source, target)
         least, taken = math.inf, dict[int, float]()
-        for link in path:
+        for link in route.links:
             capacity, air = self.capacity(*links.ends(link)), links.air(link)
             if capacity <= 0.0:
                 return math.inf
@@ -264,7 +264,7 @@ class FlowNetwork:
             if air >= 0:
                 taken[air] = taken.get(air, 0.0) + 1.0 / capacity
         usable = transport.efficiency * min([least, *(1.0 / each for each in taken.values())])
-        return latency * transport.latency_factor + 8.0 * bytes / min(usable, transport.limit(latency))
+        return route.latency * transport.latency_factor + 8.0 * bytes / min(usable, transport.limit(route.latency))
 
     @property
     def flows(self) -> list[Flow]:
@@ -368,13 +368,13 @@ class FlowNetwork:
     def _settle(self, until: float, now: float) -> float:
         """End the flows that are complete, or else bring all rates up to date; returns when the next flow will end."""
         complete = self._sharing.take_complete(until, now)
-        for number in sorted(self._flows_of(complete)):
-            flow = self._under_way.pop(number)
-            flow.settle(flow.bytes, cancelled=False)
-            if self._observer is not None:
-                self._observer.flow_ended(flow)
-            flow.succeed(flow)
         if complete:
+            for number in sorted(self._flows_of(complete)):
+                flow = self._under_way.pop(number)
+                flow.settle(flow.bytes, cancelled=False)
+                if self._observer is not None:
+                    self._observer.flow_ended(flow)
+                flow.succeed(flow)
             self._repetition.disturbed()
             return now  # whoever waited for these flows may start others at this very instant; solve after them
         self._sharing.solve(now)

@@ -76,7 +76,7 @@ class Cell:
         if arrived:
             began = env.now
             uplink = world.setup.cell_uplink
-            self._flows = [world.relay(self.node, "server", uplink, self.round)]
+            self._flows = [world.traffic.relay(self.node, "server", uplink, self.round)]
             yield self._flows[0]
         for life in arrived:
             life.reached_at = world.now
@@ -101,7 +101,7 @@ class Cell:
             hidden = (self.world.now if flow.ended is None else flow.ended) - flow.started
             parts = [part for part in parts if part not in self._prefetch.parts]
         if parts or not self._flows:
-            self._flows.append(self.world.relay("server", self.node, parts, self.round))
+            self._flows.append(self.world.traffic.relay("server", self.node, parts, self.round))
         return hidden
 
     def _close(self, fate: Fate) -> None:
@@ -140,7 +140,7 @@ class Hierarchical(RoundByRound):
         present = {life.client for life in self.lives}
         cells: dict[Node, dict[int, tuple[Part, ...]]] = {}
         for client, parts in self._ahead.commit(round).items():
-            cells.setdefault(self.world.gate(client), {})[client] = parts
+            cells.setdefault(self.world.traffic.gate(client), {})[client] = parts
         for node, early in cells.items():
             self._prefetches[node] = CellPrefetch(self.world, node, early, round, present)
 
@@ -157,7 +157,7 @@ class Hierarchical(RoundByRound):
         cells: dict[Node, Cell] = {}
         self.lives = []
         for client in cohort:
-            node = world.gate(client)
+            node = world.traffic.gate(client)
             cell = cells.get(node)
             if cell is None:
                 cell = cells[node] = Cell(world, node, round, self._spec, self._prefetches.pop(node, None))

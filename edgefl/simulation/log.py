@@ -50,6 +50,8 @@ class Event(NamedTuple):
     detail: str = ""
 
 
+_tuple = tuple.__new__
+
 Sink = Callable[[list[Event]], None]
 
 
@@ -64,12 +66,39 @@ class EventLog:
     def __init__(self, sink: Sink | None = None, *, chunk: int = 32_768) -> None:
         self.rows: list[Event] = []
         self._sink = sink
-        self._chunk = chunk
+        self._chunk = chunk if sink is not None else math.inf
 
-    def write(self, event: Event) -> None:
-        """Append one row."""
-        self.rows.append(event)
-        if self._sink is not None and len(self.rows) >= self._chunk:
+    def write(
+        self,
+        time: float,
+        kind: str,
+        round: int = NOBODY - 1,
+        client: int = NOBODY,
+        *,
+        item: str = "",
+        flow: int = NOBODY,
+        source: str = "",
+        target: str = "",
+        bytes: float = 0.0,
+        seconds: float = 0.0,
+        flops: float = 0.0,
+        joules: float = 0.0,
+        value: float = 0.0,
+        detail: str = "",
+    ) -> None:
+        """Append one row, whose columns :class:`Event` explains.
+
+        Only ``round`` counts as the world does, from 0: its number is the version that it trains from.
+        """
+        rows, number = self.rows, round + 1
+        # The tuple at once, without the call that a named tuple puts before it.
+        rows.append(
+            _tuple(
+                Event,
+                (time, kind, number, client, item, flow, source, target, bytes, seconds, flops, joules, value, detail),
+            )
+        )
+        if len(rows) >= self._chunk:
             self.flush()
 
     def flush(self) -> None:

@@ -246,7 +246,7 @@ class Participation:
         if self._deadline is None:
             return self.work.steps
         bytes = sum(part.bytes for part in self.world.setup.uplink)
-        upload = self.world.foreseen_seconds(self.client, "up", bytes)
+        upload = self.world.traffic.foreseen_seconds(self.client, "up", bytes)
         left = self._deadline.moment - self.world.now - self._deadline.reserve * upload
         # Rounding must not cost a step that ends exactly in time.
         return math.floor(self.pace.done(max(0.0, left)) * self.work.steps + 1e-9)
@@ -274,7 +274,7 @@ class Participation:
         return flows
 
     def _send(self, direction: Direction, parts: Sequence[Part]) -> Flow:
-        return self.world.send(self.client, direction, parts, self.round, self.job.id.dispatch)
+        return self.world.traffic.send(self.client, direction, parts, self.round, self.job.id.dispatch)
 
     def _submit(self) -> None:
         if not self._submitted:

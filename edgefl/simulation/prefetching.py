@@ -36,7 +36,7 @@ class Prefetch:
     ) -> None:
         self.parts = parts
         self._dispatch = world.dispatches(client) if dispatch is None else dispatch
-        self.flow: Flow = world.send(client, "down", parts, round, self._dispatch, early=True)
+        self.flow: Flow = world.traffic.send(client, "down", parts, round, self._dispatch, early=True)
         self._world = world
         self._client = client
         self._round = round
@@ -88,7 +88,7 @@ class CellPrefetch:
         self._dropped = False
         # The round may have begun, and its jobs have their numbers, before the cell has what it passes on.
         self._dispatches = {client: world.dispatches(client) for client in early}
-        self.flow: Flow = world.relay("server", node, self.parts, round, early=True)
+        self.flow: Flow = world.traffic.relay("server", node, self.parts, round, early=True)
         world.env.process(self._pass_on())
 
     def _pass_on(self) -> Generator[simpy.Event, object, None]:

@@ -68,7 +68,7 @@ def simulate_run(setup: Setup) -> Outcome:
     world.radios.settle()
     final = book.latest if fault is not None else book.evaluate_last()
     world.wrote("stop", book.rounds_done - 1, item=reason)
-    world.log.flush()
+    setup.log.flush()
     return Outcome(
         reason=reason,
         rounds=book.rounds_done,

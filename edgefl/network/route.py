@@ -1,0 +1,45 @@
+"""The way that a transfer takes through the network, found once for each pair of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+from edgefl.network.flow import Node
+from edgefl.network.topology import Topology
+
+_KEPT = 4096
+"""Routes that are remembered: all of a small fleet's, and no memory to speak of for a large one."""
+
+
+class Route(NamedTuple):
+    """The least-latency path between two nodes.
+
+    Attributes:
+        links: their numbers, in the order in which they are crossed.
+        latency: seconds that they take together.
+        nodes: the names of all nodes on the way, both ends included.
+    """
+
+    links: tuple[int, ...]
+    latency: float
+    nodes: tuple[str, ...]
+
+
+def router(topology: Topology) -> Callable[[Node, Node], Route]:
+    """Finds routes between two nodes of a topology; UserError where there is none.
+
+    >>> from edgefl.network.tree import TreeLinks
+    >>> route = router(TreeLinks(server=(1e9, 1e9), down=[8e6, 4e6], up=[1e6, 1e6], latency=0.02))
+    >>> route("server", "client/1")
+    Route(links=(0, 4), latency=0.02, nodes=('server', 'internet', 'client/1'))
+    """
+
+    @lru_cache(_KEPT)
+    def route(source: Node, target: Node) -> Route:
+        links = topology.path(source, target)
+        latency = sum(topology.latency[link] for link in links)
+        return Route(links, latency, (*(str(topology.ends(link)[0]) for link in links), str(target)))
+
+    return route

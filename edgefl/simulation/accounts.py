@@ -1,0 +1,53 @@
+"""What a run has spent, the budgets that it spends from, and how it ends."""
+
+from __future__ import annotations
+
+import simpy
+
+from edgefl.fleet.battery import Charges
+from edgefl.simulation.ledger import Ledger
+from edgefl.simulation.setup import Setup
+
+
+class Accounts:
+    """Keeps the ledger and the charges of the batteries, and ends the run when a budget is exhausted.
+
+    Args:
+        env: the run's clock.
+        setup: whose budgets hold, and whose log is told of them.
+
+    Attributes:
+        ledger: the totals.
+        charges: the batteries.
+        stopped: triggers, with the reason as its value, when the run is to end.
+    """
+
+    def __init__(self, env: simpy.Environment, setup: Setup) -> None:
+        self.ledger = Ledger()
+        self.charges = Charges([profile.battery for profile in setup.fleet.profiles], setup.fleet.group, setup.seed)
+        self.stopped: simpy.Event = env.event()
+        self._env = env
+        self._log = setup.log
+        self._limits = setup.limits
+        self._goes_on = setup.stop == "rounds"
+
+    def drew(self, client: int, joules: float) -> None:
+        """A device has drawn ``joules``."""
+        self.ledger.joules += joules
+        self.charges.draw(client, joules)
+
+    def check(self) -> None:
+        """See whether what was spent has exhausted a budget."""
+        for budget in self._limits.newly_exhausted(self.ledger):
+            self.exhausted(budget.kind, budget.limit)
+
+    def exhausted(self, kind: str, limit: float) -> None:
+        """A budget is exhausted."""
+        self._log.write(self._env.now, "budget", item=kind, value=limit)
+        if not self._goes_on:
+            self.stop(kind)
+
+    def stop(self, reason: str) -> None:
+        """End the run at this instant, once."""
+        if not self.stopped.triggered:
+            self.stopped.succeed(reason)

@@ -1,0 +1,186 @@
+"""Transfers between the server, cells and clients: who starts them, and what the network tells of them."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import lru_cache
+
+import simpy
+
+from edgefl.fleet import transfer_joules
+from edgefl.learning.payload import Part
+from edgefl.network.flow import Flow, Node
+from edgefl.network.flow_network import FlowNetwork
+from edgefl.simulation.accounts import Accounts
+from edgefl.simulation.batteries import Batteries
+from edgefl.simulation.log import detail
+from edgefl.simulation.protocol_specs import HierarchicalSpec
+from edgefl.simulation.radio import Radios
+from edgefl.simulation.setup import Setup
+from edgefl.simulation.transfer import Direction, Transfer
+
+
+class Traffic:
+    """Everything that is sent, in the log, the ledger and the batteries; the network's observer.
+
+    Args:
+        env: the run's clock.
+        setup: everything that the run depends on.
+        accounts: where bytes and joules are counted.
+
+    Attributes:
+        network: carries the transfers.
+        radios: what the devices' radios draw beside them.
+        batteries: told of every transfer.
+    """
+
+    def __init__(self, env: simpy.Environment, setup: Setup, accounts: Accounts) -> None:
+        self._env = env
+        self._log = setup.log
+        self._accounts = accounts
+        self._cells_average = isinstance(setup.protocol, HierarchicalSpec)
+        self._device = setup.fleet.profile_of
+        self._moved: defaultdict[int, float] = defaultdict(float)
+        self._carried: defaultdict[tuple[int, int], float] = defaultdict(float)
+        self.network = FlowNetwork(env, setup.topology, observer=self, transport=setup.transport)
+        self.radios = Radios(env, self._device, self._radio_drew)
+        self.batteries = Batteries(env, accounts.charges, self.network, self.radios)
+
+    def send(
+        self,
+        client: int,
+        direction: Direction,
+        parts: Sequence[Part],
+        round: int,
+        dispatch: int,
+        *,
+        early: bool = False,
+    ) -> Flow:
+        """Start one flow that carries ``parts`` to or from the client, for its job number ``dispatch``."""
+        source, target = self._ends(client, direction)
+        return self._start(source, target, Transfer(client, round, dispatch, direction, tuple(parts), early))
+
+    def relay(self, source: Node, target: Node, parts: Sequence[Part], round: int, *, early: bool = False) -> Flow:
+        """Start one flow between the server and a cell."""
+        direction: Direction = "down" if source == "server" else "up"
+        return self._start(source, target, Transfer(-1, round, -1, direction, tuple(parts), early))
+
+    def gate(self, client: int) -> Node:
+        """Whom the client deals with: the server or, where cells average, its cell, the last node on the way to it."""
+        if not self._cells_average:
+            return "server"
+        return self.network.route("server", f"client/{client}").nodes[-2]
+
+    def foreseen_seconds(self, client: int, direction: Direction, bytes: float) -> float:
+        """What a transfer would take alone on its path at the present capacities; infinite where a link is down."""
+        return self.network.seconds_alone(*self._ends(client, direction), bytes)
+
+    def carried(self, client: int, dispatch: int) -> float:
+        """Bytes that were moved for a job of the client; asked once, when the job's fate is known."""
+        return self._carried.pop((client, dispatch), 0.0)
+
+    # What the network tells (FlowObserver)
+
+    def flow_started(self, flow: Flow) -> None:
+        """A transfer has been asked for."""
+        tag: Transfer = flow.tag  # type: ignore[assignment]
+        facts = f'"path": {_listed(flow.nodes)}, "dispatch": {tag.dispatch}, "parts": {_sizes(tag.parts)}'
+        if flow.multicast is not None:
+            facts += f', "multicast": {flow.multicast}'
+        self._log.write(
+            self._env.now,
+            "transfer_start",
+            tag.round,
+            tag.client,
+            item=tag.item,
+            flow=flow.id,
+            source=str(flow.source),
+            target=str(flow.target),
+            bytes=flow.bytes,
+            value=flow.latency,
+            detail="{" + facts + "}",
+        )
+        if tag.client >= 0:
+            self.radios.starts(tag.client, tag.round)
+            self.batteries.flow_started(tag.client, flow)
+
+    def flow_ended(self, flow: Flow) -> None:
+        """A transfer is complete."""
+        self._transferred("transfer_end", flow)
+
+    def flow_cancelled(self, flow: Flow) -> None:
+        """A transfer was broken off."""
+        self._transferred("transfer_drop", flow)
+
+    def capacity_changed(self, source: Node, target: Node, bits_per_second: float) -> None:
+        """A link that is in use has another capacity from now on."""
+        self._log.write(self._env.now, "capacity", source=str(source), target=str(target), value=bits_per_second)
+        if self._accounts.charges.any:
+            self.batteries.capacity_changed(self.network.topology.link(source, target))
+
+    def capacities_repeated(self, since: float, period: float, times: int) -> None:
+        """What capacities and transfers did in the ``period`` seconds from ``since`` on they did again, and again."""
+        self._log.write(self._env.now, "repetition", seconds=period, value=times, detail=detail(since=since))
+
+    def _transferred(self, kind: str, flow: Flow) -> None:
+        tag: Transfer = flow.tag  # type: ignore[assignment]
+        client, accounts, now = tag.client, self._accounts, self._env.now
+        seconds = now - flow.started
+        # Parts are whole bytes; of a broken-off transfer whole bytes count, so that sums are exact.
+        delivered = float(int(flow.delivered + 1e-6))
+        joules = 0.0
+        if client >= 0:
+            joules = transfer_joules(self._device(client), tag.direction, seconds, delivered)
+            joules = self.batteries.given(client, joules, flow)
+        self._log.write(
+            now,
+            kind,
+            tag.round,
+            client,
+            item=tag.item,
+            flow=flow.id,
+            source=str(flow.source),
+            target=str(flow.target),
+            bytes=delivered,
+            seconds=seconds,
+            joules=joules,
+        )
+        if client < 0:
+            accounts.ledger.bytes_backhaul += delivered
+            return
+        accounts.ledger.moved(tag.direction, delivered, seconds)
+        accounts.drew(client, joules)
+        self.radios.ends(client, tag.round)
+        self.batteries.flow_over(client, flow)
+        self._moved[client] += delivered
+        accounts.ledger.client_bytes = max(accounts.ledger.client_bytes, self._moved[client])
+        self._carried[client, tag.dispatch] += delivered
+        accounts.check()
+
+    def _start(self, source: Node, target: Node, transfer: Transfer) -> Flow:
+        return self.network.transfer(source, target, transfer.bytes, tag=transfer, payload=transfer.payload)
+
+    def _ends(self, client: int, direction: Direction) -> tuple[Node, Node]:
+        gate, own = self.gate(client), f"client/{client}"
+        return (gate, own) if direction == "down" else (own, gate)
+
+    def _radio_drew(self, client: int, round: int, what: str, seconds: float, joules: float) -> None:
+        joules = self.batteries.given(client, joules)
+        self._log.write(self._env.now, "radio", round, client, item=what, seconds=seconds, joules=joules)
+        self._accounts.drew(client, joules)
+        self._accounts.check()
+
+
+# Every transfer's row tells its path and its parts, and those of one round differ little.
+
+
+@lru_cache(maxsize=4096)
+def _listed(names: tuple[str, ...]) -> str:
+    return json.dumps(names)
+
+
+@lru_cache(maxsize=64)
+def _sizes(parts: tuple[Part, ...]) -> str:
+    return json.dumps({part.name: part.bytes for part in parts})
