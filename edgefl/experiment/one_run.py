@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgefl.experiment.conclusion import Conclusion, keepsakes_of
+from edgefl.experiment.early_end import EarlyEnd
 from edgefl.experiment.journal import Journal
 from edgefl.experiment.pausing import Pause, Paused, write_standing
 from edgefl.experiment.progress import Progress
@@ -65,6 +66,7 @@ class OneRun:
         self._folder = directory / method.label / f"seed-{world.seed}"
         self._folder.mkdir(parents=True, exist_ok=True)
         self._pause = pause
+        self._early_end = EarlyEnd()
         self.fault: PartFault | None = None
 
     def timed(self, progress: Progress) -> dict[str, Any]:
@@ -110,7 +112,12 @@ class OneRun:
         recorded: RecordedLearner | None = None,
     ) -> Outcome:
         label, seed = self._method.label, self._world.seed
-        log = EventLog(sink)
+
+        def written(events: list[Event]) -> None:
+            self._early_end.take(events)
+            sink(events)
+
+        log = EventLog(written)
         rows: list[RoundRow] = []
 
         def on_round(row: RoundRow) -> None:
@@ -148,4 +155,4 @@ class OneRun:
     def _entry(self, outcome: Outcome) -> dict[str, Any]:
         write_rounds(outcome.rows, self._folder / "rounds.parquet")
         block_wise = METHODS[self._method.name].scheduler is not None
-        return summarise(outcome, self._world.seed, block_wise=block_wise)
+        return summarise(outcome, self._world.seed, block_wise=block_wise, why=self._early_end.why(outcome))

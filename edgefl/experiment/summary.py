@@ -16,13 +16,14 @@ from edgefl.version import __version__
 SCHEMA = 1
 
 
-def summarise(outcome: Outcome, seed: int, *, block_wise: bool) -> dict[str, Any]:
+def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None = None) -> dict[str, Any]:
     """One run's entry.
 
     Args:
         outcome: what the run came to.
         seed: its seed.
         block_wise: the method sends blocks; both ways to count their bytes are reported then.
+        why: what ended the run before it was to, in words.
     """
     spent = outcome.spent
     entry: dict[str, Any] = {
@@ -48,8 +49,8 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool) -> dict[str, Any
         "targets": [_target(target) for target in outcome.limits.targets],
         "budgets": [_budget(budget) for budget in outcome.limits.budgets],
     }
-    if outcome.fault is not None:
-        entry["stop"]["message"] = str(outcome.fault)
+    if why is not None:
+        entry["stop"]["message"] = why
     if spent.bytes_backhaul:
         entry["bytes"]["backhaul"] = int(spent.bytes_backhaul)
     if math.isfinite(outcome.final.ensemble):

@@ -11,6 +11,15 @@ from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, TimeToTarget, mean_interval, mean_or_none, time_to_target
 from edgefl.report.summary import SeedResult
 
+ENDS = {
+    "rounds": "the last round",
+    "target": "the last target reached",
+    "stalled": "a stall",
+    "diverged": "divergence",
+    "fault": "a fault",
+}
+"""Why a run ended, as a person says it; a budget is said by its limit."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -32,6 +41,7 @@ class Row:
         down_actual, down_uniform: download bytes by each block's own bytes, and by alpha/M of the model; only where a
             method sends part of the model.
         stops: how many seeds ended for which reason, the commonest first.
+        messages: what ended a seed before it was to, in words, by the reason; the first seed's.
     """
 
     run: str
@@ -52,6 +62,7 @@ class Row:
     down_actual: Estimate | None
     down_uniform: Estimate | None
     stops: tuple[tuple[str, int], ...]
+    messages: dict[str, str]
 
 
 def comparison_rows(*runs: RunResult) -> list[Row]:
@@ -94,8 +105,12 @@ def notes(rows: Sequence[Row]) -> list[str]:
         lines.append("Nothing was trained: time, traffic and energy only.")
     several_runs = len({row.run for row in rows}) > 1
     for row in rows:
+        name = f"{row.run}: {row.label}" if several_runs else row.label
+        for reason, count in row.stops:
+            if reason in row.messages:
+                which = f" ({count} of {row.seeds} seeds)" if row.seeds > 1 else ""
+                lines.append(f"{name} ended by {ENDS.get(reason, reason)}{which}: {row.messages[reason].rstrip('.')}.")
         if row.down_actual is not None and row.down_uniform is not None:
-            name = f"{row.run}: {row.label}" if several_runs else row.label
             lines.append(
                 f"{name} downloads {estimate(row.down_actual, 'bytes')} by the blocks' actual bytes, "
                 f"{estimate(row.down_uniform, 'bytes')} if every block counts as the M-th part of the model."
@@ -127,6 +142,7 @@ def _row(run: str, label: str, results: Sequence[SeedResult]) -> Row:
         down_actual=mean_or_none([block.actual if block else None for block in blocks]),
         down_uniform=mean_or_none([block.uniform if block else None for block in blocks]),
         stops=tuple(Counter(result.stop.reason for result in results).most_common()),
+        messages={result.stop.reason: result.stop.message for result in reversed(results) if result.stop.message},
     )
 
 

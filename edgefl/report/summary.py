@@ -21,10 +21,11 @@ class _Part(BaseModel):
 
 
 class Stop(_Part):
-    """Why a run ended, and after which round."""
+    """Why a run ended, and after which round; what ended it before it was to is told in words, too."""
 
     reason: str
     round: int
+    message: str | None = None
 
 
 class Accuracy(_Part):

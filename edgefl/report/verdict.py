@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from edgefl.report.quantities import estimate, limit, quantity
-from edgefl.report.rows import Row, comparison_rows
+from edgefl.report.rows import ENDS, Row, comparison_rows
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, leaders, mean_interval, mean_or_none
 from edgefl.report.summary import BudgetResult, SeedResult
@@ -106,17 +106,8 @@ def _stops(run: RunResult) -> str:
         if not who:
             clauses.append(f"by {limits[reason]}: none")
         else:
-            clauses.append(f"by {limits.get(reason) or _ENDS.get(reason, reason)}: {_and(who)}")
+            clauses.append(f"by {limits.get(reason) or ENDS.get(reason, reason)}: {_and(who)}")
     return f"Stopped {'; '.join(clauses)}."
-
-
-_ENDS = {
-    "rounds": "the last round",
-    "target": "the last target reached",
-    "stalled": "a stall",
-    "diverged": "divergence",
-    "fault": "a fault",
-}
 
 
 def _targets(rows: Sequence[Row]) -> list[str]:

@@ -120,6 +120,7 @@ def test_a_method_that_diverges_ends_with_the_reason_and_the_others_go_on(small,
     folder = run(small(methods=[wild, "fedavg"]), out=tmp_path / "run")
     methods = json.loads((folder / "summary.json").read_text())["methods"]
     assert methods["wild"][0]["stop"]["reason"] == "diverged"
+    assert methods["wild"][0]["stop"]["message"].endswith("is not finite")
     assert methods["fedavg"][0]["stop"] == {"reason": "rounds", "round": 4}
     assert verify(folder) == []
 

@@ -1,0 +1,57 @@
+"""Why a run ended before it was to, in words, from its log."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+from edgefl.simulation.log import Event
+from edgefl.simulation.rounds import STALL_ROUNDS
+from edgefl.simulation.run import Outcome
+
+_READ = frozenset({"stalled", "diverged", "aggregation", "refused", "dropout", "lost", "transfer_drop"})
+
+
+class EarlyEnd:
+    """Reads a log as it is written, and keeps what a sentence needs."""
+
+    def __init__(self) -> None:
+        self._told: str | None = None
+        self._in_vain: Counter[str] = Counter()
+        self._broken_off = -1.0
+
+    def take(self, events: Sequence[Event]) -> None:
+        """The next rows."""
+        for event in [event for event in events if event.kind in _READ]:
+            match event.kind:
+                case "stalled" | "diverged":
+                    self._told = json.loads(event.detail)["reason"]
+                case "aggregation" if event.value:
+                    self._in_vain.clear()
+                case "refused":
+                    self._in_vain["were refused for want of memory"] += 1
+                case "dropout":
+                    self._in_vain[f"dropped out ({event.item})"] += 1
+                case "lost" if event.item == "late":
+                    self._in_vain["were late"] += 1
+                case "transfer_drop":
+                    self._broken_off = event.time
+
+    def why(self, outcome: Outcome) -> str | None:
+        """The sentence; ``None`` where the reason of the end says all."""
+        if outcome.fault is not None:
+            return str(outcome.fault)
+        if outcome.reason != "stalled" or self._told is not None:
+            return self._told
+        last = outcome.rows[-STALL_ROUNDS:]
+        if len(last) == STALL_ROUNDS and not any(row.aggregated for row in last):
+            return f"no update arrived in {STALL_ROUNDS} rounds in a row{self._fates()}"
+        if self._broken_off == outcome.seconds:
+            return "every transfer under way waits at a link without capacity, for ever"
+        return f"nobody is left who could be picked{self._fates()}"
+
+    def _fates(self) -> str:
+        """What became of those who were picked since the last update that arrived, the commonest first."""
+        told = ", ".join(f"{count} {fate}" for fate, count in self._in_vain.most_common())
+        return told and f": {told}"

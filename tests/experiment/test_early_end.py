@@ -1,0 +1,40 @@
+"""What ends a run before it was to is said in its summary and below the table."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from edgefl.cli.entry import main
+from edgefl.experiment import run
+
+LITTLE_MEMORY = {"profile": "raspberry-pi-5", "share": 1, "link": "5g", "overrides": {"memory": {"training": "1 kB"}}}
+LITTLE_CHARGE = {"profile": "phone-flagship", "share": 1, "link": "5g", "overrides": {"battery": {"capacity": "1 J"}}}
+ACCIDENTS = {"profile": "raspberry-pi-5", "share": 1, "link": "5g", "dropout": 1}
+
+IN_VAIN = "no update arrived in 10 rounds in a row"
+NOBODY_COMES = "nobody can take part, and nobody ever comes"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"protocol__deadline": "1 ms"}, f"{IN_VAIN}: 20 were late"),
+        ({"fleet": [LITTLE_MEMORY]}, f"{IN_VAIN}: 20 were refused for want of memory"),
+        ({"fleet": [ACCIDENTS]}, f"{IN_VAIN}: 20 dropped out (accident)"),
+        ({"fleet": [LITTLE_CHARGE]}, NOBODY_COMES),
+        (
+            {"fleet": [LITTLE_MEMORY], "protocol__kind": "asynchronous"},
+            "nobody is left who could be picked: 4 were refused for want of memory",
+        ),
+    ],
+)
+def test_why_a_run_stalls_is_told(small, tmp_path, capsys, changes, message):
+    scenario = small(training__rounds=30, training__cohort=2, data__clients=4, budgets=None, **changes)
+    folder = run(scenario, out=tmp_path / "run", train=False)
+    (entry,) = json.loads((folder / "summary.json").read_text())["methods"]["fedavg"]
+    assert entry["stop"]["reason"] == "stalled"
+    assert entry["stop"]["message"] == message
+    assert main(["report", str(folder)]) == 0
+    assert f"fedavg ended by a stall: {message}." in capsys.readouterr().out
