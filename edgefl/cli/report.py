@@ -67,6 +67,7 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         Path | None,
         typer.Option(metavar="DIR", help="Write scalars for TensorBoard instead of a table.", show_default=False),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The table as JSON for machines.")] = False,
 ) -> None:
     """Compare the methods of finished runs in one table, and say who wins.
 
@@ -74,9 +75,14 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     """
     from edgefl.report.sweep_result import results_in
 
+    if as_json and (form is not Format.table or html is not None or tensorboard is not None):
+        raise UserError("JSON takes the table's place; leave --format, --html and --tensorboard away", file="--json")
     # A page and TensorBoard look into run directories; tables take the seeds of a sweep's setting together.
     together = html is None and tensorboard is None
     results = [result for run in runs for result in results_in(run, together=together)]
+    if as_json:
+        _write(_json(results, layout, at or (), against), output)
+        return
     if against is not None:
         from edgefl.cli.published import beside_the_paper
 
@@ -100,6 +106,15 @@ def _write(text: str, output: Path | None) -> None:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror or error}", file=str(output)) from None
+
+
+def _json(results: list[RunResult], layout: Layout, at: Sequence[int], against: Against | None) -> str:
+    from edgefl.report.as_json import comparison_json, paper_json, published_json
+    from edgefl.report.paper import paper_rows
+
+    if against is not None:
+        return published_json(results)
+    return paper_json(paper_rows(results, at)) if layout is Layout.paper else comparison_json(results)
 
 
 def _elsewhere(results: list[RunResult], html: Path | None, tensorboard: Path | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +22,15 @@ class SettingResult(RunResult):
 
     Args:
         name: the setting, as ``training.local.lr=0.05``.
+        setting: the same, as the value of each path that the sweep varied.
         runs: its jobs' runs, one or more seeds each.
+
+    Attributes:
+        setting: as given.
     """
 
-    def __init__(self, name: str, runs: Sequence[RunResult]) -> None:
+    def __init__(self, name: str, setting: Mapping[str, Any], runs: Sequence[RunResult]) -> None:
+        self.setting = dict(setting)
         first = runs[0]
         self.path = first.path
         self.summary = {**first.summary, "scenario": name}
@@ -66,13 +71,16 @@ def results_in(path: Path, *, together: bool = True) -> list[RunResult]:
         rows = table.select(["job", *varied]).to_pylist()
     except (OSError, pa.ArrowException, ValueError) as error:
         raise UserError(f"cannot be read: {str(error).splitlines()[0]}", file=str(path / TABLE)) from None
+    settings: dict[str, dict[str, Any]] = {}
     jobs: dict[str, list[str]] = {}
     for row in rows:
+        job = row.pop("job")
         said = (f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in row.items())
-        setting = ", ".join(list(said)[1:]) or path.resolve().name
-        if row["job"] not in jobs.setdefault(setting, []):
-            jobs[setting].append(row["job"])
-    runs = {setting: [RunResult(path / "jobs" / job) for job in named] for setting, named in jobs.items()}
+        name = ", ".join(said) or path.resolve().name
+        settings[name] = row
+        if job not in jobs.setdefault(name, []):
+            jobs[name].append(job)
+    runs = {name: [RunResult(path / "jobs" / job) for job in named] for name, named in jobs.items()}
     if not together:
         return [run for each in runs.values() for run in each]
-    return [SettingResult(setting, each) for setting, each in runs.items()]
+    return [SettingResult(name, settings[name], each) for name, each in runs.items()]

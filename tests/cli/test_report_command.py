@@ -89,3 +89,44 @@ def test_the_page_is_written_without_a_table(tmp_path, capsys):
     assert main(["report", str(tmp_path / "run"), "--html", str(file)]) == 0
     assert capsys.readouterr().out == f"{file}: the page, complete in this file\n"
     assert file.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_json_holds_the_figures_of_the_csv_for_one_run_and_for_several(run_directory, capsys):
+    one, two = str(run_directory("one", 0.9)), str(run_directory("two", 0.8))
+    for runs in ([one], [one, two]):
+        assert main(["report", *runs, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert main(["report", *runs, "--format", "csv"]) == 0
+        records = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+        assert len(found["rows"]) == len(records) == 2 * len(runs)
+        for row, record in zip(found["rows"], records, strict=True):
+            assert (row["run"], row["method"], row["seeds"]) == (record["run"], record["method"], int(record["seeds"]))
+            assert row["accuracy"]["final"] == {"mean": float(record["accuracy_final"]), "half_width": None}
+            assert row["bytes"]["up"]["mean"] == float(record["bytes_up"])
+            assert row["communication"]["exposed_seconds"]["mean"] == float(record["exposed_seconds"])
+            assert row["stop"] == [{"reason": "rounds", "seeds": 1, "message": None}]
+        assert [len(each["verdict"]) for each in found["runs"]] == [2] * len(runs)
+        assert found["notes"] == ["One seed: figures without an interval."]
+
+
+def test_json_of_a_papers_layout_has_its_rounds_and_targets(tmp_path, capsys):
+    from edgefl import simulate
+
+    small = {"seeds": [0], "training.rounds": 2, "data.clients": 4, "training.cohort": 2, "methods": ["fedavg"]}
+    simulate("5g_100clients", out=tmp_path / "run", overrides=small)
+    file = tmp_path / "paper.json"
+    assert main(["report", str(tmp_path / "run"), "--layout", "paper", "--at", "2", "--json", "-o", str(file)]) == 0
+    (row,) = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))
+    (entry,) = summary["methods"]["fedavg"]
+    assert row["accuracy_ema"] == [{"round": 2, "mean": pytest.approx(entry["accuracy"]["ema"]), "half_width": None}]
+    assert row["targets"] == [
+        {"accuracy": each, "reached": 0, "rounds": None, "median": None} for each in (0.8, 0.9)
+    ]
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("other", [["--format", "csv"], ["--html", "page.html"], ["--tensorboard", "board"]])
+def test_json_and_another_form_are_refused_together(run_directory, capsys, other):
+    assert main(["report", str(run_directory("one", 0.9)), "--json", *other]) == 2
+    assert "--json" in capsys.readouterr().err

@@ -38,3 +38,6 @@ def test_why_a_run_stalls_is_told(small, tmp_path, capsys, changes, message):
     assert entry["stop"]["message"] == message
     assert main(["report", str(folder)]) == 0
     assert f"fedavg ended by a stall: {message}." in capsys.readouterr().out
+    assert main(["report", str(folder), "--json"]) == 0
+    (row, *_) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["stop"] == [{"reason": "stalled", "seeds": 1, "message": message}]

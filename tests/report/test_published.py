@@ -173,3 +173,10 @@ def test_the_command_prints_both_numbers_and_the_order(result):
     assert "45.0 %" in output
     assert "-5.0 %" in output
     assert "order holds" in output
+    told = json.loads(CliRunner().invoke(app, ["report", str(made.path), "--against", "paper", "--json"]).output)
+    assert [(row["method"], row["published"], row["ours"]) for row in told["rows"]] == [
+        ("fedavg", 0.45, 0.4),
+        ("fedprox", 0.7, 0.6),
+    ]
+    assert told["rows"][0]["gap"] == pytest.approx(-0.05)
+    assert "order holds" in told["orders"][0]["sentences"][0]

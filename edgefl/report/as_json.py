@@ -1,0 +1,104 @@
+"""What the tables show, for machines: base units, full precision, ``null`` where there is no figure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from edgefl.report.paper import PaperRow
+from edgefl.report.published import comparisons, orderings
+from edgefl.report.rows import Row, comparison_rows, notes, run_names
+from edgefl.report.run_result import RunResult
+from edgefl.report.statistics import Estimate, TimeToTarget
+from edgefl.report.sweep_result import SettingResult
+from edgefl.report.verdict import verdict
+
+SCHEMA = 1
+"""Raised when a key is renamed or changes its meaning; keys may be added."""
+
+
+def comparison_json(runs: Sequence[RunResult]) -> str:
+    """The comparison: a row for each run and method, and each run's verdict."""
+    rows = comparison_rows(*runs)
+    told = [_run(name, run) for name, run in zip(run_names(runs), runs, strict=True)]
+    return _text({"runs": told, "rows": [_row(row) for row in rows], "notes": notes(rows)})
+
+
+def paper_json(rows: Sequence[PaperRow]) -> str:
+    """A paper's layout: smoothed accuracy at rounds, and rounds to each target."""
+    return _text(
+        {
+            "rows": [
+                {
+                    "run": row.run,
+                    "method": row.label,
+                    "seeds": row.seeds,
+                    "rounds": row.ended,
+                    "accuracy_ema": [{"round": round, **_of(value)} for round, value in row.at.items()],
+                    "targets": [{"accuracy": goal, **_to(found, "rounds")} for goal, found in row.to.items()],
+                }
+                for row in rows
+            ]
+        }
+    )
+
+
+def published_json(runs: Sequence[RunResult]) -> str:
+    """Each run's published numbers beside ours, and whether the paper's order holds."""
+    found = [(name, comparisons(run)) for name, run in zip(run_names(runs), runs, strict=True)]
+    rows = [{"run": name, **vars(each), "gap": each.gap} for name, numbers in found for each in numbers]
+    return _text({"rows": rows, "orders": [{"run": name, "sentences": orderings(each)} for name, each in found]})
+
+
+def _run(name: str, run: RunResult) -> dict[str, Any]:
+    setting = {"setting": run.setting} if isinstance(run, SettingResult) else {}
+    return {"run": name, **setting, "verdict": verdict(run).split("\n")}
+
+
+def _row(row: Row) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "run": row.run,
+        "method": row.label,
+        "seeds": row.seeds,
+        "accuracy": {"final": _figure(row.final), "best": _figure(row.best)},
+    }
+    for (group, kind), value in row.further.items():
+        record.setdefault(group, {})[kind.replace(" ", "_")] = _figure(value)
+    record |= {
+        "targets": [{"accuracy": goal, **_to(found, "seconds")} for goal, found in row.targets.items()],
+        "seconds": _figure(row.seconds),
+        "rounds": _figure(row.rounds),
+        "bytes": {
+            "down": _figure(row.bytes_down),
+            "up": _figure(row.bytes_up),
+            "wasted": _figure(row.bytes_wasted),
+        },
+        "joules": _figure(row.joules),
+        "communication": {
+            "exposed_seconds": _figure(row.exposed_seconds),
+            "hidden_seconds": _figure(row.hidden_seconds),
+        },
+    }
+    if row.down_actual is not None:
+        record["blocks"] = {"actual": _figure(row.down_actual), "uniform": _figure(row.down_uniform)}
+    record["stop"] = [
+        {"reason": reason, "seeds": count, "message": row.messages.get(reason)} for reason, count in row.stops
+    ]
+    return record
+
+
+def _figure(value: Estimate | None) -> dict[str, float | None] | None:
+    return None if value is None else _of(value)
+
+
+def _of(value: Estimate | None) -> dict[str, float | None]:
+    return {"mean": value and value.mean, "half_width": value and value.half_width}
+
+
+def _to(found: TimeToTarget, unit: str) -> dict[str, Any]:
+    return {"reached": found.reached, unit: _figure(found.mean), "median": found.median}
+
+
+def _text(record: dict[str, Any]) -> str:
+    return json.dumps({"schema": SCHEMA, **record}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
