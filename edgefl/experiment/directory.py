@@ -62,6 +62,7 @@ class RunDirectory:
     Attributes:
         finished: what is known of each finished run, by (label, seed): its entry in the summary, and the (alpha, batch)
             of the step costs that it used.
+        data: digest of the data set that the runs train on; ``None`` before the first of them.
         fastest: engines that an ``auto`` measured, by kind of job; what is put into it is on disk at once.
 
     Raises:
@@ -72,6 +73,7 @@ class RunDirectory:
         self.path = path
         self.finished: dict[tuple[str, int], dict[str, Any]] = {}
         self.fastest: MutableMapping[str, str] = _Written(self._write)
+        self.data: str | None = None
         if choices is None:
             self.choices = self._read()
         else:
@@ -122,6 +124,24 @@ class RunDirectory:
                 shutil.rmtree(self.path, ignore_errors=True)
             raise UserError(f"the run directory cannot be written: {error.strerror}", file=str(self.path)) from None
 
+    def train_on(self, content: str) -> None:
+        """Make sure that all runs train on one data set; to be said before :meth:`open`.
+
+        Args:
+            content: digest of the set, as it is now.
+
+        Raises:
+            UserError: the run began with another one.
+        """
+        if self.data not in (None, content):
+            raise UserError(
+                "the data set is not the one that the run began with: its files have changed since, and what was "
+                "trained does not belong to them; expected the old files, or a new run in another folder",
+                file=str(self.path),
+                field="data",
+            )
+        self.data = content
+
     def run_finished(self, label: str, seed: int, entry: dict[str, Any], costs: list[tuple[int, int]]) -> None:
         """One run is complete: its tables are written, and its journal and checkpoints are no longer needed."""
         self.finished[label, seed] = {"entry": entry, "costs": costs}
@@ -157,6 +177,7 @@ class RunDirectory:
     def _state(self, finished: Mapping[tuple[str, int], dict[str, Any]]) -> dict[str, Any]:
         return {
             "edgefl": __version__,
+            "data": self.data,
             "fastest": dict(self.fastest),
             "choices": {**vars(self.choices), "methods": list(self.choices.methods)},
             "finished": [{"label": label, "seed": seed, **known} for (label, seed), known in finished.items()],
@@ -170,6 +191,7 @@ class RunDirectory:
             for each in state["finished"]:
                 costs = [(int(alpha), int(batch)) for alpha, batch in each["costs"]]
                 self.finished[each["label"], int(each["seed"])] = {"entry": each["entry"], "costs": costs}
+            self.data = state["data"]
             self.fastest = _Written(self._write, state["fastest"])
             if state["edgefl"] != __version__:
                 found = f"was begun by edgefl {state['edgefl']}, this is {__version__}"

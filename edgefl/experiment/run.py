@@ -193,9 +193,11 @@ class _Experiment:
         return "label_support" in self._scenario.training.selection.spec.start(seed).reads
 
     def _load(self, seed: int) -> FederatedData:
+        from edgefl.learning.data.dataset import content_of_set
         from edgefl.learning.data.federated import load_federated
         from edgefl.learning.engine.device import choose_device
 
+        self._directory.train_on(content_of_set(self._scenario.data))
         device = choose_device(self._choices.device)
         return load_federated(self._scenario.data, seed, device, self._scenario.evaluation.split)
 

@@ -120,9 +120,7 @@ def test_json_of_a_papers_layout_has_its_rounds_and_targets(tmp_path, capsys):
     summary = json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))
     (entry,) = summary["methods"]["fedavg"]
     assert row["accuracy_ema"] == [{"round": 2, "mean": pytest.approx(entry["accuracy"]["ema"]), "half_width": None}]
-    assert row["targets"] == [
-        {"accuracy": each, "reached": 0, "rounds": None, "median": None} for each in (0.8, 0.9)
-    ]
+    assert row["targets"] == [{"accuracy": each, "reached": 0, "rounds": None, "median": None} for each in (0.8, 0.9)]
     assert capsys.readouterr().out == ""
 
 

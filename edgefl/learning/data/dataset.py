@@ -13,6 +13,7 @@ from torch import Tensor
 
 from edgefl.errors import UserError
 from edgefl.learning.data.choice import chosen_images
+from edgefl.learning.data.content import content_of_pixels
 from edgefl.learning.data.location import data_root
 from edgefl.learning.data.sharding import Integers
 from edgefl.learning.data.spec import DataSpec, Pixels, check_channels
@@ -78,12 +79,7 @@ def load(spec: DataSpec) -> tuple[ImageData, ImageData]:
     Raises:
         UserError: files are missing or unreadable, or ``normalise`` doesn't fit the images.
     """
-    # What does not change the pixels leaves the key.
-    bare = type(spec).model_construct(
-        **{name: getattr(spec, name) for name in type(spec).model_fields if name not in _USE},
-        **{name: type(spec).model_fields[name].get_default() for name in _USE},
-    )
-    train, test, mean, std = _read(bare, data_root(spec.root))
+    train, test, mean, std = _read(_bare(spec), data_root(spec.root))
     if spec.normalise is not None:
         try:
             check_channels(spec.normalise, train.images.shape[1])
@@ -101,7 +97,30 @@ def load(spec: DataSpec) -> tuple[ImageData, ImageData]:
     return training, _image_data(test, classes, mean, std)
 
 
+def content_of_set(spec: DataSpec) -> str:
+    """A digest of the whole set, whatever a run takes of it; read once, as for :func:`load`.
+
+    Raises:
+        UserError: files are missing or unreadable.
+    """
+    return _content(_bare(spec), data_root(spec.root))
+
+
 _USE = ("images", "clients", "test", "partition", "validation", "augment", "normalise")
+
+
+def _bare(spec: DataSpec) -> DataSpec:
+    """The spec without what does not change the pixels."""
+    return type(spec).model_construct(
+        **{name: getattr(spec, name) for name in type(spec).model_fields if name not in _USE},
+        **{name: type(spec).model_fields[name].get_default() for name in _USE},
+    )
+
+
+@lru_cache(maxsize=1)
+def _content(spec: DataSpec, root: Path) -> str:
+    train, test, _, _ = _read(spec, root)
+    return content_of_pixels(train, test)
 
 
 @lru_cache(maxsize=1)

@@ -24,6 +24,8 @@ LIMIT_BYTES = 1 << 30
 class ResultMemory:
     """A folder of results, for one seed of one run directory: one data set, one build of torch, one device.
 
+    That they stay so is for the run directory to see to; keys do not hold them.
+
     Args:
         folder: made when the first result comes.
         limit: bytes on disk at most.
