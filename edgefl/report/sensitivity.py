@@ -6,12 +6,10 @@ they came, and what they cost, is what each condition makes of it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -24,24 +22,9 @@ from edgefl.report.curves import metric_of
 from edgefl.report.quantities import estimate, limit
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, leaders, mean_interval, mean_or_none, time_to_target
+from edgefl.sensitivity_file import DEVICES, FILE, OWN, Condition, Devices, digest
 
-Devices = Literal["low", "nominal", "high"]
 Spent = Literal["seconds", "bytes", "joules"]
-
-FILE = "sensitivity.parquet"
-DEVICES: tuple[Devices, ...] = ("low", "nominal", "high")
-
-
-class Condition(NamedTuple):
-    """One of the conditions.
-
-    Attributes:
-        devices: bound of the profiles' figures; ``low`` gives the least seconds and joules.
-        bandwidth: factor on every link's capacity.
-    """
-
-    devices: Devices
-    bandwidth: float
 
 
 class Question(NamedTuple):
@@ -193,7 +176,7 @@ def read_sensitivity(run: RunResult) -> Sensitivity | None:
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"cannot be read: {reason}", file=str(file)) from None
-    if facts.get("summary") != _digest(run.path) or Condition("nominal", 1.0) not in conditions:
+    if facts.get("summary") != digest(run.path) or OWN not in conditions:
         raise UserError(
             f"it was made of another run; make it again: edgefl replay {run.path} --sensitivity", file=str(file)
         )
@@ -207,7 +190,7 @@ def robustness(found: Sensitivity) -> list[str]:
 
 def _sentence(question: Question, found: Sensitivity) -> str:
     answers = {condition: found.answer(question, condition) for condition in found.conditions}
-    own = answers[Condition("nominal", 1.0)]
+    own = answers[OWN]
     start = question.words
     if not own.leaders:
         return f"{start}: no method in the run's own conditions."
@@ -253,7 +236,3 @@ def figure_of(answer: Answer, question: Question) -> str:
         return ""
     figure = estimate(answer.best, "seconds" if question.kind == "target" else "fraction")
     return f"≥ {figure}" if answer.least else figure
-
-
-def _digest(path: Path) -> str:
-    return hashlib.blake2b((path / "summary.json").read_bytes(), digest_size=8).hexdigest()

@@ -12,10 +12,9 @@ import pytest
 from edgefl.experiment.sensitivity import write_sensitivity
 from edgefl.report import RunResult
 from edgefl.report.page import page
-from edgefl.report.sensitivity import Answer, Condition, Question, read_sensitivity, robustness
+from edgefl.report.sensitivity import Answer, Question, read_sensitivity, robustness
 from edgefl.report.statistics import mean_interval
-
-OWN = Condition("nominal", 1.0)
+from edgefl.sensitivity_file import OWN, Condition
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from edgefl.experiment.sensitivity.retiming import FILE, SENSITIVITY, digest
+from edgefl.experiment.sensitivity.retiming import SENSITIVITY
 from edgefl.experiment.tables import read_table
+from edgefl.sensitivity_file import FILE, OWN, digest
 
 
 def check_sensitivity(run: Path, summary: Mapping[str, Any]) -> Iterator[str]:
@@ -35,7 +36,7 @@ def check_sensitivity(run: Path, summary: Mapping[str, Any]) -> Iterator[str]:
     names = ("round", "seconds", "bytes", "joules")
     own: dict[tuple[str, int], list[tuple[float, ...]]] = {}
     for label, seed, devices, bandwidth, *row in zip(*(found[name] for name in SENSITIVITY.names), strict=True):
-        if (devices, bandwidth) == ("nominal", 1.0):
+        if (devices, bandwidth) == OWN:
             own.setdefault((label, seed), []).append(tuple(row))
     for label, entries in summary["methods"].items():
         for entry in entries if label not in left_out else ():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -12,6 +12,7 @@ from edgefl.fleet.figure import Bound, Estimate, opposite, value
 from edgefl.fleet.profile import DeviceProfile
 from edgefl.network.specs import ConstantCapacity, GeneratedCapacity, LinkSpec, TraceCapacity, UniformCapacity
 from edgefl.network.topology import Topology
+from edgefl.sensitivity_file import DEVICES, Condition
 
 Part = TypeVar("Part", bound=BaseModel)
 AnyCapacity = ConstantCapacity | UniformCapacity | TraceCapacity | GeneratedCapacity
@@ -20,21 +21,7 @@ _RATES = frozenset({"fp32_peak", "fp32_achievable", "memory_bandwidth"})
 """Figures that seconds are divided by."""
 
 
-class Condition(NamedTuple):
-    """One of the circumstances.
-
-    Attributes:
-        devices: ``low``: every profile's figures at the bound that gives the least seconds and joules; ``high``: the
-            most.
-        bandwidth: factor on the capacity of every link.
-    """
-
-    devices: Bound
-    bandwidth: float
-
-
-_BOUNDS: tuple[Bound, ...] = ("low", "nominal", "high")
-CONDITIONS = [Condition(*each) for each in itertools.product(_BOUNDS, (0.7, 1.0, 1.3))]
+CONDITIONS = [Condition(*each) for each in itertools.product(DEVICES, (0.7, 1.0, 1.3))]
 """Profiles' figures at their low, nominal and high bounds, by bandwidths 30 % below and above the scenario's."""
 
 

@@ -8,7 +8,6 @@ trained (a device that is away by then), the file says that too, and holds nothi
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 from collections.abc import Iterator, Sequence
@@ -23,18 +22,17 @@ from edgefl.errors import UserError
 from edgefl.experiment.finished_run import FinishedRun
 from edgefl.experiment.recording import Recording
 from edgefl.experiment.replayed_learner import ReplayedLearner
-from edgefl.experiment.sensitivity.conditions import CONDITIONS, Condition, at_bound, scale_topology, scaled_links
+from edgefl.experiment.sensitivity.conditions import CONDITIONS, at_bound, scale_topology, scaled_links
 from edgefl.experiment.sensitivity.held_decisions import HeldScheduler, HeldSelector
 from edgefl.experiment.side_by_side import side_by_side
 from edgefl.experiment.tables import AS_WRITTEN, column
 from edgefl.experiment.wiring import SharedWorld, setup_of
 from edgefl.network.build import build_topology
 from edgefl.scenario import Scenario
+from edgefl.sensitivity_file import FILE, Condition, digest
 from edgefl.simulation.log import Event, EventLog
 from edgefl.simulation.run import simulate_run
 from edgefl.simulation.setup import RoundRow, Setup
-
-FILE = "sensitivity.parquet"
 
 _WORD = pa.dictionary(pa.int8(), pa.string())
 SENSITIVITY = pa.schema(
@@ -163,11 +161,6 @@ def write_sensitivity(path: Path, conditions: Sequence[Condition] = CONDITIONS) 
         raise UserError(f"cannot be written: {error.strerror or error}", file=str(file)) from None
     finally:
         unfinished.unlink(missing_ok=True)
-
-
-def digest(path: Path) -> str:
-    """Sixteen hexadecimal digits of a run's summary: whether a file beside it still belongs to it."""
-    return hashlib.blake2b((path / "summary.json").read_bytes(), digest_size=8).hexdigest()
 
 
 def _worlds(run: FinishedRun, conditions: Sequence[Condition]) -> Iterator[tuple[Condition, Scenario, SharedWorld]]:

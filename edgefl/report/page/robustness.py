@@ -10,8 +10,6 @@ from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
 from edgefl.report.sensitivity import (
     DEVICE_WORDS,
-    DEVICES,
-    Condition,
     Question,
     Sensitivity,
     Spent,
@@ -19,8 +17,7 @@ from edgefl.report.sensitivity import (
     read_sensitivity,
     robustness,
 )
-
-_OWN = Condition("nominal", 1.0)
+from edgefl.sensitivity_file import DEVICES, OWN, Condition
 
 
 def robustness_section(runs: Sequence[RunResult]) -> str:
@@ -51,7 +48,7 @@ def _found(found: Sensitivity) -> str:
 
 def _grid(found: Sensitivity, question: Question) -> str:
     bandwidths = sorted({condition.bandwidth for condition in found.conditions})
-    own = found.answer(question, _OWN).leaders
+    own = found.answer(question, OWN).leaders
     head = "".join(f'<th scope="col">{f"{each:.0%}".replace("%", " %")}</th>' for each in bandwidths)
     body = ""
     for devices in DEVICES:
@@ -59,8 +56,8 @@ def _grid(found: Sensitivity, question: Question) -> str:
         for bandwidth in bandwidths:
             condition = Condition(devices, bandwidth)
             answer = found.answer(question, condition)
-            stays = condition == _OWN or (bool(own) and own[0] in answer.leaders)
-            kind = "own" if condition == _OWN else "" if stays else "changed"
+            stays = condition == OWN or (bool(own) and own[0] in answer.leaders)
+            kind = "own" if condition == OWN else "" if stays else "changed"
             names = f"{'' if stays else '≠ '}{' = '.join(answer.leaders) or 'nobody'}"
             body += f'<td class="{kind}">{prose(names)} <small>{prose(figure_of(answer, question))}</small></td>'
         body += "</tr>"
@@ -112,7 +109,7 @@ def bands(runs: Sequence[RunResult]) -> str:
 def _bands(found: Sensitivity | None, label: str, kind: Spent) -> list[str]:
     if found is None:
         return []
-    own = found.total(label, _OWN, kind).mean
+    own = found.total(label, OWN, kind).mean
     devices = [found.total(label, each, kind).mean for each in found.conditions if each.bandwidth == 1.0]
     links = [found.total(label, each, kind).mean for each in found.conditions if each.devices == "nominal"]
     return [
