@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,15 @@ from edgefl.errors import EdgeflError
 from edgefl.simulation.log import Event
 
 _TABLES = """
-CREATE TABLE IF NOT EXISTS events (position INTEGER PRIMARY KEY, rows TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS numbers (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS events (position INTEGER PRIMARY KEY, figures BLOB NOT NULL, words TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS numbers (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS rounds (round INTEGER PRIMARY KEY, events INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS checkpoints (round INTEGER PRIMARY KEY, manifest TEXT NOT NULL);
 """
+
+_WORDS = [Event._fields.index(name) for name in ("kind", "item", "source", "target", "detail")]
+_FIGURES = [place for place in range(len(Event._fields)) if place not in _WORDS]
+_WHOLE = [Event._fields.index(name) for name in ("round", "client", "flow")]
 
 
 class LogDiffers(EdgeflError):  # noqa: N818  (what it says of the log)
@@ -44,7 +49,7 @@ class Journal:
         self._known = self._known_rows()
         self._numbers = dict(self._file.execute("SELECT key, value FROM numbers"))
         self._position = 0
-        self._rows: list[tuple[int, str]] = []
+        self._rows: list[tuple[int, bytes, str]] = []
         self._fresh: dict[str, str] = {}
 
     def __enter__(self) -> Journal:
@@ -65,13 +70,15 @@ class Journal:
         """
         known = min(self._known_events - self._position, len(events))
         for event in events[: max(known, 0)]:
-            then, now = json.dumps(next(self._known)), json.dumps(event)
-            if then != now:
-                raise LogDiffers(f"event {self._position} was {then}, and is now {now}: the run cannot be resumed")
+            then = next(self._known)
+            # What is no number equals nothing, but is written alike.
+            if then != event and packed([then]) != packed([event]):
+                was, now = json.dumps(then), json.dumps(event)
+                raise LogDiffers(f"event {self._position} was {was}, and is now {now}: the run cannot be resumed")
             self._position += 1
         fresh = events[max(known, 0) :]
         if fresh:
-            self._rows.append((self._position, json.dumps(fresh)))
+            self._rows.append((self._position, *packed(fresh)))
             self._position += len(fresh)
 
     def recall(self, key: str) -> Any:
@@ -105,7 +112,7 @@ class Journal:
         """
         with self._file:
             self._file.execute("BEGIN")
-            self._file.executemany("INSERT INTO events VALUES (?, ?)", self._rows)
+            self._file.executemany("INSERT INTO events VALUES (?, ?, ?)", self._rows)
             self._file.executemany("INSERT INTO numbers VALUES (?, ?)", list(self._fresh.items()))
             self._file.execute("INSERT OR REPLACE INTO rounds VALUES (?, ?)", (round, self._position))
         self._rows, self._fresh = [], {}
@@ -118,12 +125,38 @@ class Journal:
         """The checkpoint of ``round`` is of no use."""
         self._file.execute("DELETE FROM checkpoints WHERE round = ?", (round,))
 
-    def _known_rows(self) -> Iterator[Any]:
+    def _known_rows(self) -> Iterator[Event]:
         """The rows that earlier processes wrote, in order; a table of theirs may be too large to hold."""
         position = 0
         while position < self._known_events:
-            query = "SELECT rows FROM events WHERE position = ?"
-            (text,) = self._file.execute(query, (position,)).fetchone()
-            rows = json.loads(text)
+            query = "SELECT figures, words FROM events WHERE position = ?"
+            rows = unpacked(*self._file.execute(query, (position,)).fetchone())
             position += len(rows)
             yield from rows
+
+
+def packed(events: Sequence[Event]) -> tuple[bytes, str]:
+    """Rows as the journal holds them, column by column: figures as float64, words as JSON.
+
+    Figures as text would take four times as long, which is a tenth of what a round costs beside its training.
+
+    >>> rows = [Event(0.5, "idle", round=3, client=7, seconds=0.25), Event(1.0, "stop", item="rounds")]
+    >>> unpacked(*packed(rows)) == rows
+    True
+    """
+    columns = list(zip(*events, strict=True))
+    figures = array("d")
+    for place in _FIGURES:
+        figures.extend(columns[place])
+    return figures.tobytes(), json.dumps([columns[place] for place in _WORDS])
+
+
+def unpacked(figures: bytes, words: str) -> list[Event]:
+    """The rows of :func:`packed`."""
+    columns: dict[int, Sequence[Any]] = dict(zip(_WORDS, json.loads(words), strict=True))
+    numbers = array("d", figures)
+    rows = len(numbers) // len(_FIGURES)
+    for number, place in enumerate(_FIGURES):
+        column = numbers[number * rows : (number + 1) * rows]
+        columns[place] = [int(each) for each in column] if place in _WHOLE else column
+    return [Event(*row) for row in zip(*(columns[place] for place in range(len(columns))), strict=True)]

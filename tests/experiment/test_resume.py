@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sqlite3
@@ -15,7 +14,7 @@ import pytest
 from edgefl.errors import UserError
 from edgefl.experiment import is_interrupted, resume, run, verify
 from edgefl.experiment.directory import Choices, RunDirectory
-from edgefl.experiment.journal import LogDiffers
+from edgefl.experiment.journal import LogDiffers, packed, unpacked
 from edgefl.scenario.writing import dump_yaml
 
 from .conftest import CELLS, SMALL, Stop, tree
@@ -118,9 +117,9 @@ def test_a_journal_that_differs_stops_the_run(small, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(small(training__rounds=13), out=tmp_path / "run", progress=Stop(12))
     journal = sqlite3.connect(tmp_path / "run/fedavg/seed-0/journal.sqlite")
-    rows = json.loads(journal.execute("SELECT rows FROM events WHERE position = 0").fetchone()[0])
-    rows[20][0] += 1.0
-    journal.execute("UPDATE events SET rows = ? WHERE position = 0", (json.dumps(rows),))
+    rows = unpacked(*journal.execute("SELECT figures, words FROM events WHERE position = 0").fetchone())
+    rows[20] = rows[20]._replace(time=rows[20].time + 1.0)
+    journal.execute("UPDATE events SET figures = ?, words = ? WHERE position = 0", packed(rows))
     journal.commit()
     journal.close()
     with pytest.raises(LogDiffers, match="event 20"):
