@@ -89,20 +89,24 @@ class DemandCurve:
         # Levels move little between events: mostly the piece of the last call serves again.
         if self._low <= level < self._high:
             return self._piece
-        bucket = bisect_right(self._highs, (level, _LAST))
-        load = sum(self._load_sums[:bucket])
-        slope = sum(self._slope_sums[bucket + 1 :])
-        self._low = self._highs[bucket - 1][0] if bucket else -math.inf
-        self._high = math.inf
-        if bucket < len(self._keys):
+        buckets = len(self._keys)
+        bucket, load, slope, low, high = 0, 0.0, 0.0, -math.inf, math.inf
+        if buckets > 1:
+            bucket = bisect_right(self._highs, (level, _LAST))
+            load = sum(self._load_sums[:bucket])
+            slope = sum(self._slope_sums[bucket + 1 :])
+            if bucket:
+                low = self._highs[bucket - 1][0]
+        if bucket < buckets:
             thresholds = self._thresholds[bucket]
             at = bisect_right(thresholds, level)
             load += sum(self._loads[bucket][:at])
             slope += sum(self._slopes[bucket][at:])
-            self._high = thresholds[at]
+            if at < len(thresholds):
+                high = thresholds[at]
             if at:
-                self._low = thresholds[at - 1]
-        self._piece = (load, slope)
+                low = thresholds[at - 1]
+        self._low, self._high, self._piece = low, high, (load, slope)
         return self._piece
 
     def between(self, low: float, high: float) -> list[int]:
@@ -120,16 +124,17 @@ class DemandCurve:
 
     def _sum(self, bucket: int) -> None:
         self._highs[bucket] = self._keys[bucket][-1]
-        self._load_sums[bucket] = sum(self._loads[bucket])
-        self._slope_sums[bucket] = sum(self._slopes[bucket])
+        if len(self._keys) > 1:  # a bucket that is the only one is never taken as a whole
+            self._load_sums[bucket] = sum(self._loads[bucket])
+            self._slope_sums[bucket] = sum(self._slopes[bucket])
 
     def _split(self, bucket: int) -> None:
         half = len(self._keys[bucket]) // 2
         keys, loads, slopes = self._keys[bucket][half:], self._loads[bucket][half:], self._slopes[bucket][half:]
         del self._keys[bucket][half:], self._thresholds[bucket][half:]
         del self._loads[bucket][half:], self._slopes[bucket][half:]
-        self._sum(bucket)
         self._insert_bucket(bucket + 1, keys, loads, slopes)
+        self._sum(bucket)
 
     def _insert_bucket(
         self, bucket: int, keys: list[tuple[float, int]], loads: list[float], slopes: list[float]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.network.bundle import Bundle, Stream
-from edgefl.network.fairness import fair_levels
+from edgefl.network.fairness import fair_levels, link_level
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
 
@@ -183,7 +183,8 @@ class Sharing:
             if end == bundle.next_end:
                 complete.extend(bundle.take_complete(until, now))
                 self._touch(bundle)
-        self._vacate(complete, now)
+        if complete:
+            self._vacate(complete, now)
         return [stream.flow for stream in complete]
 
     def next_end(self) -> float:
@@ -195,32 +196,40 @@ class Sharing:
     def solve(self, now: float) -> None:
         """Bring all rates up to date after the changes since the last call."""
         while self._unsolved:
-            links, bundles = self._component(next(iter(self._unsolved)))
-            for link in links:
-                if link in self._unsolved:
-                    del self._unsolved[link]
-                    self._open_levels.pop(link, None)
-            usable = {link: self._transport.efficiency * self._capacity[link] for link in links}
-            levels = fair_levels(usable, bundles, self._open_levels)
-            for bundle, level in zip(bundles, levels, strict=True):
+            for bundle, level in self._levels(next(iter(self._unsolved))):
                 if level != bundle.level:
                     bundle.set_level(level, now)
                     self._moved[bundle.links] = bundle
         for bundle in self._moved.values():
-            if bundle.find_next_end() < math.inf:
-                heapq.heappush(self._ends, (bundle.next_end, bundle.number, bundle))
+            end = bundle.find_next_end()
+            if end < math.inf:
+                heapq.heappush(self._ends, (end, bundle.number, bundle))
         self._moved.clear()
         if len(self._ends) > 4 * len(self._bundles) + 64:
             # Entries of former levels would pile up where many bundles change at every event.
             self._ends = [(b.next_end, b.number, b) for b in self._bundles.values() if b.next_end < math.inf]
             heapq.heapify(self._ends)
 
+    def _levels(self, link: int) -> Iterable[tuple[Bundle, float]]:
+        """The fair levels of all bundles that hang together with this link, which is solved then."""
+        busy, efficiency = self._busy.get(link), self._transport.efficiency
+        if busy is not None and len(busy.bundles) == 1:
+            (bundle,) = busy.bundles.values()
+            if len(bundle.links) == 1:  # a star's server, the commonest case: it hangs together with nothing
+                del self._unsolved[link]
+                self._open_levels.pop(link, None)
+                guess = bundle.level if bundle.level < math.inf else 0.0
+                return [(bundle, link_level(efficiency * self._capacity[link], link, [bundle], guess))]
+        links, bundles = self._component(link)
+        for each in links:
+            if each in self._unsolved:
+                del self._unsolved[each]
+                self._open_levels.pop(each, None)
+        usable = {each: efficiency * self._capacity[each] for each in links}
+        return zip(bundles, fair_levels(usable, bundles, self._open_levels), strict=True)
+
     def _component(self, link: int) -> tuple[list[int], list[Bundle]]:
         """The shared links and bundles that this link's rates hang together with, in a fixed order."""
-        if link in self._busy and len(self._busy[link].bundles) == 1:
-            ((key, bundle),) = self._busy[link].bundles.items()
-            if len(key) == 1:
-                return [link], [bundle]  # a star's server
         links = {link: None}
         bundles: dict[tuple[int, ...], Bundle] = {}
         queue = [link]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
+from operator import sub
 from typing import Literal, Self
 
 from edgefl.simulation.transfer import Direction
@@ -76,14 +77,13 @@ class Ledger:
 
     def of(self, kind: Literal["bytes", "client_bytes", "flops", "joules"]) -> float:
         """What has been spent of one budget."""
-        return {"bytes": self.bytes, "client_bytes": self.client_bytes, "flops": self.flops, "joules": self.joules}[
-            kind
-        ]
+        spent: float = getattr(self, kind)
+        return spent
 
     def copy(self) -> Self:
         """The totals as they stand now."""
-        return replace(self)
+        return type(self)(**vars(self))
 
     def since(self, earlier: Ledger) -> Ledger:
         """What was spent after ``earlier``."""
-        return Ledger(**{f.name: getattr(self, f.name) - getattr(earlier, f.name) for f in fields(self)})
+        return Ledger(*map(sub, vars(self).values(), vars(earlier).values()))

@@ -57,6 +57,7 @@ class Limits:
         self.budgets = [Budget(kind, limit) for kind, limit in budgets.items()]
         self.targets = [Target(accuracy) for accuracy in targets]
         self._metric = metric
+        self._open = list(self.budgets)
 
     @property
     def seconds(self) -> Budget | None:
@@ -67,12 +68,13 @@ class Limits:
         """Budgets that the ledger has just exceeded; each is returned once."""
         crossed = [
             budget
-            for budget in self.budgets
+            for budget in self._open
             # The budget on seconds is a timer.
-            if not budget.exhausted and budget.kind != "seconds" and spent.of(budget.kind) > budget.limit
+            if budget.kind != "seconds" and spent.of(budget.kind) > budget.limit
         ]
         for budget in crossed:
             budget.exhausted = True
+            self._open.remove(budget)
         return crossed
 
     def round_ended(self, standing: Standing) -> list[Target]:

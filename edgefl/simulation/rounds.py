@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -153,10 +154,10 @@ class RoundBook:
             exposed, hidden = critical.transfers_since(self._began)
             world.ledger.exposed_seconds += exposed
             world.ledger.hidden_seconds += hidden
-        spent = world.ledger.since(self._before)
-        sent = [
-            bytes_of_last_blocks(world.setup.sizes, life.downlink.alpha) for life in lives if life.phase != "refused"
-        ]
+        total = world.ledger.copy()
+        spent = total.since(self._before)
+        sent = Counter(life.downlink.alpha for life in lives if life.phase != "refused")
+        bytes = {alpha: bytes_of_last_blocks(world.setup.sizes, alpha) for alpha in sent}
         row = RoundRow(
             round=round + 1,
             seconds=world.now,
@@ -168,14 +169,14 @@ class RoundBook:
             bytes_up=int(spent.bytes_up),
             flops=spent.flops,
             joules=spent.joules,
-            participants=sum(life.phase != "refused" for life in lives),
+            participants=sent.total(),
             aggregated=len(arrived),
-            refused=sum(life.phase == "refused" for life in lives),
+            refused=len(lives) - sent.total(),
             exposed_seconds=spent.exposed_seconds,
             hidden_seconds=spent.hidden_seconds,
             critical_client=-1 if critical is None else critical.client,
-            blocks_actual=sum(each.actual for each in sent),
-            blocks_uniform=sum(each.uniform for each in sent),
+            blocks_actual=sum(times * bytes[alpha].actual for alpha, times in sent.items()),
+            blocks_uniform=sum(times * bytes[alpha].uniform for alpha, times in sent.items()),
             staleness=sum(round - life.round for life in arrived) / len(arrived) if arrived else 0.0,
         )
         world.wrote(
@@ -189,12 +190,12 @@ class RoundBook:
                 hidden_seconds=row.hidden_seconds,
             ),
         )
-        self._before, self._began = world.ledger.copy(), world.now
+        self._before, self._began = total, world.now
         self.rows.append(row)
 
     def _standing(self, round: int, evaluation: Evaluation) -> None:
         world, limits = self.world, self.world.setup.limits
-        standing = Standing(round + 1, world.now, world.ledger.copy(), evaluation.accuracy, self.ema)
+        standing = Standing(round + 1, world.now, self._before, evaluation.accuracy, self.ema)
         for target in limits.round_ended(standing):
             world.wrote("target", round, item="accuracy", value=target.accuracy)
         if world.setup.stop == "target" and limits.all_reached:

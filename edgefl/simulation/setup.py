@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import networkx as nx
@@ -99,12 +100,12 @@ class Setup:
         """Clients in the fleet."""
         return len(self.samples)
 
-    @property
+    @cached_property
     def uplink(self) -> tuple[Part, ...]:
         """What a client returns."""
         return self.method.payload.uplink(self.sizes_up or self.sizes)
 
-    @property
+    @cached_property
     def cell_uplink(self) -> tuple[Part, ...]:
         """What a cell returns: the mean of what it decoded, as float32, for a mean is no codec's work any more."""
         return self.method.payload.uplink(self.sizes_plain or self.sizes)
