@@ -79,15 +79,15 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     A job is one setting with one seed. Each has a run directory under DIR/jobs, which report reads; DIR/sweep.parquet
     holds one row for each setting, method and seed.
     """
-    from edgefl.experiment.sweep import jobs_of, parse_grid, settings_of
+    from edgefl.experiment.sweep import jobs_of, settings_of
     from edgefl.experiment.sweep import sweep as run
     from edgefl.experiment.sweep.choice import check_split
     from edgefl.scenario import load_scenario
 
-    base = load_scenario(scenario, changes or ())
+    said_first = _with_grid(changes or [], grid) if grid else changes or []
+    base = load_scenario(scenario, said_first)
     said = base.sweep
-    values: Any = parse_grid(grid) if grid else said.grid if said is not None else {}
-    if not values and not (said and said.ranges):
+    if said is None:
         raise UserError("expected --grid PATH=V1,V2, or a section sweep: in the scenario", file=scenario)
     on_cluster = (engine or base.training.engine.kind) == Engine.ray
     options: dict[str, Any] = {
@@ -102,11 +102,13 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
         raise UserError("nothing is trained, so there is nothing to choose by", file="--choose")
 
     def make(settings: Any, labels: list[str] | None) -> list[Job]:
-        return jobs_of(scenario, changes or [], settings, methods=labels, **options)
+        return jobs_of(scenario, said_first, settings, methods=labels, **options)
 
-    settings = settings_of(values, random if random is not None else said.random if said and not grid else None)
-    searches = said is not None and not grid and (said.halving or said.optuna)
-    if said is not None and searches:
+    if said.optuna is not None and random is not None:
+        raise UserError("optuna proposes settings itself; leave it out", file="--random")
+    settings = settings_of(said.grid, random if random is not None else said.random)
+    searches = said.halving is not None or said.optuna is not None
+    if searches:
         if no_train:
             raise UserError("nothing is trained, so there is nothing to search by", file="--no-train")
         labels = method or [each.label for each in base.methods]
@@ -116,12 +118,25 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
         if choose is not None:
             check_split(made)
         result = run(made, folder, **spread)
-    _finish(result, made, choose or _metric(said if searches else None), as_json=as_json)
+    _finish(result, made, choose or _metric(said), as_json=as_json)
 
 
-def _metric(said: SweepSpec | None) -> Metric | None:
+def _with_grid(changes: list[str], grid: list[str]) -> list[str]:
+    """The changes with the command line's values in place of the scenario's section; how to search may still be set."""
+    from edgefl.experiment.sweep import parse_grid
+    from edgefl.scenario.overrides import parse_overrides
+
+    values = parse_grid(grid)
+    for change in parse_overrides(changes):
+        in_section = change.path == ("sweep",) and isinstance(change.value, dict) and change.value.get("grid")
+        if in_section or change.path[:2] == ("sweep", "grid"):
+            raise UserError("--grid says the values to try, too; say them once", file=change.origin, field="sweep.grid")
+    return ["sweep=null", *changes, f"sweep.grid={json.dumps(values)}"]
+
+
+def _metric(said: SweepSpec) -> Metric | None:
     """What a search judged by, so that its best is printed."""
-    how = said and (said.halving or said.optuna)
+    how = said.halving or said.optuna
     return Metric(how.metric) if how else None
 
 

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from edgefl.cli.app import app
+from edgefl.cli.entry import main
 from edgefl.errors import UserError
 from edgefl.experiment.pausing import Pause
 from edgefl.experiment.sweep import halving, proposals
@@ -132,7 +133,7 @@ HALVING = {"grid": {"training.local.lr": LRS}, "halving": {"least": 2, "factor":
 @pytest.fixture
 def command(small, tmp_path, monkeypatch):
     """The sweep command on the small scenario with a section of its own, jobs in this process."""
-    state = SimpleNamespace(ran=[], stop_after=None)
+    state = SimpleNamespace(ran=[], stop_after=None, path=str(tmp_path / "small.yaml"))
 
     def in_this_process(jobs, folder, processes, done):
         for job in jobs:
@@ -173,6 +174,37 @@ def test_the_command_halves_goes_on_after_an_interruption_and_names_the_best(com
         command.stop_after = stop
         command.invoke(HALVING, "killed")
     assert (tmp_path / "killed" / "sweep.parquet").read_bytes() == (tmp_path / "whole" / "sweep.parquet").read_bytes()
+
+
+GRID = "training.local.lr=" + ",".join(str(lr) for lr in LRS)
+
+
+def test_how_to_search_may_be_set_beside_a_grid_which_replaces_the_scenarios_section(command, tmp_path):
+    halved = ["--set", "sweep.halving={least: 2, factor: 2, metric: best}", "--grid", GRID]
+    other = {"grid": {"training.local.lr": [0.3]}, "random": 1, "optuna": None}
+    for name, section in (("whole", HALVING), ("beside", other), ("alone", None)):
+        command.ran.clear()
+        told = command.invoke(section, name, *(halved if name != "whole" else []))
+        assert told.exit_code == 0, told.output
+        assert [pause for _, pause in command.ran] == [2, 2, 2, 2, 4, 4, None]
+    tables = [(tmp_path / name / "sweep.parquet").read_bytes() for name in ("whole", "beside", "alone")]
+    assert tables[0] == tables[1] == tables[2]
+
+    command.ran.clear()
+    assert command.invoke(HALVING, "plain", "--grid", GRID).exit_code == 0
+    assert [pause for _, pause in command.ran] == [None] * 4
+
+
+@pytest.mark.parametrize("change", ["sweep.grid={training.cohort: [2]}", "sweep={grid: {training.cohort: [2]}}"])
+def test_values_to_try_are_said_once(command, capsys, change):
+    assert main(["sweep", command.path, "--set", change, "--grid", GRID]) == 2
+    assert "--grid says the values to try, too" in capsys.readouterr().err
+
+
+def test_a_search_by_optuna_takes_no_random_part_of_a_grid(command, capsys):
+    section = ["--set", "sweep.optuna={trials: 2}", "--grid", GRID]
+    assert main(["sweep", command.path, *section, "--random", "2"]) == 2
+    assert "--random" in capsys.readouterr().err
 
 
 def test_proposals_come_from_the_scenarios_section(command, tmp_path):
