@@ -23,6 +23,10 @@ BATCHES_A_PIECE = 16
 """Evaluation batches that a worker scores at a time, whatever the cluster's size."""
 
 
+class WorkersLost(Exception):  # noqa: N818  (what happened to them)
+    """A piece of work was given to one worker after another, and all of them were lost."""
+
+
 class RayEngine:
     """Trains each job by itself on one CPU, with one intra-op thread, or on one GPU of a Ray cluster.
 
@@ -67,11 +71,22 @@ class RayEngine:
         return results
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Accuracy and mean cross-entropy on the evaluation split; batches are added up in their own order."""
+        """Accuracy and mean cross-entropy on the evaluation split; batches are added up in their own order.
+
+        Raises:
+            WorkersLost: a piece of it had no worker that lived.
+            Exception: what a batch raised on its worker.
+        """
         batches = self._data.evaluation()
         pieces = [batches[start : start + BATCHES_A_PIECE] for start in range(0, len(batches), BATCHES_A_PIECE)]
         sent = self._ray.put(packed(vector))
-        scores = self._ray.get([self._score.remote(self._place, sent, piece, dict(mode)) for piece in pieces])
+        begun = [self._score.remote(self._place, sent, piece, dict(mode)) for piece in pieces]
+        try:
+            scores = [self._answer(reference) for reference in begun]
+        except BaseException:
+            for reference in begun:
+                self._ray.cancel(reference)
+            raise
         return total(
             BatchScore(torch.tensor(right), torch.tensor(loss, dtype=torch.float64), images)
             for piece in scores
@@ -101,15 +116,21 @@ class RayEngine:
         ]
 
     def _fetched(self, reference: Any, task: JobTask) -> PackedResult:
-        errors = self._ray.exceptions
         try:
-            result: PackedResult = self._ray.get(reference)
-        except errors.RayTaskError as error:
-            if isinstance(error.cause, TrainingFault):
-                raise error.cause from None
-            reason = f"{type(error.cause).__name__}: {error.cause}"
-            raise TrainingFault(task.method, task.client, task.round, 0, reason) from None
-        except errors.RayError as error:
-            reason = f"its worker was lost {RETRIES + 1} times ({type(error).__name__})"
+            result: PackedResult = self._answer(reference)
+        except TrainingFault:
+            raise
+        except Exception as error:
+            reason = str(error) if isinstance(error, WorkersLost) else f"{type(error).__name__}: {error}"
             raise TrainingFault(task.method, task.client, task.round, 0, reason) from error
         return result
+
+    def _answer(self, reference: Any) -> Any:
+        """What a worker came to; what it raised is raised as it was, without Ray's report of where."""
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(reference)
+        except errors.RayTaskError as error:
+            raise error.cause from None
+        except errors.RayError as error:
+            raise WorkersLost(f"its worker was lost {RETRIES + 1} times ({type(error).__name__})") from error

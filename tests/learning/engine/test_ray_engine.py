@@ -15,7 +15,7 @@ from edgefl.errors import UserError
 from edgefl.learning.engine.choice import build_engine, choose_engine
 from edgefl.learning.engine.core import TrainingCore
 from edgefl.learning.engine.ray_cluster import joined
-from edgefl.learning.faults import TrainingFault
+from edgefl.learning.faults import PartFault, TrainingFault, blaming
 from edgefl.learning.objectives.base import Batch
 
 HEALTH = {"health_check_period_ms": 1000, "health_check_timeout_ms": 5000, "health_check_failure_threshold": 2}
@@ -172,6 +172,40 @@ def test_a_failing_step_names_method_client_and_step(cluster, tiny, data):
         on_ray(tiny, Broken(data), "fedavg")
     fault = caught.value
     assert (fault.method, fault.client, fault.round, fault.step) == ("fedavg", 4, 0, 1)
+
+
+class Unreadable:
+    """Data whose evaluation batches kill their reader, or cannot be made."""
+
+    def __init__(self, data, *, deadly):
+        self._data = data
+        self._deadly = deadly
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._data, name)
+
+    def evaluation_batch(self, place):
+        if self._deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise ValueError("no such image")
+
+
+@pytest.mark.parametrize(
+    ("deadly", "told"),
+    [(False, "ValueError: no such image"), (True, r"WorkersLost: its worker was lost 1 times \(WorkerCrashedError\)")],
+)
+def test_an_evaluation_that_fails_is_told_in_one_line_as_the_fault_of_its_run(
+    cluster, tiny, data, monkeypatch, deadly, told
+):
+    for module in ("ray_cluster", "ray_engine"):
+        monkeypatch.setattr(f"edgefl.learning.engine.{module}.RETRIES", 0)
+    with (
+        pytest.raises(PartFault, match=rf"^method 'mine', round 3, evaluation: {told}$"),
+        blaming("mine", 3, "evaluation"),
+    ):
+        on_ray(tiny, Unreadable(data, deadly=deadly), "fedavg")
 
 
 def test_a_cluster_without_gpus_is_refused_for_cuda(cluster, tiny, data):
