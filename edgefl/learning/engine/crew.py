@@ -32,8 +32,12 @@ def can_be_copied() -> bool:
     return sys.platform == "linux" and not torch.cuda.is_available()
 
 
+def _as_it_is(answer: Any, _: int) -> Any:
+    return answer
+
+
 class Crew:
-    """Some copies of this process, each of which answers requests with ``serve`` until it is dismissed.
+    """Some copies of this process, each of which answers requests until it is dismissed.
 
     A copy has all that the process had when it was copied, for nothing, so only requests and answers travel: as
     pickles, between this process and its own copies alone. A copy ends with this process, however that ends, holds
@@ -43,11 +47,17 @@ class Crew:
         size: how many.
         serve: makes an answer of a request; called in the copies.
 
+    Attributes:
+        size: as given.
+        slots: requests there are at once at most: under way, next to be sent, or answered and not yet taken.
+
     Raises:
         CrewLost: the process cannot be copied.
     """
 
     def __init__(self, size: int, serve: Callable[[Any], Any]) -> None:
+        self.size = size
+        self.slots = size + 1
         self._ends: list[Connection[Any, Any]] = []
         processes: list[int] = []
         self._dismiss = weakref.finalize(self, _dismissed, os.getpid(), processes, self._ends)
@@ -65,23 +75,23 @@ class Crew:
         finally:
             gc.unfreeze()
 
-    @property
-    def size(self) -> int:
-        """How many copies there are."""
-        return len(self._ends)
-
     def dismiss(self) -> None:
         """End the copies; the crew is not used again."""
         self._dismiss()
 
     def answers(
-        self, order: Sequence[int], request: Callable[[int, int], Any], patience: float | None = None
+        self,
+        order: Sequence[int],
+        request: Callable[[int, int], Any],
+        taken: Callable[[Any, int], Any] = _as_it_is,
+        patience: float | None = None,
     ) -> dict[int, Any]:
         """The answers to some requests, each given to whoever is free; whatever goes wrong dismisses the crew.
 
         Args:
             order: the requests' numbers, as they are to be taken up.
-            request: makes request ``number`` for worker ``worker``, when its turn comes.
+            request: makes request ``number``, in slot ``slot``; the next one is made while all copies work.
+            taken: makes of the answer in slot ``slot`` what is given back, before that slot is used again.
             patience: seconds without any answer after which a copy is taken for stuck; ``None``: never.
 
         Raises:
@@ -89,48 +99,71 @@ class Crew:
             Exception: what ``serve`` raised for the lowest of the requests that failed; no new ones are then begun.
         """
         try:
-            return self._answers(deque(order), request, patience)
+            return self._answers(deque(order), request, taken, patience)
         except BaseException:
             self.dismiss()
             raise
 
     def _answers(
-        self, waiting: deque[int], request: Callable[[int, int], Any], patience: float | None
+        self,
+        waiting: deque[int],
+        request: Callable[[int, int], Any],
+        taken: Callable[[Any, int], Any],
+        patience: float | None,
     ) -> dict[int, Any]:
-        idle = list(range(len(self._ends)))
+        idle, free = list(self._ends), list(range(self.slots))
         busy: dict[Connection[Any, Any], tuple[int, int]] = {}
         answers: dict[int, Any] = {}
         failures: dict[int, Exception] = {}
-        while busy or (waiting and not failures):
-            while idle and waiting and not failures:
-                worker, number = idle.pop(), waiting.popleft()
-                self._send(worker, request(number, worker))
-                busy[self._ends[worker]] = number, worker
+        prepared: list[tuple[int, int, bytes]] = []
+
+        def hand_out() -> None:
+            while not failures:
+                if not prepared and waiting and free:
+                    number, slot = waiting.popleft(), free.pop()
+                    content = pickle.dumps(request(number, slot), protocol=pickle.HIGHEST_PROTOCOL)
+                    prepared.append((number, slot, content))
+                if not prepared or not idle:
+                    return
+                number, slot, content = prepared.pop()
+                end = idle.pop()
+                _send(end, content)
+                busy[end] = number, slot
+
+        hand_out()
+        while busy:
             ready = wait(list(busy), patience)
             if not ready:
                 raise CrewLost(f"no worker process has answered for {patience:.0f} s")
             for end in [end for end in busy if end in ready]:
-                number, worker = busy.pop(end)
-                done, answer = self._receive(worker)
-                idle.append(worker)
-                (answers if done else failures)[number] = answer
+                number, slot = busy.pop(end)
+                done, answer = _received(end)
+                idle.append(end)
+                if done:
+                    hand_out()  # so that the copy has something to do while its answer is taken
+                    answers[number] = taken(answer, slot)
+                else:
+                    failures[number] = answer
+                free.append(slot)
+                hand_out()
         if failures:
             raise failures[min(failures)]
         return answers
 
-    def _send(self, worker: int, request: Any) -> None:
-        content = pickle.dumps(request, protocol=pickle.HIGHEST_PROTOCOL)
-        try:
-            self._ends[worker].send_bytes(content)
-        except OSError as error:
-            raise CrewLost(f"a worker process ended: {error}") from None
 
-    def _receive(self, worker: int) -> tuple[bool, Any]:
-        try:
-            answer: tuple[bool, Any] = pickle.loads(self._ends[worker].recv_bytes())
-        except (EOFError, OSError) as error:
-            raise CrewLost(f"a worker process ended: {type(error).__name__}") from None
-        return answer
+def _send(end: Connection[Any, Any], content: bytes) -> None:
+    try:
+        end.send_bytes(content)
+    except OSError as error:
+        raise CrewLost(f"a worker process ended: {error}") from None
+
+
+def _received(end: Connection[Any, Any]) -> tuple[bool, Any]:
+    try:
+        answer: tuple[bool, Any] = pickle.loads(end.recv_bytes())
+    except (EOFError, OSError) as error:
+        raise CrewLost(f"a worker process ended: {type(error).__name__}") from None
+    return answer
 
 
 def _copy(end: Connection[Any, Any], serve: Callable[[Any], Any]) -> int:
@@ -145,12 +178,21 @@ def _copy(end: Connection[Any, Any], serve: Callable[[Any], Any]) -> int:
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _computes_only()
         ctypes.CDLL(None).prctl(_DIES_WITH_ITS_PARENT, signal.SIGKILL)
         if os.getppid() == parent:
             _close_all_but(end.fileno())
             _serve(end, serve)
     finally:
         os._exit(0)
+
+
+def _computes_only() -> None:
+    """Tell the system, so that waking a copy does not interrupt the process that has yet to wake the others."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    except OSError:
+        return  # some containers forbid it; it costs a few milliseconds a call
 
 
 def _close_all_but(kept: int) -> None:

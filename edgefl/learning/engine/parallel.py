@@ -70,10 +70,9 @@ class ParallelEngine:
     def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
         """Train all jobs, the longest first, so that no core waits long for the last one."""
         order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
-        if len(tasks) > 1:
+        if len(tasks) > 1 and (crew := self._crew_by_now()) is not None:
             try:
-                if (crew := self._crew_by_now()) is not None:
-                    return crew.train(tasks, order, self._patience(tasks))
+                return crew.train(tasks, order, self._patience(tasks))
             except (CrewLost, *UNSENDABLE):
                 self._crew = self._settled = None  # once and for all: threads can do it
 
@@ -89,6 +88,11 @@ class ParallelEngine:
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split; batches are added up in their own order."""
         places = self._data.evaluation()
+        if self._crew is not None and len(places) > 1:
+            try:
+                return total(self._crew.evaluate(vector, places, mode))
+            except (CrewLost, *UNSENDABLE):
+                self._crew = self._settled = None
 
         def work(index: int, model: BlockModel, _: Callable[[], bool]) -> BatchScore:
             return evaluate_batch(vector, places[index], model, self._data, mode)
@@ -109,7 +113,10 @@ class ParallelEngine:
 
     def _crew_by_now(self) -> TrainingCrew | None:
         if self._crew is None and self._settled is not None and self._seconds >= self._settled:
-            self._crew = TrainingCrew(len(self._skeletons), self._skeletons[0], self._data, self._precision)
+            try:
+                self._crew = TrainingCrew(len(self._skeletons), self._skeletons[0], self._data, self._precision)
+            except CrewLost:
+                self._settled = None
         return self._crew
 
     def _spread(

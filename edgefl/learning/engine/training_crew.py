@@ -1,24 +1,27 @@
-"""Local training by copies of the process."""
+"""Local training and evaluation by copies of the process."""
 
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from edgefl.learning.engine.base import JobData, JobResult, JobTask
+from edgefl.learning.engine.board import Board, Place
 from edgefl.learning.engine.crew import Crew
+from edgefl.learning.engine.evaluation import BatchScore, evaluate_batch
 from edgefl.learning.engine.local_training import train_job
 from edgefl.learning.engine.parcels import (
     Packed,
-    PackedResult,
+    as_result,
     packed,
-    packed_result,
-    result_of,
     tensors_of,
+    tensors_of_result,
     unpacked,
     with_tensors,
     without_tensors,
@@ -30,41 +33,85 @@ from edgefl.learning.precision import Precision
 UNSENDABLE = (pickle.PicklingError, TypeError, AttributeError)
 """What pickling raises for a part of a method that was made up on the way, such as a class within a function."""
 
+_VECTORS = 8
+"""Vectors of a model's size that a board holds; what is more travels with the message."""
+
+_PLAIN: dict[str, Any] = {"seed": 0, "client": 0, "round": 0, "dispatch": 0, "lr": 0.0, "steps": 0, "alpha": 0}
+"""The numbers in which the jobs of a method differ, all of them zero."""
+
 _CPU = torch.device("cpu")
 
+Sent = Place | Packed
+"""A tensor on its way: where it lies on the board, or itself."""
 
-class _Request(NamedTuple):
-    """A job on its way.
 
-    Attributes:
-        call: counts calls; tensors of earlier ones are forgotten.
-        task: the task without its tensors.
-        named: by the place where it belongs, the number of each tensor.
-        fresh: by number, the tensors that this worker was not sent in this call.
+class _Slot(NamedTuple):
+    """Where a job's own tensors lie on their way there, and on their way back."""
+
+    inbox: Board
+    outbox: Board
+
+
+class _Job(NamedTuple):
+    """A job on its way: the task without its tensors, those that others read as well, and its own.
+
+    Of the task, what the jobs of a method share is pickled once for all of them, because that takes a while.
     """
 
-    call: int
-    task: JobTask
-    named: Mapping[str, int]
-    fresh: Mapping[int, Packed]
+    slot: int
+    method: bytes
+    plain: Mapping[str, Any]
+    common: Mapping[str, Sent]
+    own: Mapping[str, Sent]
+
+
+class _Batches(NamedTuple):
+    """Batches to evaluate on the way: the weights, and the mode."""
+
+    vector: Sent
+    places: Sequence[slice]
+    mode: Mapping[str, Any]
+
+
+class _Trained(NamedTuple):
+    """A job's result on its way: its tensors by name, and its batch sizes."""
+
+    tensors: Mapping[str, Sent]
+    batch_sizes: tuple[int, ...]
+
+
+class _Score(NamedTuple):
+    """A batch's score on its way: right answers, summed cross-entropy, and images."""
+
+    right: int
+    cross_entropy: float
+    images: int
 
 
 class TrainingCrew:
-    """Some copies of the process, each of which trains one job at a time with one intra-op thread.
+    """Some copies of the process, each of which does one thing at a time with one intra-op thread.
+
+    Weights are left in memory that the process shares with its copies: on one board what several jobs read, and on two
+    for each slot, what a job alone reads and what it comes to.
 
     Args:
         size: how many.
         model: the skeleton that jobs are called with; each copy has its own.
         data: where batches come from; the copies share its memory.
         precision: of a local step's products.
+
+    Raises:
+        CrewLost: the process cannot be copied.
     """
 
     def __init__(self, size: int, model: BlockModel, data: JobData, precision: Precision) -> None:
-        self._calls = 0
-        self._crew = Crew(size, _Worker(model, data, precision).train)
+        room = _VECTORS * (model.layout.size * 4 + 4096)
+        self._common = Board(room)
+        self._slots = [_Slot(Board(room), Board(room)) for _ in range(size + 1)]
+        self._crew = Crew(size, _Worker(model, data, precision, self._common, self._slots).serve)
 
     def train(self, tasks: Sequence[JobTask], order: Sequence[int], patience: float | None = None) -> list[JobResult]:
-        """Train all jobs, begun in this ``order``; a tensor that several read is sent once to each worker.
+        """Train all jobs, begun in this ``order``.
 
         Args:
             tasks: the jobs.
@@ -75,18 +122,54 @@ class TrainingCrew:
             CrewLost: a copy ended, or is stuck.
             TrainingFault: a local step failed.
         """
-        self._calls += 1
-        sent: list[set[int]] = [set() for _ in range(self._crew.size)]
+        tensors = [tensors_of(task) for task in tasks]
+        readers = Counter(id(tensor) for named in tensors for tensor in named.values())
+        self._common.clear()
+        several = {id(each): each for named in tensors for each in named.values() if readers[id(each)] > 1}
+        common = {number: _sent(tensor, self._common) for number, tensor in several.items()}
 
-        def request(index: int, worker: int) -> _Request:
-            tensors = tensors_of(tasks[index])
-            named = {name: id(tensor) for name, tensor in tensors.items()}
-            fresh = {id(each): packed(each) for each in tensors.values() if id(each) not in sent[worker]}
-            sent[worker] |= fresh.keys()
-            return _Request(self._calls, without_tensors(tasks[index]), named, fresh)
+        methods: dict[tuple[object, ...], bytes] = {}
 
-        answers = self._crew.answers(order, request, patience)
-        return [result_of(answers[index], _CPU) for index in range(len(tasks))]
+        def method_of(task: JobTask) -> bytes:
+            key = task.method, id(task.objective), id(task.rule), id(task.options)
+            if key not in methods:
+                methods[key] = pickle.dumps(replace(without_tensors(task), **_PLAIN), pickle.HIGHEST_PROTOCOL)
+            return methods[key]
+
+        def request(index: int, slot: int) -> _Job:
+            inbox, named = self._slots[slot].inbox, tensors[index]
+            inbox.clear()
+            return _Job(
+                slot,
+                method_of(tasks[index]),
+                {name: getattr(tasks[index], name) for name in _PLAIN},
+                {name: common[id(each)] for name, each in named.items() if id(each) in common},
+                {name: _sent(each, inbox) for name, each in named.items() if id(each) not in common},
+            )
+
+        def taken(answer: _Trained, slot: int) -> JobResult:
+            outbox = self._slots[slot].outbox
+            return as_result(
+                {name: _found(each, outbox).clone() for name, each in answer.tensors.items()}, answer.batch_sizes
+            )
+
+        answers: dict[int, JobResult] = self._crew.answers(order, request, taken, patience)
+        return [answers[index] for index in range(len(tasks))]
+
+    def evaluate(self, vector: Tensor, places: Sequence[slice], mode: Mapping[str, Any]) -> list[BatchScore]:
+        """The scores of a model on batches of the evaluation split, in their order.
+
+        Raises:
+            CrewLost: a copy ended.
+        """
+        self._common.clear()
+        sent, shares = _sent(vector, self._common), _cut(places, self._crew.size)
+        answers = self._crew.answers(range(len(shares)), lambda share, _: _Batches(sent, shares[share], mode))
+        return [
+            BatchScore(torch.tensor(right), torch.tensor(cross_entropy, dtype=torch.float64), images)
+            for share in range(len(shares))
+            for right, cross_entropy, images in answers[share]
+        ]
 
     def dismiss(self) -> None:
         """End the copies; the crew is not used again."""
@@ -94,20 +177,50 @@ class TrainingCrew:
 
 
 class _Worker:
-    """What a copy does; it keeps the tensors of a call, several of whose jobs may read them."""
+    """What a copy does."""
 
-    def __init__(self, model: BlockModel, data: JobData, precision: Precision) -> None:
+    def __init__(
+        self, model: BlockModel, data: JobData, precision: Precision, common: Board, slots: Sequence[_Slot]
+    ) -> None:
         self._model = model
         self._data = data
         self._precision = precision
-        self._call = 0
-        self._tensors: dict[int, Tensor] = {}
+        self._common = common
+        self._slots = slots
+        self._methods: dict[bytes, JobTask] = {}
 
-    def train(self, request: Any) -> PackedResult:
-        """Train one job, exactly as the sequential engine does."""
-        if request.call != self._call:
-            self._call, self._tensors = request.call, {}
-        self._tensors |= {number: unpacked(tensor, _CPU) for number, tensor in request.fresh.items()}
-        task = with_tensors(request.task, {name: self._tensors[number] for name, number in request.named.items()})
+    def serve(self, request: Any) -> _Trained | list[_Score]:
+        """Train one job, or evaluate some batches, exactly as the sequential engine does."""
         with one_core_each():
-            return packed_result(train_job(task, self._model, self._data, precision=self._precision))
+            return self._train(request) if isinstance(request, _Job) else self._evaluate(request)
+
+    def _train(self, job: _Job) -> _Trained:
+        tensors = {name: _found(each, self._common) for name, each in job.common.items()}
+        inbox, outbox = self._slots[job.slot]
+        tensors |= {name: _found(each, inbox) for name, each in job.own.items()}
+        if job.method not in self._methods:
+            self._methods = {job.method: pickle.loads(job.method)}
+        task = with_tensors(replace(self._methods[job.method], **job.plain), tensors)
+        result = train_job(task, self._model, self._data, precision=self._precision)
+        outbox.clear()
+        made = {name: _sent(tensor, outbox) for name, tensor in tensors_of_result(result).items()}
+        return _Trained(made, result.batch_sizes)
+
+    def _evaluate(self, batches: _Batches) -> list[_Score]:
+        vector = _found(batches.vector, self._common)
+        scores = [evaluate_batch(vector, place, self._model, self._data, batches.mode) for place in batches.places]
+        return [_Score(int(score.right), float(score.cross_entropy), score.images) for score in scores]
+
+
+def _sent(tensor: Tensor, board: Board) -> Sent:
+    return board.put(tensor) or packed(tensor)
+
+
+def _found(sent: Sent, board: Board) -> Tensor:
+    return board.at(sent) if isinstance(sent, Place) else unpacked(sent, _CPU)
+
+
+def _cut(places: Sequence[slice], parts: int) -> list[Sequence[slice]]:
+    """The places in at most that many runs of nearly equal length."""
+    size = -(-len(places) // parts)
+    return [places[start : start + size] for start in range(0, len(places), max(1, size))]

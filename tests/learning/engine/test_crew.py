@@ -46,25 +46,34 @@ def squares(number: int) -> tuple[int, int]:
 
 def test_every_request_is_answered_by_a_copy():
     crew = Crew(3, squares)
-    answers = crew.answers(range(20), lambda number, worker: number + 100 * worker)
+    held = set()
+
+    def request(number, slot):
+        assert slot not in held
+        held.add(slot)
+        return number
+
+    def taken(answer, slot):
+        held.remove(slot)
+        return answer
+
+    answers = crew.answers(range(20), request, taken)
     copies = {process for _, process in answers.values()}
     assert len(copies) <= 3
     assert os.getpid() not in copies
-    assert all(number in {(each + 100 * worker) ** 2 for worker in range(3)} for each, (number, _) in answers.items())
+    assert {number: square for number, (square, _) in answers.items()} == {number: number**2 for number in range(20)}
     crew.dismiss()
     assert gone(copies)
 
 
-def test_the_lowest_failure_is_raised_and_nothing_new_is_begun():
-    begun = []
-
-    def request(number, worker):
-        begun.append(number)
-        return -number
+def test_the_lowest_failure_is_raised_and_nothing_new_is_begun(tmp_path):
+    def serve(number):
+        (tmp_path / str(number)).touch()
+        return squares(-number)
 
     with pytest.raises(ValueError, match="-1 has no place here"):
-        Crew(1, squares).answers([0, 1, 2, 3], request)
-    assert begun == [0, 1]
+        Crew(1, serve).answers([0, 1, 2, 3], lambda number, slot: number)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
 
 
 def test_a_copy_that_ends_is_missed():
@@ -72,20 +81,20 @@ def test_a_copy_that_ends_is_missed():
         os.kill(os.getpid(), signal.SIGKILL)
 
     with pytest.raises(CrewLost):
-        Crew(2, end).answers([0, 1, 2], lambda number, worker: number)
+        Crew(2, end).answers([0, 1, 2], lambda number, slot: number)
 
 
 def test_a_copy_that_is_stuck_is_not_waited_for():
     crew = Crew(2, time.sleep)
     copies = crew._dismiss.peek()[2][1]
     with pytest.raises(CrewLost, match="no worker process has answered"):
-        crew.answers([0, 600], lambda number, worker: number, patience=0.3)
+        crew.answers([0, 600], lambda number, slot: number, patience=0.3)
     assert gone(copies)
 
 
 def test_a_crew_that_nobody_holds_is_dismissed():
     crew = Crew(2, squares)
-    copies = {process for _, process in crew.answers([1, 2, 3, 4], lambda number, worker: number).values()}
+    copies = {process for _, process in crew.answers([1, 2, 3, 4], lambda number, slot: number).values()}
     del crew
     gc.collect()
     assert gone(copies)
@@ -95,7 +104,7 @@ def test_copies_hold_no_file_of_the_process_that_was_copied(tmp_path):
     with (tmp_path / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         crew = Crew(1, squares)
-        crew.answers([1], lambda number, worker: number)
+        crew.answers([1], lambda number, slot: number)
     with (tmp_path / "lock").open("w") as again:
         fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
     crew.dismiss()
@@ -105,8 +114,8 @@ def test_copies_end_with_the_process_that_was_killed():
     source = (
         "import os, time; from edgefl.learning.engine.crew import Crew\n"
         "crew = Crew(2, lambda request: (time.sleep(0.05), os.getpid())[1])\n"
-        "print(*set(crew.answers([0, 1, 2, 3], lambda number, worker: number).values()), flush=True)\n"
-        "crew.answers(range(10**6), lambda number, worker: number)\n"
+        "print(*set(crew.answers([0, 1, 2, 3], lambda number, slot: number).values()), flush=True)\n"
+        "crew.answers(range(10**6), lambda number, slot: number)\n"
     )
     with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True) as process:
         copies = [int(word) for word in process.stdout.readline().split()]
