@@ -22,7 +22,8 @@ class CheckpointWriter:
 
     Args:
         folder: the run's ``checkpoints`` folder.
-        journal: told of every checkpoint that is on disk.
+        journal: told of every checkpoint that is on disk. Where an earlier process wrote some, the newest that it names
+            has been read; the others may be damaged, and nothing builds on them.
     """
 
     def __init__(self, folder: Path, journal: Journal) -> None:
@@ -31,6 +32,7 @@ class CheckpointWriter:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="edgefl-checkpoint")
         self._writing: tuple[int, Future[str]] | None = None
         self._handed: dict[str, tuple[Tensor, int]] = {}
+        self._own: set[str] = set()
 
     def begin(self, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Start to write; waits for the one before, should it still be under way.
@@ -46,7 +48,9 @@ class CheckpointWriter:
         self.finish()
         held = {name: tensor.detach().cpu() for name, tensor in tensors.items()}
         self._handed = {name: (tensor, tensor._version) for name, tensor in held.items()}
-        writing = self._thread.submit(write_checkpoint, self._folder, round, held, facts, self._kept())
+        kept = self._kept()
+        sound = kept[:1] + [manifest for manifest in kept[1:] if manifest in self._own]
+        writing = self._thread.submit(write_checkpoint, self._folder, round, held, facts, sound)
         self._writing = round, writing
 
     def collect(self) -> None:
@@ -77,6 +81,7 @@ class CheckpointWriter:
             if tensor._version != version:
                 raise RuntimeError(f"'{name}' was changed in place after round {round}; parts return new tensors")
         self._journal.checkpoint(round, manifest)
+        self._own.add(manifest)
         self._writing, self._handed = None, {}
         prune(self._folder, self._kept())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import resource
 import threading
@@ -55,6 +56,30 @@ def test_what_did_not_change_is_read_from_the_newest_pack_that_holds_it(tmp_path
     prune(tmp_path, [third])
     assert len(packs(tmp_path)) == 1
     assert read_checkpoint(tmp_path, third)[0]["client/0"][0].item() == values[0]
+
+
+def test_nothing_builds_on_an_older_checkpoint_that_nobody_has_read(tmp_path):
+    folder, odd, even = tmp_path / "checkpoints", clients({0: 1.0}), clients({0: 2.0})
+    with Journal(tmp_path / "journal.sqlite") as journal:
+        with CheckpointWriter(folder, journal) as earlier:
+            earlier.begin(10, odd, {})
+            earlier.begin(20, even, {})
+        (_, newest), (_, older) = journal.checkpoints()
+        (pack,) = set(packs(folder)) - set(json.loads((folder / newest).read_bytes())["packs"].values())
+        (folder / pack).write_bytes(b"damaged")
+        with pytest.raises(CheckpointDamaged):
+            read_checkpoint(folder, older)
+
+        # A later process, which has read the newest, comes back to what only the older one holds.
+        with CheckpointWriter(folder, journal) as later:
+            later.begin(30, odd, {})
+            later.finish()
+            whole = packs(folder)
+            later.begin(40, even, {})
+            later.begin(50, odd, {})
+        assert packs(folder) == whole  # its own it trusts
+        for _, manifest in journal.checkpoints()[:2]:
+            read_checkpoint(folder, manifest)
 
 
 @pytest.mark.parametrize("of", [10, 40])
