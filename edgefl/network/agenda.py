@@ -51,7 +51,8 @@ class Agenda:
     def at(self, seconds: float, action: Callable[[What], None], what: What) -> None:
         """Call ``action(what)`` at a moment, which may be now: then at the end of this instant."""
         heapq.heappush(self._entries, (seconds, next(self._order), action, what))
-        self._arm(seconds)
+        if seconds < self._armed_for:
+            self._arm(seconds, self._env.now)
 
     def first_but(self, action: Callable[[What], None]) -> float:
         """When the first entry is due that does something else; infinite where there is none."""
@@ -64,14 +65,15 @@ class Agenda:
 
     def settle_now(self) -> None:
         """Settle at the end of this instant, once however often it is asked for."""
-        self._arm(self._env.now)
+        now = self._env.now
+        if now < self._armed_for:
+            self._arm(now, now)
 
-    def _arm(self, seconds: float) -> None:
-        if seconds >= self._armed_for:
-            return  # the timer that is armed comes first and will look again
+    def _arm(self, seconds: float, now: float) -> None:
+        """Set the timer; not where one is armed that comes first, for that will look again."""
         self._token += 1
         self._armed_for = seconds
-        _Wake(self._env, self._wake, self._token, max(seconds - self._env.now, 0.0))
+        _Wake(self._env, self._wake, self._token, max(seconds - now, 0.0))
 
     def _wake(self, timer: simpy.Event) -> None:
         if timer.value != self._token:
@@ -90,4 +92,4 @@ class Agenda:
             following = min(following, self._entries[0][0])
         self._armed_for = math.inf
         if following < math.inf:
-            self._arm(following)
+            self._arm(following, now)

@@ -51,15 +51,17 @@ class Stream:
         "weight",
     )
 
-    def __init__(self, flow: int, path: tuple[int, ...], bits: float, weight: float) -> None:
+    def __init__(
+        self, flow: int, path: tuple[int, ...], bits: float, *, weight: float, latency: float, limit: float
+    ) -> None:
         self.flow = flow
         self.path = path
         self.weight = self.own_weight = weight
         self.airs: tuple[tuple[int, int], ...] = ()
         self.airtime: dict[int, float] = {}
         self.cap = math.inf
-        self.latency = 0.0
-        self.limit = math.inf
+        self.latency = latency
+        self.limit = limit
         self.left = bits
         self.since = math.nan
         self.held = True
@@ -159,14 +161,10 @@ class Bundle:
 
     def find_next_end(self) -> float:
         """When the first flow of the bundle will be complete at the present rates; stored in ``next_end``."""
-        free, held = self._free, self._held
-        while held and not self._is_valid(held[0], held=True):
-            heapq.heappop(held)
-        while free and not self._is_valid(free[0], held=False):
-            heapq.heappop(free)
-        end = held[0][0] if held else math.inf
-        if free:
-            ahead = free[0][0] - self._clock
+        end = self._first(self._held, held=True) if self._held else math.inf
+        reading = self._first(self._free, held=False) if self._free else math.inf
+        if reading < math.inf:
+            ahead = reading - self._clock
             if ahead <= 0.0:
                 end = min(end, self._clock_time)
             elif self.level > 0.0:
@@ -186,12 +184,18 @@ class Bundle:
             complete.append(stream)
         return complete
 
-    def _is_valid(self, entry: tuple[float, int], *, held: bool) -> bool:
+    def _first(self, ends: list[tuple[float, int]], *, held: bool) -> float:
         # Entries stay in the heaps when a flow leaves or changes sides; the flow itself says which one counts.
-        stream = self.streams.get(entry[1])
-        return stream is not None and stream.held is held and stream.end == entry[0]
+        while ends:
+            end, flow = ends[0]
+            stream = self.streams.get(flow)
+            if stream is not None and stream.held is held and stream.end == end:
+                return end
+            heapq.heappop(ends)
+        return math.inf
 
     def _place(self, stream: Stream, now: float, *, held: bool) -> None:
+        # The clock has been advanced to now.
         stream.held = held
         if held:
             stream.since = now
@@ -201,7 +205,7 @@ class Bundle:
                 stream.end = now + stream.left / stream.cap if stream.cap > 0.0 else math.inf
             heapq.heappush(self._held, (stream.end, stream.flow))
         else:
-            stream.end = self._reading(now) + stream.left / stream.weight
+            stream.end = self._clock + stream.left / stream.weight
             self._furthest = max(self._furthest, stream.end)
             heapq.heappush(self._free, (stream.end, stream.flow))
 

@@ -20,7 +20,7 @@ from edgefl.network.flow import Flow, FlowObserver, Node
 from edgefl.network.multicast import Multicast
 from edgefl.network.processes import CapacityProcess
 from edgefl.network.repetition import Repetition
-from edgefl.network.route import Route, router
+from edgefl.network.route import Alone, Route, router
 from edgefl.network.sharing import Sharing
 from edgefl.network.topology import GraphLinks, Topology, checked_capacity
 from edgefl.network.transport import Transport
@@ -239,37 +239,37 @@ class FlowNetwork:
 
     def capacity(self, source: Node, target: Node) -> float:
         """The present capacity of a link, bit/s."""
-        link = self.topology.link(source, target)
-        process = self._processes.get(link)
-        return self._sharing.capacity(link) if process is None else process.value(self.env.now)
+        return self._present(self.topology.link(source, target))
 
     def rate(self, flow: Flow) -> float:
         """The present rate of a flow, bit/s; 0 before its latency has passed and after its end."""
         return self._sharing.rate(_stream(flow))
 
-    def seconds_alone(self, source: Node, target: Node, bytes: float) -> float:
-        """What a transfer would take with the network to itself, at the present capacities; infinite where none flows.
+    def alone(self, source: Node, target: Node) -> Alone:
+        """What transfers would take that had the network to themselves, each of them, at the present capacities.
 
         Raises:
             UserError: an unknown node, or nodes that no path joins.
         """
-        links, transport = self.topology, self._transport
+        topology, transport = self.topology, self._transport
         route = self.route(source, target)
         least, taken = math.inf, dict[int, float]()
         for link in route.links:
-            capacity, air = self.capacity(*links.ends(link)), links.air(link)
-            if capacity <= 0.0:
-                return math.inf
+            capacity = self._present(link)
             least = min(least, capacity)
-            if air >= 0:
+            if topology.airs and capacity > 0.0 and (air := topology.air(link)) >= 0:
                 taken[air] = taken.get(air, 0.0) + 1.0 / capacity
         usable = transport.efficiency * min([least, *(1.0 / each for each in taken.values())])
-        return route.latency * transport.latency_factor + 8.0 * bytes / min(usable, transport.limit(route.latency))
+        return Alone(route.latency * transport.latency_factor, min(usable, transport.limit(route.latency)))
 
     @property
     def flows(self) -> list[Flow]:
         """The flows under way, in the order of their start."""
         return [self._under_way[number] for number in sorted(self._under_way)]
+
+    def _present(self, link: int) -> float:
+        process = self._processes.get(link)
+        return self._sharing.capacity(link) if process is None else process.value(self.env.now)
 
     def _announce(self, link: int, bits_per_second: float) -> None:
         if self._observer is not None:

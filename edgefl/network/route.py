@@ -1,7 +1,8 @@
-"""The way that a transfer takes through the network, found once for each pair of nodes."""
+"""The way that transfers take through the network, found once for each pair of nodes, and how long they take alone."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
@@ -25,6 +26,26 @@ class Route(NamedTuple):
     links: tuple[int, ...]
     latency: float
     nodes: tuple[str, ...]
+
+
+class Alone(NamedTuple):
+    """A path that one transfer has to itself.
+
+    Attributes:
+        latency: seconds that pass before its first byte flows.
+        bits_per_second: the rate of the transfer; 0 where a link is down.
+    """
+
+    latency: float
+    bits_per_second: float
+
+    def seconds(self, bytes: float) -> float:
+        """What a transfer takes; infinite where none flows.
+
+        >>> Alone(latency=0.02, bits_per_second=8e6).seconds(1_500_000)
+        1.52
+        """
+        return self.latency + 8.0 * bytes / self.bits_per_second if self.bits_per_second > 0.0 else math.inf
 
 
 def router(topology: Topology) -> Callable[[Node, Node], Route]:

@@ -119,9 +119,9 @@ class Sharing:
             weight: its share relative to flows of weight 1.
             latency: seconds that have passed before its first byte, as the transport counts them.
         """
-        stream = self._streams[flow] = Stream(flow, path, bits, weight)
-        stream.latency = latency / self._transport.latency_factor
-        stream.limit = self._transport.limit(stream.latency)
+        latency /= self._transport.latency_factor
+        limit = self._transport.limit(latency)
+        stream = self._streams[flow] = Stream(flow, path, bits, weight=weight, latency=latency, limit=limit)
         if self._topology.airs:
             channels = ((self._topology.air(link), link) for link in path)
             stream.airs = tuple((self._wires + air, link) for air, link in channels if air >= 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import simpy
 
 from edgefl.fleet.battery import Charges
+from edgefl.simulation.draws import Draws
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.setup import Setup
 
@@ -19,12 +20,14 @@ class Accounts:
     Attributes:
         ledger: the totals.
         charges: the batteries.
+        draws: what the devices draw beside computing.
         stopped: triggers, with the reason as its value, when the run is to end.
     """
 
     def __init__(self, env: simpy.Environment, setup: Setup) -> None:
         self.ledger = Ledger()
         self.charges = Charges([profile.battery for profile in setup.fleet.profiles], setup.fleet.group, setup.seed)
+        self.draws = Draws(setup.fleet)
         self.stopped: simpy.Event = env.event()
         self._env = env
         self._log = setup.log
@@ -34,7 +37,8 @@ class Accounts:
     def drew(self, client: int, joules: float) -> None:
         """A device has drawn ``joules``."""
         self.ledger.joules += joules
-        self.charges.draw(client, joules)
+        if self.charges.any:
+            self.charges.draw(client, joules)
 
     def check(self) -> None:
         """See whether what was spent has exhausted a budget."""

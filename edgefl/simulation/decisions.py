@@ -57,9 +57,9 @@ class Decisions:
         uplink = sum(part.bytes for part in setup.uplink)
         asked = clients.tolist()
         return Foreseen(
-            np.array([world.traffic.foreseen_seconds(client, "down", sizes.model_bytes) for client in asked]),
+            np.array([world.traffic.foreseen(client, "down").seconds(sizes.model_bytes) for client in asked]),
             np.array([world.foreseen_compute(client, round, world.work.of(client, sizes.blocks)) for client in asked]),
-            np.array([world.traffic.foreseen_seconds(client, "up", uplink) for client in asked]),
+            np.array([world.traffic.foreseen(client, "up").seconds(uplink) for client in asked]),
         )
 
     def next_arrival(self) -> float:
@@ -112,12 +112,13 @@ class Decisions:
         bytes = np.empty((len(cohort), sizes.blocks), np.int64)
         free = np.ones(len(cohort), dtype=bool)
         for row, client in enumerate(cohort):
-            upload = world.traffic.foreseen_seconds(client, "up", uplink)
+            down = world.traffic.foreseen(client, "down")
+            upload = world.traffic.foreseen(client, "up").seconds(uplink)
             for alpha in range(1, sizes.blocks + 1):
                 downlink = world.downlink(client, round, alpha)
                 size = sum(part.bytes for part in downlink.parts)
                 bytes[row, alpha - 1] = size
                 compute = world.foreseen_compute(client, round, world.work.of(client, downlink.alpha))
-                seconds[row, alpha - 1] = world.traffic.foreseen_seconds(client, "down", size) + compute + upload
+                seconds[row, alpha - 1] = down.seconds(size) + compute + upload
                 free[row] &= not downlink.forced_full
         return BlockForecast(seconds, bytes, free)

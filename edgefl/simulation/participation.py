@@ -86,7 +86,8 @@ class Participation:
         self._retries = world.setup.protocol.retries
         self._attempt = 0
         self._alive = self._announced = self._submitted = False
-        self._phase_began = world.now
+        self._env = world.env
+        self._phase_began = self._env.now
 
     @property
     def exposed_seconds(self) -> float:
@@ -119,7 +120,7 @@ class Participation:
             submit_first: hand the job to the learner before the download instead of after it, where the model version
                 that is sent may not be the latest any more by then.
         """
-        self._phase_began = self.world.now
+        self._phase_began = self._env.now
         hindrance = self.world.presence.enters(self)
         if hindrance is not None:
             self.quit(hindrance)
@@ -175,7 +176,7 @@ class Participation:
             return
         world.waited(self.client, self.round, self._end_transfer())
         self.phase = "arrived"
-        self.arrived_at = self.reached_at = world.now
+        self.arrived_at = self.reached_at = self._env.now
         world.presence.leaves(self)
         self._on_left(self)
 
@@ -246,8 +247,8 @@ class Participation:
         if self._deadline is None:
             return self.work.steps
         bytes = sum(part.bytes for part in self.world.setup.uplink)
-        upload = self.world.traffic.foreseen_seconds(self.client, "up", bytes)
-        left = self._deadline.moment - self.world.now - self._deadline.reserve * upload
+        upload = self.world.traffic.foreseen(self.client, "up").seconds(bytes)
+        left = self._deadline.moment - self._env.now - self._deadline.reserve * upload
         # Rounding must not cost a step that ends exactly in time.
         return math.floor(self.pace.done(max(0.0, left)) * self.work.steps + 1e-9)
 
@@ -288,9 +289,9 @@ class Participation:
     def _end_transfer(self) -> float:
         began = self._phase_began
         seconds = self._end_phase()
-        self._transfers.append((began, self.world.now))
+        self._transfers.append((began, self._phase_began))
         return seconds
 
     def _end_phase(self) -> float:
-        began, self._phase_began = self._phase_began, self.world.now
+        began, self._phase_began = self._phase_began, self._env.now
         return self._phase_began - began

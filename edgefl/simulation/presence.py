@@ -64,17 +64,20 @@ class Presence:
         client, now = life.client, self._env.now
         if not self._attendance.is_there(client, now):
             return "unavailable"
-        if not self._batteries.charges.has_enough(client, now):
+        charges = self._batteries.charges
+        if not charges.has_enough(client, now):
             return "uncharged"
         until = self._attendance.until(client, now)
         if until < math.inf:
             self._later(until - now, lambda: life.quit("unavailable"))
-        self._batteries.enter(client, self._fleet.profile_of(client), lambda: life.quit("battery"))
+        if charges.any:
+            self._batteries.enter(client, self._fleet.profile_of(client), lambda: life.quit("battery"))
         return None
 
     def leaves(self, life: Participant) -> None:
         """The client's part is over."""
-        self._batteries.leave(life.client)
+        if self._batteries.charges.any:
+            self._batteries.leave(life.client)
 
     def computes(self, life: Participant, seconds: float, again: int) -> None:
         """The client begins to compute for so many seconds; it may have an accident meanwhile.

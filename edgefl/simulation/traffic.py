@@ -9,10 +9,10 @@ from functools import lru_cache
 
 import simpy
 
-from edgefl.fleet import transfer_joules
 from edgefl.learning.payload import Part
 from edgefl.network.flow import Flow, Node
 from edgefl.network.flow_network import FlowNetwork
+from edgefl.network.route import Alone
 from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.batteries import Batteries
 from edgefl.simulation.log import detail
@@ -40,12 +40,13 @@ class Traffic:
         self._env = env
         self._log = setup.log
         self._accounts = accounts
+        self._on_batteries = accounts.charges.any  # else nobody need be told
         self._cells_average = isinstance(setup.protocol, HierarchicalSpec)
-        self._device = setup.fleet.profile_of
+        self._transfer_joules = accounts.draws.transfer
         self._moved: defaultdict[int, float] = defaultdict(float)
         self._carried: defaultdict[tuple[int, int], float] = defaultdict(float)
         self.network = FlowNetwork(env, setup.topology, observer=self, transport=setup.transport)
-        self.radios = Radios(env, self._device, self._radio_drew)
+        self.radios = Radios(env, setup.fleet.profile_of, self._radio_drew)
         self.batteries = Batteries(env, accounts.charges, self.network, self.radios)
 
     def send(
@@ -73,9 +74,9 @@ class Traffic:
             return "server"
         return self.network.route("server", f"client/{client}").nodes[-2]
 
-    def foreseen_seconds(self, client: int, direction: Direction, bytes: float) -> float:
-        """What a transfer would take alone on its path at the present capacities; infinite where a link is down."""
-        return self.network.seconds_alone(*self._ends(client, direction), bytes)
+    def foreseen(self, client: int, direction: Direction) -> Alone:
+        """What transfers would take alone on their path, at the present capacities."""
+        return self.network.alone(*self._ends(client, direction))
 
     def carried(self, client: int, dispatch: int) -> float:
         """Bytes that were moved for a job of the client; asked once, when the job's fate is known."""
@@ -90,7 +91,7 @@ class Traffic:
         if flow.multicast is not None:
             facts += f', "multicast": {flow.multicast}'
         self._log.write(
-            self._env.now,
+            flow.started,
             "transfer_start",
             tag.round,
             tag.client,
@@ -104,7 +105,8 @@ class Traffic:
         )
         if tag.client >= 0:
             self.radios.starts(tag.client, tag.round)
-            self.batteries.flow_started(tag.client, flow)
+            if self._on_batteries:
+                self.batteries.flow_started(tag.client, flow)
 
     def flow_ended(self, flow: Flow) -> None:
         """A transfer is complete."""
@@ -117,7 +119,7 @@ class Traffic:
     def capacity_changed(self, source: Node, target: Node, bits_per_second: float) -> None:
         """A link that is in use has another capacity from now on."""
         self._log.write(self._env.now, "capacity", source=str(source), target=str(target), value=bits_per_second)
-        if self._accounts.charges.any:
+        if self._on_batteries:
             self.batteries.capacity_changed(self.network.topology.link(source, target))
 
     def capacities_repeated(self, since: float, period: float, times: int) -> None:
@@ -132,8 +134,9 @@ class Traffic:
         delivered = float(int(flow.delivered + 1e-6))
         joules = 0.0
         if client >= 0:
-            joules = transfer_joules(self._device(client), tag.direction, seconds, delivered)
-            joules = self.batteries.given(client, joules, flow)
+            joules = self._transfer_joules(client, tag.direction, seconds, delivered)
+            if self._on_batteries:
+                joules = self.batteries.given(client, joules, flow)
         self._log.write(
             now,
             kind,
@@ -150,12 +153,14 @@ class Traffic:
         if client < 0:
             accounts.ledger.bytes_backhaul += delivered
             return
-        accounts.ledger.moved(tag.direction, delivered, seconds)
+        ledger = accounts.ledger
+        ledger.moved(tag.direction, delivered, seconds)
         accounts.drew(client, joules)
         self.radios.ends(client, tag.round)
-        self.batteries.flow_over(client, flow)
+        if self._on_batteries:
+            self.batteries.flow_over(client, flow)
         self._moved[client] += delivered
-        accounts.ledger.client_bytes = max(accounts.ledger.client_bytes, self._moved[client])
+        ledger.client_bytes = max(ledger.client_bytes, self._moved[client])
         self._carried[client, tag.dispatch] += delivered
         accounts.check()
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import simpy
 from simpy.events import EventPriority
 
-from edgefl.fleet import DeviceProfile, Pace, Slowdown, idle_joules
+from edgefl.fleet import DeviceProfile, Pace, Slowdown
 from edgefl.learning.job import JobId, Mixing, TrainingJob
 from edgefl.learning.payload import Downlink
 from edgefl.simulation.accounts import Accounts
@@ -103,7 +103,8 @@ class World:
         """The client's device begins to train, for so many local steps."""
         self._log.write(self.env.now, "compute_start", round, client, item=work.key, value=steps)
         self._begun[client] = (round, self.begun(client, round) + 1)
-        self.batteries.phase(client, computing=True)
+        if self.accounts.charges.any:
+            self.batteries.phase(client, computing=True)
 
     def pace(self, client: int, round: int, work: Work) -> Pace:
         """The course of the client's next computation in this round; another one has another moment's luck."""
@@ -145,7 +146,8 @@ class World:
         )
         self.ledger.computed(work.flops * share, spent)
         self.accounts.drew(client, joules)
-        self.batteries.phase(client, computing=False)
+        if self.accounts.charges.any:
+            self.batteries.phase(client, computing=False)
         self.accounts.check()
 
     def waited(self, client: int, round: int, seconds: float, *, beside: bool = False) -> None:
@@ -153,12 +155,13 @@ class World:
 
         ``beside`` its part in a round, while something was sent ahead, no timer watches its battery.
         """
-        joules = idle_joules(self.device(client), seconds)
+        joules = self.accounts.draws.idle(client, seconds)
         if beside:
             joules = self.batteries.given(client, joules)
         self._log.write(self.env.now, "idle", round, client, seconds=seconds, joules=joules)
         self.accounts.drew(client, joules)
-        self.batteries.phase(client, computing=False)
+        if self.accounts.charges.any:
+            self.batteries.phase(client, computing=False)
         self.accounts.check()
 
     def refused(self, client: int, round: int, work: Work) -> None:

@@ -35,7 +35,7 @@ NETWORKS = {
 def test_a_transfer_alone_takes_what_was_foreseen(name, transport):
     env = simpy.Environment()
     network = FlowNetwork(env, NETWORKS[name](), transport=transport)
-    foreseen = network.seconds_alone("server", "client/0", 4e6)
+    foreseen = network.alone("server", "client/0").seconds(4e6)
     flow = network.transfer("server", "client/0", 4e6)
     env.run()
     assert flow.ended == pytest.approx(foreseen, rel=1e-12)
@@ -44,4 +44,4 @@ def test_a_transfer_alone_takes_what_was_foreseen(name, transport):
 def test_nothing_is_foreseen_over_a_link_that_is_down():
     network = FlowNetwork(simpy.Environment(), relayed("rate_fair"))
     network.set_capacity("relay", "client/0", 0.0)
-    assert network.seconds_alone("server", "client/0", 1.0) == math.inf
+    assert network.alone("server", "client/0").seconds(1.0) == math.inf
