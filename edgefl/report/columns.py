@@ -108,7 +108,7 @@ def _figure(group: str, kind: str, unit: Unit, figure: Callable[[Row], Estimate 
 
 
 def _spread(value: Estimate, unit: Unit) -> str:
-    return f"±{unit.number(value.half_width, digits=1)}" if value.half_width else ""
+    return f"±{unit.interval(value.half_width, value.mean)}" if value.half_width else ""
 
 
 def _target(accuracy: float, rows: Sequence[Row]) -> Column:

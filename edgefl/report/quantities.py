@@ -16,27 +16,39 @@ class Unit(NamedTuple):
     scale: float
     decimals: int = 0
 
-    def number(self, quantity: float, digits: int = 2) -> str:
-        """The number alone; a zero has no decimals to read.
+    def number(self, quantity: float) -> str:
+        """The number alone: two digits at least, however small it is beside the others of its column.
 
-        Args:
-            quantity: in the base unit.
-            digits: significant digits that a figure keeps, however small it is beside the others of its column.
+        A zero has no decimals to read.
 
         >>> seconds = unit_for([16.0, 0.0004271], "seconds")
         >>> [seconds.number(each) for each in (16.0, 1.52, 0.5, 0.4271, 0.0004271, 4.2e-9)]
         ['16.0', '1.5', '0.5', '0.43', '0.00043', '4.2e-9']
         """
-        if not quantity:
-            return "0"
-        figure = quantity / self.scale
-        text = f"{figure:.{self.decimals}f}"
-        if not math.isfinite(figure) or math.isclose(float(text), figure):
-            return text
-        needed = digits - 1 - math.floor(math.log10(abs(figure)))
-        if needed > _DECIMALS_READ:
-            return f"{figure:.{digits - 1}e}".replace("e-0", "e-")
-        return f"{figure:.{max(self.decimals, needed)}f}"
+        return _written(quantity / self.scale, self.decimals, digits=2)
+
+    def interval(self, half_width: float, mean: float) -> str:
+        """Half the width of an interval, to the decimals of its mean; to a digit where those would leave nothing.
+
+        >>> seconds = unit_for([102.0], "seconds")
+        >>> seconds.interval(0.5123, mean=102.0), seconds.interval(0.5123, mean=0.4271)
+        ('0.5', '0.51')
+        """
+        beside = self.number(mean)
+        decimals = 0 if "e" in beside else len(beside.partition(".")[2])
+        return _written(half_width / self.scale, max(self.decimals, decimals), digits=1)
+
+
+def _written(figure: float, decimals: int, *, digits: int) -> str:
+    """A figure with so many decimals, or as many as its significant digits need."""
+    if not figure:
+        return "0"
+    text = f"{figure:.{decimals}f}"
+    if not math.isfinite(figure) or math.isclose(float(text), figure):
+        return text
+    short = f"{figure:.{digits - 1}e}"
+    needed = digits - 1 - int(short.partition("e")[2])
+    return short.replace("e-0", "e-") if needed > _DECIMALS_READ else f"{figure:.{max(decimals, needed)}f}"
 
 
 _DECIMALS_READ = 6
@@ -100,5 +112,5 @@ def estimate(value: Estimate, dimension: str) -> str:
     ('95.2 ± 0.3 %', '75.3 s')
     """
     unit = unit_for([value.mean], dimension)
-    spread = "" if not value.half_width else f" ± {unit.number(value.half_width, digits=1)}"
+    spread = "" if not value.half_width else f" ± {unit.interval(value.half_width, value.mean)}"
     return f"{unit.number(value.mean)}{spread} {unit.symbol}"

@@ -68,6 +68,13 @@ def test_counts_that_are_whole_stay_whole_and_a_mean_of_counts_keeps_its_fractio
 
 def test_an_interval_is_never_rounded_to_nothing():
     assert estimate(Estimate(0.952, 0.00034, 3), "fraction") == "95.2 ± 0.03 %"
+    assert estimate(Estimate(34.1, 0.0979, 3), "seconds") == "34.1 ± 0.1 s"
+
+
+def test_an_interval_has_the_decimals_of_its_mean():
+    unit = unit_for([6.59e3, 4.8], "joules")
+    assert (unit.number(4.8), unit.interval(1.4, mean=4.8)) == ("0.0048", "0.0014")
+    assert (unit.number(6.59e3), unit.interval(1020.0, mean=6.59e3)) == ("6.59", "1.02")
 
 
 def test_an_interval_stands_beside_its_mean_only_where_there_is_one():
