@@ -46,6 +46,11 @@ class SettingResult(RunResult):
         return self._runs.get((label, seed), next(iter(self._runs.values()))).rounds_of(label, seed)
 
 
+def _as_said(value: Any) -> Any:
+    """Numbers of a column are all of one type; whole ones were hardly said with a decimal."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _seed(result: SeedResult) -> int:
     return result.seed
 
@@ -75,9 +80,10 @@ def results_in(path: Path, *, together: bool = True) -> list[RunResult]:
     jobs: dict[str, list[str]] = {}
     for row in rows:
         job = row.pop("job")
-        said = (f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in row.items())
+        setting = {name: _as_said(value) for name, value in row.items()}
+        said = (f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in setting.items())
         name = ", ".join(said) or path.resolve().name
-        settings[name] = row
+        settings[name] = setting
         if job not in jobs.setdefault(name, []):
             jobs[name].append(job)
     runs = {name: [RunResult(path / "jobs" / job) for job in named] for name, named in jobs.items()}

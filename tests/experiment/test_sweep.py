@@ -213,6 +213,14 @@ def test_the_files_own_section_says_what_is_tried(small, tmp_path, here):
 
 
 @pytest.mark.usefixtures("here")
+def test_a_report_on_a_sweep_says_whole_numbers_as_they_were_said(file, tmp_path):
+    grid = {"training.cohort": [2, 3], "training.local.lr": [1.0, 0.5]}
+    sweep(jobs_of(file, ["training.rounds=1"], settings_of(grid), train=False), tmp_path / "out")
+    assert [result.name for result in results_in(tmp_path / "out")] == [
+        f"training.cohort={cohort}, training.local.lr={lr}" for cohort in (2, 3) for lr in (1, 0.5)
+    ]
+
+
 def test_a_report_on_a_sweep_takes_the_seeds_of_a_setting_together(file, tmp_path, capsys):
     out = tmp_path / "out"
     sweep(jobs_of(file, ["training.rounds=2", "methods=[fedavg, fedprox]"], settings_of(GRID), seeds=[0, 1]), out)
