@@ -65,9 +65,9 @@ class RayEngine:
         try:
             for index, task in enumerate(tasks):
                 results.append(result_of(self._fetched(begun[index], task), self._device))
-        finally:
-            for index in range(len(results), len(tasks)):
-                self._ray.cancel(begun[index])
+        except BaseException:
+            self._give_up(list(begun.values()))
+            raise
         return results
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
@@ -84,8 +84,7 @@ class RayEngine:
         try:
             scores = [self._answer(reference) for reference in begun]
         except BaseException:
-            for reference in begun:
-                self._ray.cancel(reference)
+            self._give_up(begun)
             raise
         return total(
             BatchScore(torch.tensor(right), torch.tensor(loss, dtype=torch.float64), images)
@@ -96,6 +95,12 @@ class RayEngine:
     def close(self) -> None:
         """Let the cluster forget model and data; the connection stays for the next engine."""
         self._place = []
+
+    def _give_up(self, begun: Sequence[Any]) -> None:
+        """Cancel what is not done; to cancel what has failed may bring Ray, and this process with it, to an end."""
+        _, waiting = self._ray.wait(list(begun), num_returns=len(begun), timeout=0)
+        for reference in waiting:
+            self._ray.cancel(reference)
 
     def _parcels(self, tasks: Sequence[JobTask]) -> list[Parcel]:
         """The jobs, their common tensors placed in the object store."""
