@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from edgefl.errors import UserError
+from edgefl.experiment.benchmarks import training
 from edgefl.experiment.benchmarks.cases import CASES
 from edgefl.experiment.benchmarks.outside import share_outside
 from edgefl.experiment.benchmarks.peak_memory import peak_bytes, reset_peak, resident_bytes
@@ -21,6 +22,7 @@ from edgefl.experiment.benchmarks.training import (
 )
 from edgefl.learning.cost.measure import trace
 from edgefl.learning.engine.choice import engines_on
+from edgefl.learning.engine.crew import Crew, can_be_copied
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.models.registry import MODELS, build_model
 from edgefl.learning.rules.base import LocalOptions
@@ -82,6 +84,30 @@ def test_a_peak_is_one_works_own_where_the_system_can_tell():
     block = torch.ones(50_000_000)
     assert peak_bytes(CPU) - before > 150e6
     assert resident_bytes() >= 4 * len(block)
+
+
+@pytest.mark.skipif(not can_be_copied(), reason="a process with an accelerator is not copied")
+def test_a_peak_holds_what_copies_of_the_process_hold_for_themselves():
+    kept = []
+
+    def fill(numbers):
+        kept.append(torch.ones(numbers))
+
+    before = peak_bytes(CPU)
+    crew = Crew(2, fill)
+    crew.answers([0, 1], lambda number, slot: 10_000_000)
+    assert 70e6 < peak_bytes(CPU) - before < 300e6
+    crew.dismiss()
+    assert peak_bytes(CPU) - before < 40e6
+
+
+def test_turns_before_the_first_take_as_long_as_is_asked(monkeypatch):
+    seconds = iter(range(1000))
+    monkeypatch.setattr(training, "perf_counter", lambda: next(seconds))
+    order = []
+    # The clock moves by a second whenever it is read: once for the beginning, and once after each turn.
+    in_turn({"a": lambda: order.append("a")}, 3, CPU, clock=lambda: 0.0, warm_up=10)
+    assert len(order) == 10 + 3
 
 
 def test_the_public_configuration_is_375_000_local_steps():

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from edgefl.learning.engine.parallel import SETTLED_SECONDS
+
 
 @dataclass(frozen=True)
 class TrainingCase:
@@ -20,6 +22,7 @@ class TrainingCase:
         batch: images in a minibatch.
         steps: local steps a round.
         turns: how often every contender is measured.
+        warm_up: seconds of turns before those that are measured, so that an engine has come to how it goes on.
         rounds: rounds of the whole job that the case stands for, of which only a few are measured; ``None``: none.
     """
 
@@ -31,6 +34,7 @@ class TrainingCase:
     steps: int
     clients: int
     turns: int = 5
+    warm_up: float = 1.25 * SETTLED_SECONDS
     rounds: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -47,7 +51,13 @@ class TrainingCase:
     def quick(self) -> TrainingCase:
         """The same case with less of everything, to see that it runs; its figures say little."""
         return replace(
-            self, cohort=min(self.cohort, 4), batch=min(self.batch, 10), steps=min(self.steps, 2), clients=4, turns=2
+            self,
+            cohort=min(self.cohort, 4),
+            batch=min(self.batch, 10),
+            steps=min(self.steps, 2),
+            clients=4,
+            turns=2,
+            warm_up=0,
         )
 
 

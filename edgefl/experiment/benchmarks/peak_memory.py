@@ -23,15 +23,31 @@ def reset_peak(device: torch.device) -> None:
 
 
 def peak_bytes(device: torch.device) -> int:
-    """The most bytes held since :func:`reset_peak`, or since the process began where the system cannot begin anew."""
+    """The most bytes held since :func:`reset_peak`, or since the process began where the system cannot begin anew.
+
+    On Linux with what copies of the process hold for themselves, as it is now.
+    """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:
         lines = _STATUS.read_text(encoding="ascii").splitlines()
-        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) + _held_by_copies()
     except (OSError, StopIteration, ValueError):
         unit = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _held_by_copies() -> int:
+    """Main memory of the processes that this one began, without what they share with it."""
+    held = 0
+    for thread in Path("/proc/self/task").iterdir():
+        try:
+            for process in (thread / "children").read_text(encoding="ascii").split():
+                lines = Path("/proc", process, "smaps_rollup").read_text(encoding="ascii").splitlines()
+                held += 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))
+        except OSError:
+            continue  # it has ended, or the system does not say
+    return held
 
 
 def resident_bytes() -> int:

@@ -62,7 +62,7 @@ def bench_engines(case: TrainingCase, device: torch.device, engines: Sequence[st
     turns = {name: federated(case, core, method) for name, core in cores.items()}
     turns[SAME] = centralised(case, data, model, method, case.batch)
     turns[WHOLE] = centralised(case, data, model, method, case.batch * case.cohort)
-    times, memory = in_turn(turns, case.turns, device)
+    times, memory = in_turn(turns, case.turns, device, warm_up=case.warm_up)
     for core in cores.values():
         core.close()
     rows = [
@@ -140,15 +140,28 @@ def in_turn(
     repeats: int,
     device: torch.device,
     clock: Callable[[], float] = perf_counter,
+    warm_up: float = 0.0,
 ) -> tuple[dict[str, list[float]], dict[str, int]]:
-    """Seconds of each contender's turns, one after another and again, after a turn of each that does not count.
+    """Seconds of each contender's turns, one after another and again, after turns of each that do not count.
+
+    Args:
+        turns: the contenders.
+        repeats: turns of each that count.
+        device: where.
+        clock: tells the seconds.
+        warm_up: seconds that the turns before take at least; there is one in any case.
 
     Returns:
         The seconds, and the most bytes held meanwhile: of an accelerator's memory, or of the whole process's.
     """
     times: dict[str, list[float]] = {name: [] for name in turns}
     memory: dict[str, int] = {}
-    for repeat in range(repeats + 1):
+    for turn in turns.values():
+        end = perf_counter() + warm_up
+        turn()
+        while perf_counter() < end:
+            turn()
+    for _ in range(repeats):
         for name, turn in turns.items():
             reset_peak(device)
             if device.type == "cuda":
@@ -157,8 +170,7 @@ def in_turn(
             turn()
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
-            if repeat:
-                times[name].append(clock() - start)
+            times[name].append(clock() - start)
             memory[name] = max(memory.get(name, 0), peak_bytes(device))
     return times, memory
 
