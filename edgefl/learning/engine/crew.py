@@ -23,6 +23,10 @@ _DIES_WITH_ITS_PARENT = 1
 """``PR_SET_PDEATHSIG`` of prctl(2)."""
 
 
+AHEAD = 1
+"""Requests that are made while all copies work, for whichever is free next."""
+
+
 class CrewLost(EdgeflError):  # noqa: N818  (what happened to it)
     """A copy ended in the middle of its work (it was killed, or memory ran out), or never comes to its end."""
 
@@ -49,7 +53,6 @@ class Crew:
 
     Attributes:
         size: as given.
-        slots: requests there are at once at most: under way, next to be sent, or answered and not yet taken.
 
     Raises:
         CrewLost: the process cannot be copied.
@@ -57,7 +60,6 @@ class Crew:
 
     def __init__(self, size: int, serve: Callable[[Any], Any]) -> None:
         self.size = size
-        self.slots = size + 1
         self._ends: list[Connection[Any, Any]] = []
         processes: list[int] = []
         self._dismiss = weakref.finalize(self, _dismissed, os.getpid(), processes, self._ends)
@@ -90,8 +92,9 @@ class Crew:
 
         Args:
             order: the requests' numbers, as they are to be taken up.
-            request: makes request ``number``, in slot ``slot``; the next one is made while all copies work.
-            taken: makes of the answer in slot ``slot`` what is given back, before that slot is used again.
+            request: makes request ``number``, in a slot that no other holds until its answer is taken; slots count from
+                0 to ``size + AHEAD - 1``.
+            taken: makes of the answer to the request in a slot what is given back.
             patience: seconds without any answer after which a copy is taken for stuck; ``None``: never.
 
         Raises:
@@ -111,7 +114,7 @@ class Crew:
         taken: Callable[[Any, int], Any],
         patience: float | None,
     ) -> dict[int, Any]:
-        idle, free = list(self._ends), list(range(self.slots))
+        idle, free = list(self._ends), list(range(self.size + AHEAD))
         busy: dict[Connection[Any, Any], tuple[int, int]] = {}
         answers: dict[int, Any] = {}
         failures: dict[int, Exception] = {}

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from edgefl.learning.engine.base import JobData, JobResult, JobTask
 from edgefl.learning.engine.board import Board, Place
-from edgefl.learning.engine.crew import Crew
+from edgefl.learning.engine.crew import AHEAD, Crew, CrewLost
 from edgefl.learning.engine.evaluation import BatchScore, evaluate_batch
 from edgefl.learning.engine.local_training import train_job
 from edgefl.learning.engine.parcels import (
@@ -101,13 +101,16 @@ class TrainingCrew:
         precision: of a local step's products.
 
     Raises:
-        CrewLost: the process cannot be copied.
+        CrewLost: the process cannot be copied, or has no memory to share.
     """
 
     def __init__(self, size: int, model: BlockModel, data: JobData, precision: Precision) -> None:
         room = _VECTORS * (model.layout.size * 4 + 4096)
-        self._common = Board(room)
-        self._slots = [_Slot(Board(room), Board(room)) for _ in range(size + 1)]
+        try:
+            self._common = Board(room)
+            self._slots = [_Slot(Board(room), Board(room)) for _ in range(size + AHEAD)]
+        except OSError as error:
+            raise CrewLost(f"there is no memory to share with copies: {error}") from None
         self._crew = Crew(size, _Worker(model, data, precision, self._common, self._slots).serve)
 
     def train(self, tasks: Sequence[JobTask], order: Sequence[int], patience: float | None = None) -> list[JobResult]:

@@ -140,6 +140,46 @@ def test_copies_train_to_the_bits_of_one_after_another(tiny, entry):
     core.close()
 
 
+def test_what_no_board_has_room_for_travels_with_the_message(tiny, monkeypatch):
+    monkeypatch.setattr("edgefl.learning.engine.training_crew._VECTORS", 0)
+    method = tiny.method("scaffold")
+    reference, core = three_rounds(tiny.core("sequential"), method), tiny.core("parallel", 2)
+    engine_of(core)._settled = 0.0
+    assert same(reference, three_rounds(core, method))
+    assert engine_of(core)._crew is not None
+    core.close()
+
+
+def test_threads_train_where_there_is_no_memory_to_share(tiny, monkeypatch):
+    def full(size):
+        raise OSError("no room")
+
+    monkeypatch.setattr("edgefl.learning.engine.training_crew.Board", full)
+    method, core = tiny.method("fedavg"), tiny.core("parallel", 2)
+    engine_of(core)._settled = 0.0
+    assert same(three_rounds(tiny.core("sequential"), method), three_rounds(core, method))
+    assert engine_of(core)._crew is None
+
+
+@pytest.mark.parametrize("mode", [{}, {"keep_probability": (0.5, 0.25)}], ids=["plain", "scaled"])
+def test_copies_evaluate_to_the_bits_of_one_batch_after_another(tiny, mode):
+    core, reference = tiny.core("parallel", 2), tiny.core("sequential")
+    engine = engine_of(core)
+    engine._settled = 0.0
+    three_rounds(core, tiny.method("fedavg"))
+    monitored = []
+    original = engine._crew.evaluate
+    engine._crew.evaluate = lambda *given: monitored.append(given) or original(*given)
+    vector = 1.5 * core.initial
+    expected = engine_of(reference).evaluate(vector, mode)[:2]
+    assert engine.evaluate(vector, mode)[:2] == expected
+    assert len(monitored) == 1
+    for process in engine._crew._crew._dismiss.peek()[2][1]:
+        os.kill(process, signal.SIGKILL)
+    assert engine.evaluate(vector, mode)[:2] == expected
+    assert engine._crew is None
+
+
 def test_threads_train_until_it_is_worth_copying_the_process(tiny):
     core = tiny.core("parallel", 2)
     three_rounds(core, tiny.method("fedavg"))
