@@ -18,7 +18,7 @@ from edgefl.simulation.log import Event
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS events (position INTEGER PRIMARY KEY, figures BLOB NOT NULL, words TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS numbers (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS numbers (round INTEGER PRIMARY KEY, noted TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS rounds (round INTEGER PRIMARY KEY, events INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS checkpoints (round INTEGER PRIMARY KEY, manifest TEXT NOT NULL);
 """
@@ -47,10 +47,12 @@ class Journal:
         self._file.executescript(_TABLES)
         self._known_events = int(self._file.execute("SELECT COALESCE(MAX(events), 0) FROM rounds").fetchone()[0])
         self._known = self._known_rows()
-        self._numbers = dict(self._file.execute("SELECT key, value FROM numbers"))
+        self._numbers: dict[str, Any] = {}
+        for (noted,) in self._file.execute("SELECT noted FROM numbers"):
+            self._numbers |= json.loads(noted)
         self._position = 0
         self._rows: list[tuple[int, bytes, str]] = []
-        self._fresh: dict[str, str] = {}
+        self._fresh: dict[str, Any] = {}
 
     def __enter__(self) -> Journal:
         return self
@@ -89,7 +91,7 @@ class Journal:
         """
         if key not in self._numbers:
             raise LogDiffers(f"the journal does not know '{key}', which the run now asks for: it cannot be resumed")
-        return json.loads(self._numbers[key])
+        return self._numbers[key]
 
     def note(self, key: str, value: Any) -> None:
         """A number that training gives now; non-finite ones are kept as such.
@@ -97,12 +99,12 @@ class Journal:
         Raises:
             LogDiffers: an earlier process was given another one.
         """
-        text = json.dumps(value)
-        if key in self._numbers:
-            if self._numbers[key] != text:
-                raise LogDiffers(f"'{key}' was {self._numbers[key]}, and is now {text}: the run cannot be resumed")
+        if key not in self._numbers:
+            self._numbers[key] = self._fresh[key] = value
             return
-        self._numbers[key] = self._fresh[key] = text
+        then, now = json.dumps(self._numbers[key]), json.dumps(value)
+        if then != now:
+            raise LogDiffers(f"'{key}' was {then}, and is now {now}: the run cannot be resumed")
 
     def commit(self, round: int) -> None:
         """Everything taken and noted since the last commit belongs to rounds up to ``round``, and is safe from now on.
@@ -113,7 +115,8 @@ class Journal:
         with self._file:
             self._file.execute("BEGIN")
             self._file.executemany("INSERT INTO events VALUES (?, ?, ?)", self._rows)
-            self._file.executemany("INSERT INTO numbers VALUES (?, ?)", list(self._fresh.items()))
+            if self._fresh:
+                self._file.execute("INSERT INTO numbers VALUES (?, ?)", (round, json.dumps(self._fresh)))
             self._file.execute("INSERT OR REPLACE INTO rounds VALUES (?, ?)", (round, self._position))
         self._rows, self._fresh = [], {}
 
