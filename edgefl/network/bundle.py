@@ -215,7 +215,8 @@ class Bundle:
         return self._clock + self.level * (now - self._clock_time)
 
     def _advance(self, now: float) -> None:
-        self._clock = self._reading(now)
+        if self.level < math.inf:
+            self._clock += self.level * (now - self._clock_time)
         self._clock_time = now
         if not self._free:
             self._clock = self._furthest = 0.0

@@ -69,9 +69,9 @@ class Flow(simpy.Event):
             return max(self.bytes - self._bytes_left(self), 0.0)
         return self._delivered
 
-    def settle(self, delivered: float, *, cancelled: bool) -> None:
+    def settle(self, now: float, delivered: float, *, cancelled: bool) -> None:
         """Fix the flow's last figures; the network calls this once, when the flow ends."""
-        self.ended = self.env.now
+        self.ended = now
         self._delivered = delivered
         self.cancelled = cancelled
 

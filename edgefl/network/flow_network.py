@@ -186,7 +186,7 @@ class FlowNetwork:
             self._sharing.leave(flow.id, self.env.now)
         else:
             self._prune(self._multicasts[flow.multicast], flow)
-        flow.settle(max(flow.bytes - left, 0.0), cancelled=True)
+        flow.settle(self.env.now, max(flow.bytes - left, 0.0), cancelled=True)
         if self._observer is not None:
             self._observer.flow_cancelled(flow)
         self._agenda.settle_now()
@@ -317,8 +317,8 @@ class FlowNetwork:
     def _join(self, flow: Flow) -> None:
         if flow.id in self._under_way:
             self._repetition.disturbed()
-            now = self.env.now
-            self._sharing.join(flow.id, flow.path, 8.0 * flow.bytes, now, weight=flow.weight, latency=flow.latency)
+            bits, now = 8.0 * flow.bytes, self.env.now
+            self._sharing.join(flow.id, flow.path, bits, now, weight=flow.weight, latency=flow.latency)
 
     def _gather(self, flow: Flow, key: Hashable) -> Multicast:
         """Let a flow be part of the multicast that others have begun at this instant, or begin one."""
@@ -371,7 +371,7 @@ class FlowNetwork:
         if complete:
             for number in sorted(self._flows_of(complete)):
                 flow = self._under_way.pop(number)
-                flow.settle(flow.bytes, cancelled=False)
+                flow.settle(now, flow.bytes, cancelled=False)
                 if self._observer is not None:
                     self._observer.flow_ended(flow)
                 flow.succeed(flow)

@@ -133,9 +133,10 @@ class Sharing:
                     self._occupied(link)
                     self.announce(link)
                 busy = self._busy[link] = _BusyLink()
-            busy.streams[flow] = stream
-            if len(busy.streams) == 2:
-                companion = next(iter(busy.streams.values()))
+            sharers = busy.streams
+            sharers[flow] = stream
+            if len(sharers) == 2:
+                companion = next(iter(sharers.values()))
                 self._rebundle(companion, now)
         self._bundle(stream, now)
 

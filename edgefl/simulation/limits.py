@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.specs import BudgetKind
@@ -57,7 +58,8 @@ class Limits:
         self.budgets = [Budget(kind, limit) for kind, limit in budgets.items()]
         self.targets = [Target(accuracy) for accuracy in targets]
         self._metric = metric
-        self._open = list(self.budgets)
+        # The budget on seconds is a timer.
+        self._counted = [(budget, attrgetter(budget.kind)) for budget in self.budgets if budget.kind != "seconds"]
 
     @property
     def seconds(self) -> Budget | None:
@@ -66,15 +68,11 @@ class Limits:
 
     def newly_exhausted(self, spent: Ledger) -> list[Budget]:
         """Budgets that the ledger has just exceeded; each is returned once."""
-        crossed = [
-            budget
-            for budget in self._open
-            # The budget on seconds is a timer.
-            if budget.kind != "seconds" and spent.of(budget.kind) > budget.limit
-        ]
-        for budget in crossed:
-            budget.exhausted = True
-            self._open.remove(budget)
+        crossed = [budget for budget, of in self._counted if of(spent) > budget.limit]
+        if crossed:
+            for budget in crossed:
+                budget.exhausted = True
+            self._counted = [(budget, of) for budget, of in self._counted if not budget.exhausted]
         return crossed
 
     def round_ended(self, standing: Standing) -> list[Target]:

@@ -144,7 +144,8 @@ class Participation:
             world.held[self.client] = self.round
         self.announce()
 
-        self.pace = world.pace(self.client, self.round, self.work)
+        again = world.begun(self.client, self.round)
+        self.pace = world.pace(self.client, self.round, self.work, again)
         steps = self._affordable_steps()
         if not steps < self.work.steps:
             seconds = self.pace.seconds
@@ -159,7 +160,7 @@ class Participation:
         # A job that may begin anew is handed over when it is done: it may take fewer steps the second time.
         if not self._retries:
             self._submit()
-        world.presence.computes(self, seconds, world.begun(self.client, self.round))
+        world.presence.computes(self, seconds, again)
         world.compute_started(self.client, self.round, self.work, self.job.steps)
         yield world.env.timeout(seconds)
         if not self._still("compute", attempt):

@@ -88,7 +88,7 @@ class CellPrefetch:
         self._dropped = False
         # The round may have begun, and its jobs have their numbers, before the cell has what it passes on.
         self._dispatches = {client: world.dispatches(client) for client in early}
-        self.flow: Flow = world.traffic.relay("server", node, self.parts, round, early=True)
+        self.flow: Flow = world.traffic.relay("server", node, self.parts, round)
         world.env.process(self._pass_on())
 
     def _pass_on(self) -> Generator[simpy.Event, object, None]:

@@ -61,12 +61,13 @@ class Traffic:
     ) -> Flow:
         """Start one flow that carries ``parts`` to or from the client, for its job number ``dispatch``."""
         source, target = self._ends(client, direction)
-        return self._start(source, target, Transfer(client, round, dispatch, direction, tuple(parts), early))
+        item = "prefetch" if early else direction
+        return self._start(source, target, Transfer(client, round, dispatch, direction, tuple(parts), item))
 
-    def relay(self, source: Node, target: Node, parts: Sequence[Part], round: int, *, early: bool = False) -> Flow:
+    def relay(self, source: Node, target: Node, parts: Sequence[Part], round: int) -> Flow:
         """Start one flow between the server and a cell."""
         direction: Direction = "down" if source == "server" else "up"
-        return self._start(source, target, Transfer(-1, round, -1, direction, tuple(parts), early))
+        return self._start(source, target, Transfer(-1, round, -1, direction, tuple(parts), "relay"))
 
     def gate(self, client: int) -> Node:
         """Whom the client deals with: the server or, where cells average, its cell, the last node on the way to it."""
@@ -87,26 +88,27 @@ class Traffic:
     def flow_started(self, flow: Flow) -> None:
         """A transfer has been asked for."""
         tag: Transfer = flow.tag  # type: ignore[assignment]
-        facts = f'"path": {_listed(flow.nodes)}, "dispatch": {tag.dispatch}, "parts": {_sizes(tag.parts)}'
+        client, round, dispatch, _, parts, item = tag
+        facts = f'"path": {_listed(flow.nodes)}, "dispatch": {dispatch}, "parts": {_sizes(parts)[1]}'
         if flow.multicast is not None:
             facts += f', "multicast": {flow.multicast}'
         self._log.write(
             flow.started,
             "transfer_start",
-            tag.round,
-            tag.client,
-            item=tag.item,
+            round,
+            client,
+            item=item,
             flow=flow.id,
-            source=str(flow.source),
-            target=str(flow.target),
+            source=flow.nodes[0],
+            target=flow.nodes[-1],
             bytes=flow.bytes,
             value=flow.latency,
             detail="{" + facts + "}",
         )
-        if tag.client >= 0:
-            self.radios.starts(tag.client, tag.round)
+        if client >= 0:
+            self.radios.starts(client, round)
             if self._on_batteries:
-                self.batteries.flow_started(tag.client, flow)
+                self.batteries.flow_started(client, flow)
 
     def flow_ended(self, flow: Flow) -> None:
         """A transfer is complete."""
@@ -128,24 +130,25 @@ class Traffic:
 
     def _transferred(self, kind: str, flow: Flow) -> None:
         tag: Transfer = flow.tag  # type: ignore[assignment]
-        client, accounts, now = tag.client, self._accounts, self._env.now
+        client, round, dispatch, direction, _, item = tag
+        accounts, now = self._accounts, self._env.now
         seconds = now - flow.started
         # Parts are whole bytes; of a broken-off transfer whole bytes count, so that sums are exact.
         delivered = float(int(flow.delivered + 1e-6))
         joules = 0.0
         if client >= 0:
-            joules = self._transfer_joules(client, tag.direction, seconds, delivered)
+            joules = self._transfer_joules(client, direction, seconds, delivered)
             if self._on_batteries:
                 joules = self.batteries.given(client, joules, flow)
         self._log.write(
             now,
             kind,
-            tag.round,
+            round,
             client,
-            item=tag.item,
+            item=item,
             flow=flow.id,
-            source=str(flow.source),
-            target=str(flow.target),
+            source=flow.nodes[0],
+            target=flow.nodes[-1],
             bytes=delivered,
             seconds=seconds,
             joules=joules,
@@ -154,21 +157,24 @@ class Traffic:
             accounts.ledger.bytes_backhaul += delivered
             return
         ledger = accounts.ledger
-        ledger.moved(tag.direction, delivered, seconds)
+        ledger.moved(direction, delivered, seconds)
         accounts.drew(client, joules)
-        self.radios.ends(client, tag.round)
+        self.radios.ends(client, round)
         if self._on_batteries:
             self.batteries.flow_over(client, flow)
         self._moved[client] += delivered
         ledger.client_bytes = max(ledger.client_bytes, self._moved[client])
-        self._carried[client, tag.dispatch] += delivered
+        self._carried[client, dispatch] += delivered
         accounts.check()
 
     def _start(self, source: Node, target: Node, transfer: Transfer) -> Flow:
-        return self.network.transfer(source, target, transfer.bytes, tag=transfer, payload=transfer.payload)
+        # Others may be sent the same; an update is like no other.
+        payload = transfer.parts if transfer.direction == "down" else None
+        return self.network.transfer(source, target, _sizes(transfer.parts)[0], tag=transfer, payload=payload)
 
     def _ends(self, client: int, direction: Direction) -> tuple[Node, Node]:
-        gate, own = self.gate(client), f"client/{client}"
+        own = f"client/{client}"
+        gate = self.gate(client) if self._cells_average else "server"
         return (gate, own) if direction == "down" else (own, gate)
 
     def _radio_drew(self, client: int, round: int, what: str, seconds: float, joules: float) -> None:
@@ -187,5 +193,5 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 @lru_cache(maxsize=64)
-def _sizes(parts: tuple[Part, ...]) -> str:
-    return json.dumps({part.name: part.bytes for part in parts})
+def _sizes(parts: tuple[Part, ...]) -> tuple[int, str]:
+    return sum(part.bytes for part in parts), json.dumps({part.name: part.bytes for part in parts})

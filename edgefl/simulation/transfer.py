@@ -11,26 +11,20 @@ Direction = Literal["down", "up"]
 
 
 class Transfer(NamedTuple):
-    """What a flow carries: the tag by which the world recognises it; ``dispatch`` numbers the client's jobs."""
+    """What a flow carries: the tag by which the world recognises it.
+
+    Attributes:
+        client: to whom or from whom; -1 between the server and a cell.
+        round: the round that it belongs to.
+        dispatch: numbers the client's jobs.
+        direction: from the server, or to it.
+        parts: what it carries.
+        item: how the log calls it.
+    """
 
     client: int
     round: int
     dispatch: int
     direction: Direction
     parts: tuple[Part, ...]
-    early: bool
-
-    @property
-    def bytes(self) -> int:
-        """Their sizes together."""
-        return sum(part.bytes for part in self.parts)
-
-    @property
-    def payload(self) -> tuple[Part, ...] | None:
-        """What others may be sent as well; an update is like no other."""
-        return self.parts if self.direction == "down" else None
-
-    @property
-    def item(self) -> str:
-        """How the log calls it."""
-        return "relay" if self.client < 0 else "prefetch" if self.early else self.direction
+    item: str

@@ -106,9 +106,12 @@ class World:
         if self.accounts.charges.any:
             self.batteries.phase(client, computing=True)
 
-    def pace(self, client: int, round: int, work: Work) -> Pace:
-        """The course of the client's next computation in this round; another one has another moment's luck."""
-        slowdown = float(self.slowdown.of(round, self.begun(client, round))[client])
+    def pace(self, client: int, round: int, work: Work, again: int) -> Pace:
+        """The course of a computation of the client in this round, before which it began ``again`` others.
+
+        Each has another moment's luck.
+        """
+        slowdown = float(self.slowdown.of(round, again)[client])
         if self.setup.seconds is None:
             return work.pace(slowdown)
         seconds = float(self.setup.seconds.of(round)[client]) * slowdown
