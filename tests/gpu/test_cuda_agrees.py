@@ -7,6 +7,7 @@ from edgefl.learning.data.federated import load_federated
 from edgefl.learning.data.sets.synthetic import Synthetic
 from edgefl.learning.engine.core import TrainingCore
 from edgefl.learning.engine.replay import DirectReplay, GraphReplay
+from edgefl.learning.engine.spec import EngineSpec
 from edgefl.learning.job import JobId, TrainingJob
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.models.registry import MODELS
@@ -59,16 +60,18 @@ def test_a_device_repeats_itself_to_the_last_bit(entry):
     assert one[1:] == other[1:]
 
 
+@pytest.mark.parametrize("convolutions", ["grouped", "products"])
 @pytest.mark.parametrize("entry", [*METHODS, "moon", "scaffold"])
-def test_clients_side_by_side_come_to_what_they_come_to_alone(entry):
+def test_clients_side_by_side_come_to_what_they_come_to_alone(entry, convolutions):
     one = two_rounds("cuda", entry, "cnn", {})
-    other = two_rounds("cuda", entry, "cnn", {}, engine="batched")
+    other = two_rounds("cuda", entry, "cnn", {}, engine=EngineSpec(kind="batched", convolutions=convolutions))
     torch.testing.assert_close(other[0], one[0], rtol=1e-2, atol=1e-3)
     assert other[2].loss == pytest.approx(one[2].loss, rel=1e-2)
 
 
+@pytest.mark.parametrize("convolutions", ["grouped", "products"])
 @pytest.mark.parametrize("entry", [*METHODS, "moon"])
-def test_a_replayed_graph_gives_the_bits_of_the_step_that_it_recorded(entry, monkeypatch):
+def test_a_replayed_graph_gives_the_bits_of_the_step_that_it_recorded(entry, convolutions, monkeypatch):
     """Eight steps a round: the second is recorded, and the second round finds the recording of the first."""
     recorded = []
     capture = GraphReplay._recorded
@@ -78,10 +81,11 @@ def test_a_replayed_graph_gives_the_bits_of_the_step_that_it_recorded(entry, mon
         return recorded[-1]
 
     monkeypatch.setattr(GraphReplay, "_recorded", noting)
-    replayed = two_rounds("cuda", entry, "cnn", {}, engine="batched", steps=8)
+    engine = EngineSpec(kind="batched", convolutions=convolutions)
+    replayed = two_rounds("cuda", entry, "cnn", {}, engine=engine, steps=8)
     assert recorded
     assert None not in recorded
     monkeypatch.setattr("edgefl.learning.engine.batched.GraphReplay", DirectReplay)
-    direct = two_rounds("cuda", entry, "cnn", {}, engine="batched", steps=8)
+    direct = two_rounds("cuda", entry, "cnn", {}, engine=engine, steps=8)
     assert torch.equal(replayed[0], direct[0])
     assert replayed[1:] == direct[1:]

@@ -20,9 +20,13 @@ from edgefl.learning.data.federated import FederatedData, load_federated
 from edgefl.learning.data.sets.synthetic import Synthetic
 from edgefl.learning.engine.choice import choose_engine, engines_on
 from edgefl.learning.engine.core import TrainingCore
+from edgefl.learning.engine.spec import EngineSpec
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.models.registry import MODELS, build_model
 from edgefl.learning.rules.base import LocalOptions
+
+PRODUCTS = "batched, products"
+"""The batched engine with convolutions as products; on a CPU it is measured where ``batched`` is asked for."""
 
 SAME, WHOLE = "centralised, same batch", "centralised, cohort's batch"
 
@@ -58,7 +62,11 @@ def bench_engines(case: TrainingCase, device: torch.device, engines: Sequence[st
     data, local = _data(case, device), _local(case)
     method = build_method("fedavg", local)
     model = build_model(MODELS[case.model](**case.options), case.shape, 10)
-    cores = {name: _core(case, data, name) for name in (engines_on(device) if engines is None else engines)}
+    names = list(engines_on(device) if engines is None else engines)
+    specs = {name: EngineSpec.of(name) for name in names}
+    if "batched" in names and (device.type != "cpu" or engines is not None):
+        specs[PRODUCTS] = EngineSpec(kind="batched", convolutions="products")
+    cores = {name: _core(case, data, spec) for name, spec in specs.items()}
     turns = {name: federated(case, core, method) for name, core in cores.items()}
     turns[SAME] = centralised(case, data, model, method, case.batch)
     turns[WHOLE] = centralised(case, data, model, method, case.batch * case.cohort)
@@ -190,5 +198,5 @@ def _local(case: TrainingCase) -> LocalOptions:
     return LocalOptions(steps=case.steps, batch=case.batch, lr=0.01, weight_decay=1e-3, clip_norm=10)
 
 
-def _core(case: TrainingCase, data: FederatedData, engine: str) -> TrainingCore:
+def _core(case: TrainingCase, data: FederatedData, engine: EngineSpec | str) -> TrainingCore:
     return TrainingCore.of(data, MODELS[case.model](**case.options), 0, engine=engine)

@@ -16,6 +16,7 @@ from edgefl.learning.engine.device import exact_arithmetic
 from edgefl.learning.engine.local_training import TRAINING, train_job
 from edgefl.learning.engine.replay import GraphReplay, Replay
 from edgefl.learning.engine.sequential import SequentialEngine
+from edgefl.learning.engine.spec import Convolutions
 from edgefl.learning.engine.stack import Stack
 from edgefl.learning.engine.threads import one_core_each
 from edgefl.learning.faults import TrainingFault
@@ -50,6 +51,8 @@ class BatchedEngine:
         width: jobs in a chunk at most; by the device's memory unless given.
         replay: what repeats the step of a whole chunk; by the device unless given.
         precision: of a local step's products.
+        convolutions: how those of several clients are one call; see
+            :class:`~edgefl.learning.engine.spec.EngineSpec`.
     """
 
     def __init__(
@@ -61,7 +64,9 @@ class BatchedEngine:
         replay: Callable[[Callable[[], None]], Replay] | None = None,
         *,
         precision: Precision = "float32",
+        convolutions: Convolutions = "grouped",
     ) -> None:
+        self._mode = {**TRAINING, "unfolded": convolutions == "products"}
         self._model = model
         self._data = data
         self._device = device
@@ -101,7 +106,8 @@ class BatchedEngine:
                 known.append(place)
         for _, places in kinds:
             places.sort(key=lambda place: (-tasks[place].steps, tasks[place].client, tasks[place].dispatch))
-            width = self._width(tasks[places[0]])
+            with using(**self._mode):
+                width = self._width(tasks[places[0]])
             yield from (places[start : start + width] for start in range(0, len(places), width))
 
     def _width(self, task: JobTask) -> int:
@@ -117,7 +123,7 @@ class BatchedEngine:
             return [self._alone(tasks[0])]
         stack = self._stacked(tasks)
         try:
-            with using(**TRAINING):
+            with using(**self._mode):
                 self._steps(stack)
             return stack.results()
         except torch.OutOfMemoryError:

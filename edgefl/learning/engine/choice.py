@@ -12,6 +12,7 @@ from edgefl.learning.engine.batched import BatchedEngine
 from edgefl.learning.engine.parallel import ParallelEngine
 from edgefl.learning.engine.processors import cores
 from edgefl.learning.engine.sequential import SequentialEngine
+from edgefl.learning.engine.spec import Convolutions
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.precision import Precision
 
@@ -77,12 +78,13 @@ def build_engine(  # noqa: PLR0917  (what engines are made of)
     device: torch.device,
     workers: int | None = None,
     precision: Precision = "float32",
+    convolutions: Convolutions = "grouped",
 ) -> Engine:
     """The engine called ``name``; ``workers`` defaults to the process's cores and never changes a result."""
     if name == "sequential":
         return SequentialEngine(model, data, device, precision)
     if name == "batched":
-        return BatchedEngine(model, data, device, precision=precision)
+        return BatchedEngine(model, data, device, precision=precision, convolutions=convolutions)
     if name == "ray":
         # Whoever does without Ray shall not wait for its module.
         from edgefl.learning.engine.ray_engine import RayEngine

@@ -17,7 +17,7 @@ from edgefl.learning.engine.keepsakes import Keepsakes
 from edgefl.learning.engine.learner import MethodLearner
 from edgefl.learning.engine.measured import MeasuredEngine, clock_of
 from edgefl.learning.engine.result_memory import RememberingEngine, ResultMemory, content_of
-from edgefl.learning.engine.spec import EngineSpec
+from edgefl.learning.engine.spec import Convolutions, EngineSpec
 from edgefl.learning.job import Evaluation
 from edgefl.learning.methods.recipe import Method
 from edgefl.learning.models.block_model import BlockModel
@@ -143,10 +143,14 @@ class TrainingCore:
         spec = self._spec
         by_clock = spec.kind == "auto" and not spec.exact
         names: tuple[EngineName, ...] = (self.engine_name, "batched") if by_clock else (self.engine_name,)
-        engines: dict[str, Engine] = {
-            name: build_engine(name, model, self.data, self._device, self._workers, spec.precision) for name in names
-        }
+
+        def built(name: EngineName, convolutions: Convolutions) -> Engine:
+            return build_engine(name, model, self.data, self._device, self._workers, spec.precision, convolutions)
+
+        engines: dict[str, Engine] = {name: built(name, spec.convolutions) for name in names}
         if len(engines) > 1:
+            if self._device.type != "cpu":
+                engines["batched, products"] = built("batched", "products")
             return MeasuredEngine(engines, self._fastest, clock_of(self._device))
         engine = engines[self.engine_name]
         if self.memory is None or self.engine_name not in ALIKE:

@@ -16,7 +16,7 @@ from edgefl.learning.job import Evaluation
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.mode import using
 
-PLAIN = {"training": False, "track": False, "width": 1.0, "keep": None, "keep_probability": None}
+PLAIN = {"training": False, "track": False, "width": 1.0, "keep": None, "keep_probability": None, "unfolded": False}
 """The mode of an evaluation, whatever mode the caller is in, unless an objective asks for more."""
 
 BATCH = 128

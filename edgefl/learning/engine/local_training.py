@@ -18,7 +18,7 @@ from edgefl.learning.objectives.base import Batch, Context, Objective
 from edgefl.learning.precision import Precision
 from edgefl.randomness import generator
 
-TRAINING = {"training": True, "track": True, "width": 1.0, "keep": None, "keep_probability": None}
+TRAINING = {"training": True, "track": True, "width": 1.0, "keep": None, "keep_probability": None, "unfolded": False}
 """The mode at the start of every step, whatever mode the caller is in."""
 
 

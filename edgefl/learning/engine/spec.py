@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from edgefl.learning.component import Component
 from edgefl.learning.precision import Precision
 from edgefl.validation import validated
 
+Convolutions = Literal["grouped", "products"]
 EngineKind = Literal["auto", "sequential", "parallel", "batched", "ray"]
 
 
@@ -26,11 +27,25 @@ class EngineSpec(Component):
         description="of the products in a local step: float32, tf32 (CUDA only) or bfloat16 (autocast); parameters, "
         "aggregation and evaluation are float32 always",
     )
+    convolutions: Convolutions = Field(
+        default="grouped",
+        description="of batched, for clients side by side: grouped makes one convolution with a group for each client, "
+        "products multiplies matrices of patches, which takes more memory; which is faster depends on the device",
+    )
     exact: bool = Field(
         default=True,
         description="false: auto may time the engines once for each method and size of cohort and take the fastest, so "
         "that rounding differs from machine to machine",
     )
+
+    @model_validator(mode="after")
+    def _convolutions_are_batched(self) -> Self:
+        if self.convolutions != "grouped" and self.kind != "batched":
+            raise ValueError(
+                f"convolutions: {self.convolutions} concerns the engine 'batched' alone, found kind: {self.kind}; "
+                "set kind: batched, or leave it out"
+            )
+        return self
 
     @classmethod
     def of(cls, value: EngineSpec | str) -> Self:

@@ -24,6 +24,7 @@ class Mode:
         track: batch norm updates its running statistics (off for frozen copies and sub-networks).
         width: share of the leading channels that slimmable layers use, in (0, 1].
         keep: Stochastic Depth's draw for this step, one 0/1 number per residual block, or ``None``.
+        unfolded: convolutions are products of matrices; off for depthwise ones. It changes rounding only.
         keep_probability: each residual block's probability of being kept, for evaluation; ``None`` without it.
     """
 
@@ -32,6 +33,7 @@ class Mode:
     width: float = 1.0
     keep: Tensor | None = None
     keep_probability: tuple[float, ...] | None = None
+    unfolded: bool = False
 
 
 _MODE: ContextVar[Mode] = ContextVar("mode", default=Mode())  # noqa: B039  (frozen)

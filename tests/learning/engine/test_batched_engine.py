@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from edgefl.errors import UserError
 from edgefl.learning.data.federated import load_federated
 from edgefl.learning.data.sets.synthetic import Synthetic
 from edgefl.learning.engine.batched import BatchedEngine
@@ -16,6 +17,7 @@ from edgefl.learning.engine.client_data import ClientData
 from edgefl.learning.engine.core import TrainingCore
 from edgefl.learning.engine.replay import DirectReplay
 from edgefl.learning.engine.sequential import SequentialEngine
+from edgefl.learning.engine.spec import EngineSpec
 from edgefl.learning.faults import TrainingFault
 from edgefl.learning.job import JobId, TrainingJob
 from edgefl.learning.methods.build import build_method
@@ -28,6 +30,7 @@ from edgefl.learning.models.residual import basic_block
 from edgefl.learning.models.slimmable import Conv2d, Linear
 from edgefl.learning.objectives.base import Batch
 from edgefl.learning.rules.base import LocalOptions
+from edgefl.validation import validated
 
 CPU = torch.device("cpu")
 LOCAL = LocalOptions(epochs=2, batch=4, lr=0.05, weight_decay=1e-3, clip_norm=5.0)
@@ -97,17 +100,18 @@ def tasks_of(tiny, entry, dtype):
     ]
 
 
-def both(tiny, entry, dtype, width=4):
+def both(tiny, entry, dtype, width=4, convolutions="grouped"):
     method, tasks = tasks_of(tiny, entry, dtype)
     data = Wide(tiny.data(), dtype)
     model = method.objective.adapt(residual_model())
     alone = SequentialEngine(model, data, CPU).train(tasks)
-    return alone, BatchedEngine(model, data, CPU, width).train(tasks)
+    return alone, BatchedEngine(model, data, CPU, width, convolutions=convolutions).train(tasks)
 
 
+@pytest.mark.parametrize("convolutions", ["grouped", "products"])
 @pytest.mark.parametrize("entry", ENTRIES, ids=str)
-def test_every_method_comes_to_the_same_in_double_precision(tiny, entry):
-    alone, together = both(tiny, entry, torch.float64)
+def test_every_method_comes_to_the_same_in_double_precision(tiny, entry, convolutions):
+    alone, together = both(tiny, entry, torch.float64, convolutions=convolutions)
     for one, other in zip(alone, together, strict=True):
         torch.testing.assert_close(other.final, one.final, rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(other.cross_entropies, one.cross_entropies, rtol=1e-9, atol=1e-9)
@@ -218,6 +222,30 @@ def test_a_failing_step_is_told_with_its_client(tiny):
     engine = BatchedEngine(residual_model(), Failing(tiny.data(), torch.float32), CPU, 4)
     with pytest.raises(TrainingFault, match="client 3, round 1, local step 2: ValueError: torn page"):
         engine.train(tasks)
+
+
+def test_products_are_asked_of_the_batched_engine_alone():
+    assert EngineSpec(kind="batched", convolutions="products").convolutions == "products"
+    with pytest.raises(UserError, match="concerns the engine 'batched' alone, found kind: parallel"):
+        validated(EngineSpec, {"kind": "parallel", "convolutions": "products"})
+
+
+def test_a_core_whose_specification_says_so_multiplies_matrices(tiny, monkeypatch):
+    seen = []
+    unfold = torch.nn.functional.unfold
+    monkeypatch.setattr("torch.nn.functional.unfold", lambda *given, **more: seen.append(1) or unfold(*given, **more))
+    for convolutions in ("grouped", "products"):
+        spec = EngineSpec(kind="batched", convolutions=convolutions)
+        with TrainingCore(tiny.data(), residual_model(), 3, engine=spec) as core:
+            learner = core.learner(build_method("fedavg", LOCAL))
+            jobs = [JobId("m", 3, client, 0) for client in range(3)]
+            for job in jobs:
+                learner.submit(TrainingJob(job, 0, 0, core.model.depth, 2, None))
+            learner.aggregate(0, jobs, 0)
+            assert bool(seen) == (convolutions == "products")
+            seen.clear()
+            learner.evaluate(1)
+            assert not seen
 
 
 def test_the_core_takes_it_by_name(tiny):
