@@ -19,6 +19,9 @@ import torch
 
 from edgefl.errors import EdgeflError
 
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1
+"""``M_MMAP_THRESHOLD`` and ``M_TRIM_THRESHOLD`` of mallopt(3)."""
+
 _DIES_WITH_ITS_PARENT = 1
 """``PR_SET_PDEATHSIG`` of prctl(2)."""
 
@@ -182,6 +185,7 @@ def _copy(end: Connection[Any, Any], serve: Callable[[Any], Any]) -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         _computes_only()
+        _keeps_its_memory()
         ctypes.CDLL(None).prctl(_DIES_WITH_ITS_PARENT, signal.SIGKILL)
         if os.getppid() == parent:
             _close_all_but(end.fileno())
@@ -196,6 +200,16 @@ def _computes_only() -> None:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     except OSError:
         return  # some containers forbid it; it costs a few milliseconds a call
+
+
+def _keeps_its_memory() -> None:
+    """Have memory that was let go at hand for the next step: giving it back and taking it anew clears every page."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except AttributeError:
+        return  # not glibc's
+    mallopt(_MMAP_THRESHOLD, 32 << 20)  # the most that it takes
+    mallopt(_TRIM_THRESHOLD, 1 << 30)
 
 
 def _close_all_but(kept: int) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import gc
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -108,6 +110,22 @@ def test_copies_hold_no_file_of_the_process_that_was_copied(tmp_path):
     with (tmp_path / "lock").open("w") as again:
         fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)
     crew.dismiss()
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="another allocator than glibc's")
+def test_a_copy_does_not_take_the_same_memory_from_the_system_again_and_again():
+    def faults(times):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(times):
+            held = [torch.ones(6_000_000) for _ in range(5)]
+            del held
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    crew = Crew(1, faults)
+    answers = crew.answers([3, 20], lambda number, slot: number)
+    crew.dismiss()
+    # 120 MB are about 30,000 pages: taken once, not twenty times more.
+    assert answers[20] < 30_000
 
 
 def test_copies_end_with_the_process_that_was_killed():
