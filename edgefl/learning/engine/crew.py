@@ -12,6 +12,7 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
@@ -25,6 +26,8 @@ _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1
 _DIES_WITH_ITS_PARENT = 1
 """``PR_SET_PDEATHSIG`` of prctl(2)."""
 
+_FOR_THE_PROCESS = (signal.SIGINT, signal.SIGTERM)
+"""Signals that a copy takes otherwise than the process that was copied."""
 
 AHEAD = 1
 """Requests that are made while all copies work, for whichever is free next."""
@@ -91,7 +94,9 @@ class Crew:
         taken: Callable[[Any, int], Any] = _as_it_is,
         patience: float | None = None,
     ) -> dict[int, Any]:
-        """The answers to some requests, each given to whoever is free; whatever goes wrong dismisses the crew.
+        """The answers to some requests, each given to whoever is free.
+
+        What ``serve`` raises leaves the crew as it was; whatever else goes wrong dismisses it.
 
         Args:
             order: the requests' numbers, as they are to be taken up.
@@ -105,10 +110,13 @@ class Crew:
             Exception: what ``serve`` raised for the lowest of the requests that failed; no new ones are then begun.
         """
         try:
-            return self._answers(deque(order), request, taken, patience)
+            answers, failures = self._answers(deque(order), request, taken, patience)
         except BaseException:
             self.dismiss()
             raise
+        if failures:
+            raise failures[min(failures)]
+        return answers
 
     def _answers(
         self,
@@ -116,7 +124,8 @@ class Crew:
         request: Callable[[int, int], Any],
         taken: Callable[[Any, int], Any],
         patience: float | None,
-    ) -> dict[int, Any]:
+    ) -> tuple[dict[int, Any], dict[int, Exception]]:
+        """Answers, and what was raised, of the requests that were begun; no copy has anything left to do."""
         idle, free = list(self._ends), list(range(self.size + AHEAD))
         busy: dict[Connection[Any, Any], tuple[int, int]] = {}
         answers: dict[int, Any] = {}
@@ -152,9 +161,7 @@ class Crew:
                     failures[number] = answer
                 free.append(slot)
                 hand_out()
-        if failures:
-            raise failures[min(failures)]
-        return answers
+        return answers, failures
 
 
 def _send(end: Connection[Any, Any], content: bytes) -> None:
@@ -178,12 +185,19 @@ def _copy(end: Connection[Any, Any], serve: Callable[[Any], Any]) -> int:
     with warnings.catch_warnings():
         # Python warns of threads that a copy does not have. Those that may exist here hold no lock that training takes.
         warnings.simplefilter("ignore", DeprecationWarning)
-        process = os.fork()
+        # Ctrl-C must not find a copy that still does with it what the process does.
+        heard = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_THE_PROCESS)
+        try:
+            process = os.fork()
+        finally:
+            if os.getpid() == parent:
+                signal.pthread_sigmask(signal.SIG_SETMASK, heard)
     if process:
         return process
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
         _computes_only()
         _keeps_its_memory()
         ctypes.CDLL(None).prctl(_DIES_WITH_ITS_PARENT, signal.SIGKILL)
@@ -242,5 +256,7 @@ def _dismissed(owner: int, processes: Sequence[int], ends: Sequence[Connection[A
     for end in ends:
         end.close()
     for process in processes:
-        os.kill(process, signal.SIGKILL)
-        os.waitpid(process, 0)
+        # Where nobody is to be told of children, the system forgets a copy as soon as it has ended.
+        with suppress(ProcessLookupError, ChildProcessError):
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)

@@ -72,7 +72,7 @@ class ParallelEngine:
         order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
         if len(tasks) > 1 and (crew := self._crew_by_now()) is not None:
             try:
-                return crew.train(tasks, order, self._patience(tasks))
+                return crew.train(tasks, order, self._patience(max(task.steps for task in tasks)))
             except (CrewLost, *UNSENDABLE):
                 self._crew = self._settled = None  # once and for all: threads can do it
 
@@ -90,7 +90,7 @@ class ParallelEngine:
         places = self._data.evaluation()
         if self._crew is not None and len(places) > 1:
             try:
-                return total(self._crew.evaluate(vector, places, mode))
+                return total(self._crew.evaluate(vector, places, mode, self._patience(len(places))))
             except (CrewLost, *UNSENDABLE):
                 self._crew = self._settled = None
 
@@ -106,10 +106,10 @@ class ParallelEngine:
         self._crew = self._settled = None
         del self._skeletons[1:]
 
-    def _patience(self, tasks: Sequence[JobTask]) -> float:
-        """Far longer than any of the jobs can take, by what threads took."""
+    def _patience(self, steps: int) -> float:
+        """Far longer than so many local steps, or batches to evaluate, can take, by what threads took."""
         a_step = len(self._skeletons) * self._seconds / max(1, self._steps)
-        return 60 + 100 * a_step * max(task.steps for task in tasks)
+        return 60 + 100 * a_step * steps
 
     def _crew_by_now(self) -> TrainingCrew | None:
         if self._crew is None and self._settled is not None and self._seconds >= self._settled:

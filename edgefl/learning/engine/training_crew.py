@@ -159,15 +159,25 @@ class TrainingCrew:
         answers: dict[int, JobResult] = self._crew.answers(order, request, taken, patience)
         return [answers[index] for index in range(len(tasks))]
 
-    def evaluate(self, vector: Tensor, places: Sequence[slice], mode: Mapping[str, Any]) -> list[BatchScore]:
+    def evaluate(
+        self, vector: Tensor, places: Sequence[slice], mode: Mapping[str, Any], patience: float | None = None
+    ) -> list[BatchScore]:
         """The scores of a model on batches of the evaluation split, in their order.
 
+        Args:
+            vector: the model ``[size]``.
+            places: the batches.
+            mode: as for ``evaluate_batch``.
+            patience: as for :meth:`train`; a copy that training did not need yet may turn out to be stuck here.
+
         Raises:
-            CrewLost: a copy ended.
+            CrewLost: a copy ended, or is stuck.
         """
         self._common.clear()
         sent, shares = _sent(vector, self._common), _cut(places, self._crew.size)
-        answers = self._crew.answers(range(len(shares)), lambda share, _: _Batches(sent, shares[share], mode))
+        answers = self._crew.answers(
+            range(len(shares)), lambda share, _: _Batches(sent, shares[share], mode), patience=patience
+        )
         return [
             BatchScore(torch.tensor(right), torch.tensor(cross_entropy, dtype=torch.float64), images)
             for share in range(len(shares))

@@ -78,6 +78,43 @@ def test_the_lowest_failure_is_raised_and_nothing_new_is_begun(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
 
 
+def test_a_crew_goes_on_after_a_request_that_failed():
+    crew = Crew(2, squares)
+    with pytest.raises(ValueError, match="-1 has no place here"):
+        crew.answers([1, -1, 2, 3], lambda number, slot: number)
+    answers = crew.answers([4, 5, 6, 7], lambda number, slot: number)
+    assert [answers[number][0] for number in (4, 5, 6, 7)] == [16, 25, 36, 49]
+    crew.dismiss()
+
+
+def test_copies_that_the_system_has_forgotten_are_dismissed():
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        crew = Crew(2, squares)
+        copies = crew._dismiss.peek()[2][1]
+        os.kill(copies[0], signal.SIGKILL)
+        assert gone(copies[:1])
+        crew.dismiss()
+        assert gone(copies)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_ctrl_c_in_the_moment_of_copying_ends_no_copy():
+    source = (
+        "import os, signal; from edgefl.learning.engine.crew import Crew\n"
+        "fork = os.fork\n"
+        "def interrupted():\n"
+        "    process = fork()\n"
+        "    if not process: os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return process\n"
+        "os.fork = interrupted\n"
+        "print(Crew(1, abs).answers([-3], lambda number, slot: number))\n"
+    )
+    told = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
+    assert (told.stdout, told.stderr) == ("{-3: 3}\n", "")
+
+
 def test_a_copy_that_ends_is_missed():
     def end(request):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -198,6 +235,19 @@ def test_copies_evaluate_to_the_bits_of_one_batch_after_another(tiny, mode):
     assert engine._crew is None
 
 
+def test_threads_evaluate_where_copies_are_stuck(tiny, monkeypatch):
+    core, reference = tiny.core("parallel", 2), tiny.core("sequential")
+    engine = engine_of(core)
+    engine._settled = 0.0
+    three_rounds(core, tiny.method("fedavg"))
+    for process in engine._crew._crew._dismiss.peek()[2][1]:
+        os.kill(process, signal.SIGSTOP)
+    monkeypatch.setattr(engine, "_patience", lambda steps: 0.3)
+    vector = 1.5 * core.initial
+    assert engine.evaluate(vector, {})[:2] == engine_of(reference).evaluate(vector, {})[:2]
+    assert engine._crew is None
+
+
 def test_threads_train_until_it_is_worth_copying_the_process(tiny):
     core = tiny.core("parallel", 2)
     three_rounds(core, tiny.method("fedavg"))
@@ -245,6 +295,11 @@ def test_a_fault_in_a_copy_names_method_client_round_and_step(tiny):
     engine_of(core)._settled = 0.0
     with pytest.raises(TrainingFault, match=r"client ., round 0, local step 0: KeyError: 'lost'"):
         three_rounds(core, method)
+    # The other methods go on, by copies as before.
+    others = tiny.method("fedprox")
+    assert same(three_rounds(tiny.core("sequential"), others), three_rounds(core, others))
+    assert engine_of(core)._crew is not None
+    core.close()
 
 
 def test_an_engine_that_is_closed_leaves_no_copy(tiny):
