@@ -120,11 +120,16 @@ class BlockModel(nn.Module):
 
 
 def _places(block: nn.Module) -> list[tuple[dict[str, Any], str, str]]:
-    """Where a block's modules look for their tensors: the mapping, the key in it, and the name that weights give it."""
+    """Where a block's modules look for their tensors: the mapping, the key in it, and the name that weights give it.
+
+    A tensor that several modules share has the name of its first place in all of them, as in ``named_parameters``.
+    """
     places: list[tuple[dict[str, Any], str, str]] = []
+    names: dict[int, str] = {}
     for prefix, module in block.named_modules():
         for held in (module._parameters, module._buffers):
-            places += [
-                (held, key, f"{prefix}.{key}" if prefix else key) for key, own in held.items() if own is not None
-            ]
+            for key, own in held.items():
+                if own is not None:
+                    name = names.setdefault(id(own), f"{prefix}.{key}" if prefix else key)
+                    places.append((held, key, name))
     return places

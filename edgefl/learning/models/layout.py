@@ -40,7 +40,7 @@ class Entry:
         """The tensor ``[..., *shape]`` in its place in a vector ``[..., numel]``."""
         lead = flat.shape[:-1]
         if len(self.shape) != 4:
-            return flat.reshape(*lead, *self.shape)
+            return flat.reshape((*lead, *self.shape))
         outputs, inputs, height, width = self.shape
         return flat.reshape(*lead, outputs, height, width, inputs).movedim(-1, -3)
 

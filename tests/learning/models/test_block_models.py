@@ -6,6 +6,7 @@ import torchvision
 from torch import nn
 
 from edgefl.errors import UserError
+from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.mode import using
 from edgefl.learning.models.norm import BatchNorm, GroupNorm
 from edgefl.learning.models.registry import MODELS, build_model, initial_vector
@@ -283,3 +284,20 @@ def test_weights_without_a_tensor_of_the_block_are_refused():
     del given[2]["1.bias"]
     with pytest.raises(KeyError, match=r"1\.bias"):
         model.apply_blocks(given, images())
+
+
+def test_a_tensor_that_modules_share_is_one_tensor_of_the_weights():
+    first, second = nn.Linear(4, 4), nn.Linear(4, 4)
+    second.weight = first.weight
+    blocks = {"body": nn.Sequential(nn.Flatten(), first, nn.Tanh(), second), "head": nn.Linear(4, CLASSES)}
+    model = BlockModel(blocks, sample_shape=(1, 2, 2), classes=CLASSES, align_block=1)
+    assert model.layout.parameter_count == 16 + 4 + 4 + 4 * CLASSES + CLASSES
+    vector = torch.randn(model.layout.size, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    weights, inputs = model.layout.weights(vector), images(shape=(1, 2, 2))
+    own = weights[0]
+    hidden = (inputs.flatten(1) @ own["1.weight"].T + own["1.bias"]).tanh() @ own["1.weight"].T + own["3.bias"]
+    expected = hidden @ weights[1]["weight"].T + weights[1]["bias"]
+    output = model.apply_blocks(weights, inputs)
+    torch.testing.assert_close(output, expected)
+    gradients = [torch.autograd.grad(each.square().sum(), vector, retain_graph=True)[0] for each in (output, expected)]
+    torch.testing.assert_close(*gradients)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
+from edgefl.learning.models.layout import Layout
 from edgefl.learning.models.registry import MODELS, build_model, initial_vector
 
 CASES = [("cnn", {"norm": "batch"}), ("mobilenet_v2", {"norm": "batch"}), ("shufflenet", {}), ("resnet18", {})]
@@ -67,3 +69,15 @@ def test_the_first_values_do_not_depend_on_how_convolutions_lie():
     own = dict(model.blocks["conv1"].named_parameters())
     assert own["0.weight"].is_contiguous()
     assert torch.equal(weights[0]["0.weight"], own["0.weight"])
+
+
+def test_a_single_number_has_its_place_like_any_tensor():
+    norm = nn.BatchNorm1d(3)  # counts its batches in a tensor without dimensions
+    layout = Layout({"only": norm})
+    vector = torch.arange(float(layout.size))
+    (weights,) = layout.weights(*layout.split(vector))
+    assert layout.size == 3 + 3 + 3 + 3 + 1
+    assert {name: tensor.shape for name, tensor in weights.items()} == {
+        name: tensor.shape for name, tensor in norm.state_dict().items()
+    }
+    assert torch.equal(layout.flatten([weights]), vector)
