@@ -84,7 +84,7 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     from edgefl.experiment.sweep.choice import check_split
     from edgefl.scenario import load_scenario
 
-    said_first = _with_grid(changes or [], grid) if grid else changes or []
+    said_first = with_grid(changes or [], grid) if grid else changes or []
     base = load_scenario(scenario, said_first)
     said = base.sweep
     if said is None:
@@ -121,7 +121,7 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     _finish(result, made, choose or _metric(said), as_json=as_json)
 
 
-def _with_grid(changes: list[str], grid: list[str]) -> list[str]:
+def with_grid(changes: list[str], grid: list[str]) -> list[str]:
     """The changes with the command line's values in place of the scenario's section; how to search may still be set."""
     from edgefl.experiment.sweep import parse_grid
     from edgefl.scenario.overrides import parse_overrides
@@ -131,7 +131,7 @@ def _with_grid(changes: list[str], grid: list[str]) -> list[str]:
         in_section = change.path == ("sweep",) and isinstance(change.value, dict) and change.value.get("grid")
         if in_section or change.path[:2] == ("sweep", "grid"):
             raise UserError("--grid says the values to try, too; say them once", file=change.origin, field="sweep.grid")
-    return ["sweep=null", *changes, f"sweep.grid={json.dumps(values)}"]
+    return ["sweep=null", *changes, f"sweep.grid={json.dumps(values, default=str)}"]
 
 
 def _metric(said: SweepSpec) -> Metric | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,9 @@ from edgefl.report.verdict import verdict
 
 SCHEMA = 1
 """Raised when a key is renamed or changes its meaning; keys may be added."""
+
+_IN_SUMMARY = {"personalised": "personalisation", "by images": "cumulative", "worst tenth": "worst_tenth"}
+"""How ``summary.json`` calls what the table's heads call otherwise."""
 
 
 def comparison_json(runs: Sequence[RunResult]) -> str:
@@ -47,7 +51,11 @@ def paper_json(rows: Sequence[PaperRow]) -> str:
 def published_json(runs: Sequence[RunResult]) -> str:
     """Each run's published numbers beside ours, and whether the paper's order holds."""
     found = [(name, comparisons(run)) for name, run in zip(run_names(runs), runs, strict=True)]
-    rows = [{"run": name, **vars(each), "gap": each.gap} for name, numbers in found for each in numbers]
+    rows = [
+        {"run": name, **vars(each), "ours": _finite(each.ours), "gap": _finite(each.gap)}
+        for name, numbers in found
+        for each in numbers
+    ]
     return _text({"rows": rows, "orders": [{"run": name, "sentences": orderings(each)} for name, each in found]})
 
 
@@ -64,7 +72,7 @@ def _row(row: Row) -> dict[str, Any]:
         "accuracy": {"final": _figure(row.final), "best": _figure(row.best)},
     }
     for (group, kind), value in row.further.items():
-        record.setdefault(group, {})[kind.replace(" ", "_")] = _figure(value)
+        record.setdefault(_IN_SUMMARY.get(group, group), {})[_IN_SUMMARY.get(kind, kind)] = _figure(value)
     record |= {
         "targets": [{"accuracy": goal, **_to(found, "seconds")} for goal, found in row.targets.items()],
         "seconds": _figure(row.seconds),
@@ -98,6 +106,11 @@ def _of(value: Estimate | None) -> dict[str, float | None]:
 
 def _to(found: TimeToTarget, unit: str) -> dict[str, Any]:
     return {"reached": found.reached, unit: _figure(found.mean), "median": found.median}
+
+
+def _finite(value: float | None) -> float | None:
+    """What JSON has a number for; a loss may be beyond all of them."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _text(record: dict[str, Any]) -> str:

@@ -10,12 +10,14 @@ from typer.testing import CliRunner
 
 from edgefl.cli.app import app
 from edgefl.cli.entry import main
+from edgefl.cli.sweep import with_grid
 from edgefl.errors import UserError
 from edgefl.experiment.pausing import Pause
 from edgefl.experiment.sweep import halving, proposals
 from edgefl.experiment.sweep import jobs as jobs_module
 from edgefl.experiment.sweep.jobs import Job
 from edgefl.experiment.sweep.table import figures_by_method
+from edgefl.scenario import load_scenario
 from edgefl.scenario.sweep import HalvingSpec, SweepSpec
 
 
@@ -193,6 +195,11 @@ def test_how_to_search_may_be_set_beside_a_grid_which_replaces_the_scenarios_sec
     command.ran.clear()
     assert command.invoke(HALVING, "plain", "--grid", GRID).exit_code == 0
     assert [pause for _, pause in command.ran] == [None] * 4
+
+
+def test_a_day_among_the_values_is_taken_as_it_was_written(command):
+    said = load_scenario(command.path, with_grid([], ["name=2026-11-21,two"])).sweep
+    assert said.grid == {"name": ("2026-11-21", "two")}
 
 
 @pytest.mark.parametrize("change", ["sweep.grid={training.cohort: [2]}", "sweep={grid: {training.cohort: [2]}}"])

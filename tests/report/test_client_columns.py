@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from edgefl.report import as_markdown, comparison_rows
+from edgefl.report.as_json import comparison_json
 
 from .conftest import seed_result
 
@@ -21,6 +24,11 @@ def test_clients_accuracies_are_means_over_the_seeds(make_run):
     assert row.further["clients", "mean"].mean == pytest.approx(0.5)
     assert row.further["personalised", "mean"].mean == pytest.approx(0.65)
     assert row.further["personalised", "worst tenth"].mean == pytest.approx(0.35)
+    (told,) = json.loads(comparison_json([run]))["rows"]
+    # As summary.json calls them.
+    assert told["personalisation"]["worst_tenth"]["mean"] == pytest.approx(0.35)
+    assert told["clients"]["cumulative"]["mean"] == pytest.approx(0.52)
+    assert told["ensemble"]["final"]["mean"] == pytest.approx(0.93)
     header, _, line, *_ = as_markdown([row]).splitlines()
     cells = dict(zip(header.split(" | "), line.split(" | "), strict=True))
     assert cells["clients mean, %"] == "50.0 ±0.0" or cells["clients mean, %"] == "50.0"

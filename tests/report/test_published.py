@@ -11,6 +11,7 @@ from edgefl.cli.app import app
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.report import RunResult
+from edgefl.report.as_json import published_json
 from edgefl.report.published import cells, comparisons, orderings
 from edgefl.scenario import load_scenario
 from edgefl.scenario.writing import dump_yaml
@@ -180,3 +181,13 @@ def test_the_command_prints_both_numbers_and_the_order(result):
     ]
     assert told["rows"][0]["gap"] == pytest.approx(-0.05)
     assert "order holds" in told["orders"][0]["sentences"][0]
+
+
+def test_a_number_beyond_all_numbers_is_none_for_a_program(result):
+    made = result(number("fedavg", "loss", value=0.5))
+    file = made.path / "fedavg" / "seed-0" / "rounds.parquet"
+    table = pq.read_table(file)
+    losses = pa.array([1.0, 2.0, 3.0, float("inf")])
+    pq.write_table(table.set_column(table.column_names.index("loss"), "loss", losses), file)
+    (row,) = json.loads(published_json([RunResult(made.path)]))["rows"]
+    assert (row["published"], row["ours"], row["gap"]) == (0.5, None, None)
