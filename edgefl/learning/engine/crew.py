@@ -34,7 +34,7 @@ AHEAD = 1
 
 
 class CrewLost(EdgeflError):  # noqa: N818  (what happened to it)
-    """A copy ended in the middle of its work (it was killed, or memory ran out), or never comes to its end."""
+    """A copy ended in the middle of its work (killed, or out of memory), is stuck, or cannot be told what to do."""
 
 
 def can_be_copied() -> bool:
@@ -106,7 +106,7 @@ class Crew:
             patience: seconds without any answer after which a copy is taken for stuck; ``None``: never.
 
         Raises:
-            CrewLost: a copy ended, or is stuck.
+            CrewLost: a copy ended or is stuck, or a request or an answer cannot travel.
             Exception: what ``serve`` raised for the lowest of the requests that failed; no new ones are then begun.
         """
         try:
@@ -136,8 +136,7 @@ class Crew:
             while not failures:
                 if not prepared and waiting and free:
                     number, slot = waiting.popleft(), free.pop()
-                    content = pickle.dumps(request(number, slot), protocol=pickle.HIGHEST_PROTOCOL)
-                    prepared.append((number, slot, content))
+                    prepared.append((number, slot, pickled(request(number, slot))))
                 if not prepared or not idle:
                     return
                 number, slot, content = prepared.pop()
@@ -164,6 +163,18 @@ class Crew:
         return answers, failures
 
 
+def pickled(what: Any) -> bytes:
+    """What travels to a copy.
+
+    Raises:
+        CrewLost: it cannot, such as a class made up within a function; parts of a method may raise anything at that.
+    """
+    try:
+        return pickle.dumps(what, protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        raise CrewLost(f"{type(what).__name__} cannot be sent: {type(error).__name__}: {error}") from error
+
+
 def _send(end: Connection[Any, Any], content: bytes) -> None:
     try:
         end.send_bytes(content)
@@ -173,9 +184,13 @@ def _send(end: Connection[Any, Any], content: bytes) -> None:
 
 def _received(end: Connection[Any, Any]) -> tuple[bool, Any]:
     try:
-        answer: tuple[bool, Any] = pickle.loads(end.recv_bytes())
+        content = end.recv_bytes()
     except (EOFError, OSError) as error:
         raise CrewLost(f"a worker process ended: {type(error).__name__}") from None
+    try:
+        answer: tuple[bool, Any] = pickle.loads(content)
+    except Exception as error:
+        raise CrewLost(f"an answer cannot be read: {type(error).__name__}: {error}") from error
     return answer
 
 
@@ -247,7 +262,7 @@ def _serve(end: Connection[Any, Any], serve: Callable[[Any], Any]) -> None:
             answer = True, serve(request)
         except Exception as error:  # noqa: BLE001  (whoever asked is told everything)
             answer = False, error
-        end.send_bytes(pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL))
+        end.send_bytes(pickled(answer))
 
 
 def _dismissed(owner: int, processes: Sequence[int], ends: Sequence[Connection[Any, Any]]) -> None:

@@ -16,7 +16,7 @@ from edgefl.learning.engine.crew import CrewLost, can_be_copied
 from edgefl.learning.engine.evaluation import BatchScore, evaluate_batch, total
 from edgefl.learning.engine.local_training import Abandoned, train_job
 from edgefl.learning.engine.threads import one_core_each
-from edgefl.learning.engine.training_crew import UNSENDABLE, TrainingCrew
+from edgefl.learning.engine.training_crew import TrainingCrew
 from edgefl.learning.job import Evaluation
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.precision import Precision
@@ -73,7 +73,7 @@ class ParallelEngine:
         if len(tasks) > 1 and (crew := self._crew_by_now()) is not None:
             try:
                 return crew.train(tasks, order, self._patience(max(task.steps for task in tasks)))
-            except (CrewLost, *UNSENDABLE):
+            except CrewLost:
                 self._crew = self._settled = None  # once and for all: threads can do it
 
         def work(index: int, model: BlockModel, abandoned: Callable[[], bool]) -> JobResult:
@@ -91,7 +91,7 @@ class ParallelEngine:
         if self._crew is not None and len(places) > 1:
             try:
                 return total(self._crew.evaluate(vector, places, mode, self._patience(len(places))))
-            except (CrewLost, *UNSENDABLE):
+            except CrewLost:
                 self._crew = self._settled = None
 
         def work(index: int, model: BlockModel, _: Callable[[], bool]) -> BatchScore:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from edgefl.learning.engine.base import JobData, JobResult, JobTask
 from edgefl.learning.engine.board import Board, Place
-from edgefl.learning.engine.crew import AHEAD, Crew, CrewLost
+from edgefl.learning.engine.crew import AHEAD, Crew, CrewLost, pickled
 from edgefl.learning.engine.evaluation import BatchScore, evaluate_batch
 from edgefl.learning.engine.local_training import train_job
 from edgefl.learning.engine.parcels import (
@@ -29,9 +29,6 @@ from edgefl.learning.engine.parcels import (
 from edgefl.learning.engine.threads import one_core_each
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.precision import Precision
-
-UNSENDABLE = (pickle.PicklingError, TypeError, AttributeError)
-"""What pickling raises for a part of a method that was made up on the way, such as a class within a function."""
 
 _VECTORS = 8
 """Vectors of a model's size that a board holds; what is more travels with the message."""
@@ -122,7 +119,7 @@ class TrainingCrew:
             patience: seconds without any result after which a copy is taken for stuck.
 
         Raises:
-            CrewLost: a copy ended, or is stuck.
+            CrewLost: a copy ended or is stuck, or a method cannot travel.
             TrainingFault: a local step failed.
         """
         tensors = [tensors_of(task) for task in tasks]
@@ -136,7 +133,7 @@ class TrainingCrew:
         def method_of(task: JobTask) -> bytes:
             key = task.method, id(task.objective), id(task.rule), id(task.options)
             if key not in methods:
-                methods[key] = pickle.dumps(replace(without_tensors(task), **_PLAIN), pickle.HIGHEST_PROTOCOL)
+                methods[key] = pickled(replace(without_tensors(task), **_PLAIN))
             return methods[key]
 
         def request(index: int, slot: int) -> _Job:
@@ -212,7 +209,10 @@ class _Worker:
         inbox, outbox = self._slots[job.slot]
         tensors |= {name: _found(each, inbox) for name, each in job.own.items()}
         if job.method not in self._methods:
-            self._methods = {job.method: pickle.loads(job.method)}
+            try:
+                self._methods = {job.method: pickle.loads(job.method)}
+            except Exception as error:
+                raise CrewLost(f"a method cannot be read: {type(error).__name__}: {error}") from error
         task = with_tensors(replace(self._methods[job.method], **job.plain), tensors)
         result = train_job(task, self._model, self._data, precision=self._precision)
         outbox.clear()

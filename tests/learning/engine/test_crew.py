@@ -283,6 +283,32 @@ def test_threads_train_what_cannot_be_sent(tiny):
     assert engine_of(core)._crew is None
 
 
+class Shy(CrossEntropy):
+    def __reduce__(self):
+        raise ValueError("not for pickling")
+
+
+class Unreadable(CrossEntropy):
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+@pytest.mark.parametrize("objective", [Shy(), Unreadable()], ids=lambda each: type(each).__name__)
+def test_threads_train_what_fails_on_its_way_in_whatever_manner(tiny, objective):
+    method = tiny.method("fedavg")
+    reference = three_rounds(tiny.core("sequential"), method)
+    core = tiny.core("parallel", 2)
+    engine_of(core)._settled = 0.0
+    object.__setattr__(method, "objective", objective)
+    assert same(reference, three_rounds(core, method))
+    assert engine_of(core)._crew is None
+
+
+def test_an_answer_that_cannot_be_read_loses_the_crew():
+    with pytest.raises(CrewLost, match="an answer cannot be read: ValueError"):
+        Crew(1, lambda request: Unreadable()).answers([1], lambda number, slot: number)
+
+
 class Broken(CrossEntropy):
     def loss(self, *arguments):
         raise KeyError("lost")
