@@ -175,7 +175,9 @@ class ServerModel:
         whole = self._count - self._count % _BLOCK
         blocks = torch.linalg.vector_norm(difference[:whole].view(-1, _BLOCK), dim=1)
         rest = torch.linalg.vector_norm(difference[whole:])
-        return float(blocks.double().square().sum() + rest.double().square())
+        squared = float(blocks.double().square().sum() + rest.double().square())
+        # A block's sum may lie beyond float32 where the distance does not (a model on its way to divergence).
+        return squared if isfinite(squared) else float(difference.double().square().sum())
 
     def _weights(self, samples: Sequence[int]) -> list[float]:
         """Shares that sum to 1: equal, or by the images that a pass really uses."""

@@ -354,3 +354,14 @@ def test_a_client_may_have_two_jobs_in_one_aggregation(tiny):
     both = [first.id, JobId("m", 3, 2, 1)]
     learner.aggregate(0, both, 0, Mixing(dict.fromkeys(both, 1.0)))
     assert learner.feedback(both[0]) != learner.feedback(both[1])
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e19, 1e30])
+def test_a_distance_is_the_sum_of_squares_in_float64_however_far_apart_the_models_are(tiny, scale):
+    with tiny.core("sequential") as core:
+        server = core.learner(tiny.method("fedavg"))._server
+        count = core.model.layout.parameter_count
+        drawn = torch.randn(2, core.model.layout.size, generator=torch.Generator().manual_seed(0))
+        vector, other = scale * drawn
+        expected = float((vector.double() - other.double())[:count].square().sum())
+        assert server.squared_distance(vector, other) == pytest.approx(expected, rel=1e-6)
