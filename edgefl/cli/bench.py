@@ -68,6 +68,8 @@ def training(  # noqa: PLR0917  (one parameter for each option; typer passes the
     named = None if engines is None else known_engines(engines, place)
     chosen = [known_case(name) for name in cases or CASES]
     chosen = [case.quick() for case in chosen] if quick else chosen
+    if quick and not as_json:
+        typer.echo("quick: shows that everything runs; its ratios say little", err=True)
     found: dict[str, Any] = {"device": place.type, "cases": []}
     predict = None
     if profile is not None:
@@ -128,7 +130,8 @@ def _print(result: dict[str, Any]) -> None:
     from edgefl.cli.console import standard_output
 
     console = standard_output()
-    title = f"{result['case']}: cohort {result['cohort']} x batch {result['batch']}, {result['steps']} local steps"
+    steps = f"{result['steps']} local step{'s' if result['steps'] != 1 else ''}"
+    title = f"{result['case']}: cohort {result['cohort']} x batch {result['batch']}, {steps}"
     table = Table(box=box.SIMPLE, title=title, title_justify="left")
     table.add_column("", no_wrap=True)
     headings = ("images/s", "local steps/s", "x same batch", "x cohort's batch", "peak MB", "all rounds, s")
@@ -139,10 +142,19 @@ def _print(result: dict[str, Any]) -> None:
             *(row["images_per_second"], row["local_steps_per_second"], row["to_centralised_same_batch"]),
             *(row["to_centralised_cohorts_batch"], row["peak_bytes"] / 1e6, row["seconds_for_all_rounds"]),
         )
-        table.add_row(row["name"], *("" if number is None else f"{number:,.3g}" for number in numbers))
+        table.add_row(row["name"], *("" if number is None else _three_digits(number) for number in numbers))
     console.print(table)
     if "methods" in result:
         _print_methods(result["case"], result["methods"])
+
+
+def _three_digits(number: float) -> str:
+    """At least three digits, and never an exponent.
+
+    >>> _three_digits(13587.2), _three_digits(426.04), _three_digits(0.0935), _three_digits(1.4362)
+    ('13,587', '426', '0.0935', '1.44')
+    """
+    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
 
 
 def _print_methods(case: str, rows: list[dict[str, Any]]) -> None:
