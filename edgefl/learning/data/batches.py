@@ -102,7 +102,7 @@ class JobBatches:
 
 def _at_once(data: ImageData) -> int:
     """Images to gather at a time: few calls for small ones, and on a CPU no more than its caches hold."""
-    most = 1 << (20 if data.device.type == "cpu" else 24)
+    most = 1 << (20 if data.device.type == "cpu" else 22)
     return most // (FLOAT_BYTES * data.images[0].numel())
 
 
