@@ -35,7 +35,7 @@ class PaperRow:
 
     Attributes:
         at: for each round of the table, the smoothed accuracy then; ``None`` where not every seed came so far.
-        to: for each target, the rounds that the seeds took.
+        to: for each target, the rounds that the seeds took; none where the run trained nothing.
         ended: the fewest rounds of a seed, after which nothing more is known.
     """
 
@@ -81,7 +81,10 @@ def _row(run: RunResult, name: str, label: str, rounds: Sequence[int], targets: 
         label=label,
         seeds=len(seeds),
         at=dict.fromkeys(rounds) | {round: mean_or_none([_held(found, round) for found in seeds]) for round in come},
-        to={target: time_to_target([_first(found, target) for found in seeds]) for target in targets},
+        to={
+            target: time_to_target([_first(found, target) for found in seeds])
+            for target in (targets if run.trained else ())
+        },
         ended=ended,
     )
 
@@ -110,12 +113,12 @@ def _first(found: _Evaluations, target: float) -> float | None:
 def paper_grid(rows: Sequence[PaperRow]) -> Grid:
     """The rows as a table; the best figures of a column, and those tied with it, are marked."""
     several = len({row.run for row in rows}) > 1
-    rounds, targets = list(rows[0].at), list(rows[0].to)
+    rounds, targets = list(rows[0].at), list(dict.fromkeys(target for row in rows for target in row.to))
     heads = [Head("run", text=True)] * several + [Head("method", text=True)]
     heads += [Head(f"accuracy at {round}", "%") for round in rounds]
     heads += [Head(f"rounds to {limit(target, 'fraction')}") for target in targets]
     best_at = {round: _best([row.at[round] for row in rows], highest=True) for round in rounds}
-    best_to = {target: _best([row.to[target].mean for row in rows], highest=False) for target in targets}
+    best_to = {target: _best([_mean_to(row, target) for row in rows], highest=False) for target in targets}
     cells = [
         [
             *([Cell(row.run)] * several),
@@ -134,6 +137,11 @@ def _best(found: Sequence[Estimate | None], *, highest: bool) -> set[int]:
     return {int(number) for number in leaders(known, highest=highest)} if len(known) > 1 else set()
 
 
+def _mean_to(row: PaperRow, target: float) -> Estimate | None:
+    found = row.to.get(target)
+    return found and found.mean
+
+
 def _accuracy(value: Estimate | None, *, best: bool) -> Cell:
     if value is None:
         return Cell(MISSING)
@@ -142,7 +150,9 @@ def _accuracy(value: Estimate | None, *, best: bool) -> Cell:
 
 
 def _rounds(row: PaperRow, target: float, *, best: bool) -> Cell:
-    found = row.to[target]
+    found = row.to.get(target)
+    if found is None:
+        return Cell(MISSING)
     if found.mean is not None:
         spread = f"±{found.mean.half_width:.0f}" if found.mean.half_width else ""
         return Cell(f"{found.mean.mean:.0f}", spread, best)
@@ -165,7 +175,7 @@ def _notes(rows: Sequence[PaperRow]) -> list[str]:
             "(k/n): k of n seeds reach it; the median is over all, those that do not reach it counted as latest."
         )
     if any(value is None for row in rows for value in row.at.values()):
-        found.append(f"{MISSING}: a seed had ended by then.")
+        found.append(f"{MISSING}: a seed had ended by then, or nothing was trained.")
     return found
 
 

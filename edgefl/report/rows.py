@@ -32,9 +32,11 @@ class Row:
         final, best: accuracy in [0, 1]; ``None`` where nothing was trained.
         further: other accuracies by what they are of and their kind, where they were measured: of the temporal
             ensemble, of the model on each client's own test part, and after each client fitted it.
-        targets: time to each target by its accuracy, in seconds.
+        targets: time to each target by its accuracy, in seconds; none where the run trained nothing.
         seconds: virtual time at the end.
         rounds: aggregations.
+        without_update: rounds in which no update was aggregated.
+        refused: jobs for which a device had not the memory.
         bytes_down, bytes_up, bytes_wasted: bytes over the run.
         joules: energy of all devices.
         exposed_seconds, hidden_seconds: transfers on the rounds' critical paths.
@@ -53,6 +55,8 @@ class Row:
     targets: dict[float, TimeToTarget]
     seconds: Estimate
     rounds: Estimate
+    without_update: Estimate
+    refused: Estimate
     bytes_down: Estimate
     bytes_up: Estimate
     bytes_wasted: Estimate
@@ -69,7 +73,7 @@ def comparison_rows(*runs: RunResult) -> list[Row]:
     """One row a method, runs in the order given and methods in their scenario's order."""
     names = run_names(runs)
     return [
-        _row(name, label, results)
+        _row(name, label, results, trained=run.trained)
         for name, run in zip(names, runs, strict=True)
         for label, results in run.results.items()
     ]
@@ -110,6 +114,7 @@ def notes(rows: Sequence[Row]) -> list[str]:
             if reason in row.messages:
                 which = f" ({count} of {row.seeds} seeds)" if row.seeds > 1 else ""
                 lines.append(f"{name} ended by {ENDS.get(reason, reason)}{which}: {row.messages[reason].rstrip('.')}.")
+        lines += [f"{name}: {line}" for line in _in_vain(row)]
         if row.down_actual is not None and row.down_uniform is not None:
             lines.append(
                 f"{name} downloads {estimate(row.down_actual, 'bytes')} by the blocks' actual bytes, "
@@ -118,8 +123,25 @@ def notes(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _row(run: str, label: str, results: Sequence[SeedResult]) -> Row:
-    accuracies = list(dict.fromkeys(target.accuracy for result in results for target in result.targets))
+def _in_vain(row: Row) -> list[str]:
+    """What of a method's work never began or came to nothing, all seeds together."""
+    refused, without, rounds = (round(row.seeds * each.mean) for each in (row.refused, row.without_update, row.rounds))
+    of_all = f" (all {row.seeds} seeds together)" if row.seeds > 1 else ""
+    lines = []
+    if refused:
+        jobs, need = ("job was", "it needs") if refused == 1 else ("jobs were", "they need")
+        lines.append(
+            f"{refused} {jobs} refused{of_all}, because a device has less memory than {need} "
+            "(edgefl plan names the devices)."
+        )
+    if without:
+        lines.append(f"no update was aggregated in {without} of {rounds} rounds{of_all}.")
+    return lines
+
+
+def _row(run: str, label: str, results: Sequence[SeedResult], *, trained: bool) -> Row:
+    measured = results if trained else ()
+    accuracies = list(dict.fromkeys(target.accuracy for result in measured for target in result.targets))
     blocks = [result.blocks for result in results]
     return Row(
         run=run,
@@ -133,6 +155,8 @@ def _row(run: str, label: str, results: Sequence[SeedResult]) -> Row:
         },
         seconds=mean_interval([result.seconds for result in results]),
         rounds=mean_interval([result.rounds for result in results]),
+        without_update=mean_interval([result.rounds_without_update for result in results]),
+        refused=mean_interval([result.refused for result in results]),
         bytes_down=mean_interval([result.bytes.down for result in results]),
         bytes_up=mean_interval([result.bytes.up for result in results]),
         bytes_wasted=mean_interval([result.bytes.wasted for result in results]),

@@ -86,6 +86,14 @@ def test_a_run_that_ended_before_a_round_has_no_accuracy_there(smoothed_run):
     assert any("ended by then" in note for note in grid.notes)
 
 
+def test_a_run_that_trained_nothing_has_a_dash_beside_one_that_did(make_run, smoothed_run):
+    untrained = seed_result(accuracy={"final": None, "best": None, "ema": None}, targets=[target(0.5, None)])
+    bare = make_run({"one": [untrained]}, folder="bare", trained=False)
+    grid = paper_grid(paper_rows([bare, smoothed_run({"one": [0.05]}, folder="trained")], at=[20]))
+    assert [cell.line for cell in grid.rows[0]] == ["bare", "one", "–", "–", "–"]
+    assert [cell.line for cell in grid.rows[1]] == ["trained", "one", "100.0", "10", "16"]
+
+
 def test_the_best_of_a_column_is_bold_with_what_is_tied(smoothed_run):
     run = smoothed_run({"a": [0.05, 0.05], "b": [0.04, 0.04], "c_c": [0.05, 0.05]})
     grid = paper_grid(paper_rows([run], at=[10]))

@@ -108,6 +108,17 @@ def test_without_training_there_are_no_columns_of_accuracy(make_run):
     assert "Nothing was trained" in text
 
 
+def test_without_training_a_target_was_not_missed_but_not_measured(make_run):
+    untrained = seed_result(accuracy={"final": None, "best": None, "ema": None}, targets=[target(0.3, None)])
+    trained = make_run({"fedavg": [seed_result(targets=[target(0.3, 5.0)])]}, folder="trained")
+    bare = make_run({"fedavg": [untrained]}, folder="bare", trained=False)
+    rows = comparison_rows(bare, trained)
+    text = as_markdown(rows)
+    assert "to 30 %" in text
+    assert "never" not in text
+    assert [list(row.targets) for row in rows] == [[], [0.3]]
+
+
 def test_runs_side_by_side_are_told_apart_by_their_folders(make_run):
     one = make_run({"fedavg": [seed_result()]}, folder="slow")
     other = make_run({"fedavg": [seed_result()]}, folder="fast")
