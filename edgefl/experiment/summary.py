@@ -36,6 +36,8 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
         },
         "seconds": outcome.seconds,
         "rounds": outcome.rounds,
+        "rounds_without_update": sum(not row.aggregated for row in outcome.rows),
+        "refused": sum(row.refused for row in outcome.rows),
         "flops": spent.flops,
         "joules": spent.joules,
         "bytes": {

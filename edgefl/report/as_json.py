@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from edgefl.report.paper import PaperRow
+from edgefl.report.paper import paper_rows
 from edgefl.report.published import comparisons, orderings
 from edgefl.report.rows import Row, comparison_rows, notes, run_names
 from edgefl.report.run_result import RunResult
@@ -29,10 +29,11 @@ def comparison_json(runs: Sequence[RunResult]) -> str:
     return _text({"runs": told, "rows": [_row(row) for row in rows], "notes": notes(rows)})
 
 
-def paper_json(rows: Sequence[PaperRow]) -> str:
+def paper_json(runs: Sequence[RunResult], at: Sequence[int] = ()) -> str:
     """A paper's layout: smoothed accuracy at rounds, and rounds to each target."""
     return _text(
         {
+            "runs": _all_named(runs),
             "rows": [
                 {
                     "run": row.run,
@@ -42,8 +43,8 @@ def paper_json(rows: Sequence[PaperRow]) -> str:
                     "accuracy_ema": [{"round": round, **_of(value)} for round, value in row.at.items()],
                     "targets": [{"accuracy": goal, **_to(found, "rounds")} for goal, found in row.to.items()],
                 }
-                for row in rows
-            ]
+                for row in paper_rows(runs, at)
+            ],
         }
     )
 
@@ -56,12 +57,22 @@ def published_json(runs: Sequence[RunResult]) -> str:
         for name, numbers in found
         for each in numbers
     ]
-    return _text({"rows": rows, "orders": [{"run": name, "sentences": orderings(each)} for name, each in found]})
+    orders = [{"run": name, "sentences": orderings(each)} for name, each in found]
+    return _text({"runs": _all_named(runs), "rows": rows, "orders": orders})
+
+
+def _named(name: str, run: RunResult) -> dict[str, str]:
+    """What tells a run from the others here, and what it is called in any company."""
+    return {"run": name, "path": str(run.given)}
+
+
+def _all_named(runs: Sequence[RunResult]) -> list[dict[str, str]]:
+    return [_named(name, run) for name, run in zip(run_names(runs), runs, strict=True)]
 
 
 def _run(name: str, run: RunResult) -> dict[str, Any]:
     setting = {"setting": run.setting} if isinstance(run, SettingResult) else {}
-    return {"run": name, **setting, "verdict": verdict(run).split("\n")}
+    return {**_named(name, run), **setting, "verdict": verdict(run).split("\n")}
 
 
 def _row(row: Row) -> dict[str, Any]:
@@ -77,6 +88,8 @@ def _row(row: Row) -> dict[str, Any]:
         "targets": [{"accuracy": goal, **_to(found, "seconds")} for goal, found in row.targets.items()],
         "seconds": _figure(row.seconds),
         "rounds": _figure(row.rounds),
+        "rounds_without_update": _figure(row.without_update),
+        "refused": _figure(row.refused),
         "bytes": {
             "down": _figure(row.bytes_down),
             "up": _figure(row.bytes_up),

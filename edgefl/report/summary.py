@@ -95,13 +95,19 @@ class EnsembleResult(_Part):
 
 
 class SeedResult(_Part):
-    """One method's run with one seed."""
+    """One method's run with one seed.
+
+    ``rounds_without_update`` are those of ``rounds`` in which nothing was aggregated; ``refused`` are jobs for which a
+    device had not the memory.
+    """
 
     seed: int
     stop: Stop
     accuracy: Accuracy
     seconds: float
     rounds: int
+    rounds_without_update: int = 0
+    refused: int = 0
     flops: float
     joules: float
     bytes: Bytes

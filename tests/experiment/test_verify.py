@@ -201,6 +201,8 @@ def test_a_log_edited_by_hand_is_caught(finished, tmp_path, edit, label):
         lambda entry: entry.update(flops=entry["flops"] * 2),
         lambda entry: entry.update(rounds=entry["rounds"] + 1),
         lambda entry: entry["bytes"].update(down=entry["bytes"]["down"] - 1),
+        lambda entry: entry.update(rounds_without_update=entry["rounds_without_update"] + 1),
+        lambda entry: entry.update(refused=entry["refused"] + 1),
         lambda entry: entry["bytes"].update(useful=0),
         lambda entry: entry["accuracy"].update(final=1.0),
         lambda entry: entry["accuracy"].update(best=1.0),
@@ -220,7 +222,7 @@ def test_a_summary_edited_by_hand_is_caught(finished, tmp_path, change):
     assert verify(copy)
 
 
-@pytest.mark.parametrize("column", ["seconds", "accuracy", "bytes_up", "joules", "flops", "aggregated"])
+@pytest.mark.parametrize("column", ["seconds", "accuracy", "bytes_up", "joules", "flops", "aggregated", "refused"])
 def test_rounds_edited_by_hand_are_caught(finished, tmp_path, column):
     copy = tmp_path / "copy"
     shutil.copytree(finished, copy)

@@ -13,7 +13,7 @@ _SUM = 1e-7  # the order of addition differs between the run and the check
 
 
 def summary(record: Record) -> Iterator[str]:
-    """FLOPs, joules, seconds, rounds and accuracies of the summary are the log's."""
+    """FLOPs, joules, seconds, rounds and accuracies of the summary are the log's; what it counts, the rounds sum to."""
     told = record.summary
     ends = list(record.of("round_end"))
     expected: dict[str, float] = {
@@ -25,6 +25,13 @@ def summary(record: Record) -> Iterator[str]:
     for name, value in expected.items():
         if not close(value, told[name], tolerance=_SUM):
             yield f"{name}: summary.json says {told[name]}, the log gives {value}"
+    counts = {
+        "rounds_without_update": record.rounds["aggregated"].count(0),
+        "refused": sum(record.rounds["refused"]),
+    }
+    for name, count in counts.items():
+        if told.get(name, count) != count:
+            yield f"{name}: summary.json says {told[name]}, rounds.parquet gives {count}"
     for name in ("exposed_seconds", "hidden_seconds"):
         value = sum(facts(event).get(name, 0.0) for event in ends)
         if not close(value, told["communication"][name], tolerance=_SUM):
@@ -144,8 +151,8 @@ def rows(record: Record) -> Iterator[str]:
 
 def _nothing() -> dict[str, Any]:
     return {
-        "bytes_down": 0, "bytes_up": 0, "flops": 0.0, "joules": 0.0, "aggregated": 0, "accuracy": None, "loss": None,
-        "accuracy_ema": None, "accuracy_ensemble": None,
+        "bytes_down": 0, "bytes_up": 0, "flops": 0.0, "joules": 0.0, "aggregated": 0, "refused": 0, "accuracy": None,
+        "loss": None, "accuracy_ema": None, "accuracy_ensemble": None,
     }  # fmt: skip
 
 
@@ -156,6 +163,8 @@ def _add(row: dict[str, Any], event: Event) -> None:
         row["flops"] += event.flops
     if event.kind != "work":
         row["joules"] += event.joules
+    if event.kind == "refused":
+        row["refused"] += 1
     if event.kind == "aggregation":
         row["aggregated"] = int(event.value)
     if event.kind == "evaluation":
