@@ -35,6 +35,8 @@ class Row:
         targets: time to each target by its accuracy, in seconds; none where the run trained nothing.
         seconds: virtual time at the end.
         rounds: aggregations.
+        without_update: rounds in which no update was aggregated.
+        refused: jobs for which a device had not the memory.
         bytes_down, bytes_up, bytes_wasted: bytes over the run.
         joules: energy of all devices.
         exposed_seconds, hidden_seconds: transfers on the rounds' critical paths.
@@ -53,6 +55,8 @@ class Row:
     targets: dict[float, TimeToTarget]
     seconds: Estimate
     rounds: Estimate
+    without_update: Estimate
+    refused: Estimate
     bytes_down: Estimate
     bytes_up: Estimate
     bytes_wasted: Estimate
@@ -110,11 +114,28 @@ def notes(rows: Sequence[Row]) -> list[str]:
             if reason in row.messages:
                 which = f" ({count} of {row.seeds} seeds)" if row.seeds > 1 else ""
                 lines.append(f"{name} ended by {ENDS.get(reason, reason)}{which}: {row.messages[reason].rstrip('.')}.")
+        lines += [f"{name}: {line}" for line in _in_vain(row)]
         if row.down_actual is not None and row.down_uniform is not None:
             lines.append(
                 f"{name} downloads {estimate(row.down_actual, 'bytes')} by the blocks' actual bytes, "
                 f"{estimate(row.down_uniform, 'bytes')} if every block counts as the M-th part of the model."
             )
+    return lines
+
+
+def _in_vain(row: Row) -> list[str]:
+    """What of a method's work never began or came to nothing, all seeds together."""
+    refused, without, rounds = (round(row.seeds * each.mean) for each in (row.refused, row.without_update, row.rounds))
+    of_all = f" (all {row.seeds} seeds together)" if row.seeds > 1 else ""
+    lines = []
+    if refused:
+        jobs, need = ("job was", "it needs") if refused == 1 else ("jobs were", "they need")
+        lines.append(
+            f"{refused} {jobs} refused{of_all}, because a device has less memory than {need} "
+            "(edgefl plan names the devices)."
+        )
+    if without:
+        lines.append(f"no update was aggregated in {without} of {rounds} rounds{of_all}.")
     return lines
 
 
@@ -134,6 +155,8 @@ def _row(run: str, label: str, results: Sequence[SeedResult], *, trained: bool) 
         },
         seconds=mean_interval([result.seconds for result in results]),
         rounds=mean_interval([result.rounds for result in results]),
+        without_update=mean_interval([result.rounds_without_update for result in results]),
+        refused=mean_interval([result.refused for result in results]),
         bytes_down=mean_interval([result.bytes.down for result in results]),
         bytes_up=mean_interval([result.bytes.up for result in results]),
         bytes_wasted=mean_interval([result.bytes.wasted for result in results]),
