@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +14,10 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from edgefl.experiment.plan import BudgetPlan, Plan, Range
+    from edgefl.experiment.plan import BudgetPlan, MethodPlan, Plan, Range
+
+_BESIDE = 120
+"""Columns of a terminal in which a device's row fits on one line."""
 
 
 def plan(  # noqa: PLR0917  (Typer reads options from the signature)
@@ -81,10 +85,18 @@ def _print(made: Plan) -> None:
     from edgefl.cli.console import standard_output
 
     console = standard_output()
+    # A figure's least and greatest, and the memory there is, stand below it where they do not fit beside it.
+    beside = " " if console.width >= _BESIDE else "\n"
     console.print(_methods_table(made))
-    console.print(_devices_table(made))
     for each in made.methods:
-        console.print(escape(f"{each.label}: rounds wait for {each.holds_back}."))
+        console.print()
+        console.print(_devices_table(each, beside))
+    console.print()
+    for each in made.methods:
+        if each.holds_back is not None:
+            console.print(escape(f"{each.label}: rounds wait for {each.holds_back}."))
+        if each.in_vain is not None:
+            console.print(escape(f"{each.label}: {each.in_vain}."))
         for device in each.devices:
             if device.why is not None:
                 console.print(
@@ -110,7 +122,7 @@ def _methods_table(made: Plan) -> Table:
         table.add_row(
             each.label,
             str(each.rounds),
-            quantity(each.seconds, "seconds"),
+            "–" if math.isnan(each.seconds) else quantity(each.seconds, "seconds"),
             quantity(each.bytes_down, "bytes"),
             quantity(each.bytes_up, "bytes"),
             _range(each.joules, "joules"),
@@ -120,38 +132,39 @@ def _methods_table(made: Plan) -> Table:
     return table
 
 
-def _devices_table(made: Plan) -> Table:
+def _devices_table(made: MethodPlan, beside: str) -> Table:
     from rich.table import Table
 
     from edgefl.report.quantities import quantity
 
-    table = Table("method", "device", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    table.add_column(made.label, no_wrap=True)
     for header in ("clients", "memory", "computes", "down", "up", "energy", "closes"):
         table.add_column(header, justify="right")
-    for each in made.methods:
-        for device in each.devices:
-            seconds = device.download_seconds, device.upload_seconds
-            table.add_row(
-                each.label,
-                device.device,
-                str(device.clients) if not device.refused else f"{device.clients - device.refused}/{device.clients}",
-                f"{quantity(device.peak_memory_bytes, 'bytes')} of "
-                f"{quantity(device.training_memory_bytes.nominal, 'bytes')}",
-                _range(device.compute_seconds, "seconds"),
-                *("–" if each is None else quantity(each, "seconds") for each in seconds),
-                "–" if device.joules is None else _range(device.joules, "joules"),
-                f"{100 * device.closes:.0f} %",
-            )
+    for device in made.devices:
+        seconds = device.download_seconds, device.upload_seconds
+        table.add_row(
+            device.device,
+            str(device.clients) if not device.refused else f"{device.clients - device.refused}/{device.clients}",
+            f"{quantity(device.peak_memory_bytes, 'bytes')}{beside}of "
+            f"{quantity(device.training_memory_bytes.nominal, 'bytes')}",
+            _range(device.compute_seconds, "seconds", beside),
+            *("–" if each is None else quantity(each, "seconds") for each in seconds),
+            "–" if device.joules is None else _range(device.joules, "joules", beside),
+            f"{100 * device.closes:.0f} %",
+        )
     return table
 
 
-def _range(figure: Range, dimension: str) -> str:
+def _range(figure: Range, dimension: str, beside: str = " ") -> str:
     from edgefl.report.quantities import quantity
 
+    nominal, low, high = (quantity(number, dimension) for number in (figure.nominal, figure.low, figure.high))
     if figure.low == figure.high:
-        return quantity(figure.nominal, dimension)
-    low, high = (quantity(number, dimension) for number in (figure.low, figure.high))
-    return f"{quantity(figure.nominal, dimension)} [{low}, {high}]".replace("[", "\\[")
+        return nominal
+    if len({each.split()[-1] for each in (nominal, low, high)}) == 1:
+        low, high = low.split()[0], high.split()[0]  # the unit is said once
+    return f"{nominal}{beside}[{low}, {high}]".replace("[", "\\[")
 
 
 def _reach(budget: BudgetPlan) -> str:
