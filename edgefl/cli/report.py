@@ -110,11 +110,10 @@ def _write(text: str, output: Path | None) -> None:
 
 def _json(results: list[RunResult], layout: Layout, at: Sequence[int], against: Against | None) -> str:
     from edgefl.report.as_json import comparison_json, paper_json, published_json
-    from edgefl.report.paper import paper_rows
 
     if against is not None:
         return published_json(results)
-    return paper_json(paper_rows(results, at)) if layout is Layout.paper else comparison_json(results)
+    return paper_json(results, at) if layout is Layout.paper else comparison_json(results)
 
 
 def _elsewhere(results: list[RunResult], html: Path | None, tensorboard: Path | None) -> None:

@@ -33,13 +33,14 @@ class RunResult:
 
     Attributes:
         path: the run directory.
+        given: the folder that was named, which for a sweep's setting is the sweep's.
         summary: the contents of ``summary.json``.
         results: the same, typed: for each method's label one :class:`SeedResult` a seed.
         scenario: the contents of the fully resolved ``scenario.yaml``.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = self.given = Path(path)
         if not self.path.is_dir():
             what = "a file" if self.path.exists() else "nothing"
             raise UserError(f"expected a run directory, found {what}", file=str(path))

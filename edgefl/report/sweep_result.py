@@ -24,15 +24,16 @@ class SettingResult(RunResult):
         name: the setting, as ``training.local.lr=0.05``.
         setting: the same, as the value of each path that the sweep varied.
         runs: its jobs' runs, one or more seeds each.
+        folder: the sweep's.
 
     Attributes:
         setting: as given.
     """
 
-    def __init__(self, name: str, setting: Mapping[str, Any], runs: Sequence[RunResult]) -> None:
+    def __init__(self, name: str, setting: Mapping[str, Any], runs: Sequence[RunResult], folder: Path) -> None:
         self.setting = dict(setting)
         first = runs[0]
-        self.path = first.path
+        self.path, self.given = first.path, folder
         self.summary = {**first.summary, "scenario": name}
         self.results: dict[str, tuple[SeedResult, ...]] = {
             label: tuple(sorted((each for run in runs for each in run.results.get(label, ())), key=_seed))
@@ -89,4 +90,4 @@ def results_in(path: Path, *, together: bool = True) -> list[RunResult]:
     runs = {name: [RunResult(path / "jobs" / job) for job in named] for name, named in jobs.items()}
     if not together:
         return [run for each in runs.values() for run in each]
-    return [SettingResult(name, settings[name], each) for name, each in runs.items()]
+    return [SettingResult(name, settings[name], each, path) for name, each in runs.items()]

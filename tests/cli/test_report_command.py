@@ -109,6 +109,16 @@ def test_json_holds_the_figures_of_the_csv_for_one_run_and_for_several(run_direc
         assert found["notes"] == ["One seed: figures without an interval."]
 
 
+def test_a_run_has_one_path_in_json_whatever_stands_beside_it(run_directory, capsys):
+    one, two = str(run_directory("one", 0.9)), str(run_directory("two", 0.8))
+    told = []
+    for runs in ([one], [one, two]):
+        assert main(["report", *runs, "--json"]) == 0
+        told.append(json.loads(capsys.readouterr().out)["runs"])
+    assert [each["run"] for each in told[0] + told[1]] == ["small", "one", "two"]
+    assert [each["path"] for each in told[0] + told[1]] == [one, one, two]
+
+
 def test_json_of_a_papers_layout_has_its_rounds_and_targets(tmp_path, capsys):
     from edgefl import simulate
 
@@ -116,7 +126,9 @@ def test_json_of_a_papers_layout_has_its_rounds_and_targets(tmp_path, capsys):
     simulate("5g_100clients", out=tmp_path / "run", overrides=small)
     file = tmp_path / "paper.json"
     assert main(["report", str(tmp_path / "run"), "--layout", "paper", "--at", "2", "--json", "-o", str(file)]) == 0
-    (row,) = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    told = json.loads(file.read_text(encoding="utf-8"))
+    assert [each["path"] for each in told["runs"]] == [str(tmp_path / "run")]
+    (row,) = told["rows"]
     summary = json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))
     (entry,) = summary["methods"]["fedavg"]
     assert row["accuracy_ema"] == [{"round": 2, "mean": pytest.approx(entry["accuracy"]["ema"]), "half_width": None}]

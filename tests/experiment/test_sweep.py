@@ -239,6 +239,7 @@ def test_a_report_on_a_sweep_takes_the_seeds_of_a_setting_together(file, tmp_pat
     assert main(["report", str(out), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [each["setting"] for each in told["runs"]] == [{"training.local.lr": rate} for rate in (0.05, 0.1)]
+    assert [each["path"] for each in told["runs"]] == [str(out)] * 2
     assert [row["seeds"] for row in told["rows"]] == [2, 2, 2, 2]
     assert main(["report", str(out), "--html", str(tmp_path / "page.html")]) == 0
     (out / "sweep.parquet").write_bytes(b"torn")
