@@ -46,12 +46,12 @@ class EarlyEnd:
             return self._told
         last = outcome.rows[-STALL_ROUNDS:]
         if len(last) == STALL_ROUNDS and not any(row.aggregated for row in last):
-            return f"no update arrived in {STALL_ROUNDS} rounds in a row{self._fates()}"
+            return f"no update arrived in {STALL_ROUNDS} rounds in a row{self.fates()}"
         if self._broken_off == outcome.seconds:
             return "every transfer under way waits at a link without capacity, for ever"
-        return f"nobody is left who could be picked{self._fates()}"
+        return f"nobody is left who could be picked{self.fates()}"
 
-    def _fates(self) -> str:
+    def fates(self) -> str:
         """What became of those who were picked since the last update that arrived, the commonest first."""
         told = ", ".join(f"{count} {fate}" for fate, count in self._in_vain.most_common())
         return told and f": {told}"

@@ -125,6 +125,55 @@ def test_transfers_on_a_narrow_server_wait_for_each_other(small):
     assert "others share" in method.holds_back
 
 
+LITTLE_MEMORY = {"profile": "raspberry-pi-5", "share": 1, "link": "5g", "overrides": {"memory": {"training": "1 kB"}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"protocol__deadline": "1 ms"}, "no update arrives in 4 rounds: 12 were late"),
+        ({"fleet": [LITTLE_MEMORY]}, "no update arrives in 4 rounds: 12 were refused for want of memory"),
+        (
+            {"protocol__deadline": "1 ms", "training__rounds": 30},
+            "the run stalls after 10 rounds: no update arrived in 10 rounds in a row: 30 were late",
+        ),
+    ],
+)
+def test_where_no_update_arrives_the_plan_says_why_and_no_budget_lasts(small, changes, told):
+    (method,) = plan(small(budgets={"seconds": 60, "bytes": "1 GB"}, **changes)).methods
+    assert (method.in_vain, method.holds_back, method.aggregated) == (told, None, 0)
+    assert method.budgets == ()
+
+
+@pytest.mark.parametrize("direction", ["down", "up"])
+@pytest.mark.parametrize("place", ["network.links.5g", "network.topology.server"])
+def test_nothing_arrives_over_a_link_without_capacity(small, tmp_path, place, direction):
+    small()
+    changed = ["plan", str(tmp_path / "small.yaml"), "--set", f"{place}.{direction}=0"]
+    result = CliRunner().invoke(app, changed)
+    assert result.exit_code == 0
+    sentence = "no round ever ends: every transfer under way waits at a link without capacity, for ever."
+    assert sentence in " ".join(result.output.split())
+    assert "nan" not in result.output.split()
+    (method,) = json.loads(CliRunner().invoke(app, [*changed, "--json"]).output, parse_constant=pytest.fail)["methods"]
+    assert (method["rounds"], method["seconds"], method["holds_back"]) == (0, None, None)
+
+
+def test_rounds_that_only_a_deadline_closes_wait_for_those_who_miss_it(small, tmp_path):
+    # Half of the clients have no link to speak of: whoever is picked with one of them waits until the deadline.
+    slow = {"profile": "raspberry-pi-4", "share": 0.5, "link": "slow"}
+    fast = {"profile": "raspberry-pi-4", "share": 0.5, "link": "5g"}
+    scenario = small(
+        fleet=[slow, fast],
+        network__links__slow={"down": "1 bit/s", "up": "1 bit/s"},
+        protocol__deadline="10 s",
+        training__cohort=8,
+    )
+    (method,) = plan(scenario).methods
+    assert (method.in_vain, method.aggregated, method.seconds) == (None, 4, pytest.approx(10))
+    assert method.holds_back == "clients of whom nothing comes (16 late)"
+
+
 def test_nothing_is_trained(small, monkeypatch):
     scenario = small()
     asked = []

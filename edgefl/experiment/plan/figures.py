@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
@@ -93,10 +94,11 @@ class MethodPlan:
     Attributes:
         label: the method's.
         rounds: how many rounds the means are over.
-        seconds, bytes_down, bytes_up, flops: a round's, of all its clients together.
+        seconds, bytes_down, bytes_up, flops: a round's, of all its clients together; NaN seconds where no round ends.
         joules: a round's, at the bounds of the profiles' figures.
         participants, aggregated: clients a round that took part, and whose updates counted.
-        holds_back: what holds rounds back, in words.
+        holds_back: what holds rounds back, in words; ``None`` where no update arrives at all.
+        in_vain: why no update arrives, or why rounds end before the last, in words.
         critical: shares of the closing client's time: ``download``, ``compute``, ``upload``, and of its transfers the
             share ``shared`` that they lasted longer because of others' (``None`` where links follow traces).
         budgets: how far each reaches.
@@ -112,7 +114,8 @@ class MethodPlan:
     joules: Range
     participants: float
     aggregated: float
-    holds_back: str
+    holds_back: str | None
+    in_vain: str | None
     critical: dict[Part, float | None]
     budgets: tuple[BudgetPlan, ...]
     devices: tuple[DevicePlan, ...]
@@ -135,13 +138,15 @@ class Plan:
     methods: tuple[MethodPlan, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; a range is a mapping of its bounds."""
+        """Plain data for JSON; a range is a mapping of its bounds, and what is not known is ``None``."""
         return _plain(asdict(self))  # type: ignore[no-any-return]
 
 
 def _plain(data: Any) -> Any:
     if isinstance(data, Range):
         return data._asdict()
+    if isinstance(data, float) and not math.isfinite(data):
+        return None
     if isinstance(data, dict):
         return {key: _plain(each) for key, each in data.items()}
     return [_plain(each) for each in data] if isinstance(data, list | tuple) else data

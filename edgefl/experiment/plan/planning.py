@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from edgefl.experiment.early_end import EarlyEnd
 from edgefl.experiment.plan.budgets import budget_plan
 from edgefl.experiment.plan.devices import device_plans
 from edgefl.experiment.plan.figures import DevicePlan, MethodPlan, Part, Plan, Range
@@ -19,8 +20,9 @@ from edgefl.network.specs import FileTopology
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.simulation.cost_specs import PaperCost, SecondsCost
-from edgefl.simulation.log import EventLog
-from edgefl.simulation.run import simulate_run
+from edgefl.simulation.log import Event, EventLog
+from edgefl.simulation.run import Outcome, simulate_run
+from edgefl.simulation.setup import RoundRow
 
 PARTICIPATIONS = 3000
 """Participations of clients that a plan runs through, all methods together, unless it is told a number of rounds."""
@@ -91,8 +93,14 @@ def _method_plan(
         given_seconds=isinstance(scenario.cost, SecondsCost),
         alone=_alone(scenario, world),
     )
+    early = EarlyEnd()
+
+    def sink(events: Sequence[Event]) -> None:
+        seen(events)
+        early.take([event for event in events if event.round <= rounds or event.kind in ("stalled", "transfer_drop")])
+
     setup = setup_of(
-        scenario, method, world, costs, learner=NeutralLearner(), trains=False, log=EventLog(seen, chunk=2048)
+        scenario, method, world, costs, learner=NeutralLearner(), trains=False, log=EventLog(sink, chunk=2048)
     )
     # One round more, where there is one: the last planned round sends ahead to it what it would send ahead anyway.
     extended = min(rounds + 1, scenario.training.rounds)
@@ -102,6 +110,10 @@ def _method_plan(
     if scenario.stop != "rounds":
         kept = min((budget.rounds for budget in budgets), default=len(rows))
         rows = rows[: max(1, kept)]
+    in_vain = _in_vain(outcome, rows, rounds, early)
+    if in_vain is not None:
+        # What the rounds until then leave of a budget, no further ones will spend.
+        budgets = tuple(budget for budget in budgets if not (budget.lasts or budget.foreseen))
     critical = [
         (row.critical_client, seen.spent[row.round, row.critical_client]) for row in rows if row.critical_client >= 0
     ]
@@ -124,7 +136,8 @@ def _method_plan(
         joules=Range.of(lambda bound: total.joules[bound] * scale / count),
         participants=sum(row.participants for row in rows) / count,
         aggregated=sum(row.aggregated for row in rows) / count,
-        holds_back=_in_words(shares, max(devices, key=lambda each: each.closes)) if critical else "nothing was sent",
+        holds_back=_holds_back(shares, devices, rows, total),
+        in_vain=in_vain,
         critical=shares,
         budgets=budgets,
         devices=devices,
@@ -146,7 +159,7 @@ def _alone(scenario: Scenario, world: SharedWorld) -> Callable[[int, int, str, f
         if (direction, round) not in known:
             known[direction, round] = links.capacities("down" if down else "up", round).tolist()
         rate = min(known[direction, round][client], topology.server.down if down else topology.server.up)
-        return latency[client] + 8.0 * bytes / rate
+        return latency[client] + (8.0 * bytes / rate if rate else math.inf)
 
     return seconds
 
@@ -160,6 +173,30 @@ def _critical_shares(critical: Sequence[Spent]) -> dict[Part, float | None]:
     alone = sum(spent.undisturbed_seconds for spent in critical)
     shared = None if math.isnan(alone) else max(0.0, 1 - alone / (down + up)) if down + up else 0.0
     return {"download": down / whole, "compute": compute / whole, "upload": up / whole, "shared": shared}
+
+
+def _in_vain(outcome: Outcome, rows: Sequence[RoundRow], rounds: int, early: EarlyEnd) -> str | None:
+    """Why no update arrives in the planned rounds, or why they end early; ``None`` where neither is so."""
+    if outcome.reason == "stalled" and outcome.rounds < rounds:
+        after = "1 round" if outcome.rounds == 1 else f"{outcome.rounds} rounds"
+        told = f"the run stalls after {after}" if outcome.rounds else "no round ever ends"
+        return f"{told}: {early.why(outcome)}"
+    if not any(row.aggregated for row in rows):
+        planned = min(rounds, outcome.rounds)
+        return f"no update arrives in {planned} round{'s' * (planned != 1)}{early.fates()}"
+    return None
+
+
+def _holds_back(
+    shares: dict[Part, float | None], devices: Sequence[DevicePlan], rows: Sequence[RoundRow], total: Spent
+) -> str | None:
+    """What rounds wait for; ``None`` where there is nothing that ever comes."""
+    if any(row.critical_client >= 0 for row in rows):
+        return _in_words(shares, max(devices, key=lambda each: each.closes))
+    if not any(row.aggregated for row in rows):
+        return None
+    lost = ", ".join(f"{count} {fate}" for fate, count in total.lost.most_common())
+    return f"clients of whom nothing comes{lost and f' ({lost})'}"
 
 
 def _in_words(shares: dict[Part, float | None], slowest: DevicePlan) -> str:
