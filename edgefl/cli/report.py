@@ -77,6 +77,10 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
 
     if as_json and (form is not Format.table or html is not None or tensorboard is not None):
         raise UserError("JSON takes the table's place; leave --format, --html and --tensorboard away", file="--json")
+    if layout is Layout.paper and (html is not None or tensorboard is not None or against is not None):
+        raise UserError("is for a table; leave --html, --tensorboard and --against away", file="--layout paper")
+    if at and layout is not Layout.paper:
+        raise UserError("chooses the rounds of --layout paper, which is missing", file=f"--at {at[0]}")
     # A page and TensorBoard look into run directories; tables take the seeds of a sweep's setting together.
     together = html is None and tensorboard is None
     results = [result for run in runs for result in results_in(run, together=together)]

@@ -56,11 +56,15 @@ def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = (), targets: Seque
         targets: accuracies in (0, 1]; those of the runs' scenarios if not given.
 
     Raises:
-        UserError: nothing was trained, or a run cannot be read.
+        UserError: nothing was trained, a round lies beyond what any run was to have, or a run cannot be read.
     """
     if not any(run.trained for run in runs):
         raise UserError("nothing was trained, so there is no accuracy to lay out; leave --layout paper away")
     longest = max(result.rounds for run in runs for results in run.results.values() for result in results)
+    beyond = [round for round in at if round > max(longest, *map(_planned, runs))]
+    if beyond:
+        have = "the run has" if len(runs) == 1 else "the longest run has"
+        raise UserError(f"{have} {longest} rounds", file=f"--at {beyond[0]}")
     rounds = sorted(set(at)) or sorted({max(1, longest // 2), longest})
     wanted = sorted(set(targets)) or sorted(
         {target.accuracy for run in runs for found in run.results.values() for one in found for target in one.targets}
@@ -70,6 +74,11 @@ def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = (), targets: Seque
         for name, run in zip(run_names(runs), runs, strict=True)
         for label in run.labels
     ]
+
+
+def _planned(run: RunResult) -> int:
+    """The rounds that a run was to have, which a budget or a target may have ended before."""
+    return int((run.scenario.get("training") or {}).get("rounds") or 0)
 
 
 def _row(run: RunResult, name: str, label: str, rounds: Sequence[int], targets: Sequence[float]) -> PaperRow:

@@ -117,6 +117,29 @@ def test_without_training_there_is_nothing_to_lay_out(late_run, capsys):
     assert "nothing was trained" in capsys.readouterr().err
 
 
+def test_a_round_beyond_the_run_is_refused_and_one_that_it_was_to_have_is_not(small_run, smoothed_run, capsys):
+    assert main(["report", str(small_run.path), "--layout", "paper", "--at", "99"]) == 2
+    assert capsys.readouterr().err == "error: --at 99: the run has 6 rounds\n"
+    early = smoothed_run({"one": [0.05]}, rounds=8, training={"rounds": 20})
+    (row,) = paper_rows([early], at=[8, 20])
+    assert row.at[8].mean == pytest.approx(0.4)
+    assert row.at[20] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--at", "3"], "--at 3: chooses the rounds of --layout paper"),
+        (["--layout", "paper", "--html", "x.html"], "--layout paper: is for a table"),
+        (["--layout", "paper", "--tensorboard", "board"], "--layout paper: is for a table"),
+        (["--layout", "paper", "--against", "paper"], "--layout paper: is for a table"),
+    ],
+)
+def test_what_a_papers_layout_does_not_go_with_is_refused(small_run, capsys, arguments, message):
+    assert main(["report", str(small_run.path), *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("form", ["table", "markdown", "latex", "csv"])
 def test_the_command_writes_every_format(small_run, capsys, tmp_path, form):
     file = tmp_path / "table"
