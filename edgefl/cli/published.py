@@ -14,7 +14,7 @@ def beside_the_paper(results: list[RunResult], *, to_file: bool) -> str:
     from rich.table import Table
 
     from edgefl.cli.console import WIDTH_OF_A_FILE, standard_output
-    from edgefl.report.published import cells, comparisons, orderings
+    from edgefl.report.published import cells, comparisons, orderings, shortened
 
     console = standard_output()
     width = WIDTH_OF_A_FILE if to_file else console.width
@@ -28,6 +28,7 @@ def beside_the_paper(results: list[RunResult], *, to_file: bool) -> str:
             for each in found:
                 table.add_row(*map(escape, cells(each)))
             console.print(table, width=width)
-            for line in orderings(found):
+            note = shortened(run)
+            for line in [*([note] if note else []), *orderings(found)]:
                 console.print(escape(line), width=width)
     return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"

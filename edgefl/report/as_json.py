@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from edgefl.report.paper import paper_rows
-from edgefl.report.published import comparisons, orderings
+from edgefl.report.published import comparisons, orderings, shortened
 from edgefl.report.rows import Row, comparison_rows, notes, run_names
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, TimeToTarget
@@ -58,7 +58,8 @@ def published_json(runs: Sequence[RunResult]) -> str:
         for each in numbers
     ]
     orders = [{"run": name, "sentences": orderings(each)} for name, each in found]
-    return _text({"runs": _all_named(runs), "rows": rows, "orders": orders})
+    told = [f"{name}: {note}" for name, run in zip(run_names(runs), runs, strict=True) if (note := shortened(run))]
+    return _text({"runs": _all_named(runs), "rows": rows, "orders": orders, "notes": told})
 
 
 def _named(name: str, run: RunResult) -> dict[str, str]:

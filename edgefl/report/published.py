@@ -8,10 +8,12 @@ from itertools import accumulate, combinations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from edgefl import shipped
 from edgefl.errors import UserError
 from edgefl.report.quantities import quantity
 from edgefl.report.run_result import RunResult
 from edgefl.report.summary import SeedResult
+from edgefl.yaml_file import read_yaml
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,6 +59,30 @@ def comparisons(run: RunResult) -> list[Comparison]:
     if not said:
         raise UserError("its scenario has no published numbers; shipped ones are called papers/…", file=str(run.path))
     return [_compared(run, each) for each in said if set(_labels(each)) <= set(run.labels)]
+
+
+def shortened(run: RunResult) -> str | None:
+    """A sentence where the run was to have fewer rounds than the shipped scenario whose numbers it is held against.
+
+    >>> from types import SimpleNamespace as Run
+    >>> shortened(Run(scenario={"name": "fedadc_fig1_s2", "training": {"rounds": 20}}))
+    '20 of 500 rounds: the published numbers are of all 500.'
+    """
+    rounds = (run.scenario.get("training") or {}).get("rounds")
+    whole = _shipped_rounds(str(run.scenario.get("name")))
+    if rounds is None or whole is None or rounds >= whole:
+        return None
+    return f"{rounds} of {whole} rounds: the published numbers are of all {whole}."
+
+
+def _shipped_rounds(name: str) -> int | None:
+    """The rounds of the shipped scenario of this name, if it has published numbers."""
+    for named, file in shipped.files("scenarios").items():
+        # Its place is its paper's folder and its name: papers/fedbr/fig4 holds fedbr_fig4.
+        if named.startswith("papers/") and "_".join(named.split("/")[1:]) == name:
+            scenario: dict[str, Any] = read_yaml(file)
+            return int(scenario["training"]["rounds"])
+    return None
 
 
 def _labels(said: dict[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.report import RunResult
 from edgefl.report.as_json import published_json
-from edgefl.report.published import cells, comparisons, orderings
+from edgefl.report.published import cells, comparisons, orderings, shortened
 from edgefl.scenario import load_scenario
 from edgefl.scenario.writing import dump_yaml
 
@@ -181,6 +181,23 @@ def test_the_command_prints_both_numbers_and_the_order(result):
     ]
     assert told["rows"][0]["gap"] == pytest.approx(-0.05)
     assert "order holds" in told["orders"][0]["sentences"][0]
+
+
+def test_a_run_shorter_than_the_papers_is_told(result, monkeypatch):
+    monkeypatch.setitem(SCENARIO, "name", "fedadc_fig1_s2")
+    made = result(number("fedavg", "accuracy", value=0.45))
+    whole = load_scenario("papers/fedadc/fig1_s2").training.rounds
+    sentence = f"4 of {whole} rounds: the published numbers are of all {whole}."
+    output = CliRunner().invoke(app, ["report", str(made.path), "--against", "paper"]).output
+    assert sentence in output
+    assert json.loads(published_json([made]))["notes"] == [f"fedadc_fig1_s2: {sentence}"]
+
+
+@pytest.mark.parametrize(("name", "rounds"), [("small", 4), ("fedadc_fig1_s2", 500)])
+def test_a_run_of_all_rounds_or_of_an_unknown_scenario_is_not_called_short(result, name, rounds):
+    made = result(number("fedavg", "accuracy", value=0.45))
+    made.scenario = {**made.scenario, "name": name, "training": {"rounds": rounds}}
+    assert shortened(made) is None
 
 
 def test_a_number_beyond_all_numbers_is_none_for_a_program(result):
