@@ -47,12 +47,17 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 
     >>> nearest("fedagv", ["fedavg", "fedprox"])
     "did you mean 'fedavg'?"
+    >>> nearest("rl", ["lr", "momentum"])
+    "did you mean 'lr'?"
     >>> nearest("?", ["iid", "shards"])
     'expected one of: iid, shards'
     """
     choices = sorted(valid)
     by_folded = {choice.casefold(): choice for choice in choices}
-    close = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
+    folded = name.casefold()
+    close = difflib.get_close_matches(folded, by_folded, n=1, cutoff=0.6)
+    # In a short name two letters that changed places leave less than that in common.
+    close = close or [choice for choice in by_folded if sorted(choice) == sorted(folded)]
     if close:
         return f"did you mean '{by_folded[close[0]]}'?"
     return f"expected one of: {', '.join(choices)}"

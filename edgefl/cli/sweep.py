@@ -95,6 +95,7 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
         "device": device.value,
         "engine": None if engine is None or on_cluster else engine.value,
         "train": not no_train,
+        "option": "--grid" if grid else f"{scenario}: sweep:",
     }
     spread: dict[str, Any] = {"processes": jobs, "cluster": on_cluster, "done": _tell}
     folder = out if out is not None else Path("sweeps") / base.name

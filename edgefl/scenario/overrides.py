@@ -16,9 +16,6 @@ from edgefl.errors import UserError
 from edgefl.validation import shown
 from edgefl.yaml_file import parse_yaml
 
-Overrides = Mapping[str, Any] | Sequence[str]
-"""Either paths to values, or texts of the form ``PATH=VALUE``."""
-
 
 @dataclass(frozen=True)
 class Override:
@@ -43,6 +40,9 @@ class Override:
         return any(self.concerns(field) for field in _DOTTED.findall(message))
 
 
+Overrides = Mapping[str, Any] | Sequence[str | Override]
+"""Either paths to values, or texts of the form ``PATH=VALUE``."""
+
 _DOTTED = re.compile(r"\b[a-z_]\w*(?:\.\w+)+\b")
 """A field as messages name it."""
 
@@ -60,8 +60,12 @@ def blamed(error: UserError, changes: Sequence[Override], file: str | None) -> U
     return error.located(file=culprits[0].origin if culprits else file)
 
 
-def parse_overrides(overrides: Overrides) -> list[Override]:
+def parse_overrides(overrides: Overrides, option: str = "--set") -> list[Override]:
     """The changes in the order given.
+
+    Args:
+        overrides: the changes; what was parsed already stays as it is.
+        option: what a text was typed after, for messages.
 
     Raises:
         UserError: a text is not ``PATH=VALUE``, or its value is not YAML.
@@ -73,11 +77,11 @@ def parse_overrides(overrides: Overrides) -> list[Override]:
         overrides = [overrides]
     if isinstance(overrides, Mapping):
         return [Override(_path(path, path), copy.deepcopy(value), "overrides") for path, value in overrides.items()]
-    return [_parsed(text) for text in overrides]
+    return [each if isinstance(each, Override) else _parsed(each, option) for each in overrides]
 
 
-def _parsed(text: str) -> Override:
-    origin = f"--set {text}"
+def _parsed(text: str, option: str) -> Override:
+    origin = f"{option} {text}"
     path, equals, value = text.partition("=")
     if not equals or not value.strip():
         raise UserError("expected PATH=VALUE, such as training.rounds=20 (null for nothing)", file=origin)

@@ -245,3 +245,12 @@ def test_a_report_on_a_sweep_takes_the_seeds_of_a_setting_together(file, tmp_pat
     (out / "sweep.parquet").write_bytes(b"torn")
     assert main(["report", str(out)]) == 2
     assert "sweep.parquet" in capsys.readouterr().err
+
+
+def test_a_wrong_name_in_a_grid_is_blamed_on_where_it_was_typed(file, tmp_path, capsys):
+    assert main(["sweep", file, "--grid", "training.local.rl=0.1,0.2", "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert error == "error: --grid training.local.rl=0.1: training.local.rl: unknown key; did you mean 'lr'?\n"
+    section = "sweep={grid: {training.local.rl: [0.1, 0.2]}}"
+    assert main(["sweep", file, "--set", section, "--out", str(tmp_path / "out")]) == 2
+    assert f"error: {file}: sweep: training.local.rl=0.1: training.local.rl: unknown key" in capsys.readouterr().err

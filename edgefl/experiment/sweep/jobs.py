@@ -16,6 +16,7 @@ from edgefl.experiment.run import resume, run
 from edgefl.experiment.sweep.settings import Setting
 from edgefl.scenario import Scenario, load_scenario, rehearse, resolve, with_overrides
 from edgefl.scenario.loading import check
+from edgefl.scenario.overrides import parse_overrides
 
 
 @dataclass(frozen=True)
@@ -52,18 +53,20 @@ def jobs_of(
     device: str = "auto",
     engine: str | None = None,
     train: bool = True,
+    option: str = "sweep:",
 ) -> list[Job]:
     """All jobs, setting by setting and seed by seed; every scenario is checked before any runs.
 
     Jobs run side by side, so one whose scenario leaves the engine open, or to a cluster, trains sequentially unless
-    ``engine`` says how.
+    ``engine`` says how. ``option`` is where the settings' values were said, for messages.
 
     Raises:
         UserError: a setting does not fit the scenario.
     """
     jobs = []
     for setting in settings:
-        overrides = [*changes, *(f"{path}={json.dumps(v)}" for path, v in setting.items())]
+        texts = [f"{path}={json.dumps(value)}" for path, value in setting.items()]
+        overrides = [*parse_overrides(changes), *parse_overrides(texts, option)]
         scenario = load_scenario(path_or_name, overrides)
         scenario = scenario.with_seeds(seeds) if seeds else scenario
         kind = scenario.training.engine.kind
