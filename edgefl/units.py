@@ -70,13 +70,27 @@ def parse(value: object, dimension: str) -> float:
             raise UserError(f"expected {what} such as '{_example(dimension)}', found '{value}'")
         number, unit = float(match[1]), match[2]
         if unit is not None and unit not in UNITS[dimension]:
-            raise UserError(f"unknown unit '{unit}' in '{value}'; {nearest(unit, UNITS[dimension])}")
+            raise UserError(f"unknown unit '{unit}' in '{value}'; {_meant(unit, dimension)}")
         number *= UNITS[dimension][unit] if unit is not None else 1.0
     else:
         number = float(value)
     if not math.isfinite(number):
         raise UserError(f"expected finite {what}, found {value!r}")
     return number
+
+
+def _meant(unit: str, dimension: str) -> str:
+    """A clause that names the unit that was meant: an amount where a rate is expected lacks its time only.
+
+    >>> _meant("MB", "bits_per_second"), _meant("GFLOP", "flops_per_second")
+    ("did you mean 'MB/s', or 'Mbps' for bits?", "did you mean 'GFLOP/s'?")
+    """
+    rate = f"{unit}/s"
+    if rate not in UNITS[dimension]:
+        return nearest(unit, UNITS[dimension])
+    bits = f"{unit.removesuffix('B')}bps"
+    other = f", or '{bits}' for bits" if unit.endswith("B") and bits in UNITS[dimension] else ""
+    return f"did you mean '{rate}'{other}?"
 
 
 def _example(dimension: str) -> str:

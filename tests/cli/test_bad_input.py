@@ -207,6 +207,7 @@ def test_an_output_folder_below_a_file_is_refused(capsys, tmp_path):
         (["--set", "training.rounds"], "expected PATH=VALUE"),
         (["--set", "fleet.7.share=1"], "an index from 0 to 1"),
         (["--bogus"], "--bogus"),
+        (["--set", "network.links.lan.down=50 MB"], "did you mean 'MB/s', or 'Mbps' for bits?"),
         (["and more"], "unexpected"),
     ],
 )
