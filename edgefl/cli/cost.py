@@ -52,7 +52,10 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
         raise UserError("expected one of the two: --method NAME or --all")
     spec, methods = read_step(model, method, changes or [])
     costs = CostModel(build_model(spec, read_shape(shape, field="--shape"), classes))
-    rows = [row for each in methods for row in _rows(costs, each, batch, alpha, every=all_methods)]
+    try:
+        rows = [row for each in methods for row in _rows(costs, each, batch, alpha, every=all_methods)]
+    except UserError as error:
+        raise (UserError(error.message, file=f"--alpha {alpha}") if error.field == "alpha" else error) from None
     if as_json:
         data = [row if isinstance(row, dict) else {**row.as_dict(), **_name_of(row)} for row in rows]
         typer.echo(

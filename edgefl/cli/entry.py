@@ -70,7 +70,8 @@ def _is_usage_error(error: Exception) -> bool:
         return False
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "edgefl"
-    what = form() or f"'{command}' wants a command"
+    # Pydantic, which some versions of typer convert with, says whose words follow.
+    what = form().replace(": Value error, ", ": ") or f"'{command}' wants a command"
     _say(f"error: {what} (see '{command} --help')")
     return True
 

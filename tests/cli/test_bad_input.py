@@ -204,6 +204,7 @@ def test_an_output_folder_below_a_file_is_refused(capsys, tmp_path):
         (["--seed", "1", "--seed", "1"], "found 1 twice"),
         (["--seed", "one"], "--seed"),
         (["--device", "tpu"], "--device"),
+        (["--engine", "fast"], "error: Invalid value for '--engine': 'fast' is not one of"),
         (["--set", "training.rounds"], "expected PATH=VALUE"),
         (["--set", "fleet.7.share=1"], "an index from 0 to 1"),
         (["--bogus"], "--bogus"),

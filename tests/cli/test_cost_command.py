@@ -72,6 +72,7 @@ def test_a_method_that_cannot_train_the_model_is_listed_with_the_reason(capsys):
         (("--model", "cnn", "--method", "fedavg", "--shape", "28"), "takes images"),
         (("--model", "cnn", "--method", "fedavg", "--shape", "big"), "such as 3x32x32"),
         (("--model", "cnn", "--method", "fedavg", "--alpha", "2"), "whole model"),
+        (("--model", "cnn", "--method", "fedbr", "--alpha", "9"), "error: --alpha 9: expected 1 to the 4 blocks"),
     ],
 )
 def test_wrong_input_is_one_sentence_and_exit_code_2(capsys, arguments, message):

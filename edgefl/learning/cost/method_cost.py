@@ -79,11 +79,13 @@ def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None 
     model = method.objective.adapt(costs.model)
     blocks = model.depth
     if alpha is not None and not 1 <= alpha <= blocks:
-        raise UserError(f"expected alpha from 1 to the {blocks} blocks of the model, found {alpha}", field="alpha")
+        raise UserError(f"expected 1 to the {blocks} blocks of the model, found {alpha}", field="alpha")
     whole = alpha is None or alpha == blocks
     received = blocks if alpha is None else alpha
     if not whole and not method.payload.sends_blocks:
-        raise UserError(f"method '{method.label}' always sends the whole model, so alpha is {blocks}", field="alpha")
+        raise UserError(
+            f"method '{method.label}' always sends the whole model: expected {blocks}, found {alpha}", field="alpha"
+        )
     payload, codecs = method.payload, method.codecs
     sizes = encoded_sizes(codecs.down, model.layout)
     rounds = range(STEADY_ROUND, STEADY_ROUND + 1000)
