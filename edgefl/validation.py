@@ -66,9 +66,11 @@ def user_error(
     if len(lines) == 1:
         path, sentence = lines[0]
         return UserError(sentence, field=path or None, file=file)
-    shown = [f"{path}: {sentence}" if path else sentence for path, sentence in lines[:MAXIMUM_LINES]]
-    if len(lines) > MAXIMUM_LINES:
-        shown.append(f"and {len(lines) - MAXIMUM_LINES} more")
+    # "and 1 more" would take the line that the one takes itself.
+    listed = lines if len(lines) <= MAXIMUM_LINES + 1 else lines[:MAXIMUM_LINES]
+    shown = [f"{path}: {sentence}" if path else sentence for path, sentence in listed]
+    if len(listed) < len(lines):
+        shown.append(f"and {len(lines) - len(listed)} more")
     return UserError("\n  ".join([f"{len(lines)} problems", *shown]), file=file)
 
 

@@ -102,6 +102,15 @@ def test_at_most_five_of_several_problems_are_listed():
     assert len(lines.splitlines()) == 7
 
 
+def test_a_sixth_problem_is_listed_in_place_of_a_line_that_counts_it():
+    lines = message(
+        {"wait": "x", "methods": 1, "mode": "x", "on": 3, "pair": 1, "links": 3}, file="a.yaml"
+    ).splitlines()
+    assert lines[0] == "a.yaml: 6 problems"
+    assert len(lines) == 7
+    assert "more" not in lines[-1]
+
+
 def test_no_words_of_the_validator_leak():
     lines = message({"wait": [], "methods": [{}, 1], "mode": [], "on": [], "pair": [1], "links": {"a": 1}})
     for word in ("pydantic", "http", "Input", "function-", "discriminator", "Span", "Method", "[type="):

@@ -99,9 +99,8 @@ def _print(made: Plan) -> None:
             console.print(escape(f"{each.label}: {each.in_vain}."))
         for device in each.devices:
             if device.why is not None:
-                console.print(
-                    escape(f"{each.label}: {device.refused} of {device.clients} {device.device} cannot: {device.why}.")
-                )
+                which = f"{device.refused} of {device.clients} {device.device}"
+                console.print(escape(f"{each.label}: {which} cannot train this: {device.why}."))
         for budget in each.budgets:
             console.print(escape(f"{each.label}: {_reach(budget)}"))
     console.print(

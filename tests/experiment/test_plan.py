@@ -71,6 +71,13 @@ def test_a_device_without_the_memory_cannot_take_part_and_the_plan_says_why(smal
     assert method.participants < 3
 
 
+def test_the_command_says_in_a_whole_sentence_which_devices_cannot_train(small, tmp_path):
+    small()
+    command = ["plan", str(tmp_path / "small.yaml"), "--set", "fleet.0.overrides={memory: {training: 10 kB}}"]
+    output = " ".join(CliRunner().invoke(app, command).output.split())
+    assert "cannot train this: training needs" in output
+
+
 def test_bounds_enclose_the_nominal_figures(small):
     for method in plan(small(methods=METHODS)).methods:
         assert method.joules.low < method.joules.nominal < method.joules.high
