@@ -200,4 +200,5 @@ def _finish(result: SweepResult, jobs: list[Job], metric: Metric | None, *, as_j
 def _sentence(chosen: Chosen) -> str:
     setting = ", ".join(f"{path}={value}" for path, value in chosen.setting.items())
     beyond = f"; {' and '.join(chosen.edge)} at the edge of what was tried" if chosen.edge else ""
-    return f"{chosen.method}: {setting} ({100 * chosen.value:.1f} %, mean of {chosen.seeds} seeds{beyond})"
+    seeds = "one seed" if chosen.seeds == 1 else f"mean of {chosen.seeds} seeds"
+    return f"{chosen.method}: {setting} ({100 * chosen.value:.1f} %, {seeds}{beyond})"

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from edgefl.cli import main
 from edgefl.cli.app import app
+from edgefl.cli.sweep import _sentence
 from edgefl.errors import UserError
 from edgefl.experiment.sweep import choose, jobs_of, parse_grid, settings_of, sweep
 from edgefl.experiment.sweep import jobs as jobs_module
@@ -185,6 +186,14 @@ def test_the_best_setting_is_that_with_the_greatest_mean_over_the_seeds(file):
     (chosen,) = choose(jobs, table, "accuracy")
     assert (chosen.setting, chosen.edge, chosen.seeds) == ({"training.local.lr": 1.0}, ("training.local.lr",), 2)
     assert chosen.value == pytest.approx(0.575)
+
+
+def test_one_of_two_numbers_lies_at_the_edge_of_what_was_tried_and_one_seed_has_no_mean(file):
+    jobs = jobs_of(file, CHANGES, settings_of(GRID), seeds=[0])
+    table = pa.table({"job": [job.id for job in jobs], "method": ["fedavg"] * 2, "accuracy_final": [0.5, 0.25]})
+    (chosen,) = choose(jobs, table, "accuracy")
+    sentence = "fedavg: training.local.lr=0.05 (50.0 %, one seed; training.local.lr at the edge of what was tried)"
+    assert _sentence(chosen) == sentence
 
 
 def test_a_setting_that_some_seed_did_not_finish_is_not_chosen(file):

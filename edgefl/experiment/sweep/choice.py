@@ -97,4 +97,4 @@ def choose(jobs: Sequence[Job], table: pa.Table, metric: str) -> list[Chosen]:
 
 def _at_the_edge(value: Any, tried: Sequence[Any]) -> bool:
     numbers = [each for each in tried if isinstance(each, int | float) and not isinstance(each, bool)]
-    return len(set(numbers)) > 2 and len(numbers) == len(tried) and value in (min(numbers), max(numbers))
+    return len(set(numbers)) > 1 and len(numbers) == len(tried) and value in (min(numbers), max(numbers))
