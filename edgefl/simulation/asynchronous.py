@@ -11,9 +11,10 @@ import simpy
 from edgefl.learning.job import Mixing
 from edgefl.simulation.decisions import Decisions
 from edgefl.simulation.line import Line, Waiter
+from edgefl.simulation.log import detail
 from edgefl.simulation.participation import Participation
 from edgefl.simulation.protocol_specs import AsynchronousSpec
-from edgefl.simulation.rounds import RoundBook
+from edgefl.simulation.rounds import STALL_ROUNDS, RoundBook
 from edgefl.simulation.world import World
 
 
@@ -25,7 +26,8 @@ class Asynchronous:
     the model that it was sent. Everything that happens at one instant comes before the dispatches of that instant, so
     clients that return together are replaced together, by one pick.
 
-    A round is what lies between two aggregations. ``training.rounds`` counts them.
+    A round is what lies between two aggregations. ``training.rounds`` counts them. Where so many clients in a row leave
+    without an update as are under way in :data:`~edgefl.simulation.rounds.STALL_ROUNDS` rounds, the run is given up.
 
     With overlap the next ``ahead`` clients are picked before a place is free for them, and are sent what is ready of
     what they will need. A client trains from the model that is the latest when its turn comes, whatever it was sent.
@@ -46,6 +48,7 @@ class Asynchronous:
         self._under_way: dict[int, Participation] = {}
         self._begun: list[Participation] = []
         self._buffer: list[Participation] = []
+        self._in_vain = 0
         self._change = world.env.event()
         self._line = Line(world, spec.ahead if world.setup.method.overlap else 0, self._foresee)
 
@@ -64,6 +67,11 @@ class Asynchronous:
             self._change = world.env.event()
             yield self._wake()
             yield world.alarm(0.0)
+            if self._in_vain >= STALL_ROUNDS * self._spec.under_way(setup.cohort):
+                reason = f"no update came of {self._in_vain} clients in a row"
+                world.wrote("stalled", self.book.rounds_done, note=detail(reason=reason))
+                world.stop("stalled")
+                return
             while len(self._buffer) >= gathered:
                 self._aggregate(gathered)
                 if world.stopped.triggered:
@@ -145,6 +153,9 @@ class Asynchronous:
         self._free[life.client] = True
         if life.phase == "arrived":
             self._buffer.append(life)
+            self._in_vain = 0
+        else:
+            self._in_vain += 1
         if not self._change.triggered:
             self._change.succeed()
 
