@@ -12,7 +12,7 @@ from edgefl.experiment.pausing import Pause, Paused
 from edgefl.learning.engine.core import TrainingCore
 from edgefl.scenario import load_scenario
 
-EXACT = {"kind": "auto", "precision": "float32", "exact": True}
+EXACT = {"kind": "auto", "precision": "float32", "convolutions": "grouped", "exact": True}
 
 
 def engine_in(folder):
