@@ -58,7 +58,7 @@ def test_download_and_upload_are_the_bytes_of_the_tensors_sent(costs):
 def test_alpha_is_for_methods_that_send_blocks(costs):
     with pytest.raises(UserError, match="always sends the whole model"):
         method_cost(costs, method("fedavg"), 1, alpha=2)
-    with pytest.raises(UserError, match="from 1 to the 4 blocks"):
+    with pytest.raises(UserError, match="alpha: expected 1 to the 4 blocks of the model, found 5"):
         method_cost(costs, method("fedbr"), 1, alpha=5)
 
 
