@@ -93,7 +93,7 @@ def test_a_jobs_steps_are_its_plan_with_its_own_draws(augment):
 @pytest.mark.parametrize("augment", ["none", "rotate_crop_flip"])
 @pytest.mark.parametrize("size", [1, 8, 48, 200])
 def test_steps_gathered_several_at_a_time_are_the_same_as_one_by_one(augment, size):
-    # 1 MiB holds 10 images of 3x96x96: less than a step of 48, several of 1, and a whole number of neither.
+    # 1 MiB holds 9 images of 3x96x96: nine steps of 1, one step of 8, and less than one of 48.
     data = images(count=70, side=96)
     job = job_batches(data, augment, np.arange(70), LocalOptions(batch=size), 9, seed=0, client=0, dispatch=0)
     found = list(job.in_turn())
