@@ -122,8 +122,7 @@ class OneRun:
 
         def on_round(row: RoundRow) -> None:
             if recorded is not None:
-                log.flush()
-                recorded.round_ended(row.round)
+                recorded.round_ended(row.round, log.flush)
             progress.round(label, seed, row.round, row.seconds, None if math.isnan(row.accuracy) else row.accuracy)
             if self._pause is None:
                 return

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sqlite3
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from edgefl.experiment.checkpoint_writer import CheckpointWriter
 from edgefl.experiment.checkpoints import CheckpointDamaged, read_checkpoint
-from edgefl.experiment.journal import Journal
+from edgefl.experiment.journal import Journal, LogDiffers
 from edgefl.learning.job import Evaluation, Feedback, JobId, Learner, Mixing, TrainingJob
 
 CHECKPOINT_EVERY = 10
@@ -20,6 +21,10 @@ CHECKPOINT_EVERY = 10
 
 class ResumableLearner(Learner, Protocol):
     """A learner that can be put on disk between two rounds."""
+
+    @property
+    def at_work(self) -> bool:
+        """Whether training is under way and needs no help."""
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything that it holds: tensors by name, and the rest as JSON data."""
@@ -50,6 +55,7 @@ class RecordedLearner:
         self._writer = CheckpointWriter(folder, journal)
         self._until = 0
         self._held: tuple[dict[str, Tensor], dict[str, Any]] | None = None
+        self._unwritten: tuple[int, Callable[[], None]] | None = None
         for round, manifest in journal.checkpoints():
             try:
                 self._held = read_checkpoint(folder, manifest)
@@ -63,6 +69,13 @@ class RecordedLearner:
     def _live(self) -> bool:
         return self._held is None
 
+    def expect(self, job: TrainingJob) -> None:
+        """See :class:`~edgefl.learning.job.Learner`."""
+        if self._live:
+            self._learner.expect(job)
+            if self._unwritten is not None and self._learner.at_work:
+                self._write()
+
     def submit(self, job: TrainingJob) -> None:
         """See :class:`~edgefl.learning.job.Learner`."""
         if self._live:
@@ -75,7 +88,10 @@ class RecordedLearner:
 
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
         """See :class:`~edgefl.learning.job.Learner`."""
-        return self._learner.aggregate(version, jobs, round, mixing) if self._live else version + 1
+        if not self._live:
+            return version + 1
+        self._write()
+        return self._learner.aggregate(version, jobs, round, mixing)
 
     def feedback(self, job: JobId) -> Feedback:
         """See :class:`~edgefl.learning.job.Learner`."""
@@ -95,20 +111,38 @@ class RecordedLearner:
         self._journal.note(key, numbers)
         return numbers
 
-    def round_ended(self, rounds: int) -> None:
-        """Round number ``rounds`` (from 1) has ended, and the world has asked all that it will ask about it."""
+    def round_ended(self, rounds: int, told: Callable[[], None]) -> None:
+        """Round number ``rounds`` (from 1) has ended, and the world has asked all that it will ask about it.
+
+        Its rows are written once training of the next round is under way, where that begins early.
+
+        Args:
+            rounds: its number.
+            told: hands the rows of the round to the journal.
+        """
         if self._held is not None:
+            told()
             if rounds == self._until:
                 self._learner.restore(*self._held)
                 self._held = None
             return
+        self._unwritten = rounds, told
+        if rounds % CHECKPOINT_EVERY == 0 and rounds != self._last:
+            self._write()
+            self._writer.begin(rounds, *self._learner.snapshot())
+
+    def _write(self) -> None:
+        """Write the round that has ended, if that is still to be done."""
+        if self._unwritten is None:
+            return
+        (rounds, told), self._unwritten = self._unwritten, None
+        told()
         self._journal.commit(rounds)
         self._writer.collect()
-        if rounds % CHECKPOINT_EVERY == 0 and rounds != self._last:
-            self._writer.begin(rounds, *self._learner.snapshot())
 
     def left(self, rounds: int) -> None:
         """The run is left after round number ``rounds``: it is to go on from there without training anything again."""
+        self._write()
         if self._live and self._until < rounds:
             self._writer.begin(rounds, *self._learner.snapshot())
             self._writer.finish()
@@ -120,4 +154,11 @@ class RecordedLearner:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._writer.__exit__(kind, error, trace)
+        try:
+            self._write()
+        except (OSError, sqlite3.Error, LogDiffers):
+            # Why the run ends already has a reason; a round that is missing is trained again.
+            if error is None:
+                raise
+        finally:
+            self._writer.__exit__(kind, error, trace)

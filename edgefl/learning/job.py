@@ -85,8 +85,11 @@ class Mixing:
 class Learner(Protocol):
     """The door between the world and training: the world holds ids, never tensors.
 
-    Nothing is trained before a number or a model is needed; then every job that waits is trained together.
+    A job need not be trained before a number or a model is needed; then every job that waits is trained together.
     """
+
+    def expect(self, job: TrainingJob) -> None:
+        """A job will probably be submitted as it is here: whoever has nothing else to do may train it already."""
 
     def submit(self, job: TrainingJob) -> None:
         """A job has started in the world; it is a future from now on."""

@@ -23,6 +23,9 @@ class NeutralLearner:
     Evaluation(accuracy=nan, loss=nan, ensemble=nan)
     """
 
+    def expect(self, job: TrainingJob) -> None:
+        """A job may start; nothing would come of it."""
+
     def submit(self, job: TrainingJob) -> None:
         """A job has started; nothing will come of it."""
 

@@ -68,6 +68,9 @@ class RecordingLearner:
     aggregated: list[list[JobId]] = field(default_factory=list)
     mixings: list[Mixing | None] = field(default_factory=list)
 
+    def expect(self, job: TrainingJob) -> None:
+        pass
+
     def submit(self, job: TrainingJob) -> None:
         self.submitted.append(job)
 

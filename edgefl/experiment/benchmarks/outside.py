@@ -16,7 +16,7 @@ from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import recipe_of, shared_world, skeleton
 from edgefl.learning.cost.law import CostModel
 from edgefl.learning.data.federated import FederatedData, load_federated
-from edgefl.learning.engine.base import Engine, JobResult, JobTask
+from edgefl.learning.engine.base import Arrived, Engine, JobResult, JobTask, unnoticed
 from edgefl.learning.engine.client_data import ClientData
 from edgefl.learning.engine.core import TrainingCore
 from edgefl.learning.engine.device import choose_device
@@ -37,12 +37,31 @@ class Watched:
     def __init__(self, engine: Engine, seconds: list[float]) -> None:
         self._engine = engine
         self._seconds = seconds
+        self._ahead: float | None = None
 
-    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
-        """Train all jobs."""
+    @property
+    def idle(self) -> bool:
+        """Whether the engine would begin a job."""
+        return self._engine.idle
+
+    def begin(self, task: JobTask) -> None:
+        """Have the engine begin a job; from the moment when it is idle no more, that is training, too."""
+        self._engine.begin(task)
+        if self._ahead is None and not self._engine.idle:
+            self._ahead = perf_counter()
+
+    def forget(self, task: JobTask) -> None:
+        """Have the engine forget a job."""
+        self._engine.forget(task)
+
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
+        """Train all jobs; what went by since all workers had begun counts where they still have work."""
         start = perf_counter()
+        if self._ahead is not None and not self._engine.idle:
+            start = self._ahead
+        self._ahead = None
         try:
-            return self._engine.train(tasks)
+            return self._engine.train(tasks, arrived)
         finally:
             self._seconds[0] += perf_counter() - start
 

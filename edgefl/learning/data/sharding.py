@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,15 @@ class Shards:
     Attributes:
         indices: positions in the data set, client after client; no position occurs twice.
         offsets: ``[clients + 1]``; client k owns ``indices[offsets[k]:offsets[k + 1]]``.
+        sizes: images of each client, ``[clients]``.
     """
 
     indices: Integers
     offsets: Integers
+    sizes: Integers = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sizes", np.diff(self.offsets))
 
     @classmethod
     def of(cls, owners: Integers, indices: Integers, clients: int) -> Shards:
@@ -38,11 +43,6 @@ class Shards:
     def clients(self) -> int:
         """How many clients there are."""
         return len(self.offsets) - 1
-
-    @property
-    def sizes(self) -> Integers:
-        """Images of each client, ``[clients]``."""
-        return np.diff(self.offsets)
 
     def shard(self, client: int) -> Integers:
         """The positions of one client's images, ascending."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -96,14 +96,38 @@ class JobData(Protocol):
         """One of them on the training device, without augmentation."""
 
 
+Arrived = Callable[[int, JobResult], None]
+"""Told that the job at a place among those that are trained has come to a result."""
+
+
+def unnoticed(place: int, result: JobResult) -> None:
+    """Nobody is told."""
+
+
 class Engine(Protocol):
     """How jobs become results. Every engine gives every job the result that :func:`train_job` gives it alone."""
 
-    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
+    @property
+    def idle(self) -> bool:
+        """Whether a job could begin at once, before its result is asked for, and without help from whoever asks."""
+
+    def begin(self, task: JobTask) -> None:
+        """Begin a job while somebody is :attr:`idle`; a later :meth:`train` with this very task gives its result."""
+
+    def forget(self, task: JobTask) -> None:
+        """The result of a job that was begun will not be asked for."""
+
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
         """Train all jobs; the results come in the order of the tasks, whatever ran first.
+
+        Args:
+            tasks: the jobs.
+            arrived: told of every result, in the calling thread, in any order; where it can be, while other jobs are
+                still under way. Of a job that had to be trained again, it is told again.
 
         Raises:
             TrainingFault: a local step failed; it names method, client, round and step.
+            Exception: what ``arrived`` raised.
         """
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
@@ -114,3 +138,25 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Let go of workers and memory; the engine is not used again."""
+
+
+class OnDemand:
+    """What engines have in common that begin nothing before a result is asked for."""
+
+    @property
+    def idle(self) -> bool:
+        """Nothing begins early."""
+        return False
+
+    def begin(self, task: JobTask) -> None:
+        """The job begins when its result is asked for."""
+
+    def forget(self, task: JobTask) -> None:
+        """Nothing was begun."""
+
+
+def told(results: Sequence[JobResult], arrived: Arrived) -> list[JobResult]:
+    """The results, once ``arrived`` was told of each."""
+    for place, result in enumerate(results):
+        arrived(place, result)
+    return list(results)

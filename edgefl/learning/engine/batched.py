@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from edgefl.learning.cost.recorder import DataDependentError
-from edgefl.learning.engine.base import JobData, JobResult, JobTask
+from edgefl.learning.engine.base import Arrived, JobData, JobResult, JobTask, OnDemand, told, unnoticed
 from edgefl.learning.engine.chunk_width import ChunkWidths
 from edgefl.learning.engine.device import exact_arithmetic
 from edgefl.learning.engine.local_training import TRAINING, train_job
@@ -30,7 +30,7 @@ KEPT_STACKS = 2
 """Chunks whose memory is kept for replaying: a cohort's full chunks, and its last one."""
 
 
-class BatchedEngine:
+class BatchedEngine(OnDemand):
     """Trains chunks of jobs side by side in single calls (``torch.func.vmap``).
 
     Jobs stand in one chunk if they take the same local step: objective, rule, options, learning rate and number of
@@ -76,14 +76,14 @@ class BatchedEngine:
         self._replay = GraphReplay if replay is None and device.type == "cuda" else replay
         self._stacks: list[Stack] = []
 
-    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
         """Train all jobs; see :class:`~edgefl.learning.engine.base.Engine`."""
         results: dict[int, JobResult] = {}
         with one_core_each(), exact_arithmetic(self._device, tf32=self._precision == "tf32"):
             for chunk in self._chunks(tasks):
                 trained = self._chunk([tasks[place] for place in chunk])
                 results.update(zip(chunk, trained, strict=True))
-        return [results[place] for place in range(len(tasks))]
+        return told([results[place] for place in range(len(tasks))], arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from edgefl.learning.data.federated import FederatedData
-from edgefl.learning.engine.base import Engine, JobData, JobResult, JobTask
+from edgefl.learning.engine.base import Arrived, Engine, JobData, JobResult, JobTask, unnoticed
 from edgefl.learning.engine.choice import ALIKE, EngineName, build_engine, check_precision, choose_engine
 from edgefl.learning.engine.client_data import ClientData
 from edgefl.learning.engine.keepsakes import Keepsakes
@@ -183,9 +183,22 @@ class SharedEvaluation:
         self._engine = engine
         self._known: dict[str, Evaluation] = {}
 
-    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
+    @property
+    def idle(self) -> bool:
+        """Whether the engine would begin a job."""
+        return self._engine.idle
+
+    def begin(self, task: JobTask) -> None:
+        """Have the engine begin a job."""
+        self._engine.begin(task)
+
+    def forget(self, task: JobTask) -> None:
+        """Have the engine forget a job."""
+        self._engine.forget(task)
+
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
         """Train all jobs."""
-        return self._engine.train(tasks)
+        return self._engine.train(tasks, arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split."""

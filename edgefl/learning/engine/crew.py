@@ -6,14 +6,17 @@ import ctypes
 import gc
 import os
 import pickle
+import select
 import signal
 import sys
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from multiprocessing.connection import Connection, Pipe, wait
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from multiprocessing.connection import Connection, Pipe
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -29,8 +32,8 @@ _DIES_WITH_ITS_PARENT = 1
 _FOR_THE_PROCESS = (signal.SIGINT, signal.SIGTERM)
 """Signals that a copy takes otherwise than the process that was copied."""
 
-AHEAD = 1
-"""Requests that are made while all copies work, for whichever is free next."""
+_QUEUED_BYTES = 1 << 16
+"""The longest request that a copy is sent before it is done with another; a socket takes it without being read."""
 
 
 class CrewLost(EdgeflError):  # noqa: N818  (what happened to it)
@@ -42,8 +45,48 @@ def can_be_copied() -> bool:
     return sys.platform == "linux" and not torch.cuda.is_available()
 
 
-def _as_it_is(answer: Any, _: int) -> Any:
+class Errand:
+    """A request that a copy was given, or is about to be.
+
+    Args:
+        slot: where its tensors lie meanwhile.
+        taken: makes of the answer, in that slot, what is kept.
+
+    Attributes:
+        done: whether the answer was taken.
+        answer: what was kept of it.
+        failure: what was raised instead.
+    """
+
+    __slots__ = ("answer", "done", "failure", "slot", "taken")
+
+    def __init__(self, slot: int, taken: Callable[[Any, int], Any]) -> None:
+        self.slot = slot
+        self.taken = taken
+        self.done = False
+        self.answer: Any = None
+        self.failure: Exception | None = None
+
+    def end(self, answer: Any, *, sound: bool) -> None:
+        """The answer has come; or, in its place, what was raised."""
+        self.done = True
+        if not sound:
+            self.failure = answer
+            return
+        try:
+            self.answer = self.taken(answer, self.slot)
+        except Exception as error:  # noqa: BLE001  (whoever wants the answer is told)
+            self.failure = error
+
+
+def as_it_is(_number: int, answer: Any, _slot: int) -> Any:
+    """What is kept of an answer that needs no slot."""
     return answer
+
+
+def slots(size: int) -> int:
+    """How many requests so many copies may hold, with one that is made meanwhile, for whichever is free next."""
+    return 2 * size + 1
 
 
 class Crew:
@@ -67,6 +110,9 @@ class Crew:
     def __init__(self, size: int, serve: Callable[[Any], Any]) -> None:
         self.size = size
         self._ends: list[Connection[Any, Any]] = []
+        self._under_way: dict[Connection[Any, Any], deque[Errand]] = {}
+        self._free = list(range(slots(size)))
+        self._poll = select.poll()
         processes: list[int] = []
         self._dismiss = weakref.finalize(self, _dismissed, os.getpid(), processes, self._ends)
         # What is loaded stays shared: the copies' collectors need not touch it.
@@ -82,85 +128,145 @@ class Crew:
             raise CrewLost(f"this process cannot be copied: {error}") from None
         finally:
             gc.unfreeze()
+        for end in self._ends:
+            self._under_way[end] = deque()
+            self._poll.register(end, select.POLLIN)
 
     def dismiss(self) -> None:
         """End the copies; the crew is not used again."""
         self._dismiss()
 
+    @property
+    def idle(self) -> bool:
+        """Whether a copy has nothing to do; answers that are there by now are taken.
+
+        Raises:
+            CrewLost: a copy ended.
+        """
+        with self._whole():
+            self._take_what_came(0)
+        return not all(self._under_way.values())
+
+    def begin(self, request: Callable[[int], Any], taken: Callable[[Any, int], Any]) -> Errand:
+        """Give a request to a copy while one is :attr:`idle`; whoever wants its answer asks for :meth:`answers`.
+
+        Args:
+            request: makes the request, in a slot that no other holds until its answer is taken.
+            taken: makes of the answer, in that slot, what is kept.
+
+        Raises:
+            CrewLost: a copy ended, or the request cannot travel.
+        """
+        with self._whole():
+            errand = Errand(self._free.pop(), taken)
+            self._give(self._least_busy(), errand, pickled(request(errand.slot)))
+        return errand
+
     def answers(
         self,
         order: Sequence[int],
         request: Callable[[int, int], Any],
-        taken: Callable[[Any, int], Any] = _as_it_is,
+        taken: Callable[[int, Any, int], Any] = as_it_is,
         patience: float | None = None,
+        begun: Mapping[int, Errand] = MappingProxyType({}),
     ) -> dict[int, Any]:
         """The answers to some requests, each given to whoever is free.
 
-        What ``serve`` raises leaves the crew as it was; whatever else goes wrong dismisses it.
+        What ``serve`` or ``taken`` raises leaves the crew as it was; whatever else goes wrong dismisses it.
 
         Args:
             order: the requests' numbers, as they are to be taken up.
             request: makes request ``number``, in a slot that no other holds until its answer is taken; slots count from
-                0 to ``size + AHEAD - 1``.
-            taken: makes of the answer to the request in a slot what is given back.
+                0 to ``slots(size) - 1``.
+            taken: makes of request ``number``'s answer, in a slot, what is given back.
             patience: seconds without any answer after which a copy is taken for stuck; ``None``: never.
+            begun: by other numbers, requests that were begun before.
 
         Raises:
             CrewLost: a copy ended or is stuck, or a request or an answer cannot travel.
-            Exception: what ``serve`` raised for the lowest of the requests that failed; no new ones are then begun.
+            Exception: what was raised for the lowest of the requests that failed; no new ones are then handed out.
         """
-        try:
-            answers, failures = self._answers(deque(order), request, taken, patience)
-        except BaseException:
-            self.dismiss()
-            raise
+        with self._whole():
+            errands = self._errands(deque(order), request, taken, patience, dict(begun))
+        failures = {number: each.failure for number, each in errands.items() if each.failure is not None}
         if failures:
             raise failures[min(failures)]
-        return answers
+        return {number: each.answer for number, each in errands.items()}
 
-    def _answers(
+    def _errands(
         self,
         waiting: deque[int],
         request: Callable[[int, int], Any],
-        taken: Callable[[Any, int], Any],
+        taken: Callable[[int, Any, int], Any],
         patience: float | None,
-    ) -> tuple[dict[int, Any], dict[int, Exception]]:
-        """Answers, and what was raised, of the requests that were begun; no copy has anything left to do."""
-        idle, free = list(self._ends), list(range(self.size + AHEAD))
-        busy: dict[Connection[Any, Any], tuple[int, int]] = {}
-        answers: dict[int, Any] = {}
-        failures: dict[int, Exception] = {}
-        prepared: list[tuple[int, int, bytes]] = []
+        errands: dict[int, Errand],
+    ) -> dict[int, Errand]:
+        """All ``errands`` that were begun, by their numbers; none of them is still under way."""
+        prepared: list[tuple[int, Errand, bytes]] = []
+
+        def failed() -> bool:
+            return any(each.failure is not None for each in errands.values())
 
         def hand_out() -> None:
-            while not failures:
-                if not prepared and waiting and free:
-                    number, slot = waiting.popleft(), free.pop()
-                    prepared.append((number, slot, pickled(request(number, slot))))
-                if not prepared or not idle:
+            while not failed():
+                if not prepared and waiting and self._free:
+                    number, slot = waiting.popleft(), self._free.pop()
+                    errand = Errand(slot, partial(taken, number))
+                    prepared.append((number, errand, pickled(request(number, slot))))
+                if not prepared:
                     return
-                number, slot, content = prepared.pop()
-                end = idle.pop()
-                _send(end, content)
-                busy[end] = number, slot
+                number, errand, content = prepared[0]
+                end = self._least_busy()
+                held = len(self._under_way[end])
+                # The next one lies ready in a copy's queue, but for the last ones: they go to whoever is free first.
+                ready = not held or (held == 1 and len(waiting) >= self.size and len(content) <= _QUEUED_BYTES)
+                if not ready:
+                    return
+                prepared.clear()
+                errands[number] = errand
+                self._give(end, errand, content)
 
         hand_out()
-        while busy:
-            ready = wait(list(busy), patience)
-            if not ready:
+        while any(not each.done for each in errands.values()) or ((waiting or prepared) and not failed()):
+            if not self._take_what_came(patience, hand_out):
                 raise CrewLost(f"no worker process has answered for {patience:.0f} s")
-            for end in [end for end in busy if end in ready]:
-                number, slot = busy.pop(end)
-                done, answer = _received(end)
-                idle.append(end)
-                if done:
-                    hand_out()  # so that the copy has something to do while its answer is taken
-                    answers[number] = taken(answer, slot)
-                else:
-                    failures[number] = answer
-                free.append(slot)
-                hand_out()
-        return answers, failures
+        self._free.extend(errand.slot for _, errand, _ in prepared)
+        return errands
+
+    def _least_busy(self) -> Connection[Any, Any]:
+        return min(self._ends, key=lambda end: len(self._under_way[end]))
+
+    def _give(self, end: Connection[Any, Any], errand: Errand, content: bytes) -> None:
+        _send(end, content)
+        self._under_way[end].append(errand)
+
+    def _take_what_came(self, patience: float | None, hand_out: Callable[[], None] = lambda: None) -> bool:
+        """Take the answers that come within so many seconds, and have the next requests handed out.
+
+        Returns:
+            Whether one came.
+        """
+        ready = {number for number, _ in self._poll.poll(None if patience is None else 1000 * patience)}
+        for end in [end for end in self._ends if end.fileno() in ready]:
+            sound, answer = _received(end)
+            errand = self._under_way[end].popleft()
+            if sound:
+                hand_out()  # so that the copy has something to do while its answer is taken
+            errand.end(answer, sound=sound)
+            self._free.append(errand.slot)
+            hand_out()
+        return bool(ready)
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Whatever goes wrong within dismisses the crew."""
+        if not self._dismiss.alive:
+            raise CrewLost("the copies were dismissed")
+        try:
+            yield
+        except BaseException:
+            self.dismiss()
+            raise
 
 
 def pickled(what: Any) -> bytes:

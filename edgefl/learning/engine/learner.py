@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgefl.learning.engine.base import Engine, JobData
-from edgefl.learning.engine.client_states import ClientStates
+from edgefl.learning.engine.base import Engine, JobData, JobResult
+from edgefl.learning.engine.client_states import ClientStates, State
 from edgefl.learning.engine.epochs import epoch_losses
-from edgefl.learning.engine.job_inputs import JobResolver, Received
+from edgefl.learning.engine.job_inputs import JobInputs, JobResolver, Received
 from edgefl.learning.engine.keepsakes import Keepsakes
 from edgefl.learning.engine.memory import LearnerMemory
 from edgefl.learning.engine.server_model import Outcome, ServerModel
@@ -69,6 +69,8 @@ class MethodLearner:
         self._wire = Wire(method, model.layout, seed)
         self._server = ServerModel(method, initial, model.layout.parameter_count, data.clients, self._wire)
         self._versions: dict[int, Received] = {0: self._server.sent()}
+        self._begun: dict[JobId, tuple[TrainingJob, JobInputs]] = {}
+        self._foresees = True
         self._waiting: dict[JobId, TrainingJob] = {}
         self._discarded: set[JobId] = set()
         self._outcomes: dict[JobId, Outcome] = {}
@@ -76,8 +78,28 @@ class MethodLearner:
         self._feedback: dict[int, dict[JobId, Feedback]] = {}
         self._evaluations: dict[int, Evaluation] = {}
 
+    @property
+    def at_work(self) -> bool:
+        """Whether training is under way and needs no help, so that whoever asks has time for other things."""
+        return bool(self._begun) and not self._engine.idle
+
+    def expect(self, job: TrainingJob) -> None:
+        """A job will probably be submitted as it is here; it begins if the engine has somebody idle.
+
+        Its result is the same, only earlier. Once one was begun in vain, no more are begun early: that costs more than
+        others gain.
+        """
+        builds_on = job.previous if self._method.state is not None else None
+        known = job.version in self._versions and (builds_on is None or builds_on in self._states)
+        if not (self._foresees and known and self._engine.idle):
+            return
+        with one_core_each(), torch.no_grad():
+            inputs = self._inputs(job)
+            self._engine.begin(inputs.task)
+        self._begun[job.id] = job, inputs
+
     def submit(self, job: TrainingJob) -> None:
-        """A job has started in the world; nothing is trained yet.
+        """A job has started in the world; nothing is trained yet, unless it was expected.
 
         Raises:
             KeyError: the job's model version is no longer kept.
@@ -87,6 +109,8 @@ class MethodLearner:
         if job.id in self._waiting or job.id in self._outcomes:
             raise ValueError(f"{job.id} was submitted before")
         self._waiting[job.id] = job
+        if job.id in self._begun and self._begun[job.id][0] != job:
+            self._in_vain(job.id)
         if self._method.state is not None:
             self._states.submitted(job)
 
@@ -96,6 +120,8 @@ class MethodLearner:
         if job in self._waiting:
             self._discarded.add(job)
         self._forget()
+        if job in self._begun and job not in self._waiting:
+            self._in_vain(job)
 
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
         """Train what is needed and make model ``version + 1`` of the jobs' deltas.
@@ -207,34 +233,58 @@ class MethodLearner:
         while needed:
             ready = [job for job in needed.values() if job.previous not in needed]
             ready.sort(key=lambda job: _order(job.id))
-            inputs = [
-                self._resolver.resolve(job, self._versions[job.version], self._state_before(job)) for job in ready
-            ]
-            results = self._engine.train([each.task for each in inputs])
-            for job, (task, vectors), result in zip(ready, inputs, results, strict=True):
-                samples = self._data.samples(job.id.client)
-                losses = epoch_losses(result, task.options, samples)
-                sent = self._versions[job.version].vector
-                wanted = job.id not in self._discarded
-                known = {**vectors, **result.kept}
-                upload = self._wire.upload(job, task, result.final, sent, known, arrives=wanted)
-                if upload.state is not None:
-                    self._states.put(job.id, upload.state)
-                if wanted:
-                    self._outcomes[job.id] = Outcome(
-                        client=job.id.client,
-                        final=upload.final,
-                        sent=sent,
-                        samples=samples,
-                        steps=job.steps,
-                        loss=losses.last,
-                        first_loss=losses.first,
-                        drift=self._server.squared_distance(task.start, sent),
-                        delta=upload.delta,
-                        others=upload.others,
-                    )
+            inputs = [self._begun.pop(job.id)[1] if job.id in self._begun else self._inputs(job) for job in ready]
+            # Rows of one tensor, so that aggregation finds them stacked.
+            deltas = self._server.vector.new_empty(len(ready), len(self._server.vector))
+            trained: dict[int, tuple[State | None, Outcome]] = {}
+
+            def arrived(place: int, result: JobResult) -> None:
+                trained[place] = self._trained(ready[place], inputs[place], result, deltas[place])  # noqa: B023
+
+            self._engine.train([each.task for each in inputs], arrived)
+            for place, job in enumerate(ready):
+                state, outcome = trained[place]
+                if state is not None:
+                    self._states.put(job.id, state)
+                if job.id not in self._discarded:
+                    self._outcomes[job.id] = outcome
                 self._discarded.discard(job.id)
                 del needed[job.id], self._waiting[job.id]
+
+    def _trained(
+        self, job: TrainingJob, inputs: JobInputs, result: JobResult, delta: Tensor
+    ) -> tuple[State | None, Outcome]:
+        """What a job leaves to its client's state, and what it brings to the server; ``delta`` is filled."""
+        task, samples = inputs.task, self._data.samples(job.id.client)
+        losses = epoch_losses(result, task.options, samples)
+        sent = self._versions[job.version].vector
+        known = {**inputs.vectors, **result.kept}
+        upload = self._wire.upload(job, task, result.final, sent, known, arrives=job.id not in self._discarded)
+        if upload.delta is None:
+            torch.sub(upload.final, sent, out=delta)
+        else:
+            delta.copy_(upload.delta)
+        return upload.state, Outcome(
+            client=job.id.client,
+            final=upload.final,
+            sent=sent,
+            samples=samples,
+            steps=job.steps,
+            loss=losses.last,
+            first_loss=losses.first,
+            drift=self._server.squared_distance(task.start, sent),
+            delta=delta,
+            others=upload.others,
+        )
+
+    def _inputs(self, job: TrainingJob) -> JobInputs:
+        return self._resolver.resolve(job, self._versions[job.version], self._state_before(job))
+
+    def _in_vain(self, job: JobId) -> None:
+        """A job was begun that will not be used, at least not as it was begun."""
+        _, inputs = self._begun.pop(job)
+        self._engine.forget(inputs.task)
+        self._foresees = False
 
     def _outcome(self, job: JobId) -> Outcome:
         try:
@@ -264,6 +314,9 @@ class MethodLearner:
         """Let go of everything that no job to come can read."""
         wanted = self._with_predecessors([*(self._waiting.keys() - self._discarded), *self._states.tips()])
         self._waiting = {id: job for id, job in self._waiting.items() if id in wanted}
+        passed = [id for id, (job, _) in self._begun.items() if id not in wanted and job.version < self._server.version]
+        for id in passed:
+            self._in_vain(id)
         self._discarded &= self._waiting.keys()
         self._states.keep(self._waiting.values())
         versions = {job.version for job in self._waiting.values()} | {self._server.version}

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgefl.learning.engine.base import Engine, JobResult, JobTask
+from edgefl.learning.engine.base import Arrived, Engine, JobResult, JobTask, OnDemand, told, unnoticed
 from edgefl.learning.engine.chunk_width import padded
 from edgefl.learning.job import Evaluation
 
 
-class MeasuredEngine:
+class MeasuredEngine(OnDemand):
     """Times engines on the first jobs of each kind, and trains with the fastest from then on.
 
     A kind is a method and a size of cohort, padded as chunks are; model and device are the same for all jobs. Every
@@ -35,14 +35,14 @@ class MeasuredEngine:
         self._found = found
         self._clock = clock
 
-    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
         """Train all jobs; see :class:`~edgefl.learning.engine.base.Engine`."""
         if not tasks:
             return []
         kind = f"{tasks[0].method}, up to {padded(len(tasks))} jobs"
         known = self._engines.get(self._found.get(kind, ""))
         if known is not None:
-            return known.train(tasks)
+            return known.train(tasks, arrived)
         seconds, results = {}, {}
         for name, engine in self._engines.items():
             engine.train(tasks)
@@ -51,7 +51,7 @@ class MeasuredEngine:
             seconds[name] = self._clock() - start
         fastest = min(seconds, key=lambda name: seconds[name])
         self._found[kind] = fastest
-        return results[fastest]
+        return told(results[fastest], arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split, which all engines agree on."""

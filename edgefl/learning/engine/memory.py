@@ -51,8 +51,7 @@ class LearnerMemory:
         outcomes = []
         for number, (id, outcome) in enumerate(self.outcomes.items()):
             tensors |= {f"outcome/{number}/final": outcome.final, f"outcome/{number}/sent": outcome.sent}
-            if outcome.delta is not None:
-                tensors[f"outcome/{number}/delta"] = outcome.delta
+            tensors[f"outcome/{number}/delta"] = outcome.delta
             tensors |= {f"outcome/{number}/other/{name}": tensor for name, tensor in outcome.others.items()}
             numbers = {key: getattr(outcome, key) for key in _NUMBERS}
             outcomes.append({"id": list(id), "others": sorted(outcome.others), **numbers})
@@ -90,7 +89,7 @@ class LearnerMemory:
                 _id(each["id"]): Outcome(
                     final=tensors[f"outcome/{number}/final"],
                     sent=tensors[f"outcome/{number}/sent"],
-                    delta=tensors.get(f"outcome/{number}/delta"),
+                    delta=tensors[f"outcome/{number}/delta"],
                     others={name: tensors[f"outcome/{number}/other/{name}"] for name in each["others"]},
                     **{key: each[key] for key in _NUMBERS},
                 )

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from edgefl.learning.engine.base import JobData, JobResult, JobTask
+from edgefl.learning.engine.base import Arrived, JobData, JobResult, JobTask, told, unnoticed
 from edgefl.learning.engine.crew import CrewLost, can_be_copied
 from edgefl.learning.engine.evaluation import BatchScore, evaluate_batch, total
 from edgefl.learning.engine.local_training import Abandoned, train_job
@@ -66,15 +66,43 @@ class ParallelEngine:
         self._settled = settled if workers > 1 and can_be_copied() else None
         self._seconds = 0.0
         self._steps = 0
+        self._steps_ahead = 0
 
-    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
+    @property
+    def idle(self) -> bool:
+        """Whether a copy of the process has nothing to do; threads begin nothing early."""
+        if self._crew is None:
+            return False
+        try:
+            return self._crew.idle
+        except CrewLost:
+            self._go_on_with_threads()
+            return False
+
+    def begin(self, task: JobTask) -> None:
+        """Have a copy of the process begin a job."""
+        if self._crew is None:
+            return
+        try:
+            self._crew.begin(task)
+        except CrewLost:
+            self._go_on_with_threads()
+        self._steps_ahead = max(self._steps_ahead, task.steps)
+
+    def forget(self, task: JobTask) -> None:
+        """A job's result will not be asked for, should it have been begun."""
+        if self._crew is not None:
+            self._crew.forget(task)
+
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
         """Train all jobs, the longest first, so that no core waits long for the last one."""
         order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
-        if len(tasks) > 1 and (crew := self._crew_by_now()) is not None:
+        crew = self._crew_by_now() if len(tasks) > 1 else self._crew
+        if crew is not None and (len(tasks) > 1 or any(map(crew.holds, tasks))):
             try:
-                return crew.train(tasks, order, self._patience(max(task.steps for task in tasks)))
+                return crew.train(tasks, order, self._patience(max(task.steps for task in tasks)), arrived)
             except CrewLost:
-                self._crew = self._settled = None  # once and for all: threads can do it
+                self._go_on_with_threads()
 
         def work(index: int, model: BlockModel, abandoned: Callable[[], bool]) -> JobResult:
             return train_job(tasks[index], model, self._data, abandoned, precision=self._precision)
@@ -83,7 +111,7 @@ class ParallelEngine:
         results = self._spread(work, order)
         self._seconds += perf_counter() - start
         self._steps += sum(task.steps for task in tasks)
-        return results
+        return told(results, arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split; batches are added up in their own order."""
@@ -92,7 +120,7 @@ class ParallelEngine:
             try:
                 return total(self._crew.evaluate(vector, places, mode, self._patience(len(places))))
             except CrewLost:
-                self._crew = self._settled = None
+                self._go_on_with_threads()
 
         def work(index: int, model: BlockModel, _: Callable[[], bool]) -> BatchScore:
             return evaluate_batch(vector, places[index], model, self._data, mode)
@@ -106,10 +134,17 @@ class ParallelEngine:
         self._crew = self._settled = None
         del self._skeletons[1:]
 
+    def _go_on_with_threads(self) -> None:
+        """Once and for all: they can do it."""
+        self._crew = self._settled = None
+
     def _patience(self, steps: int) -> float:
-        """Far longer than so many local steps, or batches to evaluate, can take, by what threads took."""
+        """Far longer than so many local steps, or batches to evaluate, can take, by what threads took.
+
+        A copy may have been given a longer job ahead.
+        """
         a_step = len(self._skeletons) * self._seconds / max(1, self._steps)
-        return 60 + 100 * a_step * steps
+        return 60 + 100 * a_step * max(steps, self._steps_ahead)
 
     def _crew_by_now(self) -> TrainingCrew | None:
         if self._crew is None and self._settled is not None and self._seconds >= self._settled:

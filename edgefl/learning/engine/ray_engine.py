@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgefl.learning.engine.base import JobData, JobResult, JobTask
+from edgefl.learning.engine.base import Arrived, JobData, JobResult, JobTask, OnDemand, told, unnoticed
 from edgefl.learning.engine.evaluation import BatchScore, total
 from edgefl.learning.engine.parcels import PackedResult, Parcel, packed, result_of, tensors_of, without_tensors
 from edgefl.learning.engine.ray_cluster import RETRIES, joined, needs
@@ -27,7 +27,7 @@ class WorkersLost(Exception):  # noqa: N818  (what happened to them)
     """A piece of work was given to one worker after another, and all of them were lost."""
 
 
-class RayEngine:
+class RayEngine(OnDemand):
     """Trains each job by itself on one CPU, with one intra-op thread, or on one GPU of a Ray cluster.
 
     A job is the same code as in the sequential engine and is never cut or merged, so on processors of one kind the
@@ -56,7 +56,7 @@ class RayEngine:
         self._score = self._ray.remote(**asked)(score_batches)
         self._place = [self._ray.put(Ground(model, data, device, precision))]
 
-    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
         """Train all jobs, the longest first; see :class:`~edgefl.learning.engine.base.Engine`."""
         parcels = self._parcels(tasks)
         order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
@@ -68,7 +68,7 @@ class RayEngine:
         except BaseException:
             self._give_up(list(begun.values()))
             raise
-        return results
+        return told(results, arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split; batches are added up in their own order.

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from edgefl.learning.engine.base import Engine, JobResult, JobTask
+from edgefl.learning.engine.base import Arrived, Engine, JobResult, JobTask, OnDemand, told, unnoticed
 from edgefl.learning.job import Evaluation
 
 LIMIT_BYTES = 1 << 30
@@ -71,7 +71,7 @@ class ResultMemory:
         self._held += len(content)
 
 
-class RememberingEngine:
+class RememberingEngine(OnDemand):
     """An engine that trains no job twice. Only for engines that give every job the bits that it has alone.
 
     Args:
@@ -87,7 +87,7 @@ class RememberingEngine:
         self._ground = ground
         self._device = device
 
-    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
         """Train the jobs that are not known; see :class:`~edgefl.learning.engine.base.Engine`."""
         digests: dict[int, str] = {}
         keys = [signature(task, self._ground, digests) for task in tasks]
@@ -101,7 +101,7 @@ class RememberingEngine:
             key = keys[place]
             if key is not None:
                 self._memory.put(key, result)
-        return [result for result in known if result is not None]
+        return told([result for result in known if result is not None], arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgefl.learning.engine.base import JobData, JobResult, JobTask
+from edgefl.learning.engine.base import Arrived, JobData, JobResult, JobTask, OnDemand, told, unnoticed
 from edgefl.learning.engine.device import exact_arithmetic
 from edgefl.learning.engine.evaluation import evaluate_batch, total
 from edgefl.learning.engine.local_training import train_job
@@ -18,7 +18,7 @@ from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.precision import Precision
 
 
-class SequentialEngine:
+class SequentialEngine(OnDemand):
     """Trains jobs in the order they come, in the calling thread.
 
     Args:
@@ -36,10 +36,11 @@ class SequentialEngine:
         self._data = data
         self._precision = precision
 
-    def train(self, tasks: Sequence[JobTask]) -> list[JobResult]:
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
         """Train all jobs; see :class:`~edgefl.learning.engine.base.Engine`."""
         with one_core_each(), exact_arithmetic(self._device, tf32=self._precision == "tf32"):
-            return [train_job(task, self._model, self._data, precision=self._precision) for task in tasks]
+            results = [train_job(task, self._model, self._data, precision=self._precision) for task in tasks]
+        return told(results, arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split."""

@@ -31,7 +31,7 @@ class Outcome:
         loss: mean cross-entropy over the last local epoch.
         first_loss: the same over the first.
         drift: squared distance between ``sent`` and what the client started from.
-        delta: θ_k - θ_t as it arrived ``[size]``; ``None``: the difference of ``final`` and ``sent``.
+        delta: θ_k - θ_t as it arrived ``[size]``.
         others: what arrived beside it, by the part's name; see ``RoundFacts.uploads``.
     """
 
@@ -43,7 +43,7 @@ class Outcome:
     loss: float
     first_loss: float
     drift: float
-    delta: Tensor | None = None
+    delta: Tensor
     others: Mapping[str, Tensor] = field(default_factory=dict)
 
 
@@ -143,12 +143,7 @@ class ServerModel:
         mix: Literal["deltas", "models"],
     ) -> Tensor:
         count = self._count
-        deltas = self.vector.new_empty(len(arrived), len(self.vector))
-        for row, outcome in zip(deltas, arrived, strict=True):
-            if mix == "deltas" and outcome.delta is not None:
-                row.copy_(outcome.delta)
-            else:
-                torch.sub(outcome.final, outcome.sent if mix == "deltas" else self.vector, out=row)
+        deltas = _stacked([each.delta if mix == "deltas" else each.final - self.vector for each in arrived])
         uploads = {part: torch.stack([each.others[part] for each in arrived]) for part in arrived[0].others}
         if factors is not None:
             shares = deltas.new_tensor(list(factors)).unsqueeze(1)
@@ -188,6 +183,18 @@ class ServerModel:
         """n_k, or ⌊n_k/B⌋·B where an incomplete last batch is left out; a client with less than one batch uses it."""
         local = self._method.local
         return (samples // local.batch * local.batch or samples) if local.drop_last else samples
+
+
+def _stacked(vectors: Sequence[Tensor]) -> Tensor:
+    """The vectors as rows of one tensor, which is theirs where they lie in memory as such rows do."""
+    first = vectors[0]
+    memory, row = first.untyped_storage().data_ptr(), first.nbytes
+    if all(
+        vector.untyped_storage().data_ptr() == memory and vector.data_ptr() == first.data_ptr() + place * row
+        for place, vector in enumerate(vectors)
+    ):
+        return first.as_strided((len(vectors), len(first)), (len(first), 1))
+    return torch.stack(list(vectors))
 
 
 def _finite(vector: Tensor) -> bool:

@@ -6,14 +6,15 @@ import pickle
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from edgefl.learning.engine.base import JobData, JobResult, JobTask
+from edgefl.learning.engine.base import Arrived, JobData, JobResult, JobTask, unnoticed
 from edgefl.learning.engine.board import Board, Place
-from edgefl.learning.engine.crew import AHEAD, Crew, CrewLost, pickled
+from edgefl.learning.engine.crew import Crew, CrewLost, Errand, as_it_is, pickled, slots
 from edgefl.learning.engine.evaluation import BatchScore, evaluate_batch
 from edgefl.learning.engine.local_training import train_job
 from edgefl.learning.engine.parcels import (
@@ -105,55 +106,86 @@ class TrainingCrew:
         room = _VECTORS * (model.layout.size * 4 + 4096)
         try:
             self._common = Board(room)
-            self._slots = [_Slot(Board(room), Board(room)) for _ in range(size + AHEAD)]
+            self._slots = [_Slot(Board(room), Board(room)) for _ in range(slots(size))]
         except OSError as error:
             raise CrewLost(f"there is no memory to share with copies: {error}") from None
+        self._begun: dict[int, tuple[JobTask, Errand]] = {}
+        self._known: tuple[tuple[object, ...], bytes] | None = None
         self._crew = Crew(size, _Worker(model, data, precision, self._common, self._slots).serve)
 
-    def train(self, tasks: Sequence[JobTask], order: Sequence[int], patience: float | None = None) -> list[JobResult]:
-        """Train all jobs, begun in this ``order``.
+    @property
+    def idle(self) -> bool:
+        """Whether a copy has nothing to do.
+
+        Raises:
+            CrewLost: a copy ended.
+        """
+        return self._crew.idle
+
+    def begin(self, task: JobTask) -> None:
+        """Have a job begun while a copy is :attr:`idle`; :meth:`train` gives its result.
+
+        Raises:
+            CrewLost: a copy ended, or the method cannot travel.
+        """
+        errand = self._crew.begin(lambda slot: self._job(task, tensors_of(task), {}, slot), self._result)
+        self._begun[id(task)] = task, errand
+
+    def holds(self, task: JobTask) -> bool:
+        """Whether the job was begun, and its result not given yet."""
+        return id(task) in self._begun
+
+    def forget(self, task: JobTask) -> None:
+        """A job's result will not be asked for, should it have been begun."""
+        if self.holds(task):
+            _, errand = self._begun.pop(id(task))
+            errand.taken = partial(as_it_is, 0)
+
+    def train(
+        self,
+        tasks: Sequence[JobTask],
+        order: Sequence[int],
+        patience: float | None = None,
+        arrived: Arrived = unnoticed,
+    ) -> list[JobResult]:
+        """Train all jobs, begun in this ``order`` where they are not yet.
 
         Args:
             tasks: the jobs.
             order: their numbers.
             patience: seconds without any result after which a copy is taken for stuck.
+            arrived: told of every result, while others are still under way.
 
         Raises:
             CrewLost: a copy ended or is stuck, or a method cannot travel.
             TrainingFault: a local step failed.
+            Exception: what ``arrived`` raised.
         """
-        tensors = [tensors_of(task) for task in tasks]
-        readers = Counter(id(tensor) for named in tensors for tensor in named.values())
+        begun = {index: self._begun.pop(id(task))[1] for index, task in enumerate(tasks) if self.holds(task)}
+        order = [index for index in order if index not in begun]
+        tensors = {index: tensors_of(tasks[index]) for index in order}
+        readers = Counter(id(tensor) for named in tensors.values() for tensor in named.values())
         self._common.clear()
-        several = {id(each): each for named in tensors for each in named.values() if readers[id(each)] > 1}
+        several = {id(each): each for named in tensors.values() for each in named.values() if readers[id(each)] > 1}
         common = {number: _sent(tensor, self._common) for number, tensor in several.items()}
 
-        methods: dict[tuple[object, ...], bytes] = {}
+        def taken(index: int, answer: _Trained, slot: int) -> JobResult:
+            result = self._result(answer, slot)
+            arrived(index, result)
+            return result
 
-        def method_of(task: JobTask) -> bytes:
-            key = task.method, id(task.objective), id(task.rule), id(task.options)
-            if key not in methods:
-                methods[key] = pickled(replace(without_tensors(task), **_PLAIN))
-            return methods[key]
-
-        def request(index: int, slot: int) -> _Job:
-            inbox, named = self._slots[slot].inbox, tensors[index]
-            inbox.clear()
-            return _Job(
-                slot,
-                method_of(tasks[index]),
-                {name: getattr(tasks[index], name) for name in _PLAIN},
-                {name: common[id(each)] for name, each in named.items() if id(each) in common},
-                {name: _sent(each, inbox) for name, each in named.items() if id(each) not in common},
-            )
-
-        def taken(answer: _Trained, slot: int) -> JobResult:
-            outbox = self._slots[slot].outbox
-            return as_result(
-                {name: _found(each, outbox).clone() for name, each in answer.tensors.items()}, answer.batch_sizes
-            )
-
-        answers: dict[int, JobResult] = self._crew.answers(order, request, taken, patience)
+        for index, errand in begun.items():
+            if not errand.done:
+                errand.taken = partial(taken, index)
+            elif errand.failure is None:
+                arrived(index, errand.answer)
+        answers: dict[int, JobResult] = self._crew.answers(
+            order,
+            lambda index, slot: self._job(tasks[index], tensors[index], common, slot),
+            taken,
+            patience,
+            begun,
+        )
         return [answers[index] for index in range(len(tasks))]
 
     def evaluate(
@@ -184,6 +216,30 @@ class TrainingCrew:
     def dismiss(self) -> None:
         """End the copies; the crew is not used again."""
         self._crew.dismiss()
+
+    def _job(self, task: JobTask, tensors: Mapping[str, Tensor], common: Mapping[int, Sent], slot: int) -> _Job:
+        """A job's request; ``common`` says by ``id`` of which tensors there is a copy that several jobs read."""
+        inbox = self._slots[slot].inbox
+        inbox.clear()
+        return _Job(
+            slot,
+            self._method(task),
+            {name: getattr(task, name) for name in _PLAIN},
+            {name: common[id(each)] for name, each in tensors.items() if id(each) in common},
+            {name: _sent(each, inbox) for name, each in tensors.items() if id(each) not in common},
+        )
+
+    def _method(self, task: JobTask) -> bytes:
+        parts = task.method, task.objective, task.rule, task.options
+        if self._known is None or any(one is not other for one, other in zip(self._known[0], parts, strict=True)):
+            self._known = parts, pickled(replace(without_tensors(task), **_PLAIN))
+        return self._known[1]
+
+    def _result(self, answer: _Trained, slot: int) -> JobResult:
+        outbox = self._slots[slot].outbox
+        return as_result(
+            {name: _found(each, outbox).clone() for name, each in answer.tensors.items()}, answer.batch_sizes
+        )
 
 
 class _Worker:

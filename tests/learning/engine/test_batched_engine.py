@@ -74,7 +74,7 @@ def tasks_of(tiny, entry, dtype):
     with TrainingCore(tiny.data(), residual_model(), 3, engine="sequential") as core:
         learner = core.learner(method)
         train = learner._engine.train
-        learner._engine.train = lambda tasks: caught.append(tasks) or train(tasks)
+        learner._engine.train = lambda tasks, arrived: caught.append(tasks) or train(tasks, arrived)
         depth = method.objective.adapt(core.model).depth
         for round in range(2):
             jobs = [JobId("m", 3, client, round) for client in range(6)]

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def test_every_request_is_answered_by_a_copy():
         held.add(slot)
         return number
 
-    def taken(answer, slot):
+    def taken(number, answer, slot):
         held.remove(slot)
         return answer
 
@@ -74,8 +75,9 @@ def test_the_lowest_failure_is_raised_and_nothing_new_is_begun(tmp_path):
         return squares(-number)
 
     with pytest.raises(ValueError, match="-1 has no place here"):
-        Crew(1, serve).answers([0, 1, 2, 3], lambda number, slot: number)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
+        Crew(1, serve).answers([0, 1, 2, 3, 4], lambda number, slot: number)
+    # What lay ready in the copy's queue is done.
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2"]
 
 
 def test_a_crew_goes_on_after_a_request_that_failed():
@@ -84,6 +86,91 @@ def test_a_crew_goes_on_after_a_request_that_failed():
         crew.answers([1, -1, 2, 3], lambda number, slot: number)
     answers = crew.answers([4, 5, 6, 7], lambda number, slot: number)
     assert [answers[number][0] for number in (4, 5, 6, 7)] == [16, 25, 36, 49]
+    crew.dismiss()
+
+
+def test_what_was_begun_is_answered_later_with_the_rest():
+    crew = Crew(2, squares)
+    begun = {}
+    while crew.idle and len(begun) < 5:
+        number = len(begun)
+        begun[number] = crew.begin(lambda slot, number=number: number, lambda answer, slot: answer[0])
+    assert 2 <= len(begun) <= 5
+    order = range(len(begun), 12)
+    answers = crew.answers(order, lambda number, slot: number, lambda number, answer, slot: answer[0], begun=begun)
+    assert answers == {number: number**2 for number in range(12)}
+    crew.dismiss()
+
+
+def test_what_was_begun_and_is_not_wanted_any_more_stands_in_nobodys_way():
+    def slow(number):
+        time.sleep(0.2 * (number < 0))
+        return squares(number)
+
+    crew = Crew(1, slow)
+    for _ in range(3):
+        assert crew.idle
+        errand = crew.begin(lambda slot: -1, lambda answer, slot: answer)
+        assert not crew.idle
+        answers = crew.answers(range(4), lambda number, slot: number)
+        assert [answers[number][0] for number in range(4)] == [0, 1, 4, 9]
+        assert errand.done
+        assert str(errand.failure) == "-1 has no place here"
+    crew.dismiss()
+
+
+def test_a_request_that_failed_ahead_is_told_when_its_answer_is_wanted():
+    crew = Crew(1, squares)
+    errand = crew.begin(lambda slot: -5, lambda answer, slot: answer)
+    while not crew.idle:
+        time.sleep(0.01)
+    with pytest.raises(ValueError, match="-5 has no place here"):
+        crew.answers([1, 2], lambda number, slot: number, begun={0: errand})
+    assert crew.answers([3], lambda number, slot: number)[3][0] == 9
+    crew.dismiss()
+
+
+def test_whoever_takes_an_answer_may_fail_without_harm_to_the_crew():
+    def taken(number, answer, slot):
+        if number in (2, 5):
+            raise KeyError(number)
+        return answer
+
+    crew = Crew(2, squares)
+    with pytest.raises(KeyError, match="2"):
+        crew.answers(range(8), lambda number, slot: number, taken)
+    answers = crew.answers(range(6, 12), lambda number, slot: number, taken)
+    assert [answers[number][0] for number in range(6, 12)] == [36, 49, 64, 81, 100, 121]
+    crew.dismiss()
+
+
+def test_a_crew_that_was_dismissed_begins_nothing():
+    crew = Crew(1, squares)
+    crew.dismiss()
+    with pytest.raises(CrewLost, match="the copies were dismissed"):
+        assert crew.idle
+    with pytest.raises(CrewLost, match="the copies were dismissed"):
+        crew.answers([1], lambda number, slot: number)
+
+
+def test_long_requests_and_answers_do_not_wait_for_one_another():
+    crew = Crew(2, lambda request: request + b"!")
+    long = bytes(1_000_000)
+    answers = crew.answers(range(12), lambda number, slot: long + bytes([number]))
+    assert all(answers[number] == long + bytes([number]) + b"!" for number in range(12))
+    crew.dismiss()
+
+
+def test_the_last_requests_go_to_whoever_is_free():
+    def slow(seconds):
+        time.sleep(seconds)
+        return os.getpid()
+
+    crew = Crew(2, slow)
+    seconds = {0: 1.0, **dict.fromkeys(range(1, 6), 0.01)}
+    answers = crew.answers(sorted(seconds), lambda number, slot: seconds[number])
+    # One of the short ones lay ready where the long one was under way.
+    assert list(answers.values()).count(answers[0]) == 2
     crew.dismiss()
 
 
@@ -185,14 +272,109 @@ def engine_of(core) -> ParallelEngine:
 
 
 @pytest.mark.parametrize("entry", [*METHODS, "scaffold", "feddyn"], ids=str)
-def test_copies_train_to_the_bits_of_one_after_another(tiny, entry):
+@pytest.mark.parametrize("ahead", [False, True], ids=["at_once", "ahead"])
+def test_copies_train_to_the_bits_of_one_after_another(tiny, entry, ahead):
     method = tiny.method(entry, **({"drop_last": True} if entry == "fedalign" else {}))
     reference = three_rounds(tiny.core("sequential"), method)
     core = tiny.core("parallel", 2)
-    engine_of(core)._settled = 0.0
-    assert same(reference, three_rounds(core, method, order=-1))
-    assert engine_of(core)._crew is not None
+    engine = engine_of(core)
+    engine._settled = 0.0
+    begun, begin = [], engine.begin
+    engine.begin = lambda task: begun.append(task) or begin(task)
+    assert same(reference, three_rounds(core, method, order=-1, ahead=ahead))
+    assert engine._crew is not None
+    assert not engine._crew._begun
+    # In the first round there are no copies yet.
+    assert len(begun) >= 4 if ahead else not begun
     core.close()
+
+
+def test_results_are_told_as_they_come(tiny):
+    core = tiny.core("parallel", 2)
+    engine = engine_of(core)
+    engine._settled = 0.0
+    method = tiny.method("fedavg")
+    three_rounds(core, method)
+    tasks = [core.learner(method)._inputs(tiny.job(client)).task for client in range(6)]
+    assert engine.idle
+    engine.begin(tasks[4])
+    came, under_way = {}, []
+
+    def arrived(place, result):
+        came[place] = result
+        under_way.append(sum(map(len, engine._crew._crew._under_way.values())))
+
+    results = engine.train(tasks, arrived)
+    assert all(came[place] is result for place, result in enumerate(results))
+    assert under_way[0] > 0
+    core.close()
+
+
+@pytest.mark.parametrize("why", ["never submitted", "discarded", "changed"])
+def test_a_job_that_is_not_used_as_it_was_begun_is_the_last_one_to_be_begun_early(tiny, why):
+    core, method = tiny.core("parallel", 2), tiny.method("fedavg")
+    engine = engine_of(core)
+    engine._settled = 0.0
+    three_rounds(core, method)
+    lost, *jobs = [tiny.job(client) for client in range(3)]
+    learner, reference = core.learner(method), tiny.core("sequential").learner(method)
+    assert engine.idle
+    learner.expect(replace(lost, steps=lost.steps + 1) if why == "changed" else lost)
+    assert list(learner._begun) == [lost.id]
+    if why != "never submitted":
+        learner.submit(lost)
+    if why == "discarded":
+        learner.discard(lost.id)
+    if why == "changed":
+        jobs, _ = [*jobs, lost], reference.submit(lost)
+    for each in (learner, reference):
+        for job in jobs:
+            if job is not lost:
+                each.submit(job)
+        each.aggregate(0, [job.id for job in jobs], 0)
+    assert torch.equal(learner.model(1), reference.model(1))
+    assert not learner._begun
+    assert not engine._crew._begun
+    learner._engine = Greedy()
+    learner.expect(tiny.job(5, version=1))
+    assert not learner._begun
+    core.close()
+
+
+class Greedy:
+    """An engine that would begin anything."""
+
+    idle = True
+
+    def begin(self, task):
+        """It is not asked to do it."""
+
+
+def test_jobs_begin_early_with_threads_nowhere(tiny):
+    core = tiny.core("parallel", 2)
+    learner = core.learner(tiny.method("fedavg"))
+    learner.expect(tiny.job(0))
+    assert not learner._begun
+    assert not learner.at_work
+
+
+def test_copies_that_are_killed_with_work_ahead_are_done_without(tiny):
+    method = tiny.method("fedavg")
+    core, reference = tiny.core("parallel", 2), tiny.core("sequential").learner(method)
+    engine = engine_of(core)
+    engine._settled = 0.0
+    three_rounds(core, method)
+    learner, jobs = core.learner(method), [tiny.job(client) for client in range(2)]
+    learner.expect(jobs[0])
+    for process in engine._crew._crew._dismiss.peek()[2][1]:
+        os.kill(process, signal.SIGKILL)
+    learner.expect(jobs[1])
+    for each in (learner, reference):
+        for job in jobs:
+            each.submit(job)
+        each.aggregate(0, [job.id for job in jobs], 0)
+    assert torch.equal(learner.model(1), reference.model(1))
+    assert engine._crew is None
 
 
 def test_what_no_board_has_room_for_travels_with_the_message(tiny, monkeypatch):

@@ -49,8 +49,8 @@ class Watched:
         self.tasks, self.results, self.deltas, self.uploads = [], [], [], []
         train = self.learner._engine.train
 
-        def watch(tasks):
-            results = train(tasks)
+        def watch(tasks, arrived):
+            results = train(tasks, arrived)
             self.tasks += tasks
             self.results += results
             return results

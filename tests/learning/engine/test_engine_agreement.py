@@ -23,7 +23,7 @@ METHODS = [
 CPU = torch.device("cpu")
 
 
-def three_rounds(core, method, order=1):
+def three_rounds(core, method, order=1, *, ahead=False):
     """Every round all clients train; their models, feedback and evaluations come back as plain numbers."""
     learner, said = core.learner(method), []
     for round in range(3):
@@ -34,6 +34,8 @@ def three_rounds(core, method, order=1):
             alpha = 1 + (client + round) % core.model.depth if some else core.model.depth
             steps = method.local.steps_for(core.data.samples(client))
             jobs.append(TrainingJob(JobId("m", 3, client, round), round, round, alpha, steps, before))
+        for job in jobs if ahead else ():
+            learner.expect(job)
         for job in jobs[::order]:
             learner.submit(job)
         learner.aggregate(round, [job.id for job in jobs[::order]], round)
@@ -85,7 +87,7 @@ def tasks_of(tiny, clients=range(6)):
     core = tiny.core()
     learner = core.learner(tiny.method("fedavg"))
     train = learner._engine.train
-    learner._engine.train = lambda tasks: caught.extend(tasks) or train(tasks)
+    learner._engine.train = lambda tasks, arrived: caught.extend(tasks) or train(tasks, arrived)
     for client in clients:
         learner.submit(tiny.job(client))
     learner.aggregate(0, [JobId("m", 3, client, 0) for client in clients], 0)

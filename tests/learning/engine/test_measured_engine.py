@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from edgefl.learning.engine.base import JobTask
+from edgefl.learning.engine.base import Arrived, JobTask, unnoticed
 from edgefl.learning.engine.core import TrainingCore
 from edgefl.learning.engine.measured import MeasuredEngine
 from edgefl.learning.engine.spec import EngineSpec
@@ -29,7 +29,7 @@ class Pretending:
         self.name, self.clock, self.seconds, self.then = name, clock, first, then
         self.calls = 0
 
-    def train(self, tasks: list[JobTask]) -> list[str]:
+    def train(self, tasks: list[JobTask], _arrived: Arrived = unnoticed) -> list[str]:
         self.calls += 1
         self.clock.now += self.seconds
         self.seconds = self.then

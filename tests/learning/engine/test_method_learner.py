@@ -26,10 +26,10 @@ def catch(learner):
     """The calls of the engine, as lists of (client, dispatch), and the tasks of the last one."""
     calls, tasks, train = [], [], learner._engine.train
 
-    def caught(handed):
+    def caught(handed, arrived):
         calls.append([(task.client, task.dispatch) for task in handed])
         tasks[:] = handed
-        return train(handed)
+        return train(handed, arrived)
 
     learner._engine.train = caught
     return calls, tasks
