@@ -75,10 +75,16 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     """
     from edgefl.report.sweep_result import results_in
 
-    if as_json and (form is not Format.table or html is not None or tensorboard is not None):
-        raise UserError("JSON takes the table's place; leave --format, --html and --tensorboard away", file="--json")
-    if layout is Layout.paper and (html is not None or tensorboard is not None or against is not None):
-        raise UserError("is for a table; leave --html, --tensorboard and --against away", file="--layout paper")
+    given = {
+        "--format": form is not Format.table,
+        "--output": output is not None,
+        "--layout paper": layout is Layout.paper,
+        "--html": html is not None,
+        "--against": against is not None,
+        "--tensorboard": tensorboard is not None,
+        "--json": as_json,
+    }
+    _refuse_what_is_ignored({option for option, said in given.items() if said})
     if at and layout is not Layout.paper:
         raise UserError("chooses the rounds of --layout paper, which is missing", file=f"--at {at[0]}")
     # A page and TensorBoard look into run directories; tables take the seeds of a sweep's setting together.
@@ -88,9 +94,7 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         _write(_json(results, layout, at or (), against), output)
         return
     if against is not None:
-        from edgefl.cli.published import beside_the_paper
-
-        _write(beside_the_paper(results, to_file=output is not None), output)
+        _write(_published(results, form, to_file=output is not None), output)
         return
     if html is not None or tensorboard is not None:
         _elsewhere(results, html, tensorboard)
@@ -100,6 +104,22 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     else:
         text = _table(results, to_file=output is not None) if form is Format.table else _text(results, form)
     _write(text, output)
+
+
+_IGNORED_BESIDE = {
+    "--json": ("JSON takes the table's place", ("--format", "--html", "--tensorboard")),
+    "--layout paper": ("is for a table", ("--html", "--tensorboard", "--against")),
+    "--html": ("a page takes the table's place", ("--format", "--output", "--against")),
+    "--tensorboard": ("scalars take the table's place", ("--format", "--output", "--against")),
+}
+"""Options that leave others nothing to say, with the reason."""
+
+
+def _refuse_what_is_ignored(given: set[str]) -> None:
+    for option, (reason, others) in _IGNORED_BESIDE.items():
+        ignored = [other for other in others if other in given]
+        if option in given and ignored:
+            raise UserError(f"{reason}; leave {' and '.join(ignored)} away", file=option)
 
 
 def _write(text: str, output: Path | None) -> None:
@@ -144,6 +164,19 @@ def _paper(results: list[RunResult], form: Format, at: Sequence[int], *, to_file
     grid = paper_grid(rows)
     if form is Format.table:
         return _printed([grid_table(grid)], to_file=to_file)
+    return latex(grid) if form is Format.latex else markdown(grid)
+
+
+def _published(results: list[RunResult], form: Format, *, to_file: bool) -> str:
+    from edgefl.cli.published import beside_the_paper
+    from edgefl.report.formats import latex, markdown
+    from edgefl.report.published_table import published_csv, published_grid
+
+    if form is Format.table:
+        return beside_the_paper(results, to_file=to_file)
+    if form is Format.csv:
+        return published_csv(results)
+    grid = published_grid(results)
     return latex(grid) if form is Format.latex else markdown(grid)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from edgefl.report.paper import paper_rows
 from edgefl.report.published import comparisons, orderings, shortened
+from edgefl.report.published_table import published_records
 from edgefl.report.rows import Row, comparison_rows, notes, run_names
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, TimeToTarget
@@ -51,15 +51,10 @@ def paper_json(runs: Sequence[RunResult], at: Sequence[int] = ()) -> str:
 
 def published_json(runs: Sequence[RunResult]) -> str:
     """Each run's published numbers beside ours, and whether the paper's order holds."""
-    found = [(name, comparisons(run)) for name, run in zip(run_names(runs), runs, strict=True)]
-    rows = [
-        {"run": name, **vars(each), "ours": _finite(each.ours), "gap": _finite(each.gap)}
-        for name, numbers in found
-        for each in numbers
-    ]
-    orders = [{"run": name, "sentences": orderings(each)} for name, each in found]
-    told = [f"{name}: {note}" for name, run in zip(run_names(runs), runs, strict=True) if (note := shortened(run))]
-    return _text({"runs": _all_named(runs), "rows": rows, "orders": orders, "notes": told})
+    named = list(zip(run_names(runs), runs, strict=True))
+    orders = [{"run": name, "sentences": orderings(comparisons(run))} for name, run in named]
+    told = [f"{name}: {note}" for name, run in named if (note := shortened(run))]
+    return _text({"runs": _all_named(runs), "rows": published_records(runs), "orders": orders, "notes": told})
 
 
 def _named(name: str, run: RunResult) -> dict[str, str]:
@@ -120,11 +115,6 @@ def _of(value: Estimate | None) -> dict[str, float | None]:
 
 def _to(found: TimeToTarget, unit: str) -> dict[str, Any]:
     return {"reached": found.reached, unit: _figure(found.mean), "median": found.median}
-
-
-def _finite(value: float | None) -> float | None:
-    """What JSON has a number for; a loss may be beyond all of them."""
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _text(record: dict[str, Any]) -> str:

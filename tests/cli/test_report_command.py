@@ -136,6 +136,22 @@ def test_json_of_a_papers_layout_has_its_rounds_and_targets(tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("instead", [["--html", "page.html"], ["--tensorboard", "board"]])
+@pytest.mark.parametrize("other", [["--format", "csv"], ["--against", "paper"], ["--output", "table.txt"]])
+def test_what_a_page_or_tensorboard_would_ignore_is_refused(
+    run_directory, tmp_path, monkeypatch, capsys, instead, other
+):
+    monkeypatch.chdir(tmp_path)
+    run = str(run_directory("one", 0.9))
+    before = sorted(tmp_path.iterdir())
+    assert main(["report", run, *instead, *other]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"error: {instead[0]}: ")
+    assert printed.err.endswith(f"the table's place; leave {other[0]} away\n")
+    assert printed.out == ""
+    assert sorted(tmp_path.iterdir()) == before
+
+
 @pytest.mark.parametrize("other", [["--format", "csv"], ["--html", "page.html"], ["--tensorboard", "board"]])
 def test_json_and_another_form_are_refused_together(run_directory, capsys, other):
     assert main(["report", str(run_directory("one", 0.9)), "--json", *other]) == 2

@@ -1,5 +1,7 @@
 """A run beside a paper's numbers: gaps are differences, and an order holds or is named where it doesn't."""
 
+import csv
+import io
 import json
 
 import pyarrow as pa
@@ -180,7 +182,32 @@ def test_the_command_prints_both_numbers_and_the_order(result):
         ("fedprox", 0.7, 0.6),
     ]
     assert told["rows"][0]["gap"] == pytest.approx(-0.05)
+    assert list(told["rows"][0]) == [
+        *("run", "method", "metric", "dimension", "published", "bound", "rank", "ours", "gap", "source")
+    ]
     assert "order holds" in told["orders"][0]["sentences"][0]
+
+
+@pytest.mark.parametrize("form", ["csv", "markdown", "latex"])
+def test_the_comparison_with_a_paper_has_the_formats_of_the_table(result, form):
+    made = result(
+        number("fedavg", "accuracy", value=0.45),
+        number("fedprox", "accuracy", rank=1),
+        number("fedavg", "rounds_to", accuracy=0.5, value=4, less_than=True),
+    )
+    output = CliRunner().invoke(app, ["report", str(made.path), "--against", "paper", "--format", form]).output
+    if form == "csv":
+        records = list(csv.DictReader(io.StringIO(output)))
+        told = [(each["method"], each["published"], each["bound"], each["rank"], each["ours"]) for each in records]
+        assert told == [
+            ("fedavg", "0.45", "", "", "0.4"),
+            ("fedprox", "", "", "1", "0.6"),
+            ("fedavg", "4.0", "less than", "", "3.0"),
+        ]
+        assert float(records[0]["gap"]) == pytest.approx(-0.05)
+    else:
+        sign, percent = {"markdown": ("|", "%"), "latex": ("&", "\\%")}[form]
+        assert f"fedavg {sign} accuracy {sign} 45.0 {percent} {sign} 40.0 {percent} {sign} -5.0 {percent}" in output
 
 
 def test_a_run_shorter_than_the_papers_is_told(result, monkeypatch):
