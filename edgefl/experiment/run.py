@@ -23,6 +23,7 @@ from edgefl.experiment.wiring import recipe_of, shared_world, skeleton
 from edgefl.learning.cost.law import CostModel
 from edgefl.learning.faults import PartFault
 from edgefl.scenario import Scenario, dump_yaml, load_scenario, resolve, with_overrides
+from edgefl.scenario.overrides import of_engine
 from edgefl.simulation.cost_specs import PaperCost
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def run(
     labels = [method.label for method in scenario.methods] if methods is None else list(methods)
     choices = Choices(tuple(scenario.method(label).label for label in labels), device, train, cache)
     if engine is not None:
-        scenario = with_overrides(scenario, {"training.engine.kind": engine})
+        scenario = with_overrides(scenario, of_engine(engine))
     return _execute(scenario, RunDirectory(out, choices), progress or Silent(), pause)
 
 

@@ -80,6 +80,15 @@ def parse_overrides(overrides: Overrides, option: str = "--set") -> list[Overrid
     return [each if isinstance(each, Override) else _parsed(each, option) for each in overrides]
 
 
+def of_engine(kind: str) -> list[Override]:
+    """What ``--engine`` changes, blamed on that option.
+
+    >>> of_engine("sequential")
+    [Override(path=('training', 'engine', 'kind'), value='sequential', origin='--engine sequential')]
+    """
+    return [Override(("training", "engine", "kind"), kind, f"--engine {kind}")]
+
+
 def _parsed(text: str, option: str) -> Override:
     origin = f"{option} {text}"
     path, equals, value = text.partition("=")

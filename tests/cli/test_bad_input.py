@@ -216,6 +216,16 @@ def test_wrong_arguments_are_refused_alike(capsys, tmp_path, arguments, expected
     assert expected in refused(capsys, tmp_path, "simulate", written(tmp_path), *arguments)
 
 
+@pytest.mark.parametrize("command", [["simulate"], ["sweep", "--grid", "training.rounds=1,2"]])
+def test_an_engine_that_the_scenarios_options_do_not_fit_is_blamed_on_its_option(capsys, tmp_path, command):
+    def products(data):
+        data["training"]["engine"] = {"kind": "batched", "convolutions": "products"}
+
+    name, *rest = command
+    message = refused(capsys, tmp_path, name, written(tmp_path, products), *rest, "--engine", "sequential")
+    assert message.startswith("error: --engine sequential: training.engine: convolutions: products concerns")
+
+
 def test_verify_refuses_what_is_no_run(capsys, tmp_path):
     (tmp_path / "empty").mkdir()
     refused(capsys, tmp_path, "verify", "empty")

@@ -16,7 +16,7 @@ from edgefl.experiment.run import resume, run
 from edgefl.experiment.sweep.settings import Setting
 from edgefl.scenario import Scenario, load_scenario, rehearse, resolve, with_overrides
 from edgefl.scenario.loading import check
-from edgefl.scenario.overrides import parse_overrides
+from edgefl.scenario.overrides import of_engine, parse_overrides
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def jobs_of(
         scenario = scenario.with_seeds(seeds) if seeds else scenario
         kind = scenario.training.engine.kind
         chosen = engine or ("sequential" if kind in {"auto", "ray"} else kind)
-        scenario = with_overrides(scenario, {"training.engine.kind": chosen})
+        scenario = with_overrides(scenario, of_engine(chosen))
         labels = tuple(scenario.method(label).label for label in methods or [each.label for each in scenario.methods])
         rehearse(scenario, file=path_or_name, overrides=overrides)
         for seed in scenario.seeds:
