@@ -144,7 +144,8 @@ def _elsewhere(results: list[RunResult], html: Path | None, tensorboard: Path | 
     if html is not None:
         from edgefl.report.page import write_page
 
-        write_page(results, html)
+        for warning in write_page(results, html):
+            typer.echo(f"warning: {warning}; the page is written without it", err=True)
         typer.echo(f"{html}: the page, complete in this file")
     if tensorboard is not None:
         from edgefl.report.tensorboard import write_tensorboard

@@ -94,6 +94,24 @@ class Sensitivity:
         found = {condition for _, _, condition in self._spent}
         return sorted(found, key=lambda each: (DEVICES.index(each.devices), each.bandwidth))
 
+    def check(self) -> None:
+        """Whether every condition has the same rounds, none beyond the run's.
+
+        Raises:
+            ValueError: a condition has other rounds.
+            KeyError: a column is missing.
+        """
+        if OWN not in self.conditions:
+            raise ValueError("nothing under the run's own conditions")
+        for (label, seed, condition), spent in self._spent.items():
+            results = self.run.results.get(label, ())
+            ran = next((result.rounds for result in results if result.seed == seed), 0)
+            rounds = [int(round) for round in spent["round"]]
+            if rounds != list(range(1, len(rounds) + 1)) or len(rounds) > ran:
+                raise ValueError(f"'{label}', seed {seed}, has other rounds than the run")
+            if len(rounds) != len(self._spent.get((label, seed, OWN), {"round": ()})["round"]):
+                raise ValueError(f"'{label}', seed {seed}, has other rounds {_where([condition])}")
+
     @cached_property
     def labels(self) -> list[str]:
         """The methods that were timed again with all their seeds, in the scenario's order."""
@@ -163,7 +181,7 @@ def read_sensitivity(run: RunResult) -> Sensitivity | None:
     """What lies in a run's directory; ``None`` where nothing does.
 
     Raises:
-        UserError: the file cannot be read, or belongs to another run.
+        UserError: the file is damaged, or belongs to another run.
     """
     file = run.path / FILE
     if not file.is_file():
@@ -172,15 +190,17 @@ def read_sensitivity(run: RunResult) -> Sensitivity | None:
         table = pq.read_table(file, page_checksum_verification=True)
         facts = json.loads((table.schema.metadata or {})[b"edgefl"])
         found = Sensitivity(run, dict(facts["held"]), dict(facts["refused"]), table)
-        conditions = found.conditions
+        if facts.get("summary") != digest(run.path):
+            raise UserError(f"it was made of another run; {_again(run)}", file=str(file))
+        found.check()
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"cannot be read: {reason}", file=str(file)) from None
-    if facts.get("summary") != digest(run.path) or OWN not in conditions:
-        raise UserError(
-            f"it was made of another run; make it again: edgefl replay {run.path} --sensitivity", file=str(file)
-        )
+        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+        raise UserError(f"cannot be read: {reason}; {_again(run)}", file=str(file)) from None
     return found
+
+
+def _again(run: RunResult) -> str:
+    return f"make it again: edgefl replay {run.path} --sensitivity"
 
 
 def robustness(found: Sensitivity) -> list[str]:

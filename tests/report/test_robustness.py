@@ -6,9 +6,11 @@ import re
 import shutil
 
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.parquet as pq
 import pytest
 
+from edgefl.cli import main
 from edgefl.experiment.sensitivity import write_sensitivity
 from edgefl.report import RunResult
 from edgefl.report.page import page
@@ -131,6 +133,49 @@ def test_the_page_shows_bands_and_what_was_held(timed):
     bands = re.search(r"How sure the figures are.*?</table>", written, re.DOTALL)[0]
     assert bands.count("<tr>") == 1 + len(timed.labels)
     assert re.search(r"\d – \d", re.sub(r" [a-zA-Z]+ – ", " – ", bands)) or " – " in bands
+
+
+def cut(file):
+    file.write_bytes(file.read_bytes()[:100])
+
+
+def flipped(file):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 4] ^= 0xFF
+    file.write_bytes(content)
+
+
+def short_of_a_row(file):
+    table = pq.read_table(file)
+    pq.write_table(table.slice(0, len(table) - 1), file)
+
+
+def of_a_round_too_many(file):
+    table = pq.read_table(file)
+    later = pa.compute.add(table["round"], 1)
+    pq.write_table(table.set_column(table.column_names.index("round"), "round", later), file)
+
+
+def without_a_column(file):
+    pq.write_table(pq.read_table(file).drop_columns(["joules"]), file)
+
+
+@pytest.mark.parametrize("damage", [cut, flipped, short_of_a_row, of_a_round_too_many, without_a_column])
+def test_a_damaged_file_costs_the_page_its_part_and_a_warning_alone(timed, tmp_path, capsys, damage):
+    folder = tmp_path / "damaged"
+    shutil.copytree(timed.path, folder)
+    file = folder / "sensitivity.parquet"
+    damage(file)
+    assert main(["report", str(folder), "--html", str(tmp_path / "page.html")]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == f"{tmp_path / 'page.html'}: the page, complete in this file\n"
+    assert printed.err.startswith(f"warning: {file}: cannot be read: ")
+    assert printed.err.endswith(f"edgefl replay {folder} --sensitivity; the page is written without it\n")
+    assert len(printed.err.splitlines()) == 1
+    written = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert f"<p>Left out: {file}: cannot be read: " in written
+    assert "How sure the figures are" not in written
+    assert 'id="traffic"' in written
 
 
 def test_without_the_file_the_page_says_how_to_get_it(small_run, late_run):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from edgefl.errors import UserError
 from edgefl.report.page.markup import note, paragraph, prose, table, text
 from edgefl.report.quantities import quantity
 from edgefl.report.rows import run_names
@@ -19,18 +20,30 @@ from edgefl.report.sensitivity import (
 )
 from edgefl.sensitivity_file import DEVICES, OWN, Condition
 
+Timed = Sensitivity | UserError | None
+"""A run under other conditions, or what is wrong with the file of it; ``None`` where there is none."""
 
-def robustness_section(runs: Sequence[RunResult]) -> str:
+
+def timed(run: RunResult) -> Timed:
+    """What lies in a run's directory; a damaged file takes no more from the page than its own part."""
+    try:
+        return read_sensitivity(run)
+    except UserError as error:
+        return error
+
+
+def robustness_section(runs: Sequence[RunResult], elsewhere: Sequence[Timed]) -> str:
     """For each run a sentence and a grid for each target and budget; or how to get them."""
     parts = []
-    for name, run in zip(run_names(runs), runs, strict=True):
+    for name, run, found in zip(run_names(runs), runs, elsewhere, strict=True):
         title = f"<h3>{text(name)}</h3>" if len(runs) > 1 else ""
-        found = read_sensitivity(run)
-        parts.append(title + (_missing(run) if found is None else _found(found)))
+        parts.append(title + (_found(found) if isinstance(found, Sensitivity) else _missing(run, found)))
     return "".join(parts)
 
 
-def _missing(run: RunResult) -> str:
+def _missing(run: RunResult, error: UserError | None) -> str:
+    if error is not None:
+        return paragraph(f"Left out: {error}")
     if not run.trained:
         return paragraph("Nothing was trained, so there is no winner.")
     return paragraph(
@@ -90,12 +103,13 @@ def _notes(found: Sensitivity) -> list[str]:
     return lines
 
 
-def bands(runs: Sequence[RunResult]) -> str:
+def bands(runs: Sequence[RunResult], elsewhere: Sequence[Timed]) -> str:
     """Seconds and joules of each method between the bounds of the profiles' figures, and over the bandwidths."""
     rows = []
-    for name, run in zip(run_names(runs), runs, strict=True):
-        found = read_sensitivity(run)
-        for label in found.labels if found is not None else ():
+    for name, found in zip(run_names(runs), elsewhere, strict=True):
+        if not isinstance(found, Sensitivity):
+            continue
+        for label in found.labels:
             shown = f"{name}: {label}" if len(runs) > 1 else label
             rows.append([shown, *(words for kind in ("seconds", "joules") for words in _bands(found, label, kind))])
     if not rows:
@@ -106,9 +120,7 @@ def bands(runs: Sequence[RunResult]) -> str:
     )
 
 
-def _bands(found: Sensitivity | None, label: str, kind: Spent) -> list[str]:
-    if found is None:
-        return []
+def _bands(found: Sensitivity, label: str, kind: Spent) -> list[str]:
     own = found.total(label, OWN, kind).mean
     devices = [found.total(label, each, kind).mean for each in found.conditions if each.bandwidth == 1.0]
     links = [found.total(label, each, kind).mean for each in found.conditions if each.devices == "nominal"]

@@ -12,7 +12,7 @@ from edgefl.report.page.devices import devices_section, fleet_section, worst_ten
 from edgefl.report.page.figures import front_over
 from edgefl.report.page.markup import choice, figure, note, paragraph, prose, switch, table, text
 from edgefl.report.page.pareto import stretches
-from edgefl.report.page.robustness import bands, robustness_section
+from edgefl.report.page.robustness import Timed, bands, robustness_section
 from edgefl.report.page.series import COSTS, Series
 from edgefl.report.quantities import quantity
 from edgefl.report.rows import comparison_rows, notes, run_names
@@ -31,17 +31,17 @@ class Section(NamedTuple):
     html: str
 
 
-def sections(runs: Sequence[RunResult], series: Sequence[Series]) -> list[Section]:
-    """All sections that these runs can fill, in the page's order."""
+def sections(runs: Sequence[RunResult], series: Sequence[Series], elsewhere: Sequence[Timed]) -> list[Section]:
+    """All sections that these runs can fill, in the page's order; ``elsewhere``: each under other conditions."""
     trained = any(run.trained for run in runs)
-    found = [Section("outcome", "Outcome", _outcome(runs))]
+    found = [Section("outcome", "Outcome", _outcome(runs, elsewhere))]
     if trained:
         found.append(Section("accuracy", "Accuracy", _accuracy()))
     found.append(Section("budget", "Who wins at your budget?", _budget(trained)))
     if trained:
         found.append(Section("front", "Accuracy against cost", _front(series)))
     if trained:
-        found.append(Section("robustness", "Does the winner stay the winner?", robustness_section(runs)))
+        found.append(Section("robustness", "Does the winner stay the winner?", robustness_section(runs, elsewhere)))
     found += [
         Section("traffic", "Traffic", _traffic(series)),
         Section("time", "Where the time went", _time(series)),
@@ -58,7 +58,7 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series]) -> list[Sectio
     return [*found, Section("reading", "How to read this page", _reading())]
 
 
-def _outcome(runs: Sequence[RunResult]) -> str:
+def _outcome(runs: Sequence[RunResult], elsewhere: Sequence[Timed]) -> str:
     rows = comparison_rows(*runs)
     names = run_names(runs)
     sentences = "".join(
@@ -73,7 +73,8 @@ def _outcome(runs: Sequence[RunResult]) -> str:
         [[column.cell(row).line for column in found] for row in rows],
         words=next((number for number, column in enumerate(found) if not column.text), 1),
     )
-    return f'<ul class="verdict">{sentences}</ul>{compared}' + "".join(note(line) for line in notes(rows)) + bands(runs)
+    below = "".join(note(line) for line in notes(rows)) + bands(runs, elsewhere)
+    return f'<ul class="verdict">{sentences}</ul>{compared}{below}'
 
 
 def _accuracy() -> str:

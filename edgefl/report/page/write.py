@@ -10,6 +10,7 @@ from pathlib import Path
 from edgefl.errors import UserError
 from edgefl.report.page.figures import page_data
 from edgefl.report.page.markup import embedded, text
+from edgefl.report.page.robustness import Timed, timed
 from edgefl.report.page.sections import sections
 from edgefl.report.page.series import series_of
 from edgefl.report.rows import run_names
@@ -20,12 +21,16 @@ def page(runs: Sequence[RunResult]) -> str:
     """The whole page as text, about five megabytes, nearly all of it plotly's script.
 
     Raises:
-        UserError: a file of a run cannot be read.
+        UserError: a file of a run cannot be read; only ``sensitivity.parquet`` may be damaged.
     """
+    return _page(runs, [timed(run) for run in runs])
+
+
+def _page(runs: Sequence[RunResult], elsewhere: Sequence[Timed]) -> str:
     from plotly.offline import get_plotlyjs
 
     series = series_of(runs)
-    found = sections(runs, series)
+    found = sections(runs, series, elsewhere)
     names = run_names(runs)
     seeds = sorted({seed for run in runs for seed in run.seeds})
     pieces = {
@@ -48,17 +53,22 @@ def page(runs: Sequence[RunResult]) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda place: pieces[place[1]], _file("page.html"))
 
 
-def write_page(runs: Sequence[RunResult], path: Path) -> None:
+def write_page(runs: Sequence[RunResult], path: Path) -> list[str]:
     """Write the page to a file.
+
+    Returns:
+        What is wrong with files that the page could do without, naming each.
 
     Raises:
         UserError: a run cannot be read, or the file cannot be written.
     """
-    written = page(runs)
+    elsewhere = [timed(run) for run in runs]
+    written = _page(runs, elsewhere)
     try:
         path.write_text(written, encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror or error}", file=str(path)) from None
+    return [str(found) for found in elsewhere if isinstance(found, UserError)]
 
 
 def _file(name: str) -> str:
