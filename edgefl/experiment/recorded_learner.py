@@ -76,9 +76,15 @@ class RecordedLearner:
             if self._unwritten is not None and self._learner.at_work:
                 self._write()
 
+    def expect_evaluation(self, version: int) -> None:
+        """See :class:`~edgefl.learning.job.Learner`."""
+        if self._live:
+            self._learner.expect_evaluation(version)
+
     def submit(self, job: TrainingJob) -> None:
         """See :class:`~edgefl.learning.job.Learner`."""
         if self._live:
+            self._write()
             self._learner.submit(job)
 
     def discard(self, job: JobId) -> None:
@@ -88,10 +94,7 @@ class RecordedLearner:
 
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
         """See :class:`~edgefl.learning.job.Learner`."""
-        if not self._live:
-            return version + 1
-        self._write()
-        return self._learner.aggregate(version, jobs, round, mixing)
+        return self._learner.aggregate(version, jobs, round, mixing) if self._live else version + 1
 
     def feedback(self, job: JobId) -> Feedback:
         """See :class:`~edgefl.learning.job.Learner`."""
@@ -114,7 +117,8 @@ class RecordedLearner:
     def round_ended(self, rounds: int, told: Callable[[], None]) -> None:
         """Round number ``rounds`` (from 1) has ended, and the world has asked all that it will ask about it.
 
-        Its rows are written once training of the next round is under way, where that begins early.
+        Its rows are written when training of the next round is under way or, where that does not begin early, when its
+        first job starts.
 
         Args:
             rounds: its number.
@@ -126,6 +130,7 @@ class RecordedLearner:
                 self._learner.restore(*self._held)
                 self._held = None
             return
+        self._write()
         self._unwritten = rounds, told
         if rounds % CHECKPOINT_EVERY == 0 and rounds != self._last:
             self._write()

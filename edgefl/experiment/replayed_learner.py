@@ -27,6 +27,9 @@ class ReplayedLearner:
     def expect(self, job: TrainingJob) -> None:
         """See :class:`~edgefl.learning.job.Learner`."""
 
+    def expect_evaluation(self, version: int) -> None:
+        """See :class:`~edgefl.learning.job.Learner`."""
+
     def submit(self, job: TrainingJob) -> None:
         """See :class:`~edgefl.learning.job.Learner`."""
         self._submitted[job.id.client, job.id.dispatch] = job

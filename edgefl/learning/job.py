@@ -89,7 +89,10 @@ class Learner(Protocol):
     """
 
     def expect(self, job: TrainingJob) -> None:
-        """A job will probably be submitted as it is here: whoever has nothing else to do may train it already."""
+        """A job will be submitted as it is here, unless the run ends: whoever is idle may begin to train it."""
+
+    def expect_evaluation(self, version: int) -> None:
+        """The model that the next aggregation makes will be evaluated: that may begin as soon as there is one."""
 
     def submit(self, job: TrainingJob) -> None:
         """A job has started in the world; it is a future from now on."""

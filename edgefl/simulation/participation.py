@@ -88,7 +88,7 @@ class Participation:
         self._alive = self._announced = self._submitted = False
         self._env = world.env
         self._phase_began = self._env.now
-        if self.work.fits:
+        if self.work.fits and world.nobody_is_dropped:
             world.setup.learner.expect(self.job)
 
     @property

@@ -72,6 +72,9 @@ class RoundBook:
             mixing: how much each update counts; ``None``: wholly.
         """
         world, setup = self.world, self.world.setup
+        due = (round + 1) % setup.evaluate_every == 0 or round + 1 == setup.rounds
+        if due:
+            setup.learner.expect_evaluation(round + 1)
         try:
             with blaming(setup.label, round, "aggregation"):
                 setup.learner.aggregate(round, [life.job.id for life in arrived], round, mixing)
@@ -82,7 +85,6 @@ class RoundBook:
             return
         world.aggregated(round, [life.job for life in arrived], mixing)
         self._hear(round, arrived)
-        due = (round + 1) % setup.evaluate_every == 0 or round + 1 == setup.rounds
         evaluation = self._evaluate(round + 1) if due else _UNKNOWN
         self._account(round, lives, arrived, evaluation)
         self._standing(round, evaluation)

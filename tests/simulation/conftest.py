@@ -71,6 +71,9 @@ class RecordingLearner:
     def expect(self, job: TrainingJob) -> None:
         pass
 
+    def expect_evaluation(self, version: int) -> None:
+        pass
+
     def submit(self, job: TrainingJob) -> None:
         self.submitted.append(job)
 

@@ -15,7 +15,7 @@ from edgefl.experiment.progress import Silent
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import recipe_of, shared_world, skeleton
 from edgefl.learning.cost.law import CostModel
-from edgefl.learning.data.federated import FederatedData, load_federated
+from edgefl.learning.data.federated import load_federated
 from edgefl.learning.engine.base import Arrived, Engine, JobResult, JobTask, unnoticed
 from edgefl.learning.engine.client_data import ClientData
 from edgefl.learning.engine.core import TrainingCore
@@ -23,7 +23,7 @@ from edgefl.learning.engine.device import choose_device
 from edgefl.learning.job import Evaluation
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.registry import build_model
-from edgefl.scenario import Scenario, ScenarioMethod
+from edgefl.scenario import Scenario
 
 
 class Watched:
@@ -54,12 +54,15 @@ class Watched:
         """Have the engine forget a job."""
         self._engine.forget(task)
 
+    def begin_evaluation(self, vector: Tensor, mode: Mapping[str, Any]) -> None:
+        """Have the engine begin to evaluate; that counts, too."""
+        self._engine.begin_evaluation(vector, mode)
+        if not self._engine.idle:
+            self._ahead = perf_counter()
+
     def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
-        """Train all jobs; what went by since all workers had begun counts where they still have work."""
-        start = perf_counter()
-        if self._ahead is not None and not self._engine.idle:
-            start = self._ahead
-        self._ahead = None
+        """Train all jobs."""
+        start = self._begun()
         try:
             return self._engine.train(tasks, arrived)
         finally:
@@ -67,7 +70,7 @@ class Watched:
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split."""
-        start = perf_counter()
+        start = self._begun()
         try:
             return self._engine.evaluate(vector, mode)
         finally:
@@ -76,6 +79,11 @@ class Watched:
     def close(self) -> None:
         """Let go of the engine's workers and memory."""
         self._engine.close()
+
+    def _begun(self) -> float:
+        """Since when the engine has been at work: now, or since all its workers had begun, if none is done yet."""
+        ahead, self._ahead = self._ahead, None
+        return perf_counter() if ahead is None or self._engine.idle else ahead
 
 
 class WatchedCore(TrainingCore):
@@ -98,34 +106,32 @@ class WatchedCore(TrainingCore):
 def share_outside(scenario: Scenario, device: str = "auto") -> list[dict[str, Any]]:
     """The share of a run's wall-clock outside training and evaluation, once everything is imported and data are loaded.
 
-    Every method of the scenario runs with its first seed, without a cache of results, so that all of them train.
+    Every method of the scenario runs with its first seed, one after another with one training core, as in a run of the
+    scenario, but without a cache of results, so that all of them train.
 
     Args:
         scenario: what is run.
         device: where training runs.
 
     Returns:
-        A row for each method, and at the end one for all together.
+        A row for each method, and at the end one for all together, with what they share.
     """
     seed = scenario.seeds[0]
     data = load_federated(scenario.data, seed, choose_device(device), scenario.evaluation.split)
-    rows = [_one(scenario, method, data, seed) for method in scenario.methods]
-    whole, working = (sum(row[name] for row in rows) for name in ("seconds", "working_seconds"))
-    rounds = sum(row["rounds"] for row in rows)
-    return [*rows, _row(scenario, "all", rounds, whole, working)]
-
-
-def _one(scenario: Scenario, chosen: ScenarioMethod, data: FederatedData, seed: int) -> dict[str, Any]:
     start = perf_counter()
-    costs = StepCosts(CostModel(skeleton(scenario)), recipe_of(scenario, chosen))
-    world = shared_world(scenario, seed, data)
+    cost_model, world = CostModel(skeleton(scenario)), shared_world(scenario, seed, data)
     model = build_model(scenario.model.spec, data.shape, data.classes)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        WatchedCore(ClientData(data), model, seed, data.train.device, engine=scenario.training.engine) as core,
-    ):
-        entry = OneRun(scenario, chosen, world, costs, Path(folder)).trained(Silent(), core, data)
-    return _row(scenario, chosen.label, entry["rounds"], perf_counter() - start, core.working_seconds)
+    rows = []
+    with WatchedCore(ClientData(data), model, seed, data.train.device, engine=scenario.training.engine) as core:
+        for method in scenario.methods:
+            began, before = perf_counter(), core.working_seconds
+            costs = StepCosts(cost_model, recipe_of(scenario, method))
+            with tempfile.TemporaryDirectory() as folder:
+                entry = OneRun(scenario, method, world, costs, Path(folder)).trained(Silent(), core, data)
+            seconds, working = perf_counter() - began, core.working_seconds - before
+            rows.append(_row(scenario, method.label, entry["rounds"], seconds, working))
+    rounds = sum(row["rounds"] for row in rows)
+    return [*rows, _row(scenario, "all", rounds, perf_counter() - start, core.working_seconds)]
 
 
 def _row(scenario: Scenario, method: str, rounds: int, whole: float, working: float) -> dict[str, Any]:

@@ -117,6 +117,9 @@ class Engine(Protocol):
     def forget(self, task: JobTask) -> None:
         """The result of a job that was begun will not be asked for."""
 
+    def begin_evaluation(self, vector: Tensor, mode: Mapping[str, Any]) -> None:
+        """Begin :meth:`evaluate` of these very objects, which will be asked for, where that needs no help."""
+
     def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
         """Train all jobs; the results come in the order of the tasks, whatever ran first.
 
@@ -153,6 +156,9 @@ class OnDemand:
 
     def forget(self, task: JobTask) -> None:
         """Nothing was begun."""
+
+    def begin_evaluation(self, vector: Tensor, mode: Mapping[str, Any]) -> None:
+        """The evaluation begins when it is asked for."""
 
 
 def told(results: Sequence[JobResult], arrived: Arrived) -> list[JobResult]:

@@ -182,6 +182,7 @@ class SharedEvaluation:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._known: dict[str, Evaluation] = {}
+        self._found = False
 
     @property
     def idle(self) -> bool:
@@ -196,6 +197,11 @@ class SharedEvaluation:
         """Have the engine forget a job."""
         self._engine.forget(task)
 
+    def begin_evaluation(self, vector: Tensor, mode: Mapping[str, Any]) -> None:
+        """Have the engine begin, unless models turn out to be known: whether this one is takes a while to see."""
+        if not self._found:
+            self._engine.begin_evaluation(vector, mode)
+
     def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
         """Train all jobs."""
         return self._engine.train(tasks, arrived)
@@ -205,7 +211,9 @@ class SharedEvaluation:
         if any(isinstance(value, Tensor) for value in mode.values()):
             return self._engine.evaluate(vector, mode)
         key = f"{content_of(vector)} {sorted(mode.items())}"
-        if key not in self._known:
+        if key in self._known:
+            self._found = True
+        else:
             self._known[key] = self._engine.evaluate(vector, mode)
         return self._known[key]
 

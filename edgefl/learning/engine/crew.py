@@ -79,6 +79,10 @@ class Errand:
             self.failure = error
 
 
+def _nothing(_number: int, _slot: int) -> None:
+    """The request that nobody makes."""
+
+
 def as_it_is(_number: int, answer: Any, _slot: int) -> Any:
     """What is kept of an answer that needs no slot."""
     return answer
@@ -161,6 +165,15 @@ class Crew:
             errand = Errand(self._free.pop(), taken)
             self._give(self._least_busy(), errand, pickled(request(errand.slot)))
         return errand
+
+    def settle(self, begun: Mapping[int, Errand], patience: float | None = None) -> None:
+        """Wait until none of these requests is under way, whatever came of them.
+
+        Raises:
+            CrewLost: a copy ended or is stuck.
+        """
+        with self._whole():
+            self._errands(deque(), _nothing, as_it_is, patience, dict(begun))
 
     def answers(
         self,

@@ -71,6 +71,7 @@ class MethodLearner:
         self._versions: dict[int, Received] = {0: self._server.sent()}
         self._begun: dict[JobId, tuple[TrainingJob, JobInputs]] = {}
         self._foresees = True
+        self._evaluated_next = 0
         self._waiting: dict[JobId, TrainingJob] = {}
         self._discarded: set[JobId] = set()
         self._outcomes: dict[JobId, Outcome] = {}
@@ -97,6 +98,10 @@ class MethodLearner:
             inputs = self._inputs(job)
             self._engine.begin(inputs.task)
         self._begun[job.id] = job, inputs
+
+    def expect_evaluation(self, version: int) -> None:
+        """The next aggregation's model will be evaluated: the engine may begin with it before it is asked."""
+        self._evaluated_next = version
 
     def submit(self, job: TrainingJob) -> None:
         """A job has started in the world; nothing is trained yet, unless it was expected.
@@ -146,6 +151,8 @@ class MethodLearner:
             factors = None if mixing is None else [mixing.factors[id] for id in arrived]
             self._server.update(list(arrived.values()), round, factors, mix="deltas" if mixing is None else mixing.of)
             self._versions[version + 1] = self._server.sent()
+            if self._evaluated_next == self._server.version:
+                self._engine.begin_evaluation(self._server.vector, self._evaluation_mode)
             local = {id.client: outcome.final for id, outcome in arrived.items()}
             self._keepsakes.aggregated(self._server.vector, local)
             for client in {id.client for id in arrived}:

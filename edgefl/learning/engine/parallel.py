@@ -113,6 +113,15 @@ class ParallelEngine:
         self._steps += sum(task.steps for task in tasks)
         return told(results, arrived)
 
+    def begin_evaluation(self, vector: Tensor, mode: Mapping[str, Any]) -> None:
+        """Have copies of the process begin to evaluate a model."""
+        places = self._data.evaluation()
+        if self._crew is not None and len(places) > 1:
+            try:
+                self._crew.begin_evaluation(vector, places, mode)
+            except CrewLost:
+                self._go_on_with_threads()
+
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split; batches are added up in their own order."""
         places = self._data.evaluation()
@@ -136,6 +145,8 @@ class ParallelEngine:
 
     def _go_on_with_threads(self) -> None:
         """Once and for all: they can do it."""
+        if self._crew is not None:
+            self._crew.dismiss()
         self._crew = self._settled = None
 
     def _patience(self, steps: int) -> float:

@@ -71,6 +71,15 @@ class _Batches(NamedTuple):
     mode: Mapping[str, Any]
 
 
+class _Evaluation(NamedTuple):
+    """An evaluation that was begun: of what, where its model lies, and its shares that are under way."""
+
+    vector: Tensor
+    mode: Mapping[str, Any]
+    sent: Sent
+    begun: Mapping[int, Errand]
+
+
 class _Trained(NamedTuple):
     """A job's result on its way: its tensors by name, and its batch sizes."""
 
@@ -89,8 +98,8 @@ class _Score(NamedTuple):
 class TrainingCrew:
     """Some copies of the process, each of which does one thing at a time with one intra-op thread.
 
-    Weights are left in memory that the process shares with its copies: on one board what several jobs read, and on two
-    for each slot, what a job alone reads and what it comes to.
+    Weights are left in memory that the process shares with its copies: on one board what several jobs read, on another
+    the model that is evaluated, and on two for each slot, what a job alone reads and what it comes to.
 
     Args:
         size: how many.
@@ -105,13 +114,15 @@ class TrainingCrew:
     def __init__(self, size: int, model: BlockModel, data: JobData, precision: Precision) -> None:
         room = _VECTORS * (model.layout.size * 4 + 4096)
         try:
-            self._common = Board(room)
+            self._common, self._evaluated = Board(room), Board(room)
             self._slots = [_Slot(Board(room), Board(room)) for _ in range(slots(size))]
         except OSError as error:
             raise CrewLost(f"there is no memory to share with copies: {error}") from None
         self._begun: dict[int, tuple[JobTask, Errand]] = {}
         self._known: tuple[tuple[object, ...], bytes] | None = None
-        self._crew = Crew(size, _Worker(model, data, precision, self._common, self._slots).serve)
+        self._evaluation: _Evaluation | None = None
+        worker = _Worker(model, data, precision, self._common, self._evaluated, self._slots)
+        self._crew = Crew(size, worker.serve)
 
     @property
     def idle(self) -> bool:
@@ -188,6 +199,22 @@ class TrainingCrew:
         )
         return [answers[index] for index in range(len(tasks))]
 
+    def begin_evaluation(self, vector: Tensor, places: Sequence[slice], mode: Mapping[str, Any]) -> None:
+        """Have as much of an evaluation begun as there are copies :attr:`idle`; :meth:`evaluate` gives its scores.
+
+        Raises:
+            CrewLost: a copy ended.
+        """
+        if self._evaluation is not None:
+            return  # the board holds that one's model
+        sent, begun = self._shown(vector), dict[int, Errand]()
+        for share, cut in enumerate(_cut(places, self._crew.size)):
+            if not self._crew.idle:
+                break
+            request = _Batches(sent, cut, mode)
+            begun[share] = self._crew.begin(lambda _, request=request: request, partial(as_it_is, share))  # type: ignore[misc]
+        self._evaluation = _Evaluation(vector, mode, sent, begun)
+
     def evaluate(
         self, vector: Tensor, places: Sequence[slice], mode: Mapping[str, Any], patience: float | None = None
     ) -> list[BatchScore]:
@@ -202,10 +229,17 @@ class TrainingCrew:
         Raises:
             CrewLost: a copy ended, or is stuck.
         """
-        self._common.clear()
-        sent, shares = _sent(vector, self._common), _cut(places, self._crew.size)
+        ahead, self._evaluation = self._evaluation, None
+        if ahead is not None and (ahead.vector is not vector or ahead.mode is not mode):
+            self._crew.settle(ahead.begun, patience)
+            ahead = None
+        sent, begun = (self._shown(vector), dict[int, Errand]()) if ahead is None else (ahead.sent, ahead.begun)
+        shares = _cut(places, self._crew.size)
         answers = self._crew.answers(
-            range(len(shares)), lambda share, _: _Batches(sent, shares[share], mode), patience=patience
+            [share for share in range(len(shares)) if share not in begun],
+            lambda share, _: _Batches(sent, shares[share], mode),
+            patience=patience,
+            begun=begun,
         )
         return [
             BatchScore(torch.tensor(right), torch.tensor(cross_entropy, dtype=torch.float64), images)
@@ -216,6 +250,10 @@ class TrainingCrew:
     def dismiss(self) -> None:
         """End the copies; the crew is not used again."""
         self._crew.dismiss()
+
+    def _shown(self, vector: Tensor) -> Sent:
+        self._evaluated.clear()
+        return _sent(vector, self._evaluated)
 
     def _job(self, task: JobTask, tensors: Mapping[str, Tensor], common: Mapping[int, Sent], slot: int) -> _Job:
         """A job's request; ``common`` says by ``id`` of which tensors there is a copy that several jobs read."""
@@ -245,13 +283,20 @@ class TrainingCrew:
 class _Worker:
     """What a copy does."""
 
-    def __init__(
-        self, model: BlockModel, data: JobData, precision: Precision, common: Board, slots: Sequence[_Slot]
+    def __init__(  # noqa: PLR0917  (all of what the crew has)
+        self,
+        model: BlockModel,
+        data: JobData,
+        precision: Precision,
+        common: Board,
+        evaluated: Board,
+        slots: Sequence[_Slot],
     ) -> None:
         self._model = model
         self._data = data
         self._precision = precision
         self._common = common
+        self._evaluated = evaluated
         self._slots = slots
         self._methods: dict[bytes, JobTask] = {}
 
@@ -276,7 +321,7 @@ class _Worker:
         return _Trained(made, result.batch_sizes)
 
     def _evaluate(self, batches: _Batches) -> list[_Score]:
-        vector = _found(batches.vector, self._common)
+        vector = _found(batches.vector, self._evaluated)
         scores = [evaluate_batch(vector, place, self._model, self._data, batches.mode) for place in batches.places]
         return [_Score(int(score.right), float(score.cross_entropy), score.images) for score in scores]
 

@@ -417,6 +417,61 @@ def test_copies_evaluate_to_the_bits_of_one_batch_after_another(tiny, mode):
     assert engine._crew is None
 
 
+@pytest.mark.parametrize("other", ["nothing", "another model", "another mode"])
+def test_an_evaluation_that_began_early_comes_to_the_same_bits(tiny, other):
+    core, reference = tiny.core("parallel", 2), engine_of(tiny.core("sequential"))
+    engine, method = engine_of(core), tiny.method("fedavg")
+    engine._settled = 0.0
+    three_rounds(core, method)
+    vector, mode, scaled = 1.5 * core.initial, {}, {"keep_probability": (0.5, 0.25)}
+    expected = reference.evaluate(vector, mode)[:2]
+    for _ in range(3):
+        engine.begin_evaluation(vector, mode)
+        assert len(engine._crew._evaluation.begun) == 2
+        # One that is never asked for keeps no later one from its own model.
+        engine.begin_evaluation(core.initial, mode)
+        if other == "another model":
+            assert engine.evaluate(core.initial, mode)[:2] == reference.evaluate(core.initial, mode)[:2]
+        if other == "another mode":
+            assert engine.evaluate(vector, scaled)[:2] == reference.evaluate(vector, scaled)[:2]
+        task = core.learner(method)._inputs(tiny.job(1)).task
+        engine.begin(task)
+        assert engine.evaluate(vector, mode)[:2] == expected
+        assert torch.equal(engine.train([task])[0].final, reference.train([task])[0].final)
+        assert engine._crew._evaluation is None
+    core.close()
+
+
+def test_an_evaluation_that_began_early_and_failed_is_told_when_it_is_asked_for(tiny):
+    core = tiny.core("parallel", 2)
+    engine = engine_of(core)
+    engine._settled = 0.0
+    three_rounds(core, tiny.method("fedavg"))
+    vector, wrong = 1.5 * core.initial, {"width": "wide"}
+    engine.begin_evaluation(vector, wrong)
+    with pytest.raises(TypeError, match="not supported between"):
+        engine.evaluate(vector, wrong)
+    engine.begin_evaluation(vector, wrong)
+    # Where nobody asks for it, it does not matter.
+    assert engine.evaluate(vector, {})[:2] == engine_of(tiny.core("sequential")).evaluate(vector, {})[:2]
+    assert engine._crew is not None
+    core.close()
+
+
+def test_threads_evaluate_where_copies_are_killed_with_an_evaluation_ahead(tiny):
+    core = tiny.core("parallel", 2)
+    engine = engine_of(core)
+    engine._settled = 0.0
+    three_rounds(core, tiny.method("fedavg"))
+    vector, mode = 1.5 * core.initial, {}
+    engine.begin_evaluation(vector, mode)
+    for process in engine._crew._crew._dismiss.peek()[2][1]:
+        os.kill(process, signal.SIGKILL)
+    engine.begin_evaluation(core.initial, mode)
+    assert engine.evaluate(vector, mode)[:2] == engine_of(tiny.core("sequential")).evaluate(vector, mode)[:2]
+    assert engine._crew is None
+
+
 def test_threads_evaluate_where_copies_are_stuck(tiny, monkeypatch):
     core, reference = tiny.core("parallel", 2), tiny.core("sequential")
     engine = engine_of(core)
