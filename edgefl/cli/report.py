@@ -183,25 +183,32 @@ def _published(results: list[RunResult], form: Format, *, to_file: bool) -> str:
 
 def _text(results: list[RunResult], form: Format) -> str:
     from edgefl.report import as_csv, as_latex, as_markdown, comparison_rows
+    from edgefl.report.verdict import verdicts
 
     rows = comparison_rows(*results)
     if form is Format.csv:
         return as_csv(rows)
     if form is Format.latex:
         return as_latex(rows)
-    sentences = [f"{line}  " for line in _verdicts(results)]
-    return "\n".join([as_markdown(rows), *sentences, ""])
+    told = [[f"**{run}**"] * bool(run) + lines for run, lines in verdicts(results)]
+    return "\n".join([as_markdown(rows), *("".join(f"{line}  \n" for line in lines) for lines in told)])
 
 
 def _table(results: list[RunResult], *, to_file: bool) -> str:
     from rich.markup import escape
+    from rich.padding import Padding
 
     from edgefl.cli.console import WIDTH_OF_A_FILE, standard_output
     from edgefl.report import comparison_table
+    from edgefl.report.verdict import verdicts
 
     width = WIDTH_OF_A_FILE if to_file else standard_output().width
     table = comparison_table(*results, width=width)
-    return _printed([table, "", *(escape(line) for line in _verdicts(results))], to_file=to_file)
+    parts: list[RenderableType] = [table, ""]
+    for run, lines in verdicts(results):
+        parts += [f"{escape(run)}:"] * bool(run)
+        parts += [Padding.indent(escape(line), 2) if run else escape(line) for line in lines]
+    return _printed(parts, to_file=to_file)
 
 
 def _printed(parts: Sequence[RenderableType], *, to_file: bool) -> str:
@@ -219,15 +226,3 @@ def _printed(parts: Sequence[RenderableType], *, to_file: bool) -> str:
         if to_file
         else text
     )
-
-
-def _verdicts(results: list[RunResult]) -> list[str]:
-    """Each run's sentences; with several runs, each begins with the run's name."""
-    from edgefl.report import verdict
-    from edgefl.report.rows import run_names
-
-    names = run_names(results)
-    prefixes = [f"{name}: " if len(results) > 1 else "" for name in names]
-    return [
-        f"{prefix}{line}" for prefix, run in zip(prefixes, results, strict=True) for line in verdict(run).split("\n")
-    ]

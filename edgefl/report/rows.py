@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from edgefl.report.quantities import estimate
@@ -81,14 +81,22 @@ def comparison_rows(*runs: RunResult) -> list[Row]:
 
 def run_names(runs: Sequence[RunResult]) -> list[str]:
     """A name for each run that tells it from the others: its scenario's, else its folder's, else its path."""
-    for names in (
-        [run.name for run in runs],
-        [run.path.resolve().name for run in runs],
-        [str(run.path) for run in runs],
-    ):
+    for names in zip(*(run.names for run in runs), strict=True):
         if len(set(names)) == len(names):
-            return names
-    return [f"{run.path} ({number})" for number, run in enumerate(runs, 1)]
+            return list(names)
+    return [f"{run.names[-1]} ({number})" for number, run in enumerate(runs, 1)]
+
+
+def by_run(told: Mapping[str, Sequence[str]]) -> list[tuple[str, list[str]]]:
+    """Sentences by the run that they are about; what is true of every run comes last, once.
+
+    >>> by_run({"lr=0.1": ["a wins.", "One seed."], "lr=0.2": ["b wins.", "One seed."]})
+    [('lr=0.1', ['a wins.']), ('lr=0.2', ['b wins.']), ('every run', ['One seed.'])]
+    """
+    first, *others = told.values()
+    shared = [line for line in first if others and all(line in lines for lines in others)]
+    own = {run: [line for line in lines if line not in shared] for run, lines in told.items()}
+    return [(run, lines) for run, lines in (*own.items(), ("every run", shared)) if lines]
 
 
 def notes(rows: Sequence[Row]) -> list[str]:
@@ -107,19 +115,28 @@ def notes(rows: Sequence[Row]) -> list[str]:
         )
     if rows and all(row.final is None for row in rows):
         lines.append("Nothing was trained: time, traffic and energy only.")
-    several_runs = len({row.run for row in rows}) > 1
+    told: dict[str, list[str]] = {}
     for row in rows:
-        name = f"{row.run}: {row.label}" if several_runs else row.label
-        for reason, count in row.stops:
-            if reason in row.messages:
-                which = f" ({count} of {row.seeds} seeds)" if row.seeds > 1 else ""
-                lines.append(f"{name} ended by {ENDS.get(reason, reason)}{which}: {row.messages[reason].rstrip('.')}.")
-        lines += [f"{name}: {line}" for line in _in_vain(row)]
-        if row.down_actual is not None and row.down_uniform is not None:
-            lines.append(
-                f"{name} downloads {estimate(row.down_actual, 'bytes')} by the blocks' actual bytes, "
-                f"{estimate(row.down_uniform, 'bytes')} if every block counts as the M-th part of the model."
-            )
+        told.setdefault(row.run, []).extend(_of(row))
+    if len(told) < 2:
+        return lines + [line for each in told.values() for line in each]
+    return lines + [f"{run}: {line}" for run, each in by_run(told) for line in each]
+
+
+def _of(row: Row) -> list[str]:
+    """What a reader must know of one method of one run."""
+    lines = []
+    for reason, count in row.stops:
+        if reason in row.messages:
+            which = f" ({count} of {row.seeds} seeds)" if row.seeds > 1 else ""
+            message = row.messages[reason].rstrip(".")
+            lines.append(f"{row.label} ended by {ENDS.get(reason, reason)}{which}: {message}.")
+    lines += [f"{row.label}: {line}" for line in _in_vain(row)]
+    if row.down_actual is not None and row.down_uniform is not None:
+        lines.append(
+            f"{row.label} downloads {estimate(row.down_actual, 'bytes')} by the blocks' actual bytes, "
+            f"{estimate(row.down_uniform, 'bytes')} if every block counts as the M-th part of the model."
+        )
     return lines
 
 

@@ -64,6 +64,11 @@ class RunResult:
         return str(self.summary["scenario"])
 
     @property
+    def names(self) -> tuple[str, str, str]:
+        """What it may be called among other runs, the shortest first: the scenario, the folder, the whole path."""
+        return self.name, self.path.resolve().name, str(self.path)
+
+    @property
     def labels(self) -> list[str]:
         """The methods' labels, in the scenario's order."""
         return list(self.results)

@@ -21,7 +21,7 @@ class SettingResult(RunResult):
     """What one setting of a sweep found: the runs of its seeds together.
 
     Args:
-        name: the setting, as ``training.local.lr=0.05``.
+        name: the setting, as ``lr=0.05``.
         setting: the same, as the value of each path that the sweep varied.
         runs: its jobs' runs, one or more seeds each.
         folder: the sweep's.
@@ -42,6 +42,11 @@ class SettingResult(RunResult):
         self.scenario: dict[str, Any] = first.scenario
         self._runs = {(label, each.seed): run for run in runs for label in run.results for each in run.results[label]}
 
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """See :class:`RunResult`; the folder is the sweep's."""
+        return self.name, f"{self.given.resolve().name}: {self.name}", f"{self.given}: {self.name}"
+
     def rounds_of(self, label: str, seed: int) -> pa.Table:
         """See :class:`RunResult`."""
         return self._runs.get((label, seed), next(iter(self._runs.values()))).rounds_of(label, seed)
@@ -54,6 +59,24 @@ def _as_said(value: Any) -> Any:
 
 def _seed(result: SeedResult) -> int:
     return result.seed
+
+
+def _short(paths: Sequence[str]) -> dict[str, str]:
+    """Each path's end, as long as it takes to tell it from the others and to say what it is of.
+
+    >>> list(_short(["training.local.lr", "data.partition.kind", "methods.1.mu", "methods.2.mu"]).values())
+    ['lr', 'partition.kind', '1.mu', '2.mu']
+    """
+
+    def ends(path: str) -> list[str]:
+        names = path.split(".")
+        least = 2 if names[-1] in ("kind", "name", "method") or names[-1].isdigit() else 1
+        return [".".join(names[-count:]) for count in range(min(least, len(names)), len(names) + 1)]
+
+    def alone(end: str, path: str) -> bool:
+        return not any(f".{other}".endswith(f".{end}") for other in paths if other != path)
+
+    return {path: next((end for end in ends(path) if alone(end, path)), path) for path in paths}
 
 
 def results_in(path: Path, *, together: bool = True) -> list[RunResult]:
@@ -79,11 +102,13 @@ def results_in(path: Path, *, together: bool = True) -> list[RunResult]:
         raise UserError(f"cannot be read: {str(error).splitlines()[0]}", file=str(path / TABLE)) from None
     settings: dict[str, dict[str, Any]] = {}
     jobs: dict[str, list[str]] = {}
+    short = _short(varied)
     for row in rows:
         job = row.pop("job")
         setting = {name: _as_said(value) for name, value in row.items()}
-        said = (f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in setting.items())
-        name = ", ".join(said) or path.resolve().name
+        told = (value if isinstance(value, str) else json.dumps(value) for value in setting.values())
+        name = ", ".join(f"{short[each]}={value}" for each, value in zip(setting, told, strict=True))
+        name = name or path.resolve().name
         settings[name] = setting
         if job not in jobs.setdefault(name, []):
             jobs[name].append(job)

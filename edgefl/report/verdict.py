@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from edgefl.report.quantities import estimate, limit, quantity
-from edgefl.report.rows import ENDS, Row, comparison_rows
+from edgefl.report.rows import ENDS, Row, by_run, comparison_rows, run_names
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, leaders, mean_interval, mean_or_none
 from edgefl.report.summary import BudgetResult, SeedResult
@@ -27,6 +27,12 @@ def verdict(run: RunResult) -> str:
     if all(row.seeds == 1 for row in rows) and len(rows) > 1:
         lines.append("One seed shows no spread: differences may be chance.")
     return "\n".join(lines)
+
+
+def verdicts(runs: Sequence[RunResult]) -> list[tuple[str, list[str]]]:
+    """The sentences of several runs, each run's under its name; of one run alone without a name."""
+    told = [verdict(run).split("\n") for run in runs]
+    return by_run(dict(zip(run_names(runs), told, strict=True))) if len(runs) > 1 else [("", told[0])]
 
 
 def _accuracies(run: RunResult) -> list[str]:

@@ -1,6 +1,7 @@
 """A sweep runs every setting once, goes on after a kill, and chooses without looking at the test images."""
 
 import json
+import shutil
 import os
 import signal
 import subprocess
@@ -226,7 +227,7 @@ def test_a_report_on_a_sweep_says_whole_numbers_as_they_were_said(file, tmp_path
     grid = {"training.cohort": [2, 3], "training.local.lr": [1.0, 0.5]}
     sweep(jobs_of(file, ["training.rounds=1"], settings_of(grid), train=False), tmp_path / "out")
     assert [result.name for result in results_in(tmp_path / "out")] == [
-        f"training.cohort={cohort}, training.local.lr={lr}" for cohort in (2, 3) for lr in (1, 0.5)
+        f"cohort={cohort}, lr={lr}" for cohort in (2, 3) for lr in (1, 0.5)
     ]
 
 
@@ -235,7 +236,7 @@ def test_a_report_on_a_sweep_takes_the_seeds_of_a_setting_together(file, tmp_pat
     sweep(jobs_of(file, ["training.rounds=2", "methods=[fedavg, fedprox]"], settings_of(GRID), seeds=[0, 1]), out)
     table = pq.read_table(out / "sweep.parquet")
     found = results_in(out)
-    assert [result.name for result in found] == ["training.local.lr=0.05", "training.local.lr=0.1"]
+    assert [result.name for result in found] == ["lr=0.05", "lr=0.1"]
     for result, rate in zip(found, GRID["training.local.lr"], strict=True):
         assert result.seeds == [0, 1]
         for label in ("fedavg", "fedprox"):
@@ -244,7 +245,17 @@ def test_a_report_on_a_sweep_takes_the_seeds_of_a_setting_together(file, tmp_pat
             assert [len(result.rounds_of(label, seed)) for seed in (0, 1)] == [2, 2]
     assert len(results_in(out, together=False)) == 4
     assert main(["report", str(out)]) == 0
-    assert "training.local.lr=0.1" in capsys.readouterr().out
+    printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    headed = [line for line in printed if line.endswith(":")]
+    assert headed[:2] == ["lr=0.05:", "lr=0.1:"]
+    sentences = [line for line in printed if line.startswith("  ") and line.endswith(".")]
+    assert not [line for line in sentences if "lr=" in line]
+    assert len(set(sentences)) == len(sentences)
+    assert set(headed[2:]) <= {"every run:"}
+    shutil.copytree(out, tmp_path / "other")
+    assert main(["report", str(out), str(tmp_path / "other"), "--format", "csv"]) == 0
+    named = [line.split(",")[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert named[::2] == ["out: lr=0.05", "out: lr=0.1", "other: lr=0.05", "other: lr=0.1"]
     assert main(["report", str(out), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert [each["setting"] for each in told["runs"]] == [{"training.local.lr": rate} for rate in (0.05, 0.1)]

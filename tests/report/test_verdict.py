@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edgefl.report import verdict
+from edgefl.report.verdict import verdicts
 
 from .conftest import BUDGETS, seed_result, target
 
@@ -168,3 +169,15 @@ def test_the_smoothed_accuracy_decides_where_the_scenario_says_so(make_run):
     high, low = seeds([0.9] * 3, accuracy__ema=0.7), seeds([0.8] * 3, accuracy__ema=0.75)
     run = make_run({"a": high, "b": low}, target_metric="accuracy_ema")
     assert verdict(run) == "After 40 rounds, b (75.0 %) wins, ahead of a (70.0 %)."
+
+
+def test_of_several_runs_what_is_true_of_each_is_said_once(make_run):
+    one = make_run({"a": seeds([0.9]), "b": seeds([0.95])}, folder="one")
+    two = make_run({"a": seeds([0.9]), "b": seeds([0.8])}, folder="two")
+    chance = "One seed shows no spread: differences may be chance."
+    assert verdicts([one, two]) == [
+        ("one", ["After 40 rounds, b (95.0 %) wins, ahead of a (90.0 %)."]),
+        ("two", ["After 40 rounds, a (90.0 %) wins, ahead of b (80.0 %)."]),
+        ("every run", [chance]),
+    ]
+    assert verdicts([one]) == [("", ["After 40 rounds, b (95.0 %) wins, ahead of a (90.0 %).", chance])]

@@ -17,7 +17,7 @@ from edgefl.report.page.series import COSTS, Series
 from edgefl.report.quantities import quantity
 from edgefl.report.rows import comparison_rows, notes, run_names
 from edgefl.report.run_result import RunResult
-from edgefl.report.verdict import verdict
+from edgefl.report.verdict import verdicts
 
 _NO_LOG = "The run directory holds no event log, so this cannot be said."
 _WORDS = {"seconds": "time", "bytes": "traffic", "joules": "energy"}
@@ -60,12 +60,10 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series], elsewhere: Seq
 
 def _outcome(runs: Sequence[RunResult], elsewhere: Sequence[Timed]) -> str:
     rows = comparison_rows(*runs)
-    names = run_names(runs)
-    sentences = "".join(
-        "<li>" + (f"<b>{text(name)}</b>: " if len(runs) > 1 else "") + f"{prose(line)}</li>"
-        for name, run in zip(names, runs, strict=True)
-        for line in verdict(run).splitlines()
-    )
+    sentences = ""
+    for run, lines in verdicts(runs):
+        items = "".join(f"<li>{prose(line)}</li>" for line in lines)
+        sentences += (f"<h3>{text(run)}</h3>" if run else "") + f'<ul class="verdict">{items}</ul>'
     found = columns(rows)
     compared = table(
         "Every method, side by side",
@@ -74,7 +72,7 @@ def _outcome(runs: Sequence[RunResult], elsewhere: Sequence[Timed]) -> str:
         words=next((number for number, column in enumerate(found) if not column.text), 1),
     )
     below = "".join(note(line) for line in notes(rows)) + bands(runs, elsewhere)
-    return f'<ul class="verdict">{sentences}</ul>{compared}{below}'
+    return f"{sentences}{compared}{below}"
 
 
 def _accuracy() -> str:
