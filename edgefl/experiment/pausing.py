@@ -71,6 +71,8 @@ def write_standing(folder: Path, pause: Pause, seed: int, rows: Sequence[RoundRo
         "seed": seed,
         "stop": "paused",
         "rounds": rows[-1].round,
+        "rounds_without_update": sum(not row.aggregated for row in rows),
+        "refused": sum(row.refused for row in rows),
         "seconds": float(rows[-1].seconds),
         "accuracy_final": last and float(last.accuracy),
         "accuracy_best": max((float(row.accuracy) for row in evaluated), default=None),

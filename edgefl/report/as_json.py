@@ -40,6 +40,8 @@ def paper_json(runs: Sequence[RunResult], at: Sequence[int] = ()) -> str:
                     "method": row.label,
                     "seeds": row.seeds,
                     "rounds": row.ended,
+                    "rounds_without_update": _figure(row.compared.without_update),
+                    "refused": _figure(row.compared.refused),
                     "accuracy_ema": [{"round": round, **_of(value)} for round, value in row.at.items()],
                     "targets": [{"accuracy": goal, **_to(found, "rounds")} for goal, found in row.to.items()],
                 }

@@ -120,6 +120,8 @@ _QUANTITIES = {
     "accuracy_best": "best",
     "seconds": "seconds",
     "rounds": "rounds",
+    "rounds_without_update": "without_update",
+    "refused": "refused",
     "bytes_down": "bytes_down",
     "bytes_up": "bytes_up",
     "bytes_wasted": "bytes_wasted",

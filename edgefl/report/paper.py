@@ -16,7 +16,7 @@ from edgefl.errors import UserError
 from edgefl.report.formats import estimate_record, plain_text, written
 from edgefl.report.grid import Cell, Grid, Head
 from edgefl.report.quantities import limit
-from edgefl.report.rows import run_names
+from edgefl.report.rows import Row, comparison_rows, in_vain, told_of_rows
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import (
     Estimate,
@@ -37,6 +37,7 @@ class PaperRow:
         at: for each round of the table, the smoothed accuracy then; ``None`` where not every seed came so far.
         to: for each target, the rounds that the seeds took; none where the run trained nothing.
         ended: the fewest rounds of a seed, after which nothing more is known.
+        compared: the same method in the comparison, for what it did in vain.
     """
 
     run: str
@@ -45,6 +46,7 @@ class PaperRow:
     at: dict[int, Estimate | None]
     to: dict[float, TimeToTarget]
     ended: int
+    compared: Row
 
 
 def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = (), targets: Sequence[float] = ()) -> list[PaperRow]:
@@ -69,10 +71,10 @@ def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = (), targets: Seque
     wanted = sorted(set(targets)) or sorted(
         {target.accuracy for run in runs for found in run.results.values() for one in found for target in one.targets}
     )
+    methods = [(run, label) for run in runs for label in run.labels]
     return [
-        _row(run, name, label, rounds, wanted)
-        for name, run in zip(run_names(runs), runs, strict=True)
-        for label in run.labels
+        _row(run, label, compared, rounds, wanted)
+        for (run, label), compared in zip(methods, comparison_rows(*runs), strict=True)
     ]
 
 
@@ -81,12 +83,12 @@ def _planned(run: RunResult) -> int:
     return int((run.scenario.get("training") or {}).get("rounds") or 0)
 
 
-def _row(run: RunResult, name: str, label: str, rounds: Sequence[int], targets: Sequence[float]) -> PaperRow:
+def _row(run: RunResult, label: str, compared: Row, rounds: Sequence[int], targets: Sequence[float]) -> PaperRow:
     seeds = [_smoothed(run, label, result.seed) for result in run.results[label]]
     ended = min(result.rounds for result in run.results[label])
     come = [round for round in rounds if round <= ended]
     return PaperRow(
-        run=name,
+        run=compared.run,
         label=label,
         seeds=len(seeds),
         at=dict.fromkeys(rounds) | {round: mean_or_none([_held(found, round) for found in seeds]) for round in come},
@@ -95,6 +97,7 @@ def _row(run: RunResult, name: str, label: str, rounds: Sequence[int], targets: 
             for target in (targets if run.trained else ())
         },
         ended=ended,
+        compared=compared,
     )
 
 
@@ -185,7 +188,7 @@ def _notes(rows: Sequence[PaperRow]) -> list[str]:
         )
     if any(value is None for row in rows for value in row.at.values()):
         found.append(f"{MISSING}: a seed had ended by then, or nothing was trained.")
-    return found
+    return found + told_of_rows([row.compared for row in rows], in_vain)
 
 
 def paper_csv(rows: Sequence[PaperRow]) -> str:
@@ -196,6 +199,8 @@ def paper_csv(rows: Sequence[PaperRow]) -> str:
 def _record(row: PaperRow) -> dict[str, object]:
     record: dict[str, object] = {"run": plain_text(row.run), "method": plain_text(row.label), "seeds": row.seeds}
     record["rounds"] = row.ended
+    record |= estimate_record("rounds_without_update", row.compared.without_update)
+    record |= estimate_record("refused", row.compared.refused)
     for round, value in row.at.items():
         record |= estimate_record(f"accuracy_ema_at_{round}", value)
     for target, found in row.to.items():

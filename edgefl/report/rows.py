@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from edgefl.report.quantities import estimate
@@ -115,12 +115,17 @@ def notes(rows: Sequence[Row]) -> list[str]:
         )
     if rows and all(row.final is None for row in rows):
         lines.append("Nothing was trained: time, traffic and energy only.")
+    return lines + told_of_rows(rows, _of)
+
+
+def told_of_rows(rows: Sequence[Row], sentences: Callable[[Row], list[str]]) -> list[str]:
+    """What is to be said of rows, begun with the run's name where there are several."""
     told: dict[str, list[str]] = {}
     for row in rows:
-        told.setdefault(row.run, []).extend(_of(row))
+        told.setdefault(row.run, []).extend(sentences(row))
     if len(told) < 2:
-        return lines + [line for each in told.values() for line in each]
-    return lines + [f"{run}: {line}" for run, each in by_run(told) for line in each]
+        return [line for each in told.values() for line in each]
+    return [f"{run}: {line}" for run, each in by_run(told) for line in each]
 
 
 def _of(row: Row) -> list[str]:
@@ -131,7 +136,7 @@ def _of(row: Row) -> list[str]:
             which = f" ({count} of {row.seeds} seeds)" if row.seeds > 1 else ""
             message = row.messages[reason].rstrip(".")
             lines.append(f"{row.label} ended by {ENDS.get(reason, reason)}{which}: {message}.")
-    lines += [f"{row.label}: {line}" for line in _in_vain(row)]
+    lines += in_vain(row)
     if row.down_actual is not None and row.down_uniform is not None:
         lines.append(
             f"{row.label} downloads {estimate(row.down_actual, 'bytes')} by the blocks' actual bytes, "
@@ -140,7 +145,7 @@ def _of(row: Row) -> list[str]:
     return lines
 
 
-def _in_vain(row: Row) -> list[str]:
+def in_vain(row: Row) -> list[str]:
     """What of a method's work never began or came to nothing, all seeds together."""
     refused, without, rounds = (round(row.seeds * each.mean) for each in (row.refused, row.without_update, row.rounds))
     of_all = f" (all {row.seeds} seeds together)" if row.seeds > 1 else ""
@@ -148,11 +153,11 @@ def _in_vain(row: Row) -> list[str]:
     if refused:
         jobs, need = ("job was", "it needs") if refused == 1 else ("jobs were", "they need")
         lines.append(
-            f"{refused} {jobs} refused{of_all}, because a device has less memory than {need} "
+            f"{row.label}: {refused} {jobs} refused{of_all}, because a device has less memory than {need} "
             "(edgefl plan names the devices)."
         )
     if without:
-        lines.append(f"no update was aggregated in {without} of {rounds} rounds{of_all}.")
+        lines.append(f"{row.label}: no update was aggregated in {without} of {rounds} rounds{of_all}.")
     return lines
 
 

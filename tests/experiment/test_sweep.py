@@ -242,6 +242,8 @@ def test_a_report_on_a_sweep_takes_the_seeds_of_a_setting_together(file, tmp_pat
         for label in ("fedavg", "fedprox"):
             rows = [row for row in table.to_pylist() if (row["training.local.lr"], row["method"]) == (rate, label)]
             assert [each.accuracy.final for each in result.results[label]] == [row["accuracy_final"] for row in rows]
+            vain = [(each.refused, each.rounds_without_update) for each in result.results[label]]
+            assert vain == [(row["refused"], row["rounds_without_update"]) for row in rows]
             assert [len(result.rounds_of(label, seed)) for seed in (0, 1)] == [2, 2]
     assert len(results_in(out, together=False)) == 4
     assert main(["report", str(out)]) == 0

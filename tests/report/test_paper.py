@@ -110,6 +110,21 @@ def test_a_csv_holds_full_precision_and_an_empty_field_for_never(smoothed_run):
     assert (record["rounds_to_0.8"], record["rounds_to_0.8_reached"], record["rounds"]) == ("", "0", "20")
 
 
+def test_refused_jobs_and_rounds_without_an_update_stand_below_and_in_the_csv(make_run):
+    idle = [seed_result(seed, rounds=4, refused=3, rounds_without_update=2) for seed in range(2)]
+    busy = [seed_result(seed, rounds=4) for seed in range(2)]
+    rows = paper_rows([make_run({"idle": idle, "busy": busy})])
+    told = [
+        "idle: 6 jobs were refused (all 2 seeds together), because a device has less memory than they need "
+        "(edgefl plan names the devices).",
+        "idle: no update was aggregated in 4 of 8 rounds (all 2 seeds together).",
+    ]
+    assert paper_grid(rows).notes[-2:] == told
+    assert not [note for note in paper_grid(rows).notes if note.startswith("busy")]
+    records = csv.DictReader(io.StringIO(paper_csv(rows)))
+    assert [(each["refused"], each["rounds_without_update"]) for each in records] == [("3", "2"), ("0", "0")]
+
+
 def test_without_training_there_is_nothing_to_lay_out(late_run, capsys):
     with pytest.raises(UserError, match="nothing was trained"):
         paper_rows([late_run])

@@ -75,6 +75,13 @@ def test_csv_holds_base_units_in_full_precision(three_methods):
     assert (records[1]["seconds_to_0.9_reached"], records[1]["seconds_to_0.9_median"]) == ("2", "25.5")
 
 
+def test_csv_holds_what_was_done_in_vain(make_run):
+    run = make_run({"a": [seed_result(seed, refused=seed, rounds_without_update=2) for seed in range(3)]})
+    (record,) = csv.DictReader(io.StringIO(as_csv(comparison_rows(run))))
+    assert (float(record["refused"]), float(record["rounds_without_update"])) == (1.0, 2.0)
+    assert float(record["refused_half_width"]) == pytest.approx(4.302653 / 3**0.5)
+
+
 def test_csv_cells_are_no_formulas_for_a_spreadsheet(make_run):
     assert "'=1+1" in as_csv(comparison_rows(make_run({"=1+1": [seed_result()]})))
 

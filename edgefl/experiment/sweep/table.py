@@ -81,6 +81,8 @@ def figures_of(entry: Mapping[str, Any]) -> dict[str, Any]:
         "seed": entry["seed"],
         "stop": entry["stop"]["reason"],
         "rounds": entry["rounds"],
+        # A job that an earlier edgefl finished may not have counted them.
+        **{name: entry.get(name) for name in ("rounds_without_update", "refused")},
         "seconds": float(entry["seconds"]),
         **{f"accuracy_{name}": _number(entry["accuracy"][name]) for name in ("final", "best", "ema")},
         **{f"bytes_{name}": entry["bytes"][name] for name in ("down", "up", "wasted")},
