@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -107,18 +107,71 @@ def _example(dimension: str) -> str:
     }[dimension]
 
 
-def _validator(dimension: str) -> BeforeValidator:
-    def validate(value: Any) -> float:
+_READ_ONLY = re.compile(r"days?|mWh|.*bps|.*FLOPS")
+"""Units that nobody would choose to write a quantity in."""
+
+
+def spelt(quantity: float, dimension: str, *, beside: float | None = None) -> str:
+    """A quantity as a person writes it, which :func:`parse` reads back: in the unit that needs the fewest digits.
+
+    Args:
+        quantity: in the base unit.
+        dimension: a key of :data:`UNITS`.
+        beside: another one, whose unit is taken.
+
+    >>> spelt(35.2e9, "flops_per_second"), spelt(2.0**33, "bytes"), spelt(12.06, "watts"), spelt(68400, "joules")
+    ('35.2 GFLOP/s', '8 GiB', '12.06 W', '19 Wh')
+    >>> spelt(0.5, "watts"), spelt(0.5, "watts", beside=1.4)
+    ('500 mW', '0.5 W')
+    """
+    units = {
+        unit: scale
+        for unit, scale in UNITS[dimension].items()
+        if not _READ_ONLY.fullmatch(unit) and not (dimension == "bits_per_second" and unit.endswith("B/s"))
+    }
+    shown = quantity if beside is None else beside
+    reached = [unit for unit, scale in units.items() if scale <= abs(shown)]
+    if not reached:
+        least = 1.0 if shown == 0 else min(units.values())
+        reached = [unit for unit, scale in units.items() if scale == least]
+    unit = min(reached, key=lambda unit: len(_digits(shown / units[unit])))
+    return f"{quantity / units[unit]:.12g} {unit}"
+
+
+def _digits(number: float) -> str:
+    return f"{number:.12g}".replace(".", "")
+
+
+class _Reader:
+    """Reads a field's quantity."""
+
+    def __init__(self, dimension: str) -> None:
+        self.dimension = dimension
+
+    def __call__(self, value: Any) -> float:
         try:
-            return parse(value, dimension)
+            return parse(value, self.dimension)
         except UserError as error:
             raise ValueError(error.message) from None
 
+
+def dimension_of(annotation: Any) -> str | None:
+    """The dimension of a field's type, wherever in it one of the types below stands.
+
+    >>> dimension_of(Bytes | None), dimension_of(int)
+    ('bytes', None)
+    """
+    if isinstance(annotation, BeforeValidator) and isinstance(annotation.func, _Reader):
+        return annotation.func.dimension
+    return next((found for each in get_args(annotation) if (found := dimension_of(each))), None)
+
+
+def _validator(dimension: str) -> BeforeValidator:
     schema: Any = {
         "anyOf": [{"type": "number"}, {"type": "string", "examples": [_example(dimension)]}],
         "description": f"{dimension.replace('_', ' ')}; a number in the base unit or a text with a unit",
     }
-    return BeforeValidator(validate, json_schema_input_type=Annotated[Any, Field(json_schema_extra=schema)])
+    return BeforeValidator(_Reader(dimension), json_schema_input_type=Annotated[Any, Field(json_schema_extra=schema)])
 
 
 def _live_or_dead(rate: float) -> float:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -61,20 +60,13 @@ def show(
     name: Annotated[str, typer.Argument(help="A name from `edgefl profile list`, or the path of a profile file.")],
     as_json: Json = False,
 ) -> None:
-    """Show a whole device profile, in base units."""
+    """Show a whole device profile, as a profile file says it; its JSON is in base units."""
+    from edgefl.cli.profile_text import profile_yaml, tidy, with_units
     from edgefl.fleet import load_profile
 
-    data = tidy(load_profile(name).model_dump(mode="json", exclude_none=True))
-    if as_json:
-        typer.echo(json.dumps(data, indent=2))
-        return
-    from ruamel.yaml import YAML
-
-    text = io.StringIO()
-    yaml = YAML(typ="rt", pure=True)
-    yaml.width = 120
-    yaml.dump(data, text)
-    typer.echo(text.getvalue().rstrip())
+    profile = load_profile(name)
+    data = profile.model_dump(mode="json", exclude_none=True)
+    typer.echo(json.dumps(tidy(data), indent=2) if as_json else profile_yaml(with_units(profile, data)).rstrip())
 
 
 @app.command()
@@ -106,12 +98,3 @@ def _summary(profile: DeviceProfile) -> dict[str, float | str | bool]:
         "compute_watts": value(profile.power.compute),
         "verified": profile.provenance.verified,
     }
-
-
-def tidy(data: Any) -> Any:
-    """Numbers to twelve digits: 25 us are 2.5e-05 s, not 2.4999999999999998e-05."""
-    if isinstance(data, dict):
-        return {key: tidy(inner) for key, inner in data.items()}
-    if isinstance(data, list):
-        return [tidy(inner) for inner in data]
-    return float(f"{data:.12g}") if isinstance(data, float) else data

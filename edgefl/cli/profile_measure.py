@@ -158,28 +158,9 @@ def _writable(output: Path) -> None:
 
 
 def _save(profile: dict[str, Any], output: Path) -> None:
-    from ruamel.yaml import YAML
-
-    from edgefl.cli.profile import tidy
+    from edgefl.cli.profile_text import profile_yaml, tidy
     from edgefl.fleet import DeviceProfile
     from edgefl.validation import validated
 
     validated(DeviceProfile, profile)
-    yaml = YAML(typ="rt", pure=True)
-    yaml.width = 120
-    with output.open("w", encoding="utf-8") as file:
-        yaml.dump(_bounds_in_a_line(tidy(profile)), file)
-
-
-def _bounds_in_a_line(data: Any) -> Any:
-    """Low, nominal and high side by side, as people write them."""
-    from ruamel.yaml.comments import CommentedMap
-
-    if isinstance(data, list):
-        return [_bounds_in_a_line(each) for each in data]
-    if not isinstance(data, dict):
-        return data
-    made = CommentedMap({key: _bounds_in_a_line(each) for key, each in data.items()})
-    if set(data) == {"low", "nominal", "high"}:
-        made.fa.set_flow_style()
-    return made
+    output.write_text(profile_yaml(tidy(profile)), encoding="utf-8")

@@ -38,6 +38,31 @@ def test_show_prints_a_profile_that_can_be_read_back(name):
         assert shown["compute"]["operator_overhead"] == pytest.approx(expected["compute"]["operator_overhead"])
 
 
+def same(one, other):
+    """Whether two profiles say the same to twelve digits."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return other == (pytest.approx(one, rel=1e-11) if isinstance(one, float) else one)
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_every_profile_that_is_shown_says_what_its_file_says(name):
+    shown = DeviceProfile.model_validate(YAML(typ="safe", pure=True).load(run("show", name)))
+    assert same(load_profile(name).model_dump(mode="json"), shown.model_dump(mode="json"))
+
+
+def test_show_prints_quantities_with_their_units():
+    output = run("show", "raspberry-pi-5")
+    assert "  fp32_peak: 153.6 GFLOP/s\n" in output
+    assert "  memory_bandwidth: {low: 7 GB/s, nominal: 10 GB/s, high: 13 GB/s}\n" in output
+    assert "  operator_overhead: {low: 12.5 us, nominal: 25 us, high: 50 us}\n" in output
+    assert "  total: 8 GiB\n" in output
+    assert "  idle: {low: 2.4 W, nominal: 3.2 W, high: 4 W}\n" in output
+    assert json.loads(run("show", "raspberry-pi-5", "--json"))["compute"]["fp32_peak"] == 153.6e9
+
+
 def test_validate_says_ok_and_what_the_profile_says():
     output = run("validate", str(shipped.files("device_profiles")["jetson-nano"]))
     assert "jetson-nano.yaml: ok" in output
