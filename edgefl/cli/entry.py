@@ -18,6 +18,7 @@ from types import FrameType
 import typer
 
 from edgefl.cli.app import app
+from edgefl.cli.stopped import Stopped
 from edgefl.errors import UserError
 
 DONE, FAULT, WRONG_INPUT = 0, 1, 2
@@ -31,13 +32,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     alone = arguments is None
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     with _stopping_politely(to_the_end=alone) as received:
+        advice = None
         try:
             code = _invoke(arguments)
         except (KeyboardInterrupt, typer.Abort):
             code = 128 + signal.SIGINT
+        except Stopped as stopped:
+            code, advice = 128 + signal.SIGINT, str(stopped)
         if received or code == 128 + signal.SIGINT:
             stop = received[0] if received else signal.SIGINT
             _say(f"stopped by {signal.Signals(stop).name}; what was finished is kept")
+            if advice is not None:
+                _say(advice)
             code = 128 + stop
     return code
 
@@ -53,7 +59,7 @@ def _invoke(arguments: list[str]) -> int:
         # The reader (`| head`) has seen enough. Without this the interpreter complains once more while it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
-    except (typer.Abort, typer.Exit):
+    except (typer.Abort, typer.Exit, Stopped):
         raise
     except Exception as error:  # noqa: BLE001  (the last resort of a program)
         if _is_usage_error(error):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgefl.cli.stopped import Stopped
 from edgefl.errors import UserError, nearest
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _finishing(folder: Path, named: str, *, as_json: bool) -> Iterator[None]:
         raise error.located(file=named) from None
     except KeyboardInterrupt:
         if is_interrupted(folder):
-            typer.echo(f"interrupted; to go on: edgefl simulate --resume {folder}", err=True)
+            raise Stopped(f"to go on: edgefl simulate --resume {folder}") from None
         raise
 
 

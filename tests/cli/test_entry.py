@@ -11,6 +11,7 @@ import pytest
 import edgefl
 import edgefl.experiment
 from edgefl.cli import main
+from edgefl.cli.progress import Lines
 
 HEAVY = (
     *(
@@ -97,6 +98,23 @@ def test_a_signal_unwinds_the_command_and_shows_in_the_exit_code(capsys, failing
     assert unwound == [tmp_path]
     assert signal.getsignal(number) is before
     assert signal.Signals(number).name in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stopped_run_says_so_first_and_then_how_to_go_on(capsys, monkeypatch, tmp_path, number):
+    def stop(*_):
+        os.kill(os.getpid(), number)
+        time.sleep(10)
+
+    monkeypatch.setattr(Lines, "round", stop)
+    folder = tmp_path / "run"
+    command = ["simulate", "5g_100clients", "--no-train", "--method", "fedavg", "--seed", "0", "--out", str(folder)]
+    assert main(command) == 128 + number
+    fact, advice = capsys.readouterr().err.splitlines()[-2:]
+    assert fact == f"stopped by {signal.Signals(number).name}; what was finished is kept"
+    assert advice == f"to go on: edgefl simulate --resume {folder}"
+    monkeypatch.undo()
+    assert main(["simulate", "--resume", str(folder)]) == 0
 
 
 def test_verify_says_what_is_broken_and_exits_with_1(capsys, failing, tmp_path):
