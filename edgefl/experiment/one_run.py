@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,16 +114,21 @@ class OneRun:
     ) -> Outcome:
         label, seed = self._method.label, self._world.seed
 
-        def written(events: list[Event]) -> None:
+        def write(events: list[Event]) -> None:
             self._early_end.take(events)
             sink(events)
 
-        log = EventLog(written)
+        def write_in_order(events: list[Event]) -> None:
+            if recorded is not None:
+                recorded.write()
+            write(events)
+
+        log = EventLog(write_in_order)
         rows: list[RoundRow] = []
 
         def on_round(row: RoundRow) -> None:
             if recorded is not None:
-                recorded.round_ended(row.round, log.flush)
+                recorded.round_ended(row.round, partial(write, log.cut()))
             progress.round(label, seed, row.round, row.seconds, None if math.isnan(row.accuracy) else row.accuracy)
             if self._pause is None:
                 return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from edgefl.experiment.checkpoint_writer import CheckpointWriter
 from edgefl.experiment.checkpoints import CheckpointDamaged, read_checkpoint
-from edgefl.experiment.journal import Journal, LogDiffers
+from edgefl.experiment.journal import Journal
 from edgefl.learning.job import Evaluation, Feedback, JobId, Learner, Mixing, TrainingJob
 
 CHECKPOINT_EVERY = 10
@@ -24,7 +23,10 @@ class ResumableLearner(Learner, Protocol):
 
     @property
     def at_work(self) -> bool:
-        """Whether training is under way and needs no help."""
+        """Whether all that train are at work without help."""
+
+    def leave(self) -> None:
+        """Nothing more will be asked for."""
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything that it holds: tensors by name, and the rest as JSON data."""
@@ -74,7 +76,7 @@ class RecordedLearner:
         if self._live:
             self._learner.expect(job)
             if self._unwritten is not None and self._learner.at_work:
-                self._write()
+                self.write()
 
     def expect_evaluation(self, version: int) -> None:
         """See :class:`~edgefl.learning.job.Learner`."""
@@ -84,7 +86,7 @@ class RecordedLearner:
     def submit(self, job: TrainingJob) -> None:
         """See :class:`~edgefl.learning.job.Learner`."""
         if self._live:
-            self._write()
+            self.write()
             self._learner.submit(job)
 
     def discard(self, job: JobId) -> None:
@@ -114,40 +116,40 @@ class RecordedLearner:
         self._journal.note(key, numbers)
         return numbers
 
-    def round_ended(self, rounds: int, told: Callable[[], None]) -> None:
+    def round_ended(self, rounds: int, hand_over: Callable[[], None]) -> None:
         """Round number ``rounds`` (from 1) has ended, and the world has asked all that it will ask about it.
 
-        Its rows are written when training of the next round is under way or, where that does not begin early, when its
-        first job starts.
+        It is written when training of the next round is under way or, where that does not begin early, when its first
+        job starts; at the latest before any later row.
 
         Args:
             rounds: its number.
-            told: hands the rows of the round to the journal.
+            hand_over: hands the rows up to here to the journal.
         """
         if self._held is not None:
-            told()
+            hand_over()
             if rounds == self._until:
                 self._learner.restore(*self._held)
                 self._held = None
             return
-        self._write()
-        self._unwritten = rounds, told
+        self.write()
+        self._unwritten = rounds, hand_over
         if rounds % CHECKPOINT_EVERY == 0 and rounds != self._last:
-            self._write()
+            self.write()
             self._writer.begin(rounds, *self._learner.snapshot())
 
-    def _write(self) -> None:
+    def write(self) -> None:
         """Write the round that has ended, if that is still to be done."""
         if self._unwritten is None:
             return
-        (rounds, told), self._unwritten = self._unwritten, None
-        told()
+        (rounds, hand_over), self._unwritten = self._unwritten, None
+        hand_over()
         self._journal.commit(rounds)
         self._writer.collect()
 
     def left(self, rounds: int) -> None:
         """The run is left after round number ``rounds``: it is to go on from there without training anything again."""
-        self._write()
+        self.write()
         if self._live and self._until < rounds:
             self._writer.begin(rounds, *self._learner.snapshot())
             self._writer.finish()
@@ -159,11 +161,5 @@ class RecordedLearner:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self._write()
-        except (OSError, sqlite3.Error, LogDiffers):
-            # Why the run ends already has a reason; a round that is missing is trained again.
-            if error is None:
-                raise
-        finally:
-            self._writer.__exit__(kind, error, trace)
+        self._learner.leave()
+        self._writer.__exit__(kind, error, trace)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import torch
 
 from edgefl.errors import UserError
 from edgefl.experiment.benchmarks import training
 from edgefl.experiment.benchmarks.cases import CASES
-from edgefl.experiment.benchmarks.outside import share_outside
+from edgefl.experiment.benchmarks.outside import Watched, share_outside
 from edgefl.experiment.benchmarks.peak_memory import peak_bytes, reset_peak, resident_bytes
 from edgefl.experiment.benchmarks.prediction import _planned
 from edgefl.experiment.benchmarks.training import (
@@ -21,8 +23,10 @@ from edgefl.experiment.benchmarks.training import (
     known_engines,
 )
 from edgefl.learning.cost.measure import trace
+from edgefl.learning.engine.base import OnDemand, told, unnoticed
 from edgefl.learning.engine.choice import engines_on
-from edgefl.learning.engine.crew import Crew, can_be_copied
+from edgefl.learning.engine.crew import Crew
+from edgefl.learning.engine.process_copy import can_be_copied
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.models.registry import MODELS, build_model
 from edgefl.learning.rules.base import LocalOptions
@@ -126,6 +130,59 @@ def test_the_time_outside_training_is_a_share_of_the_whole(small):
     assert rows[0]["seconds"] + rows[1]["seconds"] < rows[2]["seconds"]
     assert rows[2]["working_seconds"] == pytest.approx(rows[0]["working_seconds"] + rows[1]["working_seconds"])
     assert rows[2]["rounds"] == 4
+
+
+class Slow(OnDemand):
+    """An engine whose every job takes 20 ms of the caller's time."""
+
+    def train(self, tasks, arrived=unnoticed):
+        time.sleep(0.02 * len(tasks))
+        return told([None] * len(tasks), arrived)
+
+    def evaluate(self, vector, mode):
+        time.sleep(0.02)
+
+
+def test_what_the_caller_does_while_nobody_works_is_not_called_training():
+    seconds = [0.0]
+    watched = Watched(Slow(), seconds)
+    for _ in range(3):
+        watched.begin(None)
+        watched.begin_evaluation(None, {})
+        time.sleep(0.2)
+        watched.train([None, None], lambda place, result: time.sleep(0.2))
+        watched.evaluate(None, {})
+    assert 0.18 <= seconds[0] < 0.36
+
+
+@pytest.mark.skipif(not can_be_copied(), reason="a process with an accelerator is not copied")
+def test_what_goes_on_while_all_copies_work_is_training_until_one_of_them_is_done():
+    crew, seconds = Crew(2, time.sleep), [0.0]
+
+    class Engine(OnDemand):
+        idle, busy = property(lambda self: crew.idle), property(lambda self: crew.busy)
+
+        def begin(self, task):
+            crew.begin(lambda slot: task, lambda answer, slot: None)
+
+        def train(self, tasks, arrived=unnoticed):
+            return []
+
+    watched = Watched(Engine(), seconds)
+    for task in (0.5, 0.5):
+        watched.begin(task)
+    time.sleep(0.2)
+    watched.train([])
+    assert 0.2 <= seconds[0] < 0.5
+    while crew.busy:
+        time.sleep(0.01)
+    seconds[0] = 0.0
+    for task in (0.05, 0.5):
+        watched.begin(task)
+    time.sleep(0.2)
+    watched.train([])
+    assert seconds[0] < 0.05
+    crew.dismiss()
 
 
 def test_unknown_cases_and_engines_are_refused_with_the_nearest_name():

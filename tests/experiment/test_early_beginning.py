@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import json
+
 import pytest
 
 from edgefl.experiment import resume, run, verify
+from edgefl.experiment.checkpoint_writer import CheckpointWriter
+from edgefl.experiment.directory import RunDirectory
+from edgefl.experiment.faults import NotWritten, RunsFailed
+from edgefl.experiment.journal import Journal
 from edgefl.experiment.recorded_learner import RecordedLearner
-from edgefl.learning.engine.crew import can_be_copied
+from edgefl.learning.engine.job_inputs import JobResolver
 from edgefl.learning.engine.learner import MethodLearner
 from edgefl.learning.engine.parallel import ParallelEngine
+from edgefl.learning.engine.process_copy import can_be_copied
 from edgefl.learning.engine.training_crew import TrainingCrew
 
 from .conftest import CELLS, Stop, tree
@@ -44,6 +52,8 @@ WAIT_FOR_ALL = {"synchronous", "hierarchical"}
 def with_copies(monkeypatch, *, from_the_first_job_on: bool) -> None:
     settled = 0.0 if from_the_first_job_on else None
     monkeypatch.setitem(ParallelEngine.__init__.__kwdefaults__, "settled", settled)
+    # Groups of rows end within rounds, too.
+    monkeypatch.setattr("edgefl.experiment.tables._ROW_GROUP", 100)
 
 
 @pytest.fixture
@@ -64,7 +74,7 @@ def seen(monkeypatch) -> dict[str, int]:
     counting(TrainingCrew, "begin_evaluation", "evaluated")
     counting(MethodLearner, "_in_vain", "in vain")
     counting(
-        RecordedLearner, "_write", "written meanwhile", lambda self: bool(self._unwritten) and self._learner.at_work
+        RecordedLearner, "write", "written meanwhile", lambda self: bool(self._unwritten) and self._learner.at_work
     )
     return seen
 
@@ -92,3 +102,84 @@ def test_a_run_whose_jobs_begin_early_writes_the_same_files(small, tmp_path, mon
         resume(tmp_path / "again", progress=Stop(9))
     assert tree(resume(tmp_path / "again")) == expected
     assert verify(tmp_path / "again") == []
+
+
+@pytest.fixture
+def left_behind(monkeypatch) -> list[int]:
+    """How many jobs that were begun early each crew still holds when it is dismissed."""
+    left: list[int] = []
+    dismiss = TrainingCrew.dismiss
+    monkeypatch.setattr(TrainingCrew, "dismiss", lambda self: (left.append(len(self._begun)), dismiss(self))[1])
+    return left
+
+
+def test_a_run_that_ends_in_the_midst_of_a_round_leaves_no_job_behind(small, tmp_path, monkeypatch, left_behind):
+    with_copies(monkeypatch, from_the_first_job_on=True)
+    scenario = small(training__rounds=12, methods=["fedavg", "fedprox"], stop="budget", budgets__seconds=0.35)
+    folder = run(scenario, out=tmp_path / "run", engine="parallel")
+    assert [entry["stop"]["reason"] for entry in runs_of(folder)] == ["seconds", "seconds"]
+    assert left_behind == [0]
+
+
+def runs_of(folder) -> list:
+    summary = json.loads((folder / "summary.json").read_text())
+    return [entry for entries in summary["methods"].values() for entry in entries]
+
+
+def test_a_part_that_fails_before_its_job_is_needed_fails_alone(small, tmp_path, monkeypatch, left_behind):
+    with_copies(monkeypatch, from_the_first_job_on=True)
+    resolve = JobResolver.resolve
+
+    def failing(self, job, received, state):
+        if job.id.method == "fedavg" and job.round == 3:
+            raise KeyError("lost")
+        return resolve(self, job, received, state)
+
+    monkeypatch.setattr(JobResolver, "resolve", failing)
+    scenario = small(training__rounds=6, methods=["fedavg", "fedprox"])
+    with pytest.raises(RunsFailed, match=r"fedavg.*lost"):
+        run(scenario, out=tmp_path / "run", engine="parallel")
+    assert [entry["stop"]["reason"] for entry in runs_of(tmp_path / "run")] == ["fault", "rounds"]
+    assert left_behind == [0]
+
+
+def test_a_run_killed_after_a_fault_goes_on_once_the_part_is_mended(small, tmp_path, monkeypatch):
+    with_copies(monkeypatch, from_the_first_job_on=True)
+    scenario = small(training__rounds=14)
+    expected = tree(run(scenario, out=tmp_path / "expected", engine="parallel"))
+
+    def failing(self, version, *rest):
+        if version == 12:
+            raise KeyError("lost")
+        return aggregate(self, version, *rest)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    aggregate = MethodLearner.aggregate
+    with monkeypatch.context() as broken:
+        broken.setattr(MethodLearner, "aggregate", failing)
+        broken.setattr(RunDirectory, "run_finished", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(scenario, out=tmp_path / "run", engine="parallel")
+    assert tree(resume(tmp_path / "run")) == expected
+
+
+@pytest.mark.parametrize("what", ["commit", "begin"])
+def test_a_full_disk_is_no_fault_of_a_method(small, tmp_path, monkeypatch, what):
+    with_copies(monkeypatch, from_the_first_job_on=True)
+    owner = {"commit": Journal, "begin": CheckpointWriter}[what]
+    works = getattr(owner, what)
+
+    def full(self, round, *rest):
+        if round >= 10:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        works(self, round, *rest)
+
+    scenario = small(training__rounds=14)
+    expected = tree(run(scenario, out=tmp_path / "expected", engine="parallel"))
+    with monkeypatch.context() as broken:
+        broken.setattr(owner, what, full)
+        with pytest.raises(NotWritten, match="No space left"):
+            run(scenario, out=tmp_path / "run", engine="parallel")
+    assert tree(resume(tmp_path / "run")) == expected

@@ -9,8 +9,8 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.experiment import run, verify
-from edgefl.learning.engine.crew import can_be_copied
 from edgefl.learning.engine.parallel import ParallelEngine
+from edgefl.learning.engine.process_copy import can_be_copied
 from edgefl.learning.engine.processors import cores
 from edgefl.learning.engine.training_crew import TrainingCrew
 from edgefl.scenario import load_scenario

@@ -27,7 +27,10 @@ from edgefl.scenario import Scenario
 
 
 class Watched:
-    """An engine with a stopwatch.
+    """An engine with a stopwatch, which runs while the engine trains or evaluates, for whoever asked or by itself.
+
+    What the caller does meanwhile, with results for example, takes none of that time where somebody is at work all the
+    same, and is left out where nobody is.
 
     Args:
         engine: what does the work.
@@ -37,40 +40,52 @@ class Watched:
     def __init__(self, engine: Engine, seconds: list[float]) -> None:
         self._engine = engine
         self._seconds = seconds
-        self._ahead: float | None = None
+        self._since: float | None = None
 
     @property
     def idle(self) -> bool:
         """Whether the engine would begin a job."""
         return self._engine.idle
 
+    @property
+    def busy(self) -> bool:
+        """Whether the engine is at work by itself."""
+        return self._engine.busy
+
     def begin(self, task: JobTask) -> None:
-        """Have the engine begin a job; from the moment when it is idle no more, that is training, too."""
+        """Have the engine begin a job; once all who train are at work, that is training."""
         self._engine.begin(task)
-        if self._ahead is None and not self._engine.idle:
-            self._ahead = perf_counter()
+        self._mark()
 
     def forget(self, task: JobTask) -> None:
         """Have the engine forget a job."""
         self._engine.forget(task)
 
     def begin_evaluation(self, vector: Tensor, mode: Mapping[str, Any]) -> None:
-        """Have the engine begin to evaluate; that counts, too."""
+        """Have the engine begin to evaluate; that counts in the same way."""
         self._engine.begin_evaluation(vector, mode)
-        if not self._engine.idle:
-            self._ahead = perf_counter()
+        self._mark()
 
     def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
         """Train all jobs."""
-        start = self._begun()
+        aside = 0.0
+
+        def timed(place: int, result: JobResult) -> None:
+            nonlocal aside
+            began = perf_counter()
+            arrived(place, result)
+            if not self._engine.busy:
+                aside += perf_counter() - began
+
+        start = self._start()
         try:
-            return self._engine.train(tasks, arrived)
+            return self._engine.train(tasks, timed)
         finally:
-            self._seconds[0] += perf_counter() - start
+            self._seconds[0] += perf_counter() - start - aside
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split."""
-        start = self._begun()
+        start = self._start()
         try:
             return self._engine.evaluate(vector, mode)
         finally:
@@ -80,10 +95,14 @@ class Watched:
         """Let go of the engine's workers and memory."""
         self._engine.close()
 
-    def _begun(self) -> float:
-        """Since when the engine has been at work: now, or since all its workers had begun, if none is done yet."""
-        ahead, self._ahead = self._ahead, None
-        return perf_counter() if ahead is None or self._engine.idle else ahead
+    def _mark(self) -> None:
+        """Something was begun: from now on all are at work, or not yet."""
+        self._since = perf_counter() if self._engine.busy and not self._engine.idle else None
+
+    def _start(self) -> float:
+        """Since when the engine has been at work: now, or since all had begun, if none of them is done yet."""
+        since, self._since = self._since, None
+        return perf_counter() if since is None or self._engine.idle or not self._engine.busy else since
 
 
 class WatchedCore(TrainingCore):

@@ -111,6 +111,10 @@ class Engine(Protocol):
     def idle(self) -> bool:
         """Whether a job could begin at once, before its result is asked for, and without help from whoever asks."""
 
+    @property
+    def busy(self) -> bool:
+        """Whether somebody is at work who needs no help, so that whoever asks has time for other things."""
+
     def begin(self, task: JobTask) -> None:
         """Begin a job while somebody is :attr:`idle`; a later :meth:`train` with this very task gives its result."""
 
@@ -149,6 +153,11 @@ class OnDemand:
     @property
     def idle(self) -> bool:
         """Nothing begins early."""
+        return False
+
+    @property
+    def busy(self) -> bool:
+        """Whoever asks does all of the work."""
         return False
 
     def begin(self, task: JobTask) -> None:

@@ -182,12 +182,18 @@ class SharedEvaluation:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._known: dict[str, Evaluation] = {}
+        self._newest = ""
         self._found = False
 
     @property
     def idle(self) -> bool:
         """Whether the engine would begin a job."""
         return self._engine.idle
+
+    @property
+    def busy(self) -> bool:
+        """Whether the engine is at work by itself."""
+        return self._engine.busy
 
     def begin(self, task: JobTask) -> None:
         """Have the engine begin a job."""
@@ -198,7 +204,7 @@ class SharedEvaluation:
         self._engine.forget(task)
 
     def begin_evaluation(self, vector: Tensor, mode: Mapping[str, Any]) -> None:
-        """Have the engine begin, unless models turn out to be known: whether this one is takes a while to see."""
+        """Have the engine begin, unless one was known: whether this one is takes a while to see."""
         if not self._found:
             self._engine.begin_evaluation(vector, mode)
 
@@ -211,10 +217,11 @@ class SharedEvaluation:
         if any(isinstance(value, Tensor) for value in mode.values()):
             return self._engine.evaluate(vector, mode)
         key = f"{content_of(vector)} {sorted(mode.items())}"
-        if key in self._known:
-            self._found = True
-        else:
+        if key not in self._known:
             self._known[key] = self._engine.evaluate(vector, mode)
+        elif key != self._newest:  # a round without an update leaves the model as it was
+            self._found = True
+        self._newest = key
         return self._known[key]
 
     def close(self) -> None:

@@ -2,47 +2,23 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
-import pickle
 import select
 import signal
-import sys
-import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection, Pipe
 from types import MappingProxyType
 from typing import Any
 
-import torch
-
-from edgefl.errors import EdgeflError
-
-_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1
-"""``M_MMAP_THRESHOLD`` and ``M_TRIM_THRESHOLD`` of mallopt(3)."""
-
-_DIES_WITH_ITS_PARENT = 1
-"""``PR_SET_PDEATHSIG`` of prctl(2)."""
-
-_FOR_THE_PROCESS = (signal.SIGINT, signal.SIGTERM)
-"""Signals that a copy takes otherwise than the process that was copied."""
+from edgefl.learning.engine.process_copy import CrewLost, copy_process, pickled, received, send
 
 _QUEUED_BYTES = 1 << 16
 """The longest request that a copy is sent before it is done with another; a socket takes it without being read."""
-
-
-class CrewLost(EdgeflError):  # noqa: N818  (what happened to it)
-    """A copy ended in the middle of its work (killed, or out of memory), is stuck, or cannot be told what to do."""
-
-
-def can_be_copied() -> bool:
-    """Whether this process can be copied while it runs: on Linux, and as long as no accelerator knows it."""
-    return sys.platform == "linux" and not torch.cuda.is_available()
 
 
 class Errand:
@@ -62,10 +38,14 @@ class Errand:
 
     def __init__(self, slot: int, taken: Callable[[Any, int], Any]) -> None:
         self.slot = slot
-        self.taken = taken
+        self.taken: Callable[[Any, int], Any] | None = taken
         self.done = False
         self.answer: Any = None
         self.failure: Exception | None = None
+
+    def forget(self) -> None:
+        """The answer will not be asked for."""
+        self.taken = None
 
     def end(self, answer: Any, *, sound: bool) -> None:
         """The answer has come; or, in its place, what was raised."""
@@ -74,13 +54,16 @@ class Errand:
             self.failure = answer
             return
         try:
-            self.answer = self.taken(answer, self.slot)
+            self.answer = None if self.taken is None else self.taken(answer, self.slot)
         except Exception as error:  # noqa: BLE001  (whoever wants the answer is told)
             self.failure = error
 
-
-def _nothing(_number: int, _slot: int) -> None:
-    """The request that nobody makes."""
+    def show(self, watching: Callable[[Any], None]) -> None:
+        """Show the answer that was taken; what is raised at that is the request's failure."""
+        try:
+            watching(self.answer)
+        except Exception as error:  # noqa: BLE001  (whoever wants the answer is told)
+            self.failure = error
 
 
 def as_it_is(_number: int, answer: Any, _slot: int) -> Any:
@@ -125,7 +108,7 @@ class Crew:
             for _ in range(size):
                 here, there = Pipe()
                 self._ends.append(here)
-                processes.append(_copy(there, serve))
+                processes.append(copy_process(there, serve))
                 there.close()
         except OSError as error:
             self.dismiss()
@@ -151,6 +134,17 @@ class Crew:
             self._take_what_came(0)
         return not all(self._under_way.values())
 
+    @property
+    def busy(self) -> bool:
+        """Whether a copy has something to do; answers that are there by now are taken.
+
+        Raises:
+            CrewLost: a copy ended.
+        """
+        with self._whole():
+            self._take_what_came(0)
+        return any(self._under_way.values())
+
     def begin(self, request: Callable[[int], Any], taken: Callable[[Any, int], Any]) -> Errand:
         """Give a request to a copy while one is :attr:`idle`; whoever wants its answer asks for :meth:`answers`.
 
@@ -166,14 +160,15 @@ class Crew:
             self._give(self._least_busy(), errand, pickled(request(errand.slot)))
         return errand
 
-    def settle(self, begun: Mapping[int, Errand], patience: float | None = None) -> None:
+    def settle(self, begun: Iterable[Errand], patience: float | None = None) -> None:
         """Wait until none of these requests is under way, whatever came of them.
 
         Raises:
             CrewLost: a copy ended or is stuck.
         """
         with self._whole():
-            self._errands(deque(), _nothing, as_it_is, patience, dict(begun))
+            while not all(errand.done for errand in begun):
+                self._wait(patience)
 
     def answers(
         self,
@@ -241,8 +236,7 @@ class Crew:
 
         hand_out()
         while any(not each.done for each in errands.values()) or ((waiting or prepared) and not failed()):
-            if not self._take_what_came(patience, hand_out):
-                raise CrewLost(f"no worker process has answered for {patience:.0f} s")
+            self._wait(patience, hand_out)
         self._free.extend(errand.slot for _, errand, _ in prepared)
         return errands
 
@@ -250,8 +244,12 @@ class Crew:
         return min(self._ends, key=lambda end: len(self._under_way[end]))
 
     def _give(self, end: Connection[Any, Any], errand: Errand, content: bytes) -> None:
-        _send(end, content)
+        send(end, content)
         self._under_way[end].append(errand)
+
+    def _wait(self, patience: float | None, hand_out: Callable[[], None] = lambda: None) -> None:
+        if not self._take_what_came(patience, hand_out):
+            raise CrewLost(f"no worker process has answered for {patience:.0f} s")
 
     def _take_what_came(self, patience: float | None, hand_out: Callable[[], None] = lambda: None) -> bool:
         """Take the answers that come within so many seconds, and have the next requests handed out.
@@ -261,7 +259,7 @@ class Crew:
         """
         ready = {number for number, _ in self._poll.poll(None if patience is None else 1000 * patience)}
         for end in [end for end in self._ends if end.fileno() in ready]:
-            sound, answer = _received(end)
+            sound, answer = received(end)
             errand = self._under_way[end].popleft()
             if sound:
                 hand_out()  # so that the copy has something to do while its answer is taken
@@ -280,108 +278,6 @@ class Crew:
         except BaseException:
             self.dismiss()
             raise
-
-
-def pickled(what: Any) -> bytes:
-    """What travels to a copy.
-
-    Raises:
-        CrewLost: it cannot, such as a class made up within a function; parts of a method may raise anything at that.
-    """
-    try:
-        return pickle.dumps(what, protocol=pickle.HIGHEST_PROTOCOL)
-    except Exception as error:
-        raise CrewLost(f"{type(what).__name__} cannot be sent: {type(error).__name__}: {error}") from error
-
-
-def _send(end: Connection[Any, Any], content: bytes) -> None:
-    try:
-        end.send_bytes(content)
-    except OSError as error:
-        raise CrewLost(f"a worker process ended: {error}") from None
-
-
-def _received(end: Connection[Any, Any]) -> tuple[bool, Any]:
-    try:
-        content = end.recv_bytes()
-    except (EOFError, OSError) as error:
-        raise CrewLost(f"a worker process ended: {type(error).__name__}") from None
-    try:
-        answer: tuple[bool, Any] = pickle.loads(content)
-    except Exception as error:
-        raise CrewLost(f"an answer cannot be read: {type(error).__name__}: {error}") from error
-    return answer
-
-
-def _copy(end: Connection[Any, Any], serve: Callable[[Any], Any]) -> int:
-    """Copy this process; the copy serves at ``end`` and never returns. Returns its process id."""
-    parent = os.getpid()
-    with warnings.catch_warnings():
-        # Python warns of threads that a copy does not have. Those that may exist here hold no lock that training takes.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        # Ctrl-C must not find a copy that still does with it what the process does.
-        heard = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_THE_PROCESS)
-        try:
-            process = os.fork()
-        finally:
-            if os.getpid() == parent:
-                signal.pthread_sigmask(signal.SIG_SETMASK, heard)
-    if process:
-        return process
-    try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
-        _computes_only()
-        _keeps_its_memory()
-        ctypes.CDLL(None).prctl(_DIES_WITH_ITS_PARENT, signal.SIGKILL)
-        if os.getppid() == parent:
-            _close_all_but(end.fileno())
-            _serve(end, serve)
-    finally:
-        os._exit(0)
-
-
-def _computes_only() -> None:
-    """Tell the system, so that waking a copy does not interrupt the process that has yet to wake the others."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    except OSError:
-        return  # some containers forbid it; it costs a few milliseconds a call
-
-
-def _keeps_its_memory() -> None:
-    """Have memory that was let go at hand for the next step: giving it back and taking it anew clears every page."""
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except AttributeError:
-        return  # not glibc's
-    mallopt(_MMAP_THRESHOLD, 32 << 20)  # the most that it takes
-    mallopt(_TRIM_THRESHOLD, 1 << 30)
-
-
-def _close_all_but(kept: int) -> None:
-    """Hold no file open of the process that was copied, least of all the lock on its run directory."""
-    for name in os.listdir("/proc/self/fd"):
-        number = int(name)
-        if number > 2 and number != kept:
-            try:
-                os.close(number)
-            except OSError:
-                continue  # the listing's own
-
-
-def _serve(end: Connection[Any, Any], serve: Callable[[Any], Any]) -> None:
-    while True:
-        try:
-            request = pickle.loads(end.recv_bytes())
-        except (EOFError, OSError):
-            return
-        try:
-            answer = True, serve(request)
-        except Exception as error:  # noqa: BLE001  (whoever asked is told everything)
-            answer = False, error
-        end.send_bytes(pickled(answer))
 
 
 def _dismissed(owner: int, processes: Sequence[int], ends: Sequence[Connection[Any, Any]]) -> None:

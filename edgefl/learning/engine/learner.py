@@ -81,27 +81,35 @@ class MethodLearner:
 
     @property
     def at_work(self) -> bool:
-        """Whether training is under way and needs no help, so that whoever asks has time for other things."""
-        return bool(self._begun) and not self._engine.idle
+        """Whether all that train are at work without help, so that whoever asks has time for other things."""
+        return self._engine.busy and not self._engine.idle
 
     def expect(self, job: TrainingJob) -> None:
         """A job will probably be submitted as it is here; it begins if the engine has somebody idle.
 
-        Its result is the same, only earlier. Once one was begun in vain, no more are begun early: that costs more than
-        others gain.
+        Its result is the same, only earlier. Once one was begun in vain, or could not be, no more are begun early.
         """
         builds_on = job.previous if self._method.state is not None else None
         known = job.version in self._versions and (builds_on is None or builds_on in self._states)
         if not (self._foresees and known and self._engine.idle):
             return
         with one_core_each(), torch.no_grad():
-            inputs = self._inputs(job)
+            try:
+                inputs = self._inputs(job)
+            except Exception:  # noqa: BLE001  (where the job is needed, a part of the method raises it again)
+                self._foresees = False
+                return
             self._engine.begin(inputs.task)
         self._begun[job.id] = job, inputs
 
     def expect_evaluation(self, version: int) -> None:
         """The next aggregation's model will be evaluated: the engine may begin with it before it is asked."""
         self._evaluated_next = version
+
+    def leave(self) -> None:
+        """Nothing more will be asked for: what was begun early is forgotten."""
+        for job in list(self._begun):
+            self._in_vain(job)
 
     def submit(self, job: TrainingJob) -> None:
         """A job has started in the world; nothing is trained yet, unless it was expected.

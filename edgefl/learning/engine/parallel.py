@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from edgefl.learning.engine.base import Arrived, JobData, JobResult, JobTask, told, unnoticed
-from edgefl.learning.engine.crew import CrewLost, can_be_copied
 from edgefl.learning.engine.evaluation import BatchScore, evaluate_batch, total
 from edgefl.learning.engine.local_training import Abandoned, train_job
+from edgefl.learning.engine.process_copy import CrewLost, can_be_copied
 from edgefl.learning.engine.threads import one_core_each
 from edgefl.learning.engine.training_crew import TrainingCrew
 from edgefl.learning.job import Evaluation
@@ -75,6 +75,17 @@ class ParallelEngine:
             return False
         try:
             return self._crew.idle
+        except CrewLost:
+            self._go_on_with_threads()
+            return False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a copy of the process is at work."""
+        if self._crew is None:
+            return False
+        try:
+            return self._crew.busy
         except CrewLost:
             self._go_on_with_threads()
             return False

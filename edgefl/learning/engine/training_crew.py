@@ -14,7 +14,7 @@ from torch import Tensor
 
 from edgefl.learning.engine.base import Arrived, JobData, JobResult, JobTask, unnoticed
 from edgefl.learning.engine.board import Board, Place
-from edgefl.learning.engine.crew import Crew, CrewLost, Errand, as_it_is, pickled, slots
+from edgefl.learning.engine.crew import Crew, Errand, as_it_is, slots
 from edgefl.learning.engine.evaluation import BatchScore, evaluate_batch
 from edgefl.learning.engine.local_training import train_job
 from edgefl.learning.engine.parcels import (
@@ -27,6 +27,7 @@ from edgefl.learning.engine.parcels import (
     with_tensors,
     without_tensors,
 )
+from edgefl.learning.engine.process_copy import CrewLost, pickled
 from edgefl.learning.engine.threads import one_core_each
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.precision import Precision
@@ -133,6 +134,15 @@ class TrainingCrew:
         """
         return self._crew.idle
 
+    @property
+    def busy(self) -> bool:
+        """Whether a copy has something to do.
+
+        Raises:
+            CrewLost: a copy ended.
+        """
+        return self._crew.busy
+
     def begin(self, task: JobTask) -> None:
         """Have a job begun while a copy is :attr:`idle`; :meth:`train` gives its result.
 
@@ -150,7 +160,7 @@ class TrainingCrew:
         """A job's result will not be asked for, should it have been begun."""
         if self.holds(task):
             _, errand = self._begun.pop(id(task))
-            errand.taken = partial(as_it_is, 0)
+            errand.forget()
 
     def train(
         self,
@@ -189,7 +199,7 @@ class TrainingCrew:
             if not errand.done:
                 errand.taken = partial(taken, index)
             elif errand.failure is None:
-                arrived(index, errand.answer)
+                errand.show(partial(arrived, index))
         answers: dict[int, JobResult] = self._crew.answers(
             order,
             lambda index, slot: self._job(tasks[index], tensors[index], common, slot),
@@ -231,7 +241,7 @@ class TrainingCrew:
         """
         ahead, self._evaluation = self._evaluation, None
         if ahead is not None and (ahead.vector is not vector or ahead.mode is not mode):
-            self._crew.settle(ahead.begun, patience)
+            self._crew.settle(ahead.begun.values(), patience)
             ahead = None
         sent, begun = (self._shown(vector), dict[int, Errand]()) if ahead is None else (ahead.sent, ahead.begun)
         shares = _cut(places, self._crew.size)

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from edgefl.learning.engine.crew import Crew, CrewLost, can_be_copied
+from edgefl.learning.engine.crew import Crew
 from edgefl.learning.engine.parallel import ParallelEngine
+from edgefl.learning.engine.process_copy import CrewLost, can_be_copied
 from edgefl.learning.faults import TrainingFault
 from edgefl.learning.objectives.cross_entropy import CrossEntropy
 
