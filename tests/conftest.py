@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _as_wide_as_files_are():
+    """Tables that tests read are as wide as in a file, whatever the terminal that started them exports."""
+    os.environ.pop("COLUMNS", None)
 
 
 @pytest.fixture

@@ -1,19 +1,30 @@
-"""Where tables are printed: as wide as the terminal, and never cut when they go into a file or a pipe."""
+"""Where tables are printed: as wide as the terminal, and wide in a file or a pipe unless ``COLUMNS`` says otherwise."""
 
 from __future__ import annotations
+
+import os
 
 from rich.console import Console
 
 WIDTH_OF_A_FILE = 200
 
 
+def width_of_a_file() -> int:
+    """Columns of a table in a file or a pipe: the environment's ``COLUMNS``, read as the standard library reads it."""
+    try:
+        columns = int(os.environ.get("COLUMNS", ""))
+    except ValueError:
+        return WIDTH_OF_A_FILE
+    return columns if columns > 0 else WIDTH_OF_A_FILE
+
+
 def standard_output() -> Console:
     """A rich console on standard output."""
     console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=WIDTH_OF_A_FILE)
+    return console if console.is_terminal else Console(highlight=False, width=width_of_a_file())
 
 
 def standard_error() -> Console:
     """A rich console on standard error, where progress goes."""
     console = Console(stderr=True, highlight=False)
-    return console if console.is_terminal else Console(stderr=True, highlight=False, width=WIDTH_OF_A_FILE)
+    return console if console.is_terminal else Console(stderr=True, highlight=False, width=width_of_a_file())

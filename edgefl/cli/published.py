@@ -13,11 +13,11 @@ def beside_the_paper(results: list[RunResult], *, to_file: bool) -> str:
     from rich.markup import escape
     from rich.table import Table
 
-    from edgefl.cli.console import WIDTH_OF_A_FILE, standard_output
+    from edgefl.cli.console import standard_output, width_of_a_file
     from edgefl.report.published import cells, comparisons, orderings, shortened
 
     console = standard_output()
-    width = WIDTH_OF_A_FILE if to_file else console.width
+    width = width_of_a_file() if to_file else console.width
     with console.capture() as captured:
         for run in results:
             found = comparisons(run)

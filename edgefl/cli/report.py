@@ -198,11 +198,11 @@ def _table(results: list[RunResult], *, to_file: bool) -> str:
     from rich.markup import escape
     from rich.padding import Padding
 
-    from edgefl.cli.console import WIDTH_OF_A_FILE, standard_output
+    from edgefl.cli.console import standard_output, width_of_a_file
     from edgefl.report import comparison_table
     from edgefl.report.verdict import verdicts
 
-    width = WIDTH_OF_A_FILE if to_file else standard_output().width
+    width = width_of_a_file() if to_file else standard_output().width
     table = comparison_table(*results, width=width)
     parts: list[RenderableType] = [table, ""]
     for run, lines in verdicts(results):
@@ -213,10 +213,10 @@ def _table(results: list[RunResult], *, to_file: bool) -> str:
 
 def _printed(parts: Sequence[RenderableType], *, to_file: bool) -> str:
     """As a terminal shows them; in a file without its control signs."""
-    from edgefl.cli.console import WIDTH_OF_A_FILE, standard_output
+    from edgefl.cli.console import standard_output, width_of_a_file
 
     console = standard_output()
-    width = WIDTH_OF_A_FILE if to_file else console.width
+    width = width_of_a_file() if to_file else console.width
     with console.capture() as captured:
         for part in parts:
             console.print(part, width=width)

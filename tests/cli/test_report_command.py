@@ -56,6 +56,22 @@ def test_each_format_can_be_written_to_a_file(run_directory, tmp_path, capsys, f
     assert "\x1b" not in file.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(("columns", "widest"), [("70", 70), ("80", 80), (None, 200), ("0", 200), ("wide", 200)])
+@pytest.mark.parametrize("to_file", [False, True])
+def test_a_table_in_a_pipe_or_a_file_is_as_wide_as_columns_says(
+    run_directory, tmp_path, monkeypatch, capsys, columns, widest, to_file
+):
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    file = tmp_path / "out"
+    assert main(["report", str(run_directory("one", 0.9)), *(["-o", str(file)] if to_file else [])]) == 0
+    text = file.read_text(encoding="utf-8") if to_file else capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= widest
+    heads = [line for line in text.splitlines() if line.startswith("method")]
+    assert (len(heads) == 1) is (widest == 200)
+    assert "…" not in text
+
+
 def test_several_runs_stand_side_by_side(run_directory, capsys):
     assert main(["report", str(run_directory("one", 0.9)), str(run_directory("two", 0.8)), "--format", "csv"]) == 0
     records = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
