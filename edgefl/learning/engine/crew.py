@@ -100,6 +100,7 @@ class Crew:
         self._under_way: dict[Connection[Any, Any], deque[Errand]] = {}
         self._free = list(range(slots(size)))
         self._poll = select.poll()
+        self._taking = False
         processes: list[int] = []
         self._dismiss = weakref.finalize(self, _dismissed, os.getpid(), processes, self._ends)
         # What is loaded stays shared: the copies' collectors need not touch it.
@@ -254,11 +255,23 @@ class Crew:
     def _take_what_came(self, patience: float | None, hand_out: Callable[[], None] = lambda: None) -> bool:
         """Take the answers that come within so many seconds, and have the next requests handed out.
 
+        Whoever takes an answer may ask how busy the copies are; nothing else is taken meanwhile.
+
         Returns:
             Whether one came.
         """
+        if self._taking:
+            return False
         ready = {number for number, _ in self._poll.poll(None if patience is None else 1000 * patience)}
-        for end in [end for end in self._ends if end.fileno() in ready]:
+        self._taking = True
+        try:
+            self._take([end for end in self._ends if end.fileno() in ready], hand_out)
+        finally:
+            self._taking = False
+        return bool(ready)
+
+    def _take(self, ready: Sequence[Connection[Any, Any]], hand_out: Callable[[], None]) -> None:
+        for end in ready:
             sound, answer = received(end)
             errand = self._under_way[end].popleft()
             if sound:
@@ -266,7 +279,6 @@ class Crew:
             errand.end(answer, sound=sound)
             self._free.append(errand.slot)
             hand_out()
-        return bool(ready)
 
     @contextmanager
     def _whole(self) -> Iterator[None]:

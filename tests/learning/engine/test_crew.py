@@ -145,6 +145,23 @@ def test_whoever_takes_an_answer_may_fail_without_harm_to_the_crew():
     crew.dismiss()
 
 
+def test_whoever_takes_an_answer_may_ask_how_busy_the_copies_are():
+    crew, seen = Crew(3, squares), []
+
+    def taken(number, answer, slot):
+        # Meanwhile the others are done, too; their answers must still be there for those who wait for them.
+        time.sleep(0.02)
+        seen.append((crew.idle, crew.busy))
+        return answer
+
+    for _ in range(3):
+        answers = crew.answers(range(9), lambda number, slot: number, taken)
+        assert [answers[number][0] for number in range(9)] == [number**2 for number in range(9)]
+    assert len(seen) == 27
+    assert not crew.busy
+    crew.dismiss()
+
+
 def test_a_crew_that_was_dismissed_begins_nothing():
     crew = Crew(1, squares)
     crew.dismiss()
