@@ -102,13 +102,9 @@ def _figure(group: str, kind: str, unit: Unit, figure: Callable[[Row], Estimate 
         value = figure(row)
         if value is None:
             return Cell(MISSING)
-        return Cell(unit.number(value.mean), _spread(value, unit))
+        return Cell(unit.number(value.mean), unit.spread(value))
 
     return Column(group, ", ".join(part for part in (kind, unit.symbol) if part), cell)
-
-
-def _spread(value: Estimate, unit: Unit) -> str:
-    return f"±{unit.interval(value.half_width, value.mean)}" if value.half_width else ""
 
 
 def _target(accuracy: float, rows: Sequence[Row]) -> Column:
@@ -120,7 +116,7 @@ def _target(accuracy: float, rows: Sequence[Row]) -> Column:
         if target is None:
             return Cell(MISSING)
         if target.mean is not None:
-            return Cell(unit.number(target.mean.mean), _spread(target.mean, unit))
+            return Cell(unit.number(target.mean.mean), unit.spread(target.mean))
         if target.reached == 0:
             return Cell("never")
         median = f"median {unit.number(target.median)}" if target.median is not None else ""

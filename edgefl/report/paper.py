@@ -15,7 +15,7 @@ import numpy as np
 from edgefl.errors import UserError
 from edgefl.report.formats import estimate_record, plain_text, written
 from edgefl.report.grid import Cell, Grid, Head
-from edgefl.report.quantities import limit
+from edgefl.report.quantities import CUT_OFF, Unit, cut_off, limit, unit_for
 from edgefl.report.rows import Row, comparison_rows, in_vain, told_of_rows
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import (
@@ -157,8 +157,8 @@ def _mean_to(row: PaperRow, target: float) -> Estimate | None:
 def _accuracy(value: Estimate | None, *, best: bool) -> Cell:
     if value is None:
         return Cell(MISSING)
-    spread = f"±{100 * value.half_width:.1f}" if value.half_width else ""
-    return Cell(f"{100 * value.mean:.1f}", spread, best)
+    percent = unit_for([], "fraction")
+    return Cell(percent.number(value.mean), percent.spread(value), best)
 
 
 def _rounds(row: PaperRow, target: float, *, best: bool) -> Cell:
@@ -166,8 +166,8 @@ def _rounds(row: PaperRow, target: float, *, best: bool) -> Cell:
     if found is None:
         return Cell(MISSING)
     if found.mean is not None:
-        spread = f"±{found.mean.half_width:.0f}" if found.mean.half_width else ""
-        return Cell(f"{found.mean.mean:.0f}", spread, best)
+        rounds = Unit("", 1.0)
+        return Cell(rounds.number(found.mean.mean), rounds.spread(found.mean), best)
     count = f"({found.reached}/{found.seeds})" if found.reached else ""
     return Cell(f"{row.ended}+" if found.median is None else f"median {found.median:.0f}", count)
 
@@ -180,6 +180,9 @@ def _notes(rows: Sequence[PaperRow]) -> list[str]:
     else:
         several = " or ".join(str(count) for count in counts)
         found.append(f"Mean ± half width of the 95 % interval (Student's t) over {several} seeds; bold: best, or tied.")
+    to = [target.mean for row in rows for target in row.to.values()]
+    if cut_off([value for row in rows for value in row.at.values()], to):
+        found.append(CUT_OFF)
     if any(target.mean is None for row in rows for target in row.to.values()):
         found.append("N+: the target is not reached within the N rounds that were run.")
     if any(0 < target.reached < target.seeds for row in rows for target in row.to.values()):

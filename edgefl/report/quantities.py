@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from edgefl.report.statistics import Estimate
@@ -37,6 +37,44 @@ class Unit(NamedTuple):
         beside = self.number(mean)
         decimals = 0 if "e" in beside else len(beside.partition(".")[2])
         return _written(half_width / self.scale, max(self.decimals, decimals), digits=1)
+
+    def spread(self, value: Estimate) -> str:
+        """What stands beside a mean: half its interval, or both ends where the possible range cuts one off.
+
+        >>> percent, seconds = unit_for([], "fraction"), unit_for([12.0], "seconds")
+        >>> percent.spread(Estimate(0.952, 0.0034, 3)), percent.spread(Estimate(0.98, 0.031, 3))
+        ('±0.3', '[94.9, 100.0]')
+        >>> seconds.spread(Estimate(12.0, 15.2, 2)), seconds.spread(Estimate(12.0, None, 1))
+        ('[0, 27.2]', '')
+        """
+        if not value.half_width:
+            return ""
+        ends = possible(value, fraction=self.symbol == "%")
+        if ends == (value.low, value.high):
+            return f"±{self.interval(value.half_width, value.mean)}"
+        return f"[{', '.join(self.interval(end, value.mean) for end in ends)}]"
+
+
+def possible(value: Estimate, *, fraction: bool) -> tuple[float, float]:
+    """The interval's ends within what is possible: nothing measured is below zero, no fraction is above one.
+
+    >>> possible(Estimate(0.75, 0.5, 3), fraction=True), possible(Estimate(1.0, 2.0, 3), fraction=False)
+    ((0.25, 1.0), (0.0, 3.0))
+    """
+    return max(0.0, value.low), min(1.0 if fraction else math.inf, value.high)
+
+
+CUT_OFF = "[low, high]: the interval's ends, where what is possible cuts one off."
+"""The note of a table in which that happens."""
+
+
+def cut_off(fractions: Iterable[Estimate | None], others: Iterable[Estimate | None]) -> bool:
+    """Whether the interval of any figure leaves what is possible."""
+    return any(
+        value is not None and possible(value, fraction=fraction) != (value.low, value.high)
+        for fraction, values in ((True, fractions), (False, others))
+        for value in values
+    )
 
 
 def _written(figure: float, decimals: int, *, digits: int) -> str:
@@ -106,11 +144,11 @@ def limit(value: float, dimension: str) -> str:
 
 
 def estimate(value: Estimate, dimension: str) -> str:
-    """A mean with its interval and unit.
+    """A mean with its interval, as :meth:`Unit.spread` tells it, and unit.
 
     >>> estimate(Estimate(0.952, 0.0034, 3), "fraction"), estimate(Estimate(75.31, None, 1), "seconds")
     ('95.2 ± 0.3 %', '75.3 s')
     """
     unit = unit_for([value.mean], dimension)
-    spread = "" if not value.half_width else f" ± {unit.interval(value.half_width, value.mean)}"
-    return f"{unit.number(value.mean)}{spread} {unit.symbol}"
+    spread = unit.spread(value).replace("±", "± ")
+    return " ".join(part for part in (unit.number(value.mean), spread, unit.symbol) if part)

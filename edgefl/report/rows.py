@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from edgefl.report.quantities import estimate
+from edgefl.report.quantities import CUT_OFF, cut_off, estimate
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, TimeToTarget, mean_interval, mean_or_none, time_to_target
 from edgefl.report.summary import SeedResult
@@ -108,6 +108,9 @@ def notes(rows: Sequence[Row]) -> list[str]:
     elif counts:
         several = " or ".join(str(count) for count in counts)
         lines.append(f"Mean ± half width of the 95 % interval (Student's t) over {several} seeds.")
+    accuracies = [value for row in rows for value in (row.final, row.best, *row.further.values())]
+    if cut_off(accuracies, (value for row in rows for value in _beyond_accuracy(row))):
+        lines.append(CUT_OFF)
     if any(target.reached not in (0, target.seeds) for row in rows for target in row.targets.values()):
         lines.append(
             "A seed that ends short of a target counts as later than all that reach it: the seeds that reach it are "
@@ -116,6 +119,12 @@ def notes(rows: Sequence[Row]) -> list[str]:
     if rows and all(row.final is None for row in rows):
         lines.append("Nothing was trained: time, traffic and energy only.")
     return lines + told_of_rows(rows, _of)
+
+
+def _beyond_accuracy(row: Row) -> list[Estimate | None]:
+    spent = [row.seconds, row.rounds, row.joules, row.bytes_down, row.bytes_up, row.bytes_wasted]
+    waited = [row.exposed_seconds, row.hidden_seconds]
+    return [*spent, *waited, *(found.mean for found in row.targets.values())]
 
 
 def told_of_rows(rows: Sequence[Row], sentences: Callable[[Row], list[str]]) -> list[str]:

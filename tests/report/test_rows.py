@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from edgefl.report import as_csv, as_latex, as_markdown, comparison_rows, comparison_table
+from edgefl.report.columns import comparison_grid
 from edgefl.report.rows import notes
 
 from .conftest import seed_result, target
@@ -73,6 +74,20 @@ def test_csv_holds_base_units_in_full_precision(three_methods):
     assert records[0]["bytes_down_uniform_blocks"] == ""
     assert records[1]["seconds_to_0.9"] == ""
     assert (records[1]["seconds_to_0.9_reached"], records[1]["seconds_to_0.9_median"]) == ("2", "25.5")
+
+
+def test_intervals_are_cut_to_what_is_possible_where_they_are_shown_alone(make_run):
+    finals = [(0.02, 3.0), (0.30, 40.0)]
+    run = make_run({"a": [seed_result(n, accuracy__final=each, seconds=time) for n, (each, time) in enumerate(finals)]})
+    rows = comparison_rows(run)
+    (cells,) = comparison_grid(rows).rows
+    assert cells[1].line == "16.0 [0, 100.0]"
+    assert any("[0, 256]" in cell.line or "[0, 256.6]" in cell.line for cell in cells)
+    assert "[low, high]: the interval's ends, where what is possible cuts one off." in notes(rows)
+    (record,) = csv.DictReader(io.StringIO(as_csv(rows)))
+    assert float(record["accuracy_final_half_width"]) == pytest.approx(12.7062 * 0.14, rel=1e-5)
+    sure = make_run({"a": [seed_result(n, seconds=50.0 + n) for n in range(3)]}, folder="sure")
+    assert not [note for note in notes(comparison_rows(sure)) if note.startswith("[")]
 
 
 def test_csv_holds_what_was_done_in_vain(make_run):

@@ -50,8 +50,8 @@ def prose(words: str) -> str:
     >>> prose("95.2 ± 0.3 %").count(" ")
     0
     """
-    held = re.sub(r" (?=±)|(?<=±) ", "\u00a0", words)
-    return text(re.sub(r"(?<=\d) (?=(%|[kMGT]?(B|J|s|FLOP|min|h|days)\b))", "\u00a0", held))
+    held = re.sub(r" (?=[±\[])|(?<=±) ", "\u00a0", words)
+    return text(re.sub(r"(?<=[\d\]]) (?=(%|[kMGT]?(B|J|s|FLOP|min|h|days)\b))", "\u00a0", held))
 
 
 def paragraph(words: str) -> str:

@@ -5,7 +5,7 @@
   const byId = (name) => document.getElementById(name);
   const chosen = (name) => (document.querySelector(`input[name="${name}"]:checked`) || {}).value;
   // A number stays on one line with its sign and unit.
-  const together = (words) => words.replace(/ ± /g, "\u00a0±\u00a0").replace(/(\d) (?=(%|[kMGTP]?(B|J|s|FLOP|min|h|days)\b))/g, "$1\u00a0");
+  const together = (words) => words.replace(/ ± /g, "\u00a0±\u00a0").replace(/ \[/g, "\u00a0[").replace(/([\d\]]) (?=(%|[kMGTP]?(B|J|s|FLOP|min|h|days)\b))/g, "$1\u00a0");
   const escaped = (words) => String(words).replace(/[&<>]/g, (sign) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[sign]);
   const names = data.names.map(escaped);
 
@@ -206,7 +206,12 @@
   };
   const written = ({ mean, half }) => {
     if (!half) return quantity(mean, measure);
-    return measure === "fraction" ? `${(100 * mean).toFixed(1)} ± ${(100 * half).toFixed(1)} %` : `${quantity(mean, measure)} ± ${quantity(half, measure)}`;
+    const told = (value) => (measure === "fraction" ? (100 * value).toFixed(1) : quantity(value, measure));
+    const sign = measure === "fraction" ? " %" : "";
+    const low = Math.max(0, mean - half);
+    const high = measure === "fraction" ? Math.min(1, mean + half) : mean + half;
+    if (low > mean - half || high < mean + half) return `${told(mean)} [${told(low)}, ${told(high)}]${sign}`;
+    return `${told(mean)} ± ${told(half)}${sign}`;
   };
   const lastWithin = (seed, limits) => {
     let last = -1;
