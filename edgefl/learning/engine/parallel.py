@@ -23,7 +23,7 @@ from edgefl.learning.precision import Precision
 
 Result = TypeVar("Result")
 
-SETTLED_SECONDS = 2.0
+SETTLED_SECONDS = 1.0
 """Seconds of training after which an engine copies its process: short runs are over by then."""
 
 _APPEARS_SECONDS = 5.0
@@ -129,7 +129,7 @@ class ParallelEngine:
         places = self._data.evaluation()
         if self._crew is not None and len(places) > 1:
             try:
-                self._crew.begin_evaluation(vector, places, mode)
+                self._crew.begin_evaluation(vector, len(places), mode)
             except CrewLost:
                 self._go_on_with_threads()
 
@@ -138,7 +138,7 @@ class ParallelEngine:
         places = self._data.evaluation()
         if self._crew is not None and len(places) > 1:
             try:
-                return total(self._crew.evaluate(vector, places, mode, self._patience(len(places))))
+                return total(self._crew.evaluate(vector, len(places), mode, self._patience(len(places))))
             except CrewLost:
                 self._go_on_with_threads()
 

@@ -155,6 +155,8 @@ class ServerModel:
         parameters, self._state = self._method.server.update(
             self.vector[:count], deltas[:, :count], weights, self._state, facts
         )
+        if count == len(self.vector):
+            return parameters
         return torch.cat([parameters, self.vector[count:] + mean_delta(deltas[:, count:], weights)])
 
     def squared_distance(self, vector: Tensor, other: Tensor | None = None) -> float:

@@ -65,10 +65,10 @@ class _Job(NamedTuple):
 
 
 class _Batches(NamedTuple):
-    """Batches to evaluate on the way: the weights, and the mode."""
+    """Batches to evaluate on the way: the weights, which of the evaluation split's batches, and the mode."""
 
     vector: Sent
-    places: Sequence[slice]
+    numbers: range
     mode: Mapping[str, Any]
 
 
@@ -209,7 +209,7 @@ class TrainingCrew:
         )
         return [answers[index] for index in range(len(tasks))]
 
-    def begin_evaluation(self, vector: Tensor, places: Sequence[slice], mode: Mapping[str, Any]) -> None:
+    def begin_evaluation(self, vector: Tensor, batches: int, mode: Mapping[str, Any]) -> None:
         """Have as much of an evaluation begun as there are copies :attr:`idle`; :meth:`evaluate` gives its scores.
 
         Raises:
@@ -218,7 +218,7 @@ class TrainingCrew:
         if self._evaluation is not None:
             return  # the board holds that one's model
         sent, begun = self._shown(vector), dict[int, Errand]()
-        for share, cut in enumerate(_cut(places, self._crew.size)):
+        for share, cut in enumerate(_cut(batches, self._crew.size)):
             if not self._crew.idle:
                 break
             request = _Batches(sent, cut, mode)
@@ -226,13 +226,13 @@ class TrainingCrew:
         self._evaluation = _Evaluation(vector, mode, sent, begun)
 
     def evaluate(
-        self, vector: Tensor, places: Sequence[slice], mode: Mapping[str, Any], patience: float | None = None
+        self, vector: Tensor, batches: int, mode: Mapping[str, Any], patience: float | None = None
     ) -> list[BatchScore]:
-        """The scores of a model on batches of the evaluation split, in their order.
+        """The scores of a model on the batches of the evaluation split, in their order.
 
         Args:
             vector: the model ``[size]``.
-            places: the batches.
+            batches: how many there are.
             mode: as for ``evaluate_batch``.
             patience: as for :meth:`train`; a copy that training did not need yet may turn out to be stuck here.
 
@@ -244,7 +244,7 @@ class TrainingCrew:
             self._crew.settle(ahead.begun.values(), patience)
             ahead = None
         sent, begun = (self._shown(vector), dict[int, Errand]()) if ahead is None else (ahead.sent, ahead.begun)
-        shares = _cut(places, self._crew.size)
+        shares = _cut(batches, self._crew.size)
         answers = self._crew.answers(
             [share for share in range(len(shares)) if share not in begun],
             lambda share, _: _Batches(sent, shares[share], mode),
@@ -332,7 +332,10 @@ class _Worker:
 
     def _evaluate(self, batches: _Batches) -> list[_Score]:
         vector = _found(batches.vector, self._evaluated)
-        scores = [evaluate_batch(vector, place, self._model, self._data, batches.mode) for place in batches.places]
+        places = self._data.evaluation()
+        scores = [
+            evaluate_batch(vector, places[number], self._model, self._data, batches.mode) for number in batches.numbers
+        ]
         return [_Score(int(score.right), float(score.cross_entropy), score.images) for score in scores]
 
 
@@ -344,7 +347,7 @@ def _found(sent: Sent, board: Board) -> Tensor:
     return board.at(sent) if isinstance(sent, Place) else unpacked(sent, _CPU)
 
 
-def _cut(places: Sequence[slice], parts: int) -> list[Sequence[slice]]:
-    """The places in at most that many runs of nearly equal length."""
-    size = -(-len(places) // parts)
-    return [places[start : start + size] for start in range(0, len(places), max(1, size))]
+def _cut(batches: int, parts: int) -> list[range]:
+    """The numbers of so many batches in at most that many runs of nearly equal length."""
+    size = -(-batches // parts)
+    return [range(start, min(start + size, batches)) for start in range(0, batches, max(1, size))]
