@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from torch import Tensor
 
@@ -35,6 +35,20 @@ class ResumableLearner(Learner, Protocol):
         """Hold what :meth:`snapshot` gave, instead of what it holds."""
 
 
+class _Round(NamedTuple):
+    """A round that has ended, and is to be written.
+
+    Attributes:
+        number: from 1.
+        hand_over: hands its rows to the journal.
+        snapshot: what the learner held at its end, where a checkpoint is due.
+    """
+
+    number: int
+    hand_over: Callable[[], None]
+    snapshot: tuple[dict[str, Tensor], dict[str, Any]] | None
+
+
 class RecordedLearner:
     """Trains through another learner and keeps its numbers; first replays what an earlier process had reached.
 
@@ -57,7 +71,7 @@ class RecordedLearner:
         self._writer = CheckpointWriter(folder, journal)
         self._until = 0
         self._held: tuple[dict[str, Tensor], dict[str, Any]] | None = None
-        self._unwritten: tuple[int, Callable[[], None]] | None = None
+        self._unwritten: _Round | None = None
         for round, manifest in journal.checkpoints():
             try:
                 self._held = read_checkpoint(folder, manifest)
@@ -133,19 +147,19 @@ class RecordedLearner:
                 self._held = None
             return
         self.write()
-        self._unwritten = rounds, hand_over
-        if rounds % CHECKPOINT_EVERY == 0 and rounds != self._last:
-            self.write()
-            self._writer.begin(rounds, *self._learner.snapshot())
+        due = rounds % CHECKPOINT_EVERY == 0 and rounds != self._last
+        self._unwritten = _Round(rounds, hand_over, self._learner.snapshot() if due else None)
 
     def write(self) -> None:
         """Write the round that has ended, if that is still to be done."""
         if self._unwritten is None:
             return
-        (rounds, hand_over), self._unwritten = self._unwritten, None
-        hand_over()
-        self._journal.commit(rounds)
+        ended, self._unwritten = self._unwritten, None
+        ended.hand_over()
+        self._journal.commit(ended.number)
         self._writer.collect()
+        if ended.snapshot is not None:
+            self._writer.begin(ended.number, *ended.snapshot)
 
     def left(self, rounds: int) -> None:
         """The run is left after round number ``rounds``: it is to go on from there without training anything again."""

@@ -86,7 +86,7 @@ class JobResolver:
             alpha=job.alpha,
             start=start,
             frozen={name: known[name] for name in sorted(method.objective.frozen)},
-            vectors={name: known[name][: layout.parameter_count] for name in self._vectors},
+            vectors={name: _first(known[name], layout.parameter_count) for name in self._vectors},
             facts=self._facts(job.id.client),
         )
         return JobInputs(task, {**received.broadcasts, **(state or {})})
@@ -110,3 +110,8 @@ class JobResolver:
             return {}
         facts = self._data.facts(client)
         return {name: facts[name] for name in sorted(names)}
+
+
+def _first(vector: Tensor, count: int) -> Tensor:
+    """The first ``count`` numbers; the vector itself where it has no more, so that it travels once under both names."""
+    return vector if len(vector) == count else vector[:count]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -52,7 +53,7 @@ class _Slot(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """A job on its way: the task without its tensors, those that others read as well, and its own.
+    """A job on its way: the task without its tensors; these as others read them as well, as evaluated, or its own.
 
     Of the task, what the jobs of a method share is pickled once for all of them, because that takes a while.
     """
@@ -61,6 +62,7 @@ class _Job(NamedTuple):
     method: bytes
     plain: Mapping[str, Any]
     common: Mapping[str, Sent]
+    evaluated: Mapping[str, Sent]
     own: Mapping[str, Sent]
 
 
@@ -122,6 +124,8 @@ class TrainingCrew:
         self._begun: dict[int, tuple[JobTask, Errand]] = {}
         self._known: tuple[tuple[object, ...], bytes] | None = None
         self._evaluation: _Evaluation | None = None
+        self._shown: tuple[Tensor, Sent] | None = None
+        self._readers: list[Errand] = []
         worker = _Worker(model, data, precision, self._common, self._evaluated, self._slots)
         self._crew = Crew(size, worker.serve)
 
@@ -149,7 +153,12 @@ class TrainingCrew:
         Raises:
             CrewLost: a copy ended, or the method cannot travel.
         """
-        errand = self._crew.begin(lambda slot: self._job(task, tensors_of(task), {}, slot), self._result)
+        tensors, shown = tensors_of(task), {}
+        if self._shown is not None and any(each is self._shown[0] for each in tensors.values()):
+            shown = {id(self._shown[0]): self._shown[1]}
+        errand = self._crew.begin(lambda slot: self._job(task, tensors, slot, evaluated=shown), self._result)
+        if shown:
+            self._readers.append(errand)
         self._begun[id(task)] = task, errand
 
     def holds(self, task: JobTask) -> bool:
@@ -202,7 +211,7 @@ class TrainingCrew:
                 errand.show(partial(arrived, index))
         answers: dict[int, JobResult] = self._crew.answers(
             order,
-            lambda index, slot: self._job(tasks[index], tensors[index], common, slot),
+            lambda index, slot: self._job(tasks[index], tensors[index], slot, common=common),
             taken,
             patience,
             begun,
@@ -217,7 +226,7 @@ class TrainingCrew:
         """
         if self._evaluation is not None:
             return  # the board holds that one's model
-        sent, begun = self._shown(vector), dict[int, Errand]()
+        sent, begun = self._show(vector), dict[int, Errand]()
         for share, cut in enumerate(_cut(batches, self._crew.size)):
             if not self._crew.idle:
                 break
@@ -243,7 +252,9 @@ class TrainingCrew:
         if ahead is not None and (ahead.vector is not vector or ahead.mode is not mode):
             self._crew.settle(ahead.begun.values(), patience)
             ahead = None
-        sent, begun = (self._shown(vector), dict[int, Errand]()) if ahead is None else (ahead.sent, ahead.begun)
+        sent, begun = (
+            (self._show(vector, patience), dict[int, Errand]()) if ahead is None else (ahead.sent, ahead.begun)
+        )
         shares = _cut(batches, self._crew.size)
         answers = self._crew.answers(
             [share for share in range(len(shares)) if share not in begun],
@@ -261,21 +272,35 @@ class TrainingCrew:
         """End the copies; the crew is not used again."""
         self._crew.dismiss()
 
-    def _shown(self, vector: Tensor) -> Sent:
+    def _show(self, vector: Tensor, patience: float | None = None) -> Sent:
+        """Leave a model on the board of what is evaluated; the next round's first jobs begin with it, too."""
+        self._crew.settle(self._readers, patience)
+        self._readers.clear()
         self._evaluated.clear()
-        return _sent(vector, self._evaluated)
+        sent = _sent(vector, self._evaluated)
+        self._shown = vector, sent
+        return sent
 
-    def _job(self, task: JobTask, tensors: Mapping[str, Tensor], common: Mapping[int, Sent], slot: int) -> _Job:
-        """A job's request; ``common`` says by ``id`` of which tensors there is a copy that several jobs read."""
+    def _job(
+        self,
+        task: JobTask,
+        tensors: Mapping[str, Tensor],
+        slot: int,
+        *,
+        common: Mapping[int, Sent] = MappingProxyType({}),
+        evaluated: Mapping[int, Sent] = MappingProxyType({}),
+    ) -> _Job:
+        """A job's request; ``common`` and ``evaluated`` say by ``id`` which tensors lie on these boards already."""
         inbox = self._slots[slot].inbox
         inbox.clear()
-        return _Job(
-            slot,
-            self._method(task),
-            {name: getattr(task, name) for name in _PLAIN},
-            {name: common[id(each)] for name, each in tensors.items() if id(each) in common},
-            {name: _sent(each, inbox) for name, each in tensors.items() if id(each) not in common},
-        )
+        alone = {id(each): each for each in tensors.values() if id(each) not in common and id(each) not in evaluated}
+        own = {number: _sent(each, inbox) for number, each in alone.items()}
+
+        def placed(held: Mapping[int, Sent]) -> dict[str, Sent]:
+            return {name: held[id(each)] for name, each in tensors.items() if id(each) in held}
+
+        plain = {name: getattr(task, name) for name in _PLAIN}
+        return _Job(slot, self._method(task), plain, placed(common), placed(evaluated), placed(own))
 
     def _method(self, task: JobTask) -> bytes:
         parts = task.method, task.objective, task.rule, task.options
@@ -316,9 +341,10 @@ class _Worker:
             return self._train(request) if isinstance(request, _Job) else self._evaluate(request)
 
     def _train(self, job: _Job) -> _Trained:
-        tensors = {name: _found(each, self._common) for name, each in job.common.items()}
         inbox, outbox = self._slots[job.slot]
-        tensors |= {name: _found(each, inbox) for name, each in job.own.items()}
+        tensors: dict[str, Tensor] = {}
+        for board, held in ((self._common, job.common), (self._evaluated, job.evaluated), (inbox, job.own)):
+            tensors |= {name: _found(each, board) for name, each in held.items()}
         if job.method not in self._methods:
             try:
                 self._methods = {job.method: pickle.loads(job.method)}
