@@ -1,8 +1,8 @@
 """A sweep runs every setting once, goes on after a kill, and chooses without looking at the test images."""
 
 import json
-import shutil
 import os
+import shutil
 import signal
 import subprocess
 import sys

@@ -129,7 +129,7 @@ class ParallelEngine:
         places = self._data.evaluation()
         if self._crew is not None and len(places) > 1:
             try:
-                self._crew.begin_evaluation(vector, len(places), mode)
+                self._crew.begin_evaluation(vector, len(places), mode, self._patience(len(places)))
             except CrewLost:
                 self._go_on_with_threads()
 

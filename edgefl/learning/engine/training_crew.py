@@ -218,15 +218,19 @@ class TrainingCrew:
         )
         return [answers[index] for index in range(len(tasks))]
 
-    def begin_evaluation(self, vector: Tensor, batches: int, mode: Mapping[str, Any]) -> None:
+    def begin_evaluation(
+        self, vector: Tensor, batches: int, mode: Mapping[str, Any], patience: float | None = None
+    ) -> None:
         """Have as much of an evaluation begun as there are copies :attr:`idle`; :meth:`evaluate` gives its scores.
 
+        Its arguments are those of :meth:`evaluate`.
+
         Raises:
-            CrewLost: a copy ended.
+            CrewLost: a copy ended, or is stuck.
         """
         if self._evaluation is not None:
             return  # the board holds that one's model
-        sent, begun = self._show(vector), dict[int, Errand]()
+        sent, begun = self._show(vector, patience), dict[int, Errand]()
         for share, cut in enumerate(_cut(batches, self._crew.size)):
             if not self._crew.idle:
                 break
@@ -272,7 +276,7 @@ class TrainingCrew:
         """End the copies; the crew is not used again."""
         self._crew.dismiss()
 
-    def _show(self, vector: Tensor, patience: float | None = None) -> Sent:
+    def _show(self, vector: Tensor, patience: float | None) -> Sent:
         """Leave a model on the board of what is evaluated; the next round's first jobs begin with it, too."""
         self._crew.settle(self._readers, patience)
         self._readers.clear()

@@ -490,6 +490,42 @@ def test_threads_evaluate_where_copies_are_killed_with_an_evaluation_ahead(tiny)
     assert engine._crew is None
 
 
+def test_an_evaluation_does_not_wait_for_a_job_that_is_stuck(tiny, monkeypatch):
+    core, method = tiny.core("parallel", 2), tiny.method("fedavg")
+    engine = engine_of(core)
+    engine._settled = 0.0
+    three_rounds(core, method)
+    learner = core.learner(method)
+    engine.evaluate(learner.model(0), {})
+    for process in engine._crew._crew._dismiss.peek()[2][1]:
+        os.kill(process, signal.SIGSTOP)
+    # It begins with the model that was just evaluated, which the next evaluation would overwrite.
+    learner.expect(tiny.job(0))
+    assert len(engine._crew._readers) == 1
+    monkeypatch.setattr(engine, "_patience", lambda steps: 0.3)
+    engine.begin_evaluation(1.5 * core.initial, {})
+    assert engine._crew is None
+
+
+def test_a_job_that_began_with_the_evaluated_model_keeps_it_while_others_are_evaluated(tiny):
+    core, reference, method = tiny.core("parallel", 2), tiny.core("sequential"), tiny.method("fedprox")
+    engine = engine_of(core)
+    engine._settled = 0.0
+    three_rounds(core, method)
+    learner = core.learner(method)
+    task = learner._inputs(tiny.job(2)).task
+    expected = engine_of(reference).train([task])[0].final
+    for _ in range(5):
+        engine.evaluate(learner.model(0), {})
+        engine.begin(task)
+        assert len(engine._crew._readers) == 1
+        for scale in (2.0, 3.0):
+            engine.begin_evaluation(scale * core.initial, {})
+            engine.evaluate(scale * core.initial, {})
+        assert torch.equal(engine.train([task])[0].final, expected)
+    core.close()
+
+
 def test_threads_evaluate_where_copies_are_stuck(tiny, monkeypatch):
     core, reference = tiny.core("parallel", 2), tiny.core("sequential")
     engine = engine_of(core)
