@@ -178,6 +178,8 @@ class Crew:
         taken: Callable[[int, Any, int], Any] = as_it_is,
         patience: float | None = None,
         begun: Mapping[int, Errand] = MappingProxyType({}),
+        *,
+        alike: bool = False,
     ) -> dict[int, Any]:
         """The answers to some requests, each given to whoever is free.
 
@@ -190,13 +192,15 @@ class Crew:
             taken: makes of request ``number``'s answer, in a slot, what is given back.
             patience: seconds without any answer after which a copy is taken for stuck; ``None``: never.
             begun: by other numbers, requests that were begun before.
+            alike: all of them take as long, so that a copy may be given its next one while it has yet to end one; else
+                it might wait behind a long one while another copy is free.
 
         Raises:
             CrewLost: a copy ended or is stuck, or a request or an answer cannot travel.
             Exception: what was raised for the lowest of the requests that failed; no new ones are then handed out.
         """
         with self._whole():
-            errands = self._errands(deque(order), request, taken, patience, dict(begun))
+            errands = self._errands(deque(order), request, taken, patience, dict(begun), alike=alike)
         failures = {number: each.failure for number, each in errands.items() if each.failure is not None}
         if failures:
             raise failures[min(failures)]
@@ -209,6 +213,8 @@ class Crew:
         taken: Callable[[int, Any, int], Any],
         patience: float | None,
         errands: dict[int, Errand],
+        *,
+        alike: bool,
     ) -> dict[int, Errand]:
         """All ``errands`` that were begun, by their numbers; none of them is still under way."""
         prepared: list[tuple[int, Errand, bytes]] = []
@@ -227,9 +233,9 @@ class Crew:
                 number, errand, content = prepared[0]
                 end = self._least_busy()
                 held = len(self._under_way[end])
-                # The next one lies ready in a copy's queue, but for the last ones: they go to whoever is free first.
-                ready = not held or (held == 1 and len(waiting) >= self.size and len(content) <= _QUEUED_BYTES)
-                if not ready:
+                # The last ones go to whoever is free first, also where all are alike.
+                queues = alike and held == 1 and len(waiting) >= self.size and len(content) <= _QUEUED_BYTES
+                if held and not queues:
                     return
                 prepared.clear()
                 errands[number] = errand

@@ -215,6 +215,7 @@ class TrainingCrew:
             taken,
             patience,
             begun,
+            alike=len({task.steps for task in tasks}) == 1,
         )
         return [answers[index] for index in range(len(tasks))]
 
