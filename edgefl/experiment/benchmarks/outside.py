@@ -16,7 +16,7 @@ from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import recipe_of, shared_world, skeleton
 from edgefl.learning.cost.law import CostModel
 from edgefl.learning.data.federated import load_federated
-from edgefl.learning.engine.base import Arrived, Engine, JobResult, JobTask, unnoticed
+from edgefl.learning.engine.base import Around, Arrived, Engine, JobResult, JobTask, unnoticed
 from edgefl.learning.engine.client_data import ClientData
 from edgefl.learning.engine.core import TrainingCore
 from edgefl.learning.engine.device import choose_device
@@ -26,7 +26,7 @@ from edgefl.learning.models.registry import build_model
 from edgefl.scenario import Scenario
 
 
-class Watched:
+class Watched(Around):
     """An engine with a stopwatch, which runs while the engine trains or evaluates, for whoever asked or by itself.
 
     What the caller does meanwhile, with results for example, takes none of that time where somebody is at work all the
@@ -38,28 +38,14 @@ class Watched:
     """
 
     def __init__(self, engine: Engine, seconds: list[float]) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._seconds = seconds
         self._since: float | None = None
-
-    @property
-    def idle(self) -> bool:
-        """Whether the engine would begin a job."""
-        return self._engine.idle
-
-    @property
-    def busy(self) -> bool:
-        """Whether the engine is at work by itself."""
-        return self._engine.busy
 
     def begin(self, task: JobTask) -> None:
         """Have the engine begin a job; once all who train are at work, that is training."""
         self._engine.begin(task)
         self._mark()
-
-    def forget(self, task: JobTask) -> None:
-        """Have the engine forget a job."""
-        self._engine.forget(task)
 
     def begin_evaluation(self, vector: Tensor, mode: Mapping[str, Any]) -> None:
         """Have the engine begin to evaluate; that counts in the same way."""
@@ -90,10 +76,6 @@ class Watched:
             return self._engine.evaluate(vector, mode)
         finally:
             self._seconds[0] += perf_counter() - start
-
-    def close(self) -> None:
-        """Let go of the engine's workers and memory."""
-        self._engine.close()
 
     def _mark(self) -> None:
         """Something was begun: from now on all are at work, or not yet."""

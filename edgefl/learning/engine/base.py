@@ -170,6 +170,51 @@ class OnDemand:
         """The evaluation begins when it is asked for."""
 
 
+class Around:
+    """An engine around another, which does whatever a subclass does not do otherwise.
+
+    Args:
+        engine: the other one.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @property
+    def idle(self) -> bool:
+        """Whether the engine would begin a job."""
+        return self._engine.idle
+
+    @property
+    def busy(self) -> bool:
+        """Whether the engine is at work by itself."""
+        return self._engine.busy
+
+    def begin(self, task: JobTask) -> None:
+        """Have the engine begin a job."""
+        self._engine.begin(task)
+
+    def forget(self, task: JobTask) -> None:
+        """Have the engine forget a job."""
+        self._engine.forget(task)
+
+    def begin_evaluation(self, vector: Tensor, mode: Mapping[str, Any]) -> None:
+        """Have the engine begin to evaluate."""
+        self._engine.begin_evaluation(vector, mode)
+
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
+        """Train all jobs."""
+        return self._engine.train(tasks, arrived)
+
+    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
+        """Accuracy and mean cross-entropy on the evaluation split."""
+        return self._engine.evaluate(vector, mode)
+
+    def close(self) -> None:
+        """Let go of the engine's workers and memory."""
+        self._engine.close()
+
+
 def told(results: Sequence[JobResult], arrived: Arrived) -> list[JobResult]:
     """The results, once ``arrived`` was told of each."""
     for place, result in enumerate(results):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from edgefl.learning.data.federated import FederatedData
-from edgefl.learning.engine.base import Arrived, Engine, JobData, JobResult, JobTask, unnoticed
+from edgefl.learning.engine.base import Around, Engine, JobData
 from edgefl.learning.engine.choice import ALIKE, EngineName, build_engine, check_precision, choose_engine
 from edgefl.learning.engine.client_data import ClientData
 from edgefl.learning.engine.keepsakes import Keepsakes
@@ -172,7 +172,7 @@ class TrainingCore:
         self.close()
 
 
-class SharedEvaluation:
+class SharedEvaluation(Around):
     """An engine that evaluates a model only once in each mode, whichever method came to it.
 
     Args:
@@ -180,37 +180,15 @@ class SharedEvaluation:
     """
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._known: dict[str, Evaluation] = {}
         self._newest = ""
         self._found = False
-
-    @property
-    def idle(self) -> bool:
-        """Whether the engine would begin a job."""
-        return self._engine.idle
-
-    @property
-    def busy(self) -> bool:
-        """Whether the engine is at work by itself."""
-        return self._engine.busy
-
-    def begin(self, task: JobTask) -> None:
-        """Have the engine begin a job."""
-        self._engine.begin(task)
-
-    def forget(self, task: JobTask) -> None:
-        """Have the engine forget a job."""
-        self._engine.forget(task)
 
     def begin_evaluation(self, vector: Tensor, mode: Mapping[str, Any]) -> None:
         """Have the engine begin, unless one was known: whether this one is takes a while to see."""
         if not self._found:
             self._engine.begin_evaluation(vector, mode)
-
-    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
-        """Train all jobs."""
-        return self._engine.train(tasks, arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split."""
@@ -223,7 +201,3 @@ class SharedEvaluation:
             self._found = True
         self._newest = key
         return self._known[key]
-
-    def close(self) -> None:
-        """Let go of the engine's workers and memory."""
-        self._engine.close()

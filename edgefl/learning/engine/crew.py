@@ -131,9 +131,7 @@ class Crew:
         Raises:
             CrewLost: a copy ended.
         """
-        with self._whole():
-            self._take_what_came(0)
-        return not all(self._under_way.values())
+        return 0 in self._held()
 
     @property
     def busy(self) -> bool:
@@ -142,9 +140,7 @@ class Crew:
         Raises:
             CrewLost: a copy ended.
         """
-        with self._whole():
-            self._take_what_came(0)
-        return any(self._under_way.values())
+        return any(self._held())
 
     def begin(self, request: Callable[[int], Any], taken: Callable[[Any, int], Any]) -> Errand:
         """Give a request to a copy while one is :attr:`idle`; whoever wants its answer asks for :meth:`answers`.
@@ -246,6 +242,12 @@ class Crew:
             self._wait(patience, hand_out)
         self._free.extend(errand.slot for _, errand, _ in prepared)
         return errands
+
+    def _held(self) -> list[int]:
+        """How many requests each copy holds by now."""
+        with self._whole():
+            self._take_what_came(0)
+        return [len(held) for held in self._under_way.values()]
 
     def _least_busy(self) -> Connection[Any, Any]:
         return min(self._ends, key=lambda end: len(self._under_way[end]))

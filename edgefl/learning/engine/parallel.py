@@ -71,24 +71,12 @@ class ParallelEngine:
     @property
     def idle(self) -> bool:
         """Whether a copy of the process has nothing to do; threads begin nothing early."""
-        if self._crew is None:
-            return False
-        try:
-            return self._crew.idle
-        except CrewLost:
-            self._go_on_with_threads()
-            return False
+        return self._asked(lambda crew: crew.idle)
 
     @property
     def busy(self) -> bool:
         """Whether a copy of the process is at work."""
-        if self._crew is None:
-            return False
-        try:
-            return self._crew.busy
-        except CrewLost:
-            self._go_on_with_threads()
-            return False
+        return self._asked(lambda crew: crew.busy)
 
     def begin(self, task: JobTask) -> None:
         """Have a copy of the process begin a job."""
@@ -153,6 +141,16 @@ class ParallelEngine:
             self._crew.dismiss()
         self._crew = self._settled = None
         del self._skeletons[1:]
+
+    def _asked(self, question: Callable[[TrainingCrew], bool]) -> bool:
+        """What the copies say, if there are any."""
+        if self._crew is None:
+            return False
+        try:
+            return question(self._crew)
+        except CrewLost:
+            self._go_on_with_threads()
+            return False
 
     def _go_on_with_threads(self) -> None:
         """Once and for all: they can do it."""
