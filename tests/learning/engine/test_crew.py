@@ -291,6 +291,15 @@ def engine_of(core) -> ParallelEngine:
     return core._own.engine._engine
 
 
+def with_copies(tiny, method=None):
+    """A core whose jobs copies of the process train, and its engine, once they have done so."""
+    core = tiny.core("parallel", 2)
+    engine_of(core)._settled = 0.0
+    three_rounds(core, method or tiny.method("fedavg"))
+    assert engine_of(core)._crew is not None
+    return core, engine_of(core)
+
+
 @pytest.mark.parametrize("entry", [*METHODS, "scaffold", "feddyn"], ids=str)
 @pytest.mark.parametrize("ahead", [False, True], ids=["at_once", "ahead"])
 def test_copies_train_to_the_bits_of_one_after_another(tiny, entry, ahead):
@@ -310,11 +319,8 @@ def test_copies_train_to_the_bits_of_one_after_another(tiny, entry, ahead):
 
 
 def test_results_are_told_as_they_come(tiny):
-    core = tiny.core("parallel", 2)
-    engine = engine_of(core)
-    engine._settled = 0.0
     method = tiny.method("fedavg")
-    three_rounds(core, method)
+    core, engine = with_copies(tiny, method)
     tasks = [core.learner(method)._inputs(tiny.job(client)).task for client in range(6)]
     assert engine.idle
     engine.begin(tasks[4])
@@ -332,10 +338,8 @@ def test_results_are_told_as_they_come(tiny):
 
 @pytest.mark.parametrize("why", ["never submitted", "discarded", "changed"])
 def test_a_job_that_is_not_used_as_it_was_begun_is_the_last_one_to_be_begun_early(tiny, why):
-    core, method = tiny.core("parallel", 2), tiny.method("fedavg")
-    engine = engine_of(core)
-    engine._settled = 0.0
-    three_rounds(core, method)
+    method = tiny.method("fedavg")
+    core, engine = with_copies(tiny, method)
     lost, *jobs = [tiny.job(client) for client in range(3)]
     learner, reference = core.learner(method), tiny.core("sequential").learner(method)
     assert engine.idle
@@ -380,10 +384,7 @@ def test_jobs_begin_early_with_threads_nowhere(tiny):
 
 def test_copies_that_are_killed_with_work_ahead_are_done_without(tiny):
     method = tiny.method("fedavg")
-    core, reference = tiny.core("parallel", 2), tiny.core("sequential").learner(method)
-    engine = engine_of(core)
-    engine._settled = 0.0
-    three_rounds(core, method)
+    (core, engine), reference = with_copies(tiny, method), tiny.core("sequential").learner(method)
     learner, jobs = core.learner(method), [tiny.job(client) for client in range(2)]
     learner.expect(jobs[0])
     for process in engine._crew._crew._dismiss.peek()[2][1]:
@@ -420,10 +421,7 @@ def test_threads_train_where_there_is_no_memory_to_share(tiny, monkeypatch):
 
 @pytest.mark.parametrize("mode", [{}, {"keep_probability": (0.5, 0.25)}], ids=["plain", "scaled"])
 def test_copies_evaluate_to_the_bits_of_one_batch_after_another(tiny, mode):
-    core, reference = tiny.core("parallel", 2), tiny.core("sequential")
-    engine = engine_of(core)
-    engine._settled = 0.0
-    three_rounds(core, tiny.method("fedavg"))
+    (core, engine), reference = with_copies(tiny), tiny.core("sequential")
     monitored = []
     original = engine._crew.evaluate
     engine._crew.evaluate = lambda *given: monitored.append(given) or original(*given)
@@ -439,10 +437,8 @@ def test_copies_evaluate_to_the_bits_of_one_batch_after_another(tiny, mode):
 
 @pytest.mark.parametrize("other", ["nothing", "another model", "another mode"])
 def test_an_evaluation_that_began_early_comes_to_the_same_bits(tiny, other):
-    core, reference = tiny.core("parallel", 2), engine_of(tiny.core("sequential"))
-    engine, method = engine_of(core), tiny.method("fedavg")
-    engine._settled = 0.0
-    three_rounds(core, method)
+    reference, method = engine_of(tiny.core("sequential")), tiny.method("fedavg")
+    core, engine = with_copies(tiny, method)
     vector, mode, scaled = 1.5 * core.initial, {}, {"keep_probability": (0.5, 0.25)}
     expected = reference.evaluate(vector, mode)[:2]
     for _ in range(3):
@@ -463,10 +459,7 @@ def test_an_evaluation_that_began_early_comes_to_the_same_bits(tiny, other):
 
 
 def test_an_evaluation_that_began_early_and_failed_is_told_when_it_is_asked_for(tiny):
-    core = tiny.core("parallel", 2)
-    engine = engine_of(core)
-    engine._settled = 0.0
-    three_rounds(core, tiny.method("fedavg"))
+    core, engine = with_copies(tiny)
     vector, wrong = 1.5 * core.initial, {"width": "wide"}
     engine.begin_evaluation(vector, wrong)
     with pytest.raises(TypeError, match="not supported between"):
@@ -479,10 +472,7 @@ def test_an_evaluation_that_began_early_and_failed_is_told_when_it_is_asked_for(
 
 
 def test_threads_evaluate_where_copies_are_killed_with_an_evaluation_ahead(tiny):
-    core = tiny.core("parallel", 2)
-    engine = engine_of(core)
-    engine._settled = 0.0
-    three_rounds(core, tiny.method("fedavg"))
+    core, engine = with_copies(tiny)
     vector, mode = 1.5 * core.initial, {}
     engine.begin_evaluation(vector, mode)
     for process in engine._crew._crew._dismiss.peek()[2][1]:
@@ -493,10 +483,8 @@ def test_threads_evaluate_where_copies_are_killed_with_an_evaluation_ahead(tiny)
 
 
 def test_an_evaluation_does_not_wait_for_a_job_that_is_stuck(tiny, monkeypatch):
-    core, method = tiny.core("parallel", 2), tiny.method("fedavg")
-    engine = engine_of(core)
-    engine._settled = 0.0
-    three_rounds(core, method)
+    method = tiny.method("fedavg")
+    core, engine = with_copies(tiny, method)
     learner = core.learner(method)
     engine.evaluate(learner.model(0), {})
     for process in engine._crew._crew._dismiss.peek()[2][1]:
@@ -510,10 +498,8 @@ def test_an_evaluation_does_not_wait_for_a_job_that_is_stuck(tiny, monkeypatch):
 
 
 def test_a_job_that_began_with_the_evaluated_model_keeps_it_while_others_are_evaluated(tiny):
-    core, reference, method = tiny.core("parallel", 2), tiny.core("sequential"), tiny.method("fedprox")
-    engine = engine_of(core)
-    engine._settled = 0.0
-    three_rounds(core, method)
+    reference, method = tiny.core("sequential"), tiny.method("fedprox")
+    core, engine = with_copies(tiny, method)
     learner = core.learner(method)
     task = learner._inputs(tiny.job(2)).task
     expected = engine_of(reference).train([task])[0].final
@@ -529,10 +515,7 @@ def test_a_job_that_began_with_the_evaluated_model_keeps_it_while_others_are_eva
 
 
 def test_threads_evaluate_where_copies_are_stuck(tiny, monkeypatch):
-    core, reference = tiny.core("parallel", 2), tiny.core("sequential")
-    engine = engine_of(core)
-    engine._settled = 0.0
-    three_rounds(core, tiny.method("fedavg"))
+    (core, engine), reference = with_copies(tiny), tiny.core("sequential")
     for process in engine._crew._crew._dismiss.peek()[2][1]:
         os.kill(process, signal.SIGSTOP)
     monkeypatch.setattr(engine, "_patience", lambda steps: 0.3)
