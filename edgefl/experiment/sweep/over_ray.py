@@ -61,8 +61,6 @@ def run_all_on_ray(jobs: Sequence[Job], folder: Path, at_once: int | None, done:
             job = running.pop(ready)
             done(job, _taken(ray, ready, folder / job.id))
     finally:
-        for reference in running:
-            ray.cancel(reference, force=True)
         sign.unlink(missing_ok=True)
 
 

@@ -23,6 +23,10 @@ def joined() -> ModuleType:
     It is the caller's cluster if there is one, else that of ``RAY_ADDRESS``, else a local one with this process's
     cores, which ends with the process. Ray's dashboard and its reports to its makers stay off.
 
+    Work that nobody waits for any more is left to end by itself, or with this process. It is not cancelled: where a
+    task ends in the moment in which it is cancelled, Ray (2.60) finds its own books wrong and aborts the process that
+    asked.
+
     Raises:
         UserError: Ray is not installed, or the cluster cannot be reached.
     """

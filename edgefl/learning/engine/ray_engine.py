@@ -33,7 +33,8 @@ class RayEngine(OnDemand):
     A job is the same code as in the sequential engine and is never cut or merged, so on processors of one kind the
     bits are the sequential engine's, however many workers there are. Model and data are placed in the cluster's
     object store once; a worker unpacks them when its first job comes. A tensor that several jobs read, such as the
-    server's model, is sent once. When a worker or its machine is lost, Ray gives its jobs to others.
+    server's model, is sent once. When a worker or its machine is lost, Ray gives its jobs to others. After a fault the
+    jobs that are under way end by themselves, see :func:`~edgefl.learning.engine.ray_cluster.joined`.
 
     Args:
         model: the skeleton that jobs are called with.
@@ -61,13 +62,7 @@ class RayEngine(OnDemand):
         parcels = self._parcels(tasks)
         order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
         begun = {index: self._train.remote(self._place, parcels[index]) for index in order}
-        results = []
-        try:
-            for index, task in enumerate(tasks):
-                results.append(result_of(self._fetched(begun[index], task), self._device))
-        except BaseException:
-            self._give_up(list(begun.values()))
-            raise
+        results = [result_of(self._fetched(begun[index], task), self._device) for index, task in enumerate(tasks)]
         return told(results, arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
@@ -81,11 +76,7 @@ class RayEngine(OnDemand):
         pieces = [batches[start : start + BATCHES_A_PIECE] for start in range(0, len(batches), BATCHES_A_PIECE)]
         sent = self._ray.put(packed(vector))
         begun = [self._score.remote(self._place, sent, piece, dict(mode)) for piece in pieces]
-        try:
-            scores = [self._answer(reference) for reference in begun]
-        except BaseException:
-            self._give_up(begun)
-            raise
+        scores = [self._answer(reference) for reference in begun]
         return total(
             BatchScore(torch.tensor(right), torch.tensor(loss, dtype=torch.float64), images)
             for piece in scores
@@ -95,12 +86,6 @@ class RayEngine(OnDemand):
     def close(self) -> None:
         """Let the cluster forget model and data; the connection stays for the next engine."""
         self._place = []
-
-    def _give_up(self, begun: Sequence[Any]) -> None:
-        """Cancel what is not done; to cancel what has failed may bring Ray, and this process with it, to an end."""
-        _, waiting = self._ray.wait(list(begun), num_returns=len(begun), timeout=0)
-        for reference in waiting:
-            self._ray.cancel(reference)
 
     def _parcels(self, tasks: Sequence[JobTask]) -> list[Parcel]:
         """The jobs, their common tensors placed in the object store."""

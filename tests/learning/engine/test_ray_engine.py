@@ -167,11 +167,18 @@ class Broken:
             yield Batch(batch.inputs[:, :, :1], batch.labels) if (task.client, number) == (4, 1) else batch
 
 
-def test_a_failing_step_names_method_client_and_step(cluster, tiny, data):
+def test_a_failing_step_names_method_client_and_step_and_the_other_jobs_end_by_themselves(
+    cluster, tiny, data, monkeypatch
+):
+    import ray
+
+    # It aborts the process where a task ends in the moment in which it is cancelled.
+    monkeypatch.setattr(ray, "cancel", lambda *arguments, **options: pytest.fail("Ray's cancelling is not safe"))
     with pytest.raises(TrainingFault) as caught:
         on_ray(tiny, Broken(data), "fedavg")
     fault = caught.value
     assert (fault.method, fault.client, fault.round, fault.step) == ("fedavg", 4, 0, 1)
+    assert same(on_ray(tiny, data, "fedavg"), reference(tiny, "fedavg"))
 
 
 class Unreadable:
