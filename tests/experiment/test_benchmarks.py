@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from itertools import pairwise, permutations
 
 import pytest
 import torch
@@ -21,6 +23,7 @@ from edgefl.experiment.benchmarks.training import (
     in_turn,
     known_case,
     known_engines,
+    orders,
 )
 from edgefl.learning.cost.measure import trace
 from edgefl.learning.engine.base import OnDemand, told, unnoticed
@@ -37,9 +40,18 @@ CPU = torch.device("cpu")
 def test_contenders_take_turns_and_the_first_turns_do_not_count():
     order = []
     times, memory = in_turn({name: lambda name=name: order.append(name) for name in "ab"}, 2, CPU)
-    assert order == ["a", "b"] * 3
+    assert order == ["a", "b", "a", "b", "b", "a"]
     assert {name: len(seconds) for name, seconds in times.items()} == {"a": 2, "b": 2}
     assert all(size > 0 for size in memory.values())
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+def test_each_contender_follows_each_other_one_equally_often(count):
+    rows = orders(count)
+    assert all(sorted(order) == list(range(count)) for order in rows)
+    followed = Counter(pair for order in rows for pair in pairwise(order))
+    assert set(followed) == set(permutations(range(count), 2))
+    assert len(set(followed.values())) <= 1
 
 
 def test_every_engine_is_compared_with_both_kinds_of_centralised_training():

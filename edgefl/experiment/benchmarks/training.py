@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle, islice
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -150,7 +151,10 @@ def in_turn(
     clock: Callable[[], float] = perf_counter,
     warm_up: float = 0.0,
 ) -> tuple[dict[str, list[float]], dict[str, int]]:
-    """Seconds of each contender's turns, one after another and again, after turns of each that do not count.
+    """Seconds of each contender's turns, all of them once and again, after turns of each that do not count.
+
+    Whoever follows a contender finds caches and threads as that one left them, so the order changes from time to time,
+    see :func:`orders`.
 
     Args:
         turns: the contenders.
@@ -169,8 +173,10 @@ def in_turn(
         turn()
         while perf_counter() < end:
             turn()
-    for _ in range(repeats):
-        for name, turn in turns.items():
+    names = list(turns)
+    for order in islice(cycle(orders(len(names))), repeats):
+        for name in (names[place] for place in order):
+            turn = turns[name]
             reset_peak(device)
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
@@ -183,8 +189,25 @@ def in_turn(
     return times, memory
 
 
+def orders(count: int) -> list[list[int]]:
+    """Orders of ``count`` contenders in which each follows each other one equally often (E. J. Williams, 1949).
+
+    Args:
+        count: how many there are.
+
+    Returns:
+        ``count`` permutations of their places, or twice as many where ``count`` is odd and greater than 1.
+
+    >>> orders(4)
+    [[0, 1, 3, 2], [1, 2, 0, 3], [2, 3, 1, 0], [3, 0, 2, 1]]
+    """
+    zigzag = [(place + 1) // 2 if place % 2 else -place // 2 for place in range(count)]
+    square = [[(shift + step) % count for step in zigzag] for shift in range(count)]
+    return square if count % 2 == 0 or count == 1 else square + [order[::-1] for order in square]
+
+
 def _ratio(slower: Sequence[float], faster: Sequence[float]) -> float:
-    """The median of the ratios of neighbouring turns: what slows the machine for a while slows both."""
+    """The median of the ratios of turns close to each other: what slows the machine for a while slows both."""
     return median(one / other for one, other in zip(slower, faster, strict=True))
 
 
