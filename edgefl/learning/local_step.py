@@ -53,9 +53,38 @@ class Leaves:
         return self._weights
 
     def gradient(self, loss: Tensor) -> Tensor:
-        """The gradient ``[parameter_count]`` of a loss by the parameters :meth:`at` the last point; a fresh vector."""
-        pieces = torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True)
+        """The gradient ``[parameter_count]`` of a loss by the parameters :meth:`at` the last point; a fresh vector.
+
+        A loss that does not depend on the parameters has gradient zero.
+        """
+        if loss.requires_grad:
+            pieces = torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True)
+        else:
+            pieces = tuple(torch.zeros_like(tensor) for tensor in self._parameters)
         return torch.cat([entry.flat(piece) for entry, piece in zip(self._layout.parameters, pieces, strict=True)])
+
+
+def differentiated(  # noqa: PLR0917  (a loss is made of this many things)
+    objective: Objective,
+    leaves: Leaves,
+    weights: Weights,
+    batch: Batch,
+    context: Context,
+    precision: Precision,
+    entering: Callable[[Phase], None] = _unobserved,
+) -> tuple[Tensor, Loss]:
+    """The gradient ``[parameter_count]`` of a loss, and the loss, detached; arguments are those of :func:`local_step`.
+
+    ``weights`` are what ``leaves`` are at.
+    """
+    with computing(precision, batch.labels.device):
+        loss = objective.loss(weights, batch, context)
+    entering("backward")
+    return leaves.gradient(loss.total), Loss(loss.total.detach(), loss.cross_entropy.detach())
+
+
+Differentiate = Callable[[Objective, Leaves, Weights, Batch, Context, Precision], tuple[Tensor, Loss]]
+"""What stands in for :func:`differentiated`."""
 
 
 def local_step(  # noqa: PLR0917  (a step is made of this many things; they come in the order of use)
@@ -72,6 +101,7 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
     leaves: Leaves | None = None,
     precision: Precision = "float32",
     entering: Callable[[Phase], None] = _unobserved,
+    differentiate: Differentiate | None = None,
 ) -> tuple[Tensor, Loss]:
     """Take one local step.
 
@@ -88,18 +118,17 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
         leaves: of the job's earlier steps; ``None``: new ones.
         precision: of the loss's products.
         entering: told each phase as it begins; the cost model listens to it.
+        differentiate: works out gradient and loss instead of :func:`differentiated`, to the same bits.
 
     Returns:
-        The parameters after the step ``[parameter_count]``, and the loss at the gradient's point, detached. A loss that
-        does not depend on the parameters has gradient zero.
+        The parameters after the step ``[parameter_count]``, and the loss at the gradient's point, detached.
     """
     entering("forward")
     leaves = Leaves(context.model.layout) if leaves is None else leaves
     weights = leaves.at(rule.point(parameters, memory, lr), buffers)
-    with computing(precision, parameters.device):
-        loss = objective.loss(weights, batch, context)
-    entering("backward")
-    gradient = leaves.gradient(loss.total) if loss.total.requires_grad else torch.zeros_like(parameters)
-    loss = Loss(loss.total.detach(), loss.cross_entropy.detach())
+    if differentiate is None:
+        gradient, loss = differentiated(objective, leaves, weights, batch, context, precision, entering)
+    else:
+        gradient, loss = differentiate(objective, leaves, weights, batch, context, precision)
     entering("update")
     return rule.update(parameters, gradient, memory, options, lr), loss

@@ -1,0 +1,143 @@
+"""What runs within a block, noted operator by operator, as a function of the tensors that differ from time to time."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from types import BuiltinFunctionType, MethodDescriptorType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_aggregate
+from torch.utils._python_dispatch import TorchDispatchMode
+
+Tape = Callable[..., tuple[Tensor, ...]]
+"""The operators of a block, called one after another: from its inputs to its outputs."""
+
+_HANDED_ON = frozenset({"aten::detach", "aten::alias", "aten::lift_fresh"})
+"""Operators whose result is the memory that they are given."""
+
+_PLAIN = (bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format, type(None))
+"""Arguments of operators that are the same every time."""
+
+
+class _CannotBeNoted(Exception):  # noqa: N818  (what a block is)
+    """What a block does cannot be written down as operators on its inputs."""
+
+
+class Notes(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A context that notes every operator which runs within it, those of backward passes included.
+
+    Nothing else changes: what runs comes to what it would come to without. Until the context is forgotten, all tensors
+    that are made within are held, so that none comes to lie where another was.
+
+    Args:
+        inputs: all tensors from outside that operators may read.
+        room: bytes that may be made; with more than that, noting is given up.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, inputs: Sequence[Tensor], room: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._graph: Graph | None = Graph()
+        self._held: dict[int, tuple[Node, Tensor]] = {}
+        self._places: dict[Hashable, Node] = {}
+        self._storages: set[int] = set()
+        self._bytes = 0
+        for number, tensor in enumerate(inputs):
+            self._know(tensor, self._graph.placeholder(f"input_{number}"))
+        self._most_bytes = self._bytes + room
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: skipping would import PyTorch's compiler, which takes a second, and nothing is compiled here."""
+        return False
+
+    def tape(self, *outputs: Tensor) -> Tape | None:
+        """What leads from the inputs to these tensors; ``None`` where it cannot be noted.
+
+        It cannot where a number was read out of a tensor, where a tensor from outside is no input, and where more was
+        made than there is room for.
+        """
+        if self._graph is None:
+            return None
+        try:
+            self._graph.output(tuple(self._node(output) for output in outputs))
+        except _CannotBeNoted:
+            return None
+        return GraphModule({}, self._graph).forward
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        keywords = dict(kwargs or {})
+        result = func(*args, **keywords)
+        if self._graph is not None:
+            try:
+                self._note(self._graph, func, (args, keywords), result)
+            except _CannotBeNoted:
+                self._graph = None
+                self._held.clear()
+        return result
+
+    def _note(self, graph: Graph, func: Any, arguments: tuple[Any, Any], result: Any) -> None:
+        if not isinstance(func, OpOverload) or self._bytes > self._most_bytes:
+            raise _CannotBeNoted
+        args, keywords = map_aggregate(arguments, self._named)
+        if func._schema.name in _HANDED_ON:
+            self._know(result, args[0])
+            return
+        node = _called(graph, func, args, keywords)
+        if isinstance(result, Tensor):
+            self._know(result, node)
+        elif isinstance(result, tuple | list):
+            for number, each in enumerate(result):
+                if isinstance(each, Tensor):
+                    self._know(each, graph.call_function(operator.getitem, (node, number)))
+        else:
+            raise _CannotBeNoted  # a number was read out of a tensor
+
+    def _named(self, argument: Any) -> Any:
+        if isinstance(argument, Tensor):
+            return self._node(argument)
+        if isinstance(argument, _PLAIN):
+            return argument
+        raise _CannotBeNoted
+
+    def _node(self, tensor: Tensor) -> Node:
+        """Where a tensor comes from."""
+        if id(tensor) in self._held:
+            return self._held[id(tensor)][0]
+        # Autograd may have wrapped anew what it kept for the backward pass; it lies where it lay.
+        if not tensor.numel() or place(tensor) not in self._places:
+            raise _CannotBeNoted
+        return self._places[place(tensor)]
+
+    def _know(self, tensor: Tensor, node: Node) -> None:
+        if id(tensor) in self._held:
+            return
+        self._held[id(tensor)] = node, tensor
+        self._places.setdefault(place(tensor), node)
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self._storages:
+            self._storages.add(storage.data_ptr())
+            self._bytes += storage.nbytes()
+
+
+def place(tensor: Tensor) -> Hashable:
+    """Where a tensor's numbers lie, and how."""
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+
+
+def _called(graph: Graph, func: OpOverload, args: Any, keywords: Any) -> Node:
+    """The call of an operator, if there is one by its binding in ``torch`` or ``torch.Tensor``: half the time."""
+    space, _, name = func._schema.name.partition("::")
+    if space == "aten" and isinstance(getattr(torch, name, None), BuiltinFunctionType):
+        return graph.call_function(getattr(torch, name), args, keywords)
+    if space == "aten" and isinstance(getattr(Tensor, name, None), MethodDescriptorType):
+        return graph.call_method(name, args, keywords)
+    return graph.call_function(func, args, keywords)
