@@ -66,7 +66,7 @@ _COLOUR = (3, 32, 32)
 CASES: dict[str, TrainingCase] = {
     case.name: case
     for case in (
-        TrainingCase("cnn", "cnn", (1, 28, 28), cohort=10, batch=32, steps=10, clients=10, turns=20),
+        TrainingCase("cnn", "cnn", (1, 28, 28), cohort=10, batch=32, steps=10, clients=10, turns=10),
         # 1,000 users with 50 images each, one local epoch: 1,500 rounds are 375,000 local steps.
         TrainingCase(
             "pfl-cifar10", "cnn", _COLOUR, cohort=50, batch=10, steps=5, clients=1000, turns=3, rounds=1500,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from types import BuiltinFunctionType, MethodDescriptorType
 from typing import Any
 
@@ -69,7 +70,8 @@ class Notes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._graph.output(tuple(self._node(output) for output in outputs))
         except _CannotBeNoted:
             return None
-        return GraphModule({}, self._graph).forward
+        # Without constants the code reads nothing of its module, which would hold the whole graph.
+        return partial(type(GraphModule({}, self._graph)).forward, None)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None

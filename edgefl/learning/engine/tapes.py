@@ -23,8 +23,11 @@ from edgefl.learning.models.layout import Weights
 from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
 from edgefl.learning.precision import Precision
 
-KINDS_KEPT = 64
+KINDS_KEPT = 256
 """Kinds of steps (objective, shapes) of which something is known at a time."""
+
+FREE_TAPES, STEPS_A_TAPE = 8, 32
+"""Tapes that are noted in any case, and steps played for each one more: a tape costs as much as a dozen steps gain."""
 
 ROOM_BYTES = 64 << 20
 """A step that makes more than that is not noted: its operators take so long that nothing else matters."""
@@ -47,12 +50,19 @@ class _Kind:
 
 
 class Tapes:
-    """The tapes of one skeleton, which one thread uses at a time."""
+    """The tapes of one skeleton, which one thread uses at a time.
+
+    Attributes:
+        noted: tapes so far, those that are no longer kept included.
+        played: steps that were taken by a tape.
+    """
 
     _of: ClassVar[WeakKeyDictionary[BlockModel, Tapes]] = WeakKeyDictionary()
 
     def __init__(self) -> None:
         self._kinds: OrderedDict[Hashable, _Kind] = OrderedDict()
+        self.noted = 0
+        self.played = 0
 
     @classmethod
     def of(cls, model: BlockModel) -> Tapes:
@@ -72,6 +82,11 @@ class Tapes:
         if not objective.side_by_side or not _hashable(objective):
             return differentiated
         return _JobTapes(self, objective, context)
+
+    @property
+    def pays(self) -> bool:
+        """Whether tapes are played often enough to note another one; where every client has a size of its own, no."""
+        return self.noted < FREE_TAPES + self.played // STEPS_A_TAPE
 
     def kind(self, key: Hashable) -> _Kind:
         """What is known of a kind of steps, from now on if nothing is yet."""
@@ -115,6 +130,7 @@ class _JobTapes:
             self._kinds[form] = self._tapes.kind((self._key, form, _forms(own)))
         kind, inputs = self._kinds[form], [*own, *given, *self._read]
         if kind.steps == _COMPARED and kind.tape is not None:
+            self._tapes.played += 1
             return _played(kind.tape, inputs)
 
         def plainly() -> tuple[Tensor, Loss]:
@@ -122,8 +138,11 @@ class _JobTapes:
 
         if kind.steps == _COMPARED or batch.labels.device.type != "cpu" or _overlap(inputs):
             return plainly()
+        if kind.steps + 1 == _NOTED and not self._tapes.pays:
+            return plainly()
         kind.steps += 1
         if kind.steps == _NOTED:
+            self._tapes.noted += 1
             with Notes(inputs, ROOM_BYTES) as notes:
                 gradient, loss = plainly()
             kind.tape = notes.tape(gradient, *loss)

@@ -197,6 +197,22 @@ def test_only_so_many_kinds_are_kept(tiny, monkeypatch):
     assert len(Tapes.of(model)._kinds) == 2
 
 
+def test_where_tapes_are_hardly_played_no_more_of_them_are_noted(tiny, monkeypatch):
+    told, model = watched(monkeypatch), tiny.model()
+    monkeypatch.setattr(tapes, "FREE_TAPES", 2)
+    monkeypatch.setattr(tapes, "STEPS_A_TAPE", 3)
+
+    def noted(size, steps):
+        for _ in range(steps):
+            a_step(model, CrossEntropy(), batch_of(size))
+        return told["noted"]
+
+    assert [noted(size, 3) for size in (2, 3, 4, 5)] == [1, 2, 2, 2]
+    assert noted(2, 3) == 2
+    assert noted(4, 3) == 3
+    assert told["played"] == 4
+
+
 def test_an_argument_that_no_graph_knows_ends_noting_and_nothing_else():
     source, generator = torch.ones(3), torch.Generator()
     with Notes([source], 1 << 20) as notes:
