@@ -19,8 +19,7 @@ def clipped(gradient: Tensor, options: LocalOptions) -> Tensor:
     if options.clip_norm is None:
         return gradient
     norm: Tensor = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
-    # In place, for these are small operators on one number.
-    return gradient.mul_(norm.add_(1e-6).reciprocal_().mul_(options.clip_norm).clamp_(max=1.0))
+    return gradient.mul_((options.clip_norm / (norm + 1e-6)).clamp(max=1.0))
 
 
 def direction(parameters: Tensor, gradient: Tensor, options: LocalOptions) -> Tensor:
