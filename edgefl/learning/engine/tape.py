@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from types import BuiltinFunctionType, MethodDescriptorType
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Graph, Node
 from torch.fx.node import map_aggregate
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 Tape = Callable[..., tuple[Tensor, ...]]
@@ -29,6 +31,23 @@ class _CannotBeNoted(Exception):  # noqa: N818  (what a block is)
     """What a block does cannot be written down as operators on its inputs."""
 
 
+class _Reading(TorchFunctionMode):
+    """Tells of numbers that leave a tensor without an operator."""
+
+    _WAYS = frozenset({Tensor.tolist, Tensor.numpy, Tensor.__array__, Tensor.__dlpack__})
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        super().__init__()
+        self._tell = tell
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func in self._WAYS:
+            self._tell()
+        return func(*args, **(kwargs or {}))
+
+
 class Notes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A context that notes every operator which runs within it, those of backward passes included.
 
@@ -41,17 +60,22 @@ class Notes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """
 
     supports_higher_order_operators = True
+    """They pass through, which ends noting; PyTorch would refuse to run them otherwise."""
 
     def __init__(self, inputs: Sequence[Tensor], room: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._graph: Graph | None = Graph()
+        graph = Graph()
+        self._graph: Graph | None = graph
         self._held: dict[int, tuple[Node, Tensor]] = {}
         self._places: dict[Hashable, Node] = {}
         self._storages: set[int] = set()
         self._bytes = 0
-        for number, tensor in enumerate(inputs):
-            self._know(tensor, self._graph.placeholder(f"input_{number}"))
-        self._most_bytes = self._bytes + room
+        self._reading = _Reading(self.give_up)
+        self._most_bytes = room
+        with self._unless_it_cannot():
+            for number, tensor in enumerate(inputs):
+                self._know(tensor, graph.placeholder(f"input_{number}"))
+            self._most_bytes += self._bytes
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -61,17 +85,20 @@ class Notes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def tape(self, *outputs: Tensor) -> Tape | None:
         """What leads from the inputs to these tensors; ``None`` where it cannot be noted.
 
-        It cannot where a number was read out of a tensor, where a tensor from outside is no input, and where more was
-        made than there is room for.
+        It cannot where a number was read out of a tensor or drawn from a global generator, where a tensor from outside
+        is no input, and where more was made than there is room for.
         """
         if self._graph is None:
             return None
         try:
             self._graph.output(tuple(self._node(output) for output in outputs))
-        except _CannotBeNoted:
+            code = self._graph.python_code("self")
+            found = dict(code.globals)
+            exec(code.src, found)
+        except Exception:  # noqa: BLE001  (what cannot be noted runs as it is)
             return None
-        # Without constants the code reads nothing of its module, which would hold the whole graph.
-        return partial(type(GraphModule({}, self._graph)).forward, None)
+        # Without constants the code reads nothing of the module that it is written for.
+        return partial(found["forward"], None)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -79,15 +106,36 @@ class Notes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         keywords = dict(kwargs or {})
         result = func(*args, **keywords)
         if self._graph is not None:
-            try:
+            with self._unless_it_cannot():
                 self._note(self._graph, func, (args, keywords), result)
-            except _CannotBeNoted:
-                self._graph = None
-                self._held.clear()
         return result
 
+    def give_up(self) -> None:
+        """What runs is not noted any more, and nothing is held."""
+        self._graph = None
+        self._held.clear()
+
+    def __enter__(self) -> Notes:
+        super().__enter__()  # type: ignore[no-untyped-call]
+        self._reading.__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._reading.__exit__(*error)  # type: ignore[no-untyped-call]
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+
+    @contextmanager
+    def _unless_it_cannot(self) -> Iterator[None]:
+        """Tensors may be of any kind, and whoever trains must not notice that something is noted."""
+        try:
+            yield
+        except Exception:  # noqa: BLE001  (what cannot be noted runs as it is)
+            self.give_up()
+
     def _note(self, graph: Graph, func: Any, arguments: tuple[Any, Any], result: Any) -> None:
-        if not isinstance(func, OpOverload) or self._bytes > self._most_bytes:
+        if not isinstance(func, OpOverload) or torch.Tag.nondeterministic_seeded in func.tags:
+            raise _CannotBeNoted
+        if self._bytes > self._most_bytes:
             raise _CannotBeNoted
         args, keywords = map_aggregate(arguments, self._named)
         if func._schema.name in _HANDED_ON:
@@ -115,22 +163,24 @@ class Notes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if id(tensor) in self._held:
             return self._held[id(tensor)][0]
         # Autograd may have wrapped anew what it kept for the backward pass; it lies where it lay.
-        if not tensor.numel() or place(tensor) not in self._places:
+        if not tensor.numel() or _place(tensor) not in self._places:
             raise _CannotBeNoted
-        return self._places[place(tensor)]
+        return self._places[_place(tensor)]
 
     def _know(self, tensor: Tensor, node: Node) -> None:
         if id(tensor) in self._held:
             return
+        if tensor.layout is not torch.strided or tensor.is_nested:
+            raise _CannotBeNoted
         self._held[id(tensor)] = node, tensor
-        self._places.setdefault(place(tensor), node)
+        self._places.setdefault(_place(tensor), node)
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in self._storages:
             self._storages.add(storage.data_ptr())
             self._bytes += storage.nbytes()
 
 
-def place(tensor: Tensor) -> Hashable:
+def _place(tensor: Tensor) -> Hashable:
     """Where a tensor's numbers lie, and how."""
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 

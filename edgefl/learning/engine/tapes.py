@@ -3,20 +3,22 @@
 A step of a small network is dozens of operators of some microseconds each, and modules, autograd and its records take
 as long again. What a step executes does not depend on the data (the cost model refuses methods of which that is not
 so), so the operators of a step, backward pass included, can be called again with other tensors. They are the same ones
-in the same order, so every bit is the same; a step is compared before a tape is relied upon.
+in the same order, so every bit is the same. Losses that escape the cost model's eye are met by what a step must not do
+while it is noted, and by a step that is compared before a tape is relied upon.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from edgefl.learning.engine.tape import Notes, Tape, place
+from edgefl.learning.engine.tape import Notes, Tape
 from edgefl.learning.local_step import Differentiate, Leaves, differentiated
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.layout import Weights
@@ -32,21 +34,56 @@ FREE_TAPES, STEPS_A_TAPE = 8, 32
 ROOM_BYTES = 64 << 20
 """A step that makes more than that is not noted: its operators take so long that nothing else matters."""
 
-_NOTED, _COMPARED = 2, 3
-"""Which step of a kind is noted, and which compared; the first may be the only one (a client's last, smaller batch)."""
+_noting = threading.Lock()
+"""PyTorch keeps what a dispatch mode changes for the whole process, so one thread notes at a time."""
+
+Plainly = Callable[[], tuple[Tensor, Loss]]
+"""Takes a step's gradient as it would be taken without tapes."""
 
 
 class _Kind:
     """What is known of a kind of steps.
 
+    The first step is taken as it is: it may be the only one, as a client's last, smaller batch. The second is noted,
+    and with the third the tape is compared.
+
     Attributes:
-        steps: how many there have been, up to the one that is compared.
-        tape: what they execute, if it could be noted.
+        tape: what the steps execute, once it was found to be that.
     """
 
     def __init__(self) -> None:
-        self.steps = 0
         self.tape: Tape | None = None
+        self._seen = self._ended = False
+        self._noted: Tape | None = None
+
+    def step(self, plainly: Plainly, inputs: Sequence[Tensor], tapes: Tapes) -> tuple[Tensor, Loss]:
+        """Take a step that is not played."""
+        if self._ended or not self._seen:
+            self._seen = True
+            return plainly()
+        return self._compare(plainly, inputs) if self._noted else self._note(plainly, inputs, tapes)
+
+    def _note(self, plainly: Plainly, inputs: Sequence[Tensor], tapes: Tapes) -> tuple[Tensor, Loss]:
+        if not tapes.pays or not _noting.acquire(blocking=False):
+            return plainly()
+        try:
+            with Notes(inputs, ROOM_BYTES) as notes:
+                gradient, loss = plainly()
+        finally:
+            _noting.release()
+        tapes.noted += 1
+        self._noted = notes.tape(gradient, *loss)
+        self._ended = self._noted is None
+        return gradient, loss
+
+    def _compare(self, plainly: Plainly, inputs: Sequence[Tensor]) -> tuple[Tensor, Loss]:
+        tape, copies = self._noted, [_copy(tensor) for tensor in inputs]
+        gradient, loss = plainly()
+        if tape is not None and all(tensor.isfinite().all() for tensor in (gradient, *loss)):
+            self._ended = True
+            if _agrees(tape, copies, inputs, [gradient, *loss]):
+                self.tape = tape
+        return gradient, loss
 
 
 class Tapes:
@@ -70,18 +107,21 @@ class Tapes:
         return cls._of.setdefault(model, cls())
 
     def job(self, objective: Objective, context: Context) -> Differentiate:
-        """What differentiates the steps of one job.
-
-        It is :func:`~edgefl.learning.local_step.differentiated` itself where a draw decides shapes, and does the same
-        without tapes on accelerators, where operators run behind what Python does.
+        """What differentiates the steps of one job, with tapes where they can be noted.
 
         Args:
             objective: its loss.
             context: what it reads beside weights and batch; the random inputs of a step come with the step.
         """
-        if not objective.side_by_side or not _hashable(objective):
+        read = [
+            *(tensor for name in sorted(context.frozen) for tensor in _tensors(context.frozen[name])),
+            *(context.vectors[name] for name in sorted(context.vectors)),
+            *(context.client[name] for name in sorted(context.client)),
+        ]
+        # Where a draw decides shapes, the loss reads numbers out of tensors.
+        if not objective.side_by_side or not _hashable(objective) or not _ordinary(read):
             return differentiated
-        return _JobTapes(self, objective, context)
+        return _JobTapes(self, objective, context, read)
 
     @property
     def pays(self) -> bool:
@@ -100,16 +140,12 @@ class Tapes:
 class _JobTapes:
     """Differentiates the steps of one job; see :meth:`Tapes.job`."""
 
-    def __init__(self, tapes: Tapes, objective: Objective, context: Context) -> None:
+    def __init__(self, tapes: Tapes, objective: Objective, context: Context, read: Sequence[Tensor]) -> None:
         self._tapes = tapes
-        held = context.frozen, context.vectors, context.client
-        self._read = [
-            *(tensor for name in sorted(context.frozen) for tensor in _tensors(context.frozen[name])),
-            *(context.vectors[name] for name in sorted(context.vectors)),
-            *(context.client[name] for name in sorted(context.client)),
-        ]
-        names = tuple(tuple(sorted(each)) for each in held)
-        self._key = objective, context.alpha, names, _forms(self._read)
+        self._read = read
+        self._storages = {tensor.untyped_storage().data_ptr() for tensor in read}
+        names = tuple(tuple(sorted(each)) for each in (context.frozen, context.vectors, context.client))
+        self._key = repr(objective), objective, context.alpha, names, _forms(read), _overlaps(read)
         self._kinds: dict[Hashable, _Kind] = {}
 
     def __call__(  # noqa: PLR0917  (they are those of what it stands in for)
@@ -122,38 +158,23 @@ class _JobTapes:
         precision: Precision,
     ) -> tuple[Tensor, Loss]:
         """Gradient and loss of a step, to the bits of :func:`~edgefl.learning.local_step.differentiated`."""
-        names = sorted(context.draws)
-        given = [*batch, *(context.draws[name] for name in names)]
-        own = _tensors(weights)
-        form = precision, tuple(names), _forms(given)
-        if form not in self._kinds:
-            self._kinds[form] = self._tapes.kind((self._key, form, _forms(own)))
-        kind, inputs = self._kinds[form], [*own, *given, *self._read]
-        if kind.steps == _COMPARED and kind.tape is not None:
-            self._tapes.played += 1
-            return _played(kind.tape, inputs)
 
         def plainly() -> tuple[Tensor, Loss]:
             return differentiated(objective, leaves, weights, batch, context, precision)
 
-        if kind.steps == _COMPARED or batch.labels.device.type != "cpu" or _overlap(inputs):
+        names = sorted(context.draws)
+        given = [*batch, *(context.draws[name] for name in names)]
+        own = _tensors(weights)
+        if not _ordinary(given) or any(each.untyped_storage().data_ptr() in self._storages for each in (*own, *given)):
             return plainly()
-        if kind.steps + 1 == _NOTED and not self._tapes.pays:
-            return plainly()
-        kind.steps += 1
-        if kind.steps == _NOTED:
-            self._tapes.noted += 1
-            with Notes(inputs, ROOM_BYTES) as notes:
-                gradient, loss = plainly()
-            kind.tape = notes.tape(gradient, *loss)
-            return gradient, loss
-        if kind.steps == _COMPARED and kind.tape is not None:
-            copies = [_copy(tensor) for tensor in inputs]
-            gradient, loss = plainly()
-            if not _agrees(kind.tape, copies, inputs, [gradient, *loss]):
-                kind.tape = None
-            return gradient, loss
-        return plainly()
+        form = precision, tuple(names), _forms(given)
+        if form not in self._kinds:
+            self._kinds[form] = self._tapes.kind((self._key, form, _forms(own)))
+        kind, inputs = self._kinds[form], [*own, *given, *self._read]
+        if kind.tape is None:
+            return kind.step(plainly, inputs, self._tapes)
+        self._tapes.played += 1
+        return _played(kind.tape, inputs)
 
 
 def _played(tape: Tape, inputs: Sequence[Tensor]) -> tuple[Tensor, Loss]:
@@ -162,35 +183,62 @@ def _played(tape: Tape, inputs: Sequence[Tensor]) -> tuple[Tensor, Loss]:
     return gradient, Loss(total, cross_entropy)
 
 
-@torch.no_grad()
 def _agrees(tape: Tape, copies: Sequence[Tensor], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> bool:
     """Whether a tape makes of ``copies`` the bits that a step made of ``inputs``, and changes them as it did."""
     try:
         gradient, loss = _played(tape, copies)
-    except (RuntimeError, TypeError):
-        return False  # the binding of an operator that takes other arguments
+    except Exception:  # noqa: BLE001  (the binding of an operator that takes other arguments)
+        return False
     pairs = zip([gradient, *loss, *copies], [*outputs, *inputs], strict=True)
-    return all(torch.equal(one.nan_to_num(), other.nan_to_num()) for one, other in pairs)
+    return all(one.dtype == other.dtype and torch.equal(_bits(one), _bits(other)) for one, other in pairs)
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
 
 
 @torch.no_grad()
 def _copy(tensor: Tensor) -> Tensor:
     """The same numbers elsewhere, in the same order."""
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(tensor)
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 def _tensors(weights: Weights) -> list[Tensor]:
     return [tensor for block in weights for tensor in block.values()]
 
 
+def _ordinary(tensors: Sequence[Tensor]) -> bool:
+    """Whether all are numbers in a CPU's memory, each in a place of its own.
+
+    On accelerators operators are launched ahead of what they compute, so that Python's time costs nothing.
+    """
+    return all(
+        tensor.device.type == "cpu"
+        and tensor.layout is torch.strided
+        and (0 not in tensor.stride() or tensor.numel() < 2)
+        for tensor in tensors
+    )
+
+
 def _forms(tensors: Sequence[Tensor]) -> tuple[Hashable, ...]:
     return tuple((tensor.shape, tensor.stride(), tensor.dtype) for tensor in tensors)
 
 
-def _overlap(inputs: Sequence[Tensor]) -> bool:
-    """Whether two inputs are the same memory, as the received and the previous model of a new client are."""
-    places = [place(tensor) for tensor in inputs if tensor.numel()]
-    return len(set(places)) < len(places)
+def _overlaps(tensors: Sequence[Tensor]) -> tuple[Hashable, ...]:
+    """Which of them begin within another, as the received and the previous model of a new client do, and where."""
+    starts = [tensor.data_ptr() for tensor in tensors]
+    ends = [start + tensor.numel() * tensor.element_size() for start, tensor in zip(starts, tensors, strict=True)]
+    found = []
+    for place, start in enumerate(starts):
+        within = next((other for other in range(place) if starts[other] <= start < ends[other]), None)
+        around = next((other for other in range(place) if start <= starts[other] < ends[place]), None)
+        found.append(
+            (
+                None if within is None else (within, start - starts[within]),
+                None if around is None else (around, starts[around] - start),
+            )
+        )
+    return tuple(found)
 
 
 def _hashable(objective: Objective) -> bool:

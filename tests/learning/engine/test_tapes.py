@@ -1,6 +1,7 @@
 """Operators that are noted once and called again come to the bits of the steps that they were noted from."""
 
-import dataclasses
+import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from edgefl.learning.engine import tapes
+from edgefl.learning.engine.core import TrainingCore
+from edgefl.learning.engine.spec import EngineSpec
 from edgefl.learning.engine.tape import Notes
 from edgefl.learning.engine.tapes import Tapes
 from edgefl.learning.job import JobId, TrainingJob
@@ -15,7 +18,8 @@ from edgefl.learning.local_step import Leaves, differentiated
 from edgefl.learning.methods.recipe import METHODS
 from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
 from edgefl.learning.objectives.cross_entropy import CrossEntropy
-from edgefl.learning.objectives.moon import Moon
+from edgefl.learning.objectives.fedbr import FedBR
+from edgefl.learning.objectives.kd import KnowledgeDistillation
 
 
 def watched(monkeypatch):
@@ -44,15 +48,15 @@ def watched(monkeypatch):
     return told
 
 
-def rounds(tiny, method, precision="float32", count=4):
+def rounds(tiny, method, precision, count=4):
     """The last model, and what all jobs told."""
-    with tiny.core() as core:
+    with TrainingCore(tiny.data(), tiny.model(), 3, engine=EngineSpec(kind="sequential", precision=precision)) as core:
         learner, said = core.learner(method), []
         depth, last = method.objective.adapt(core.model).depth, {}
         for round in range(count):
             jobs = []
             for client in range(6):
-                alpha = depth if client % 2 or not method.payload.sends_blocks else depth - 1
+                alpha = depth if (client + round) % 2 or not method.payload.sends_blocks else 1
                 steps = method.local.steps_for(core.data.samples(client))
                 before = last.get(client) if method.state is not None else None
                 id = JobId(method.label, 3, client, round)
@@ -69,33 +73,30 @@ NAMES = [name for name, _ in METHODS if name != "stochdepth"]
 OPTIONS = {"gradaug": {"sizes": [1.0]}}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_method_comes_to_the_same_bits_with_tapes(tiny, name, monkeypatch):
+@pytest.mark.parametrize(("name", "precision"), [*((name, "float32") for name in NAMES), ("fedmlb", "bfloat16")])
+def test_every_method_comes_to_the_same_bits_with_tapes(tiny, name, precision, monkeypatch):
     method = tiny.method({"method": name, **OPTIONS.get(name, {})})
     told = watched(monkeypatch)
-    with_tapes = rounds(tiny, method)
+    with_tapes = rounds(tiny, method, precision)
     assert (told["played"] > 0, told["differed"]) == (method.objective.side_by_side, 0)
     monkeypatch.setattr(tapes, "ROOM_BYTES", -1)
     before = dict(told)
-    without = rounds(tiny, method)
+    without = rounds(tiny, method, precision)
     assert told == before
     assert torch.equal(with_tapes[0], without[0])
     assert with_tapes[1] == without[1]
 
 
-def a_step(model, objective, batch, *, seed=0, frozen=(), differentiate=None):
+def a_step(model, objective, batch, *, seed=0, alpha=None, plain=False, precision="float32", **context):
     """Gradient, loss and the buffers afterwards of one step from seeded weights."""
     layout = model.layout
     numbers = torch.Generator().manual_seed(seed)
     leaves = Leaves(layout)
     buffers = torch.rand(layout.buffer_count, generator=numbers)
     weights = leaves.at(torch.randn(layout.parameter_count, generator=numbers) / 10, buffers)
-    copies = {
-        name: layout.weights(*layout.split(torch.randn(layout.size, generator=numbers).abs() / 10)) for name in frozen
-    }
-    context = Context(model, copies, {}, {}, model.depth)
-    chosen = Tapes.of(model).job(objective, context) if differentiate is None else differentiate
-    gradient, loss = chosen(objective, leaves, weights, batch, context, "float32")
+    given = Context(model, **{"frozen": {}, "vectors": {}, "client": {}, **context}, alpha=alpha or model.depth)
+    differentiate = differentiated if plain else Tapes.of(model).job(objective, given)
+    gradient, loss = differentiate(objective, leaves, weights, batch, given, precision)
     return gradient, *loss, buffers
 
 
@@ -112,7 +113,7 @@ def test_the_second_step_of_a_kind_is_noted_the_third_compared_and_later_ones_ar
     told, model, seen = watched(monkeypatch), tiny.model(), []
     for number in range(5):
         batch = batch_of(4, number)
-        plain = a_step(model, CrossEntropy(), batch, seed=number, differentiate=differentiated)
+        plain = a_step(model, CrossEntropy(), batch, seed=number, plain=True)
         assert same(a_step(model, CrossEntropy(), batch, seed=number), plain)
         seen.append((told["noted"], told["agreed"], told["played"]))
     assert seen == [(0, 0, 0), (1, 0, 0), (1, 1, 0), (1, 1, 1), (1, 1, 2)]
@@ -120,38 +121,111 @@ def test_the_second_step_of_a_kind_is_noted_the_third_compared_and_later_ones_ar
     assert told["noted"] == 1
 
 
-@dataclasses.dataclass
-class Case:
-    loss: object
-    noted: int = 0
-    differed: int = 0
-
-
-def by_its_size(logits, labels):
+def by_its_size(logits, labels, context):
     return logits.sum() * float(logits.detach().abs().max())
 
 
-def by_a_table(logits, labels):
+def by_a_table(logits, labels, context):
     return F.cross_entropy(logits, labels, weight=torch.tensor([1.0, 2.0, 3.0]))
 
 
-def by_numpy(logits, labels):
-    return F.cross_entropy(logits, labels) * (1 + int(np.bincount(labels.numpy(), minlength=3).argmax()))
+def by_a_list(logits, labels, context):
+    return F.cross_entropy(logits, labels) * sum(context.client["label_counts"].tolist())
 
 
-@pytest.mark.parametrize("case", [Case(by_its_size), Case(by_a_table), Case(by_numpy, noted=1, differed=1)])
-def test_what_is_no_function_of_the_inputs_alone_is_not_played(tiny, monkeypatch, case):
+def by_numpy(logits, labels, context):
+    return F.cross_entropy(logits, labels) * float(np.asarray(context.client["label_counts"]).max())
+
+
+def by_chance(logits, labels, context):
+    torch.manual_seed(0)
+    return F.cross_entropy(F.dropout(logits), labels)
+
+
+def by_a_sparse_matrix(logits, labels, context):
+    return F.cross_entropy(logits, labels) + torch.sparse.mm(torch.eye(3).to_sparse(), logits.T).sum()
+
+
+@pytest.mark.parametrize("loss", [by_its_size, by_a_table, by_a_list, by_numpy, by_chance, by_a_sparse_matrix])
+def test_what_is_no_function_of_the_inputs_alone_is_not_noted(tiny, monkeypatch, loss):
     class Odd(Objective):
         def loss(self, local, batch, context):
-            total = case.loss(context.model.apply_blocks(local, batch.inputs), batch.labels)
+            total = loss(context.model.apply_blocks(local, batch.inputs), batch.labels, context)
             return Loss(total, total)
 
     told, model = watched(monkeypatch), tiny.model()
     for number in range(6):
         batch = batch_of(5, number)
-        plain = a_step(model, Odd(), batch, differentiate=differentiated)
-        assert same(a_step(model, Odd(), batch), plain)
-    assert told == {"noted": case.noted, "agreed": 0, "differed": case.differed, "played": 0}
+        about = {"client": {"label_counts": torch.arange(3) + number // 4}}
+        plain = a_step(model, Odd(), batch, plain=True, **about)
+        assert same(a_step(model, Odd(), batch, **about), plain)
+    assert not any(told.values())
+
+
+@pytest.mark.parametrize("spoiled", ["gradient", "buffer", "refuses"])
+def test_a_tape_that_does_not_agree_with_a_step_is_not_played(tiny, monkeypatch, spoiled):
+    told, model, tape = watched(monkeypatch), tiny.model(), Notes.tape
+
+    def other(self, *outputs):
+        found = tape(self, *outputs)
+
+        def played(*inputs):
+            gradient, *losses = found(*inputs)
+            if spoiled == "gradient":
+                gradient[0] = -gradient[0]
+            elif spoiled == "buffer":
+                inputs[1].add_(1e-6)  # the running mean, or whatever comes second
+            else:
+                raise IndexError("an argument too many")
+            return gradient, *losses
+
+        return played
+
+    monkeypatch.setattr(Notes, "tape", other)
+    for number in range(5):
+        batch = batch_of(4, number)
+        assert same(a_step(model, CrossEntropy(), batch), a_step(model, CrossEntropy(), batch, plain=True))
+    assert (told["noted"], told["differed"], told["played"]) == (1, 1, 0)
+
+
+def test_a_step_whose_numbers_are_not_finite_is_not_what_a_tape_is_compared_with(tiny, monkeypatch):
+    told, model = watched(monkeypatch), tiny.model()
+    batch = batch_of(4)
+    broken = Batch(batch.inputs * float("nan"), batch.labels)
+    for each in (batch, batch, broken, broken, batch, batch):
+        a_step(model, CrossEntropy(), each)
+    assert told == {"noted": 1, "agreed": 1, "differed": 0, "played": 1}
+
+
+def test_steps_of_another_kind_are_not_played_by_the_same_tape(tiny):
+    model = tiny.model()
+    layout = model.layout
+    frozen = {"received": layout.weights(*layout.split(torch.rand(layout.size)))}
+    kinds = [
+        {"objective": KnowledgeDistillation(gamma=0.2)},
+        {"objective": KnowledgeDistillation(gamma=0.3)},
+        {"objective": FedBR()},
+        {"objective": FedBR(), "alpha": 1},
+        {"objective": FedBR(), "precision": "bfloat16"},
+    ]
+    for number in range(5):
+        for kind in kinds:
+            told = {**kind, "batch": batch_of(4, number), "seed": number, "frozen": frozen}
+            assert same(a_step(model, **told), a_step(model, **told, plain=True))
+
+
+def test_a_draw_that_is_one_number_many_times_does_not_end_training(tiny, monkeypatch):
+    class Scaled(Objective):
+        def loss(self, local, batch, context):
+            logits = context.model.apply_blocks(local, batch.inputs) * context.draws["scale"][:, None]
+            total = F.cross_entropy(logits, batch.labels)
+            return Loss(total, total)
+
+    told, model = watched(monkeypatch), tiny.model()
+    for number in range(5):
+        about = {"draws": {"scale": torch.tensor(float(number)).expand(4)}}
+        a_step(model, Scaled(), batch_of(4, number), **about)
+    assert not any(told.values())
 
 
 def test_a_large_step_is_not_noted(tiny, monkeypatch):
@@ -163,30 +237,31 @@ def test_a_large_step_is_not_noted(tiny, monkeypatch):
     assert not any(told.values())
 
 
-def test_steps_whose_inputs_are_the_same_memory_wait_until_they_are_not(tiny, monkeypatch):
-    told, model = watched(monkeypatch), Moon().adapt(tiny.model())
+class Apart(Objective):
+    """Reads one model by name and another as a vector that autograd wraps anew."""
+
+    def loss(self, local, batch, context):
+        cross_entropy = F.cross_entropy(context.model.apply_blocks(local, batch.inputs), batch.labels)
+        received = context.model.layout.weights(context.vectors["received"])
+        total = cross_entropy
+        for block, other in zip(context.frozen["previous"], received, strict=True):
+            for name in other:
+                total = total + (block[name] * torch.nn.Parameter(other[name])).sum()
+        return Loss(total, cross_entropy)
+
+
+def test_inputs_that_lie_within_each_other_in_one_job_may_not_in_the_next(tiny):
+    model = tiny.model()
     layout = model.layout
     vector = torch.rand(layout.size, generator=torch.Generator().manual_seed(1)) / 10
-
-    def step(received, previous):
-        leaves, batch = Leaves(layout), batch_of(4)
-        weights = leaves.at(vector[: layout.parameter_count].clone(), vector[layout.parameter_count :].clone())
-        frozen = {
-            "received": layout.weights(*layout.split(received)),
-            "previous": layout.weights(*layout.split(previous)),
+    for factor in (1, 1, 1, 1, 2, 3, 4, 5, 1):
+        previous = vector if factor == 1 else vector * factor
+        about = {
+            "frozen": {"previous": layout.weights(*layout.split(previous))},
+            "vectors": {"received": vector[: layout.parameter_count]},
         }
-        context = Context(model, frozen, {}, {}, model.depth)
-        arguments = Moon(), leaves, weights, batch, context, "float32"
-        found = Tapes.of(model).job(Moon(), context)(*arguments)
-        assert torch.equal(found[0], differentiated(*arguments)[0])
-
-    for _ in range(4):
-        step(vector, vector)
-    assert not any(told.values())
-    for number in range(4):
-        step(vector, vector * (1 + number))
-    step(vector, vector)
-    assert told == {"noted": 1, "agreed": 1, "differed": 0, "played": 2}
+        batch = batch_of(4, factor)
+        assert same(a_step(model, Apart(), batch, **about), a_step(model, Apart(), batch, plain=True, **about))
 
 
 def test_only_so_many_kinds_are_kept(tiny, monkeypatch):
@@ -237,10 +312,22 @@ def test_an_output_that_is_no_tensor_of_the_block_cannot_be_noted():
     assert notes.tape(torch.zeros(1)) is None
 
 
-def test_tapes_go_with_their_skeleton(tiny):
-    model = tiny.model()
-    held = len(Tapes._of)
-    Tapes.of(model)
-    assert len(Tapes._of) == held + 1
+def test_tapes_go_with_their_skeleton(tiny, monkeypatch):
+    told, model = watched(monkeypatch), tiny.model()
+    for _ in range(5):
+        a_step(model, CrossEntropy(), batch_of(4))
+    assert told["played"] == 2
+    gone = weakref.ref(model)
     del model
-    assert len(Tapes._of) == held
+    gc.collect()
+    assert gone() is None
+
+
+def test_while_one_thread_notes_another_steps_plainly(tiny, monkeypatch):
+    told, model = watched(monkeypatch), tiny.model()
+    with tapes._noting:
+        for _ in range(5):
+            a_step(model, CrossEntropy(), batch_of(4))
+    assert not any(told.values())
+    a_step(model, CrossEntropy(), batch_of(4))
+    assert told["noted"] == 1
