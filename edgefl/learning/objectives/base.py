@@ -66,7 +66,8 @@ class Objective(Component):
     ``[classes]``), ``relative_size`` (n_k N/n, its training images over the mean of all clients, one number)."""
 
     side_by_side: ClassVar[bool] = True
-    """Whether clients can be trained in one stack; off where a draw decides shapes."""
+    """Whether clients can be trained in one stack, and operators of one step called again in the next; off where a draw
+    decides shapes."""
 
     @abstractmethod
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
