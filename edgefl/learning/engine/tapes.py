@@ -1,10 +1,10 @@
 """Gradients without bookkeeping: a step's operators are noted once, and from then on called one after another.
 
 A step of a small network is dozens of operators of some microseconds each, and modules, autograd and its records take
-as long again. What a step executes does not depend on the data (the cost model refuses methods of which that is not
-so), so the operators of a step, backward pass included, can be called again with other tensors. They are the same ones
-in the same order, so every bit is the same. Losses that escape the cost model's eye are met by what a step must not do
-while it is noted, and by a step that is compared before a tape is relied upon.
+a tenth of it. What a step executes does not depend on the data (the cost model counts it on tensors that have none), so
+the operators of a step, backward pass included, can be called again with other tensors. They are the same ones in the
+same order, so every bit is the same. A loss of which that is not so is found out while a step is noted, or by the step
+that is compared before a tape is relied upon.
 """
 
 from __future__ import annotations
