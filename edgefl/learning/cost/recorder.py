@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgefl.errors import EdgeflError
 from edgefl.learning.cost.formulas import work_of
 from edgefl.learning.cost.kinds import kind_of
 from edgefl.learning.cost.shortcuts import SHORTCUTS
 from edgefl.learning.local_step import Phase
+from edgefl.learning.uncompiled import UncompiledMode
 
 LAYERS = frozenset(
     (F.linear, F.conv1d, F.conv2d, F.conv3d, F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d, F.bilinear)
@@ -77,7 +77,7 @@ class _Layers(TorchFunctionMode):
             self.recorder.layer = outer
 
 
-class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Recorder(UncompiledMode):
     """A context in which every executed operator leaves a :class:`Record`.
 
     Storages that exist before are *brought along*: those that an operator reads are listed in ``brought``, with their
@@ -85,7 +85,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.records: list[Record] = []
         self.phase: Phase = "forward"
         self.layer = False
@@ -93,11 +93,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._live = 0
         self._made: dict[int, weakref.ref[Any]] = {}
         self._layers = _Layers(self)
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """No: skipping would import PyTorch's compiler, which takes a second, and nothing is compiled here."""
-        return False
 
     def entering(self, phase: Phase) -> None:
         """From now on operators belong to ``phase``."""

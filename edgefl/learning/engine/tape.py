@@ -15,7 +15,8 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 from torch.fx.node import map_aggregate
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from edgefl.learning.uncompiled import UncompiledMode
 
 Tape = Callable[..., tuple[Tensor, ...]]
 """The operators of a block, called one after another: from its inputs to its outputs."""
@@ -48,7 +49,7 @@ class _Reading(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class Notes(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Notes(UncompiledMode):
     """A context that notes every operator which runs within it, those of backward passes included.
 
     Nothing else changes: what runs comes to what it would come to without. Until the context is forgotten, all tensors
@@ -63,7 +64,7 @@ class Notes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """They pass through, which ends noting; PyTorch would refuse to run them otherwise."""
 
     def __init__(self, inputs: Sequence[Tensor], room: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         graph = Graph()
         self._graph: Graph | None = graph
         self._held: dict[int, tuple[Node, Tensor]] = {}
@@ -76,11 +77,6 @@ class Notes(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for number, tensor in enumerate(inputs):
                 self._know(tensor, graph.placeholder(f"input_{number}"))
             self._most_bytes += self._bytes
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """No: skipping would import PyTorch's compiler, which takes a second, and nothing is compiled here."""
-        return False
 
     def tape(self, *outputs: Tensor) -> Tape | None:
         """What leads from the inputs to these tensors; ``None`` where it cannot be noted.
