@@ -15,7 +15,6 @@ from edgefl.experiment.benchmarks.cases import TrainingCase
 from edgefl.learning.data.batches import fetch
 from edgefl.learning.data.federated import FederatedData
 from edgefl.learning.engine.core import TrainingCore
-from edgefl.learning.engine.memory_format import arranged
 from edgefl.learning.engine.processors import cores
 from edgefl.learning.job import JobId, TrainingJob
 from edgefl.learning.methods.recipe import Method
@@ -77,7 +76,7 @@ def _step(
 ) -> None:
     images = fetch(data.train, places)
     optimiser.zero_grad()
-    torch.autograd.backward(F.cross_entropy(net(arranged(images.inputs)), images.labels))
+    torch.autograd.backward(F.cross_entropy(net(images.inputs), images.labels))
     if clip_norm is not None:
         torch.nn.utils.clip_grad_norm_(net.parameters(), clip_norm, foreach=True)
     optimiser.step()

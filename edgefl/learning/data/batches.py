@@ -181,6 +181,8 @@ def job_batches(
 def fetch(data: ImageData, indices: Tensor | Integers, draws: AugmentDraws | None = None) -> Batch:
     """The images at these positions, augmented, as normalised float32, with their labels; characters as int64.
 
+    They lie in memory in the order that their device computes fastest; see :func:`image_order`.
+
     Args:
         data: the images, which stay where they are.
         indices: positions ``[batch]``.
@@ -209,7 +211,18 @@ def _normalised(images: Tensor, data: ImageData) -> Tensor:
     if data.characters:
         return images.to(torch.int64)
     scale, shift = _scale_and_shift(data.mean, data.std, images.device)
-    return images.to(torch.float32).mul_(scale).add_(shift)
+    return images.to(torch.float32, memory_format=image_order(images.device)).mul_(scale).add_(shift)
+
+
+def image_order(device: torch.device) -> torch.memory_format:
+    """How images ``[batch, channels, height, width]`` lie in memory while they pass through a model.
+
+    On a CPU channels come last: pooling and convolutions vectorise over them, and the layers hand the order on, so the
+    images' own is enough (the small CNN's step takes two thirds of the time). With one channel both orders hold the
+    same numbers, and only the strides tell the layers which one is meant. The rule depends on the device alone, because
+    the order decides how sums are rounded.
+    """
+    return torch.channels_last if device.type == "cpu" else torch.preserve_format
 
 
 @lru_cache(maxsize=16)

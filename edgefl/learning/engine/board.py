@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from math import prod
 from typing import NamedTuple
 
 import torch
@@ -41,7 +42,7 @@ class Board:
     """
 
     def __init__(self, size: int) -> None:
-        self._bytes = torch.frombuffer(mmap.mmap(-1, max(size, _ALIGNED)), dtype=torch.uint8)
+        self._memory = mmap.mmap(-1, max(size, _ALIGNED))
         self._used = 0
 
     def clear(self) -> None:
@@ -51,7 +52,7 @@ class Board:
     def put(self, tensor: Tensor) -> Place | None:
         """Leave a copy of a tensor of the CPU; ``None`` where there is no room left for it."""
         start, size = self._used, tensor.numel() * tensor.element_size()
-        if start + size > len(self._bytes):
+        if start + size > len(self._memory):
             return None
         self._used = -(-(start + size) // _ALIGNED) * _ALIGNED
         place = Place(start, tensor.dtype, tuple(tensor.shape))
@@ -60,5 +61,8 @@ class Board:
 
     def at(self, place: Place) -> Tensor:
         """What lies at a place: the board's own memory, not a copy."""
-        size = torch.Size(place.shape).numel() * place.dtype.itemsize
-        return self._bytes[place.start : place.start + size].view(place.dtype).view(place.shape)
+        count = prod(place.shape)
+        if not count:
+            return torch.empty(place.shape, dtype=place.dtype)
+        flat = torch.frombuffer(self._memory, dtype=place.dtype, count=count, offset=place.start)
+        return flat if len(place.shape) == 1 else flat.view(place.shape)

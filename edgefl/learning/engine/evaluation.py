@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from edgefl.learning.engine.base import JobData
-from edgefl.learning.engine.memory_format import arranged
 from edgefl.learning.job import Evaluation
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.mode import using
@@ -41,7 +40,7 @@ def evaluate_batch(
     with torch.no_grad(), using(**{**PLAIN, **mode}):
         batch = data.evaluation_batch(place)
         layout = model.layout
-        logits = model.apply_blocks(layout.weights(*layout.split(vector)), arranged(batch.inputs))
+        logits = model.apply_blocks(layout.weights(*layout.split(vector)), batch.inputs)
         right = (logits.argmax(dim=1) == batch.labels).sum()
         return BatchScore(right, F.cross_entropy(logits.double(), batch.labels, reduction="sum"), len(batch.labels))
 

@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from edgefl.learning.engine.base import JobData, JobResult, JobTask
-from edgefl.learning.engine.memory_format import arranged
 from edgefl.learning.engine.tapes import Tapes
 from edgefl.learning.faults import TrainingFault
 from edgefl.learning.local_step import Leaves, local_step
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.mode import using
-from edgefl.learning.objectives.base import Batch, Context, Objective
+from edgefl.learning.objectives.base import Context, Objective
 from edgefl.learning.precision import Precision
 from edgefl.randomness import generator
 
@@ -73,8 +72,8 @@ def _train(  # noqa: PLR0917  (what train_job is given)
 ) -> JobResult:
     """Train, appending the cross-entropy of every step to ``losses`` as it is done."""
     layout = model.layout
-    received, _ = layout.split(task.start)
-    parameters, buffers = (half.clone() for half in layout.split(task.start))
+    received, first_buffers = layout.split(task.start)
+    parameters, buffers = received.clone(), first_buffers.clone()
     frozen = {name: layout.weights(*layout.split(vector)) for name, vector in task.frozen.items()}
     context = Context(model, frozen, task.vectors, task.facts, task.alpha)
     memory = task.rule.begin(received, task.vectors, task.options, task.steps)
@@ -90,7 +89,7 @@ def _train(  # noqa: PLR0917  (what train_job is given)
             task.rule,
             parameters,
             buffers,
-            Batch(arranged(batch.inputs), batch.labels),
+            batch,
             context if draw is None else replace(context, draws=draw(size)),
             memory,
             task.options,

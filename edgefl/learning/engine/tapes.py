@@ -147,6 +147,9 @@ class _JobTapes:
         names = tuple(tuple(sorted(each)) for each in (context.frozen, context.vectors, context.client))
         self._key = repr(objective), objective, context.alpha, names, _forms(read), _overlaps(read)
         self._kinds: dict[Hashable, _Kind] = {}
+        self._weights: Weights | None = None
+        self._own: list[Tensor] = []
+        self._apart = True
 
     def __call__(  # noqa: PLR0917  (they are those of what it stands in for)
         self,
@@ -162,19 +165,27 @@ class _JobTapes:
         def plainly() -> tuple[Tensor, Loss]:
             return differentiated(objective, leaves, weights, batch, context, precision)
 
-        names = sorted(context.draws)
+        names = sorted(context.draws) if context.draws else ()
         given = [*batch, *(context.draws[name] for name in names)]
-        own = _tensors(weights)
-        if not _ordinary(given) or any(each.untyped_storage().data_ptr() in self._storages for each in (*own, *given)):
+        if weights is not self._weights:
+            # Where the rule steps in place, they are the same tensors from step to step.
+            self._weights, self._own = weights, _tensors(weights)
+            self._apart = self._lie_apart(self._own)
+        if not (self._apart and _ordinary(given) and self._lie_apart(given)):
             return plainly()
         form = precision, tuple(names), _forms(given)
-        if form not in self._kinds:
-            self._kinds[form] = self._tapes.kind((self._key, form, _forms(own)))
-        kind, inputs = self._kinds[form], [*own, *given, *self._read]
+        kind = self._kinds.get(form)
+        if kind is None:
+            kind = self._kinds[form] = self._tapes.kind((self._key, form, _forms(self._own)))
+        inputs = [*self._own, *given, *self._read]
         if kind.tape is None:
             return kind.step(plainly, inputs, self._tapes)
         self._tapes.played += 1
         return _played(kind.tape, inputs)
+
+    def _lie_apart(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether none of them lies in memory of what the job reads beside."""
+        return not (self._storages and any(each.untyped_storage().data_ptr() in self._storages for each in tensors))
 
 
 def _played(tape: Tape, inputs: Sequence[Tensor]) -> tuple[Tensor, Loss]:

@@ -15,7 +15,6 @@ from edgefl.learning.data.dataset import ImageData
 from edgefl.learning.data.sharding import Integers, Shards
 from edgefl.learning.engine.device import exact_arithmetic
 from edgefl.learning.engine.evaluation import BATCH, PLAIN
-from edgefl.learning.engine.memory_format import arranged
 from edgefl.learning.engine.threads import one_core_each
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.mode import using
@@ -81,7 +80,7 @@ def right_answers(
     with torch.no_grad(), using(**{**PLAIN, **mode}), one_core_each(), exact_arithmetic(data.device):
         for start in range(0, len(places), BATCH):
             batch = fetch(data, places[start : start + BATCH])
-            parts.append(model.apply_blocks(weights, arranged(batch.inputs)).argmax(dim=1) == batch.labels)
+            parts.append(model.apply_blocks(weights, batch.inputs).argmax(dim=1) == batch.labels)
     return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.bool, device=data.device)
 
 

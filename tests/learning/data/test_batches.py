@@ -71,6 +71,16 @@ def test_inputs_are_pixels_over_255_less_the_mean_over_the_deviation():
     assert batch.labels.tolist() == data.labels[chosen].tolist()
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_lie_channels_last_on_a_cpu_and_the_layers_hand_that_on(channels):
+    data = images(20, channels, 6)
+    job = job_batches(data, "crop_flip", np.arange(20), LocalOptions(batch=5), 2, seed=0, client=0, dispatch=0)
+    conv = torch.nn.Conv2d(channels, 4, 3, padding=1)
+    for batch in (fetch(data, np.arange(5)), *evaluation_batches(data, 5), job.step(1), *job.in_turn()):
+        assert batch.inputs.stride() == (36 * channels, 1, 6 * channels, channels)
+        assert conv(batch.inputs).is_contiguous(memory_format=torch.channels_last)
+
+
 @pytest.mark.parametrize("augment", ["none", "crop_flip", "rotate_crop_flip"])
 def test_a_jobs_steps_are_its_plan_with_its_own_draws(augment):
     data = images()

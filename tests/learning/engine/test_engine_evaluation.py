@@ -9,7 +9,6 @@ from edgefl.learning.data.sets.synthetic import Synthetic
 from edgefl.learning.engine.client_data import ClientData
 from edgefl.learning.engine.core import TrainingCore
 from edgefl.learning.engine.evaluation import BatchScore, total
-from edgefl.learning.engine.memory_format import arranged
 from edgefl.learning.models.mode import using
 from edgefl.learning.models.registry import MODELS
 
@@ -38,21 +37,6 @@ def test_a_loss_without_a_number_is_reported_as_it_is():
     scores = [BatchScore(torch.tensor(1), torch.tensor(loss), 2) for loss in (math.inf, 1.0, math.nan)]
     assert total(scores).accuracy == 0.5
     assert math.isnan(total(scores).loss)
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-def test_arranged_images_hold_the_same_numbers_channels_last(channels):
-    images = torch.arange(2.0 * channels * 20).reshape(2, channels, 4, 5)
-    result = arranged(images)
-    assert torch.equal(result, images)
-    assert result.stride() == (channels * 20, 1, 5 * channels, channels)
-    assert arranged(images[:, 0]) is not None
-    assert torch.equal(arranged(images.flatten(1)), images.flatten(1))
-
-
-def test_the_layers_hand_channels_last_on():
-    conv = torch.nn.Conv2d(1, 4, 3, padding=1)
-    assert conv(arranged(torch.zeros(2, 1, 6, 6))).is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize("test", ["whole", "partitioned"])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from edgefl.learning.engine import tapes
 from edgefl.learning.engine.core import TrainingCore
@@ -322,6 +323,42 @@ def test_what_was_written_in_place_is_written_again():
     other = torch.full((2,), 5.0)
     assert tape(other, torch.full((2,), 2.0))[0] == 14
     assert other.tolist() == [7, 7]
+
+
+class Orders(TorchDispatchMode):
+    """Where the images lie that an operator reads."""
+
+    def __init__(self, operator):
+        super().__init__()
+        self.operator, self.seen = operator, set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is self.operator:
+            self.seen |= {each.stride() for each in args if isinstance(each, torch.Tensor)}
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("orders", [(torch.channels_last, torch.contiguous_format), (torch.contiguous_format,) * 2])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("operator", "more"),
+    [
+        (torch.ops.aten.threshold_backward.default, (0,)),
+        (torch.ops.aten.hardtanh_backward.default, (-1, 1)),
+        (torch.ops.aten.leaky_relu_backward.default, (0.1, False)),
+        (torch.ops.aten.add.Tensor, ()),
+    ],
+)
+def test_images_in_two_orders_are_brought_into_that_of_the_result_before_they_are_read(operator, more, turned, orders):
+    inputs = [torch.randn(2, 3, 4, 5).contiguous(memory_format=order) for order in orders]
+    inputs = inputs[::-1] if turned else inputs
+    with Notes(inputs, 1 << 20) as notes:
+        result = operator(*inputs, *more)
+    tape = notes.tape(result)
+    with Orders(operator) as read:
+        (found,) = tape(*inputs)
+    assert torch.equal(found, result)
+    assert read.seen == {found.stride()} == {result.stride()}
 
 
 def test_an_output_that_is_no_tensor_of_the_block_cannot_be_noted():
