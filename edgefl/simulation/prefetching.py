@@ -128,11 +128,28 @@ class Ahead:
         self._decisions = decisions
         self._size = size
         self._committed: list[int] = []
+        self._foreseen: list[int] | None = None
 
     def cohort(self, round: int) -> list[int]:
         """The clients of a round: those picked ahead, or else those picked now."""
         committed, self._committed = self._committed, []
-        return committed or self._decisions.pick(round, self._decisions.everyone, self._size, round)
+        foreseen, self._foreseen = self._foreseen, None
+        return committed or self._decisions.told(round, self._choice(round) if foreseen is None else foreseen)
+
+    def foresee(self, round: int) -> None:
+        """Choose the clients of a round that, if it comes at all, begins in this moment: while the model is evaluated.
+
+        Nothing is said of it before :meth:`cohort` is asked.
+        """
+        if self._committed:
+            return
+        try:
+            self._foreseen = self._choice(round)
+        except Exception:  # noqa: BLE001  (if the round comes, selection raises it again)
+            self._foreseen = None
+
+    def _choice(self, round: int) -> list[int]:
+        return self._decisions.choose(round, self._decisions.everyone, self._size, round)
 
     def commit(self, round: int) -> dict[int, tuple[Part, ...]]:
         """Pick the clients of the round to come; returns what each can be sent already, if anything.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
+from functools import partial
 
 import simpy
 
@@ -48,7 +49,8 @@ class RoundByRound(ABC):
             self._downloading = set(cohort)
             yield from self.hold(round, cohort, alphas)
             arrived = [life for life in self.lives if life.phase == "arrived"]
-            self.book.close(round, self.lives, sorted(arrived, key=lambda life: life.client))
+            updates = sorted(arrived, key=lambda life: life.client)
+            self.book.close(round, self.lives, updates, meanwhile=partial(self._ahead.foresee, round + 1))
             if world.stopped.triggered:
                 return
         world.stop("rounds")

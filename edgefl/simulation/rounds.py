@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -62,6 +62,7 @@ class RoundBook:
         lives: Sequence[Participation],
         arrived: Sequence[Participation],
         mixing: Mixing | None = None,
+        meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
         """A round has closed.
 
@@ -70,6 +71,8 @@ class RoundBook:
             lives: the participations that began in the round.
             arrived: those whose updates are aggregated, ascending by client.
             mixing: how much each update counts; ``None``: wholly.
+            meanwhile: what another round would begin with can be worked out here, as the new model may be evaluated by
+                now without help.
         """
         world, setup = self.world, self.world.setup
         due = (round + 1) % setup.evaluate_every == 0 or round + 1 == setup.rounds
@@ -85,6 +88,8 @@ class RoundBook:
             return
         world.aggregated(round, [life.job for life in arrived], mixing)
         self._hear(round, arrived)
+        if round + 1 < setup.rounds:
+            meanwhile()
         evaluation = self._evaluate(round + 1) if due else _UNKNOWN
         self._account(round, lives, arrived, evaluation)
         self._standing(round, evaluation)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from edgefl.scheduling.selection.uniform import UniformSelector
+
 RATES = [8e6, 8e6, 1e6, 4e6]
 
 
@@ -22,3 +24,44 @@ def test_oort_hears_losses_and_seconds_of_finished_rounds(run):
     # The slowest is tried, and then mostly avoided.
     assert picked.count(2) < min(picked.count(0), picked.count(1))
     assert {job.client for round in result.learner.aggregated for job in round} == {0, 1, 2, 3}
+
+
+def watched(monkeypatch, learner, refused=None):
+    """What selection and evaluation are asked, in turn; selection refuses a round."""
+    asked = []
+    pick, evaluate = UniformSelector.pick, learner.evaluate
+
+    def picking(self, round, *others):
+        asked.append(("pick", round))
+        if round == refused:
+            raise ValueError("not this one")
+        return pick(self, round, *others)
+
+    def evaluating(self, version):
+        asked.append(("evaluate", version))
+        return evaluate(self, version)
+
+    monkeypatch.setattr(UniformSelector, "pick", picking)
+    monkeypatch.setattr(learner, "evaluate", evaluating)
+    return asked
+
+
+def test_the_next_cohort_is_chosen_before_the_model_is_evaluated_and_logged_when_its_round_begins(run, monkeypatch):
+    plain = run(rates=RATES, cohort=2, rounds=3)
+    asked = watched(monkeypatch, type(plain.learner))
+    result = run(rates=RATES, cohort=2, rounds=3)
+    assert asked == [("pick", 0), ("pick", 1), ("evaluate", 1), ("pick", 2), ("evaluate", 2), ("evaluate", 3)]
+    assert result.learner.aggregated == plain.learner.aggregated
+    rows = [(event.kind, event.round) for event in result.setup.log.rows if event.kind in ("decision", "round_end")]
+    assert rows == [(kind, round) for round in (1, 2, 3) for kind in ("decision", "round_end")]
+
+
+def test_selection_that_fails_for_a_round_that_never_comes_is_no_fault(run, monkeypatch):
+    asked = watched(monkeypatch, type(run(rounds=1).learner), refused=2)
+    result = run(rounds=9, targets=[0.2], stop="target")
+    assert (result.outcome.reason, result.outcome.rounds) == ("target", 2)
+    assert asked[-2:] == [("pick", 2), ("evaluate", 2)]
+    assert [event.round for event in result.of("decision", item="selection")] == [1, 2]
+    ended = run(rounds=9).outcome
+    assert (ended.reason, ended.rounds) == ("fault", 2)
+    assert "not this one" in str(ended.fault)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -107,8 +108,8 @@ class WatchedCore(TrainingCore):
 def share_outside(scenario: Scenario, device: str = "auto") -> list[dict[str, Any]]:
     """The share of a run's wall-clock outside training and evaluation, once everything is imported and data are loaded.
 
-    Every method of the scenario runs with its first seed, one after another with one training core, as in a run of the
-    scenario, but without a cache of results, so that all of them train.
+    Every method of the scenario runs with every seed, one after another with one training core a seed, as in a run of
+    the scenario, but without a cache of results, so that all of them train.
 
     Args:
         scenario: what is run.
@@ -117,26 +118,42 @@ def share_outside(scenario: Scenario, device: str = "auto") -> list[dict[str, An
     Returns:
         A row for each method, and at the end one for all together, with what they share.
     """
-    seed = scenario.seeds[0]
-    data = load_federated(scenario.data, seed, choose_device(device), scenario.evaluation.split)
+    spent = {label: _Spent() for label in (*(method.label for method in scenario.methods), "all")}
     start = perf_counter()
-    cost_model, world = CostModel(skeleton(scenario)), shared_world(scenario, seed, data)
-    model = build_model(scenario.model.spec, data.shape, data.classes)
-    rows = []
-    with WatchedCore(ClientData(data), model, seed, data.train.device, engine=scenario.training.engine) as core:
-        for method in scenario.methods:
-            began, before = perf_counter(), core.working_seconds
-            costs = StepCosts(cost_model, recipe_of(scenario, method))
-            with tempfile.TemporaryDirectory() as folder:
-                entry = OneRun(scenario, method, world, costs, Path(folder)).trained(Silent(), core, data)
-            seconds, working = perf_counter() - began, core.working_seconds - before
-            rows.append(_row(scenario, method.label, entry["rounds"], seconds, working))
-    rounds = sum(row["rounds"] for row in rows)
-    return [*rows, _row(scenario, "all", rounds, perf_counter() - start, core.working_seconds)]
+    cost_model = CostModel(skeleton(scenario))
+    costs = {each.label: StepCosts(cost_model, recipe_of(scenario, each)) for each in scenario.methods}
+    spent["all"].seconds += perf_counter() - start
+    for seed in scenario.seeds:
+        data = load_federated(scenario.data, seed, choose_device(device), scenario.evaluation.split)
+        start = perf_counter()
+        world, model = shared_world(scenario, seed, data), build_model(scenario.model.spec, data.shape, data.classes)
+        with WatchedCore(ClientData(data), model, seed, data.train.device, engine=scenario.training.engine) as core:
+            for method in scenario.methods:
+                began, before = perf_counter(), core.working_seconds
+                with tempfile.TemporaryDirectory() as folder:
+                    one = OneRun(scenario, method, world, costs[method.label], Path(folder))
+                    rounds = one.trained(Silent(), core, data)["rounds"]
+                spent[method.label].add(rounds, perf_counter() - began, core.working_seconds - before)
+                spent["all"].rounds += rounds
+        spent["all"].add(0, perf_counter() - start, core.working_seconds)
+    return [
+        {
+            "scenario": scenario.name, "method": label, "rounds": each.rounds, "seconds": each.seconds,
+            "working_seconds": each.working, "share_outside": 1 - each.working / each.seconds,
+        }
+        for label, each in spent.items()
+    ]  # fmt: skip
 
 
-def _row(scenario: Scenario, method: str, rounds: int, whole: float, working: float) -> dict[str, Any]:
-    return {
-        "scenario": scenario.name, "method": method, "rounds": rounds, "seconds": whole, "working_seconds": working,
-        "share_outside": 1 - working / whole,
-    }  # fmt: skip
+@dataclass
+class _Spent:
+    """What some runs took: rounds, wall-clock, and wall-clock of training and evaluation."""
+
+    rounds: int = 0
+    seconds: float = 0.0
+    working: float = 0.0
+
+    def add(self, rounds: int, seconds: float, working: float) -> None:
+        self.rounds += rounds
+        self.seconds += seconds
+        self.working += working

@@ -39,4 +39,5 @@ class Mean(ServerUpdate):
         facts: RoundFacts,
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """See :class:`ServerUpdate`."""
-        return parameters.add(mean_delta(deltas, weights), alpha=self.server_lr), state
+        mean = mean_delta(deltas, weights)
+        return torch.add(parameters, mean, alpha=self.server_lr, out=mean), state
