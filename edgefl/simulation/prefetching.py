@@ -128,25 +128,28 @@ class Ahead:
         self._decisions = decisions
         self._size = size
         self._committed: list[int] = []
-        self._foreseen: list[int] | None = None
+        self._chosen: list[int] | Exception | None = None
 
     def cohort(self, round: int) -> list[int]:
         """The clients of a round: those picked ahead, or else those picked now."""
         committed, self._committed = self._committed, []
-        foreseen, self._foreseen = self._foreseen, None
-        return committed or self._decisions.told(round, self._choice(round) if foreseen is None else foreseen)
+        chosen, self._chosen = self._chosen, None
+        if isinstance(chosen, Exception):
+            raise chosen
+        return committed or self._decisions.told(round, self._choice(round) if chosen is None else chosen)
 
-    def foresee(self, round: int) -> None:
+    def choose(self, round: int) -> None:
         """Choose the clients of a round that, if it comes at all, begins in this moment: while the model is evaluated.
 
-        Nothing is said of it before :meth:`cohort` is asked.
+        Nobody is told before :meth:`cohort` is asked, not even of a failure. A selector that asks for what is foreseen
+        waits for its round, because the log says when a device is first looked at.
         """
-        if self._committed:
+        if self._committed or "foreseen" in self._world.setup.selector.reads:
             return
         try:
-            self._foreseen = self._choice(round)
-        except Exception:  # noqa: BLE001  (if the round comes, selection raises it again)
-            self._foreseen = None
+            self._chosen = self._choice(round)
+        except Exception as error:  # noqa: BLE001  (it counts if the round comes)
+            self._chosen = error
 
     def _choice(self, round: int) -> list[int]:
         return self._decisions.choose(round, self._decisions.everyone, self._size, round)

@@ -50,7 +50,7 @@ class RoundByRound(ABC):
             yield from self.hold(round, cohort, alphas)
             arrived = [life for life in self.lives if life.phase == "arrived"]
             updates = sorted(arrived, key=lambda life: life.client)
-            self.book.close(round, self.lives, updates, meanwhile=partial(self._ahead.foresee, round + 1))
+            self.book.close(round, self.lives, updates, meanwhile=partial(self._ahead.choose, round + 1))
             if world.stopped.triggered:
                 return
         world.stop("rounds")

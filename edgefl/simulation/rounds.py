@@ -71,8 +71,8 @@ class RoundBook:
             lives: the participations that began in the round.
             arrived: those whose updates are aggregated, ascending by client.
             mixing: how much each update counts; ``None``: wholly.
-            meanwhile: what another round would begin with can be worked out here, as the new model may be evaluated by
-                now without help.
+            meanwhile: called when there is a new model and another round may follow, before the model is evaluated, if
+                it is: others may be evaluating it by now.
         """
         world, setup = self.world, self.world.setup
         due = (round + 1) % setup.evaluate_every == 0 or round + 1 == setup.rounds

@@ -118,11 +118,11 @@ def share_outside(scenario: Scenario, device: str = "auto") -> list[dict[str, An
     Returns:
         A row for each method, and at the end one for all together, with what they share.
     """
-    spent = {label: _Spent() for label in (*(method.label for method in scenario.methods), "all")}
+    spent, everything = {method.label: _Spent() for method in scenario.methods}, _Spent()
     start = perf_counter()
     cost_model = CostModel(skeleton(scenario))
     costs = {each.label: StepCosts(cost_model, recipe_of(scenario, each)) for each in scenario.methods}
-    spent["all"].seconds += perf_counter() - start
+    everything.add(0, perf_counter() - start, 0.0)
     for seed in scenario.seeds:
         data = load_federated(scenario.data, seed, choose_device(device), scenario.evaluation.split)
         start = perf_counter()
@@ -134,14 +134,14 @@ def share_outside(scenario: Scenario, device: str = "auto") -> list[dict[str, An
                     one = OneRun(scenario, method, world, costs[method.label], Path(folder))
                     rounds = one.trained(Silent(), core, data)["rounds"]
                 spent[method.label].add(rounds, perf_counter() - began, core.working_seconds - before)
-                spent["all"].rounds += rounds
-        spent["all"].add(0, perf_counter() - start, core.working_seconds)
+        everything.add(0, perf_counter() - start, core.working_seconds)
+    everything.rounds = sum(each.rounds for each in spent.values())
     return [
         {
             "scenario": scenario.name, "method": label, "rounds": each.rounds, "seconds": each.seconds,
             "working_seconds": each.working, "share_outside": 1 - each.working / each.seconds,
         }
-        for label, each in spent.items()
+        for label, each in (*spent.items(), ("all", everything))
     ]  # fmt: skip
 
 

@@ -37,6 +37,8 @@ class Board:
     >>> place = board.put(torch.tensor([[1.0, 2.0]]))
     >>> board.at(place)
     tensor([[1., 2.]])
+    >>> board.at(board.put(torch.zeros(3, 0))).shape
+    torch.Size([3, 0])
     >>> board.put(torch.zeros(1000)) is None
     True
     """
@@ -65,4 +67,4 @@ class Board:
         if not count:
             return torch.empty(place.shape, dtype=place.dtype)
         flat = torch.frombuffer(self._memory, dtype=place.dtype, count=count, offset=place.start)
-        return flat if len(place.shape) == 1 else flat.view(place.shape)
+        return flat.view(place.shape)

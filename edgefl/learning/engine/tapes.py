@@ -3,8 +3,9 @@
 A step of a small network is dozens of operators of some microseconds each, and modules, autograd and its records take
 a tenth of it. What a step executes does not depend on the data (the cost model counts it on tensors that have none), so
 the operators of a step, backward pass included, can be called again with other tensors. They are the same ones in the
-same order, so every bit is the same. A loss of which that is not so is found out while a step is noted, or by the step
-that is compared before a tape is relied upon.
+same order, and where images are brought into another order for them, their elements are the same: so is every bit. A
+loss of which that is not so is found out while a step is noted, or by the step that is compared before a tape is relied
+upon.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ class _JobTapes:
         def plainly() -> tuple[Tensor, Loss]:
             return differentiated(objective, leaves, weights, batch, context, precision)
 
-        names = sorted(context.draws) if context.draws else ()
+        names = sorted(context.draws)
         given = [*batch, *(context.draws[name] for name in names)]
         if weights is not self._weights:
             # Where the rule steps in place, they are the same tensors from step to step.

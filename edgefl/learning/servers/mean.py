@@ -40,4 +40,5 @@ class Mean(ServerUpdate):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """See :class:`ServerUpdate`."""
         mean = mean_delta(deltas, weights)
+        # The mean's memory is at hand, fresh one is cold.
         return torch.add(parameters, mean, alpha=self.server_lr, out=mean), state

@@ -70,7 +70,9 @@ class Selector(ABC):
 
     @abstractmethod
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        """The clients of round ``round``, ascending.
+        """The clients of round ``round``, ascending; asked once a round, maybe for one that then does not come.
+
+        A selector that does not read ``foreseen`` may be asked before the last round's model is evaluated.
 
         Args:
             round: counts from 0.

@@ -338,27 +338,48 @@ class Orders(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("orders", [(torch.channels_last, torch.contiguous_format), (torch.contiguous_format,) * 2])
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize(
-    ("operator", "more"),
-    [
-        (torch.ops.aten.threshold_backward.default, (0,)),
-        (torch.ops.aten.hardtanh_backward.default, (-1, 1)),
-        (torch.ops.aten.leaky_relu_backward.default, (0.1, False)),
-        (torch.ops.aten.add.Tensor, ()),
-    ],
-)
-def test_images_in_two_orders_are_brought_into_that_of_the_result_before_they_are_read(operator, more, turned, orders):
-    inputs = [torch.randn(2, 3, 4, 5).contiguous(memory_format=order) for order in orders]
-    inputs = inputs[::-1] if turned else inputs
+OF_ELEMENTS = [
+    (torch.ops.aten.threshold_backward.default, (0,)),
+    (torch.ops.aten.hardtanh_backward.default, (-1, 1)),
+    (torch.ops.aten.leaky_relu_backward.default, (0.1, False)),
+    (torch.ops.aten.add.Tensor, ()),
+]
+
+
+def read_by_a_tape(operator, more, inputs):
+    """The strides of what an operator reads when it is played, and of what it makes."""
     with Notes(inputs, 1 << 20) as notes:
         result = operator(*inputs, *more)
     tape = notes.tape(result)
     with Orders(operator) as read:
         (found,) = tape(*inputs)
     assert torch.equal(found, result)
-    assert read.seen == {found.stride()} == {result.stride()}
+    assert found.stride() == result.stride()
+    return read.seen, result.stride()
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("operator", "more"), OF_ELEMENTS)
+def test_images_in_two_orders_are_brought_into_that_of_the_result_before_they_are_read(operator, more, turned):
+    inputs = [torch.randn(2, 3, 4, 5), torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)]
+    seen, order = read_by_a_tape(operator, more, inputs[::-1] if turned else inputs)
+    assert seen == {order}
+
+
+@pytest.mark.parametrize(("operator", "more"), OF_ELEMENTS)
+@pytest.mark.parametrize(
+    "other",
+    [
+        torch.randn(2, 6, 4, 5).contiguous(memory_format=torch.channels_last)[:, :3],
+        torch.randn(2, 3, 1, 1).expand(2, 3, 4, 5),
+        torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last),
+    ],
+    ids=["slice", "expanded", "same"],
+)
+def test_what_lies_in_one_order_already_is_not_copied(operator, more, other):
+    one = torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+    seen, _ = read_by_a_tape(operator, more, [other, one])
+    assert seen == {other.stride(), one.stride()}
 
 
 def test_an_output_that_is_no_tensor_of_the_block_cannot_be_noted():
