@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from edgefl.durable_file import aside, write_durably
 from edgefl.errors import UserError
 from edgefl.version import __version__
 
@@ -115,7 +116,7 @@ class RunDirectory:
                     # It speaks of runs that are about to be tried again.
                     (self.path / "summary.json").unlink(missing_ok=True)
                 # The state comes last: where it is, there is a scenario to go on with.
-                replace_file(self.path / "scenario.yaml", scenario)
+                write_durably(self.path / "scenario.yaml", scenario)
                 self._write()
         except BlockingIOError:
             raise UserError("another process is working in this run directory", file=str(self.path)) from None
@@ -165,14 +166,14 @@ class RunDirectory:
             self._clear(label, seed)  # again: a kill may have come between a run's end and this
         sound = {run: known for run, known in self.finished.items() if known["entry"]["stop"]["reason"] != "fault"}
         if len(sound) < len(self.finished):
-            replace_file(self.path / FAULTED, json.dumps(self._state(sound)))
+            write_durably(self.path / FAULTED, json.dumps(self._state(sound)))
         else:
             (self.path / FAULTED).unlink(missing_ok=True)
         (self.path / _LOCK).unlink()
         (self.path / STATE).unlink()
 
     def _write(self) -> None:
-        replace_file(self.path / STATE, json.dumps(self._state(self.finished)))
+        write_durably(self.path / STATE, json.dumps(self._state(self.finished)))
 
     def _state(self, finished: Mapping[tuple[str, int], dict[str, Any]]) -> dict[str, Any]:
         return {
@@ -213,18 +214,5 @@ def is_interrupted(path: Path) -> bool:
 def is_unbegun(path: Path) -> bool:
     """Whether a folder holds only what a process leaves that was killed before its first run began."""
     names = {each.name for each in path.iterdir()}
-    return _LOCK in names and names <= {_LOCK, "scenario.yaml", "scenario.yaml.unfinished", f"{STATE}.unfinished"}
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Write a file as a whole: after a kill it holds the old text or the new one."""
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    try:
-        with unfinished.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    except OSError:
-        unfinished.unlink(missing_ok=True)
-        raise
+    written = {path / "scenario.yaml", path / STATE}
+    return _LOCK in names and names <= {_LOCK, "scenario.yaml", *(aside(each).name for each in written)}

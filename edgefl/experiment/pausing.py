@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edgefl.durable_file import write_durably
 from edgefl.errors import EdgeflError
-from edgefl.experiment.directory import replace_file
 from edgefl.simulation.setup import RoundRow
 
 _FILE = "standings.json"
@@ -82,7 +82,7 @@ def write_standing(folder: Path, pause: Pause, seed: int, rows: Sequence[RoundRo
         "flops": float(sum(row.flops for row in rows)),
         "joules": float(sum(row.joules for row in rows)),
     }
-    replace_file(folder / _FILE, json.dumps(known))
+    write_durably(folder / _FILE, json.dumps(known))
 
 
 def read_standings(folder: Path) -> dict[str, dict[str, Any]]:

@@ -183,7 +183,7 @@ def test_a_full_disk_loses_nothing(small, tmp_path, monkeypatch, place, name):
 
 
 def test_a_disk_that_is_full_before_the_first_file_leaves_no_folder(small, tmp_path, monkeypatch):
-    monkeypatch.setattr("edgefl.experiment.directory.os.fsync", full)
+    monkeypatch.setattr("edgefl.durable_file.os.fsync", full)
     with pytest.raises(UserError, match="cannot be written: No space left on device"):
         run(small(), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -236,7 +236,7 @@ def test_what_a_kill_left_before_the_first_run_is_no_obstacle(small, tmp_path):
     expected = run(scenario, out=tmp_path / "expected", train=False)
     folder = tmp_path / "run"
     folder.mkdir()
-    for name in ("unfinished.lock", "scenario.yaml", f"{STATE}.unfinished"):
+    for name in ("unfinished.lock", "scenario.yaml", f".{STATE}.edgefl-unfinished"):
         (folder / name).write_text("{")
     path = str(tmp_path / "small.yaml")
     assert main(["simulate", path, "--out", str(folder), "--no-train", "--json"]) == 0

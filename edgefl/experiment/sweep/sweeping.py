@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from edgefl.durable_file import write_durably
 from edgefl.errors import UserError
-from edgefl.experiment.directory import replace_file
 from edgefl.experiment.sweep.jobs import Job
 from edgefl.experiment.sweep.over_ray import run_all_on_ray
 from edgefl.experiment.sweep.processes import processors, run_all
@@ -163,7 +163,7 @@ def _take(out: Path, ids: list[str]) -> None:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise UserError("expected a new or an empty folder, or that of the same sweep", file=f"--out {out}")
         (out / "jobs").mkdir(parents=True)
-        replace_file(state, json.dumps({"jobs": ids}))
+        write_durably(state, json.dumps({"jobs": ids}))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(f"cannot be used: {reason}", file=f"--out {out}") from None
