@@ -86,7 +86,8 @@ def _fault(error: Exception, arguments: list[str]) -> int:
     if "--traceback" in arguments or os.environ.get("EDGEFL_TRACEBACK", "0") not in ("", "0"):
         traceback.print_exception(error)
     else:
-        reason = " ".join(str(error).split()) or "no message"
+        told = [" ".join(text.split()) for text in (str(error), *getattr(error, "__notes__", ()))]
+        reason = "; ".join(filter(None, told)) or "no message"
         _say(f"fault: {type(error).__name__}: {reason} (EDGEFL_TRACEBACK=1 or 'edgefl --traceback …' shows where)")
     return FAULT
 

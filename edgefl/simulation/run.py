@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from edgefl.errors import EdgeflError
 from edgefl.learning.faults import PartFault
 from edgefl.learning.job import Evaluation
 from edgefl.simulation.asynchronous import Asynchronous
@@ -48,33 +50,41 @@ class Outcome:
 
 
 def simulate_run(setup: Setup) -> Outcome:
-    """Run one method with one seed to its end."""
+    """Run one method with one seed to its end.
+
+    Raises:
+        Exception: what the world or a listener raised that is no part of the method, with a note that says where.
+    """
     world = World(setup)
     book = RoundBook(world)
     protocol = _protocol(world, book)
     world.env.process(protocol.run())
     fault = None
-    try:
-        with what_was_there_left_alone():
-            reason = str(world.env.run(until=world.stopped))
-    except PartFault as raised:
-        reason, fault = "fault", _original(raised)
-        world.wrote("fault", fault.round, fault.client, note=detail(reason=str(fault)))
-    except RuntimeError:
-        if not math.isinf(world.env.peek()):
-            raise
-        reason = "stalled"  # nothing will ever happen again: every transfer waits at a link without capacity
-    protocol.break_off()
-    world.radios.settle()
-    final = book.latest if fault is not None else book.evaluate_last()
-    world.wrote("stop", book.rounds_done - 1, item=reason)
+    with _noting_where(world, book):
+        try:
+            with what_was_there_left_alone():
+                # Without an event left, every transfer waits at a link without capacity.
+                reason = world.env.run_until(world.stopped) or "stalled"
+        except PartFault as raised:
+            fault = raised
+        protocol.break_off()
+        world.radios.settle()
+        if fault is None:
+            try:
+                book.evaluate_last()
+            except PartFault as raised:
+                fault = raised
+        if fault is not None:
+            reason = "fault"
+            world.wrote("fault", fault.round, fault.client, note=detail(reason=str(fault)))
+        world.wrote("stop", book.rounds_done - 1, item=reason)
     setup.log.flush()
     return Outcome(
         reason=reason,
         rounds=book.rounds_done,
         seconds=world.now,
         spent=world.ledger,
-        final=final,
+        final=book.latest,
         best=book.best,
         ema=book.ema,
         rows=book.rows,
@@ -83,11 +93,17 @@ def simulate_run(setup: Setup) -> Outcome:
     )
 
 
-def _original(fault: PartFault) -> PartFault:
-    """What was raised, where SimPy has handed on copies of it."""
-    while isinstance(fault.__cause__, PartFault):
-        fault = fault.__cause__
-    return fault
+@contextmanager
+def _noting_where(world: World, book: RoundBook) -> Iterator[None]:
+    """An error that is raised inside gets a note with the method, the seed, the round and the virtual time."""
+    try:
+        yield
+    except EdgeflError:
+        raise
+    except Exception as error:
+        label, seed = world.setup.label, world.setup.seed
+        error.add_note(f"method '{label}', seed {seed}, round {book.rounds_done}, {world.now:g} s of virtual time")
+        raise
 
 
 def _protocol(world: World, book: RoundBook) -> Synchronous | Asynchronous | Hierarchical:

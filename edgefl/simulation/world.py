@@ -12,6 +12,7 @@ from edgefl.fleet import DeviceProfile, Pace, Slowdown
 from edgefl.learning.job import JobId, Mixing, TrainingJob
 from edgefl.learning.payload import Downlink
 from edgefl.simulation.accounts import Accounts
+from edgefl.simulation.clock import Clock
 from edgefl.simulation.log import detail
 from edgefl.simulation.presence import Presence
 from edgefl.simulation.setup import Setup
@@ -41,7 +42,7 @@ class World:
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
-        self.env = simpy.Environment(0.0)
+        self.env = Clock()
         self._log = setup.log
         self.accounts = Accounts(self.env, setup)
         self.ledger = self.accounts.ledger

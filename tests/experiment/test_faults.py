@@ -24,7 +24,7 @@ from edgefl.experiment.progress import Silent
 from edgefl.learning.objectives.fedprox import FedProx
 from edgefl.report import RunResult
 
-from .conftest import SMALL, tree
+from .conftest import CELLS, SMALL, tree
 
 
 def broken_after(monkeypatch, steps: int) -> None:
@@ -154,6 +154,27 @@ def test_the_command_prints_the_result_then_the_fault_and_ends_with_1(small, tmp
     assert "fednova" in output.out
     assert "fault: RunsFailed: 1 of 3 runs ended by a fault: fedprox, seed 0: method 'fedprox', client" in output.err
     assert "Traceback" not in output.err
+
+
+@pytest.mark.parametrize("protocol", ["synchronous", "asynchronous", "hierarchical"])
+def test_an_error_outside_the_parts_of_a_method_is_a_fault_and_not_a_stall(
+    small, tmp_path, monkeypatch, capsys, protocol
+):
+    topology = {"network__topology": CELLS} if protocol == "hierarchical" else {}
+    small(protocol={"kind": protocol}, **topology)
+
+    def broken(self, flow):
+        raise RuntimeError("no such flow")
+
+    arguments = [str(tmp_path / "small.yaml"), "--out", str(tmp_path / "run")]
+    with monkeypatch.context() as fault:
+        fault.setattr("edgefl.simulation.traffic.Traffic.flow_ended", broken)
+        assert main(["simulate", *arguments]) == 1
+    told = capsys.readouterr().err
+    assert "fault: RuntimeError: no such flow; method 'fedavg', seed 0, round 0, " in told
+    assert "stall" not in told
+    assert main(["simulate", "--resume", str(tmp_path / "run"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["methods"]["fedavg"][0]["stop"]["reason"] == "rounds"
 
 
 def full(*arguments, **options):

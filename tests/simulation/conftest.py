@@ -22,9 +22,10 @@ from edgefl.scheduling.blocks.base import block_scheduler
 from edgefl.scheduling.selection.base import Facts, selection
 from edgefl.simulation.invariants import CostEntry, Record
 from edgefl.simulation.limits import Limits
+from edgefl.simulation.log import EventLog
 from edgefl.simulation.protocol_specs import protocol as protocol_spec
 from edgefl.simulation.run import Outcome, simulate_run
-from edgefl.simulation.setup import Setup
+from edgefl.simulation.setup import RoundRow, Setup
 
 BLOCK = 250_000
 """Bytes of each of the four blocks: a model takes 1 s over 8 Mbit/s."""
@@ -161,6 +162,8 @@ def run() -> Callable[..., SmallRun]:
         topology: Any = None,
         seconds: Any = None,
         transport: Transport | None = None,
+        log: EventLog | None = None,
+        on_round: Callable[[RoundRow], None] | None = None,
     ) -> SmallRun:
         clients = len(rates)
         chosen = list(devices or [device()] * clients)
@@ -195,6 +198,8 @@ def run() -> Callable[..., SmallRun]:
             evaluate_every=evaluate_every,
             trains=trains,
             seconds=seconds,
+            log=log or EventLog(),
+            on_round=on_round,
         )
         return SmallRun(simulate_run(setup), setup, learner)
 

@@ -1,0 +1,154 @@
+"""Whatever raises an error while a world runs, and whenever: the error comes out as it was raised."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import pytest
+import simpy
+
+from edgefl.learning.faults import PartFault
+from edgefl.network.tree import TreeLinks
+from edgefl.simulation.clock import Clock
+from edgefl.simulation.log import EventLog
+
+RATES = [8e6, 4e6, 8e6, 2e6]
+CELLS = TreeLinks(
+    server=(1e12, 1e12), down=RATES, up=RATES, backhaul=[(8e6, 8e6)] * 2, cell=[client % 2 for client in range(4)]
+)
+OVERLAPPED = {"method": "fedadc", "overlap": True}
+
+WORLDS = {
+    "synchronous": {},
+    "overlap": {"entry": OVERLAPPED},
+    "deadline": {"protocol": {"deadline": 7.0, "over_select": 2.0}, "cohort": 2},
+    "shortened": {"protocol": {"deadline": 7.0, "late": "partial"}},
+    "asynchronous": {"protocol": {"kind": "asynchronous", "buffer": 2}},
+    "hierarchical": {"protocol": {"kind": "hierarchical"}, "topology": CELLS},
+    "cells with a deadline": {"protocol": {"kind": "hierarchical", "deadline": 7.0}, "topology": CELLS},
+    "cells with overlap": {"entry": OVERLAPPED, "protocol": {"kind": "hierarchical"}, "topology": CELLS},
+    "budget": {"budgets": {"seconds": 9.0}},
+    "stalled": {"rates": [0.0, 0.0]},
+}
+
+
+class UnnamedError(RuntimeError):
+    """An error that cannot be made again from its ``args``, as SimPy does."""
+
+    def __init__(self, *, name: str) -> None:
+        super().__init__(f"the {name} is broken")
+
+
+def an_error(number):
+    """One kind of error after another."""
+    kinds = [RuntimeError("broken"), UnnamedError(name="part"), json.JSONDecodeError("unreadable", "{", 1)]
+    return kinds[number % len(kinds)]
+
+
+def expected(error, make):
+    """The error itself leaves the world, with a note that says where."""
+    with pytest.raises(type(error)) as told:
+        make()
+    assert told.value is error
+    assert error.__notes__[0].startswith("method 'method', seed 0, round ")
+
+
+@pytest.fixture
+def world(request, run):
+    """Runs one of the worlds, for two rounds."""
+    return lambda **more: run(**{"rates": RATES, "rounds": 2, **WORLDS[request.param], **more})
+
+
+every_world = pytest.mark.parametrize("world", WORLDS, indirect=True)
+
+
+@every_world
+def test_an_error_in_a_callback_is_no_stall_whichever_event_it_belongs_to(world, monkeypatch):
+    number, broken, cause = 0, -1, None
+    step = simpy.Environment.step
+
+    def raising(_event):
+        raise cause
+
+    def counted(env):
+        nonlocal number
+        number += 1
+        if number == broken:
+            env._queue[0][3].callbacks.append(raising)
+        step(env)
+
+    monkeypatch.setattr(simpy.Environment, "step", counted)
+    world()
+    events = number - 1  # the last one stops the run, before any callback that is added to it
+    for broken in range(1, events + 1):
+        number, cause = 0, an_error(broken)
+        expected(cause, world)
+
+
+@every_world
+def test_an_error_in_a_process_is_no_stall_whenever_it_is_raised(world, monkeypatch):
+    number, broken, cause = 0, -1, None
+    begin = Clock.process
+
+    def counted(life):
+        nonlocal number
+        value = None
+        while True:
+            number += 1
+            if number == broken:
+                raise cause
+            try:
+                event = life.send(value)
+            except StopIteration as end:
+                return end.value
+            value = yield event
+
+    monkeypatch.setattr(Clock, "process", lambda self, life: begin(self, counted(life)))
+    world()
+    resumptions = number
+    assert resumptions > 0
+    for broken in range(1, resumptions + 1):
+        number, cause = 0, an_error(broken)
+        expected(cause, world)
+
+
+@every_world
+def test_an_error_of_a_listener_is_no_stall(world):
+    rows, rounds = [], []
+    world(log=EventLog(rows.extend, chunk=1), on_round=rounds.append)
+
+    def failing_at(number, error):
+        heard = []
+
+        def listen(what):
+            heard.append(what)
+            if len(heard) == number:
+                raise error
+
+        return listen
+
+    for number in range(1, len(rounds) + 1):
+        error = an_error(number)
+        expected(error, partial(world, on_round=failing_at(number, error)))
+    first = 2  # the row of the run's begin is written while the world is made
+    for number in range(first, len(rows) + 1):
+        error = an_error(number)
+        expected(error, partial(world, log=EventLog(failing_at(number, error), chunk=1)))
+
+
+@every_world
+def test_an_evaluation_that_fails_at_the_end_is_the_fault_of_that_run(world, monkeypatch):
+    learner = type(world().learner)
+    asked = []
+
+    def broken(self, version):
+        asked.append(version)
+        raise ValueError("no such metric")
+
+    monkeypatch.setattr(learner, "evaluate", broken)
+    ended = world(evaluate_every=10, rounds=1).outcome
+    assert ended.reason == "fault"
+    assert isinstance(ended.fault, PartFault)
+    assert str(ended.fault).endswith("evaluation: ValueError: no such metric")
+    assert len(asked) == 1
