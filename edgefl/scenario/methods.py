@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -13,12 +12,10 @@ from edgefl.errors import UserError, nearest
 from edgefl.learning.methods.build import method_model, server_name
 from edgefl.learning.methods.recipe import METHODS, Recipe
 from edgefl.learning.servers.base import ServerUpdate
+from edgefl.record.names import LABEL_PATTERN, label_fault
 from edgefl.scenario.components import SCHEDULER_SECTION, Named
 from edgefl.scheduling.blocks.base import BlockSchedulerSpec
 from edgefl.validation import shown, validated
-
-LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9+_.-]{0,99}")
-"""What may become the name of a folder anywhere: no separator, no dot in front, no space."""
 
 
 @dataclass(frozen=True)
@@ -122,13 +119,10 @@ def _said(entry: BaseModel, recipe: Recipe) -> dict[str, Any]:
 
 
 def _label(label: Any, field: str) -> str:
-    if not isinstance(label, str) or LABEL.fullmatch(label) is None:
-        raise UserError(
-            f"expected a label that can name a folder: letters, digits and + - _ . with a letter or digit in front, "
-            f"found {shown(label)}",
-            field=field,
-        )
-    return label
+    fault = label_fault(label) if isinstance(label, str) else "expected a label"
+    if fault is not None:
+        raise UserError(f"{fault}; found {shown(label)}", field=field)
+    return str(label)
 
 
 def write_methods(methods: tuple[ScenarioMethod, ...]) -> list[dict[str, Any]]:
@@ -157,7 +151,7 @@ def _schema(name: str) -> dict[str, Any]:
     recipe = METHODS[name]
     schema = method_model(name).model_json_schema(mode="validation")
     properties = {**schema.get("properties", {}), "method": {"const": name}}
-    properties["as"] = {"type": "string", "pattern": f"^{LABEL.pattern}$", "description": "what it is called here"}
+    properties["as"] = {"type": "string", "pattern": f"^{LABEL_PATTERN}$", "description": "what it is called here"}
     if recipe.scheduler is not None:
         properties["scheduler"] = SCHEDULER_SECTION.json_schema()
     schema.update(properties=properties, required=sorted({"method", *schema.get("required", [])}))

@@ -1,0 +1,76 @@
+"""The names in a run directory: those that edgefl uses itself, and which labels can name a method's folder."""
+
+from __future__ import annotations
+
+import re
+
+SCENARIO = "scenario.yaml"
+SUMMARY = "summary.json"
+COSTS = "costs.json"
+SENSITIVITY = "sensitivity.parquet"
+PICTURE = "accuracy.png"
+STATE = "unfinished.json"
+FAULTED = "faulted.json"
+LOCK = "unfinished.lock"
+RESULTS = "results"
+
+FILES = (SCENARIO, SUMMARY, COSTS, SENSITIVITY, PICTURE, STATE, FAULTED, LOCK)
+"""The files next to the methods' folders."""
+OWN = frozenset((*FILES, RESULTS))
+"""What edgefl creates next to the methods' folders; no label may be one of them."""
+
+EVENTS = "events.parquet"
+ROUNDS = "rounds.parquet"
+CLIENTS = "clients.parquet"
+FINAL_MODEL = "final.safetensors"
+CLIENT_MODELS = "clients.safetensors"
+STANDINGS = "standings.json"
+JOURNAL = "journal.sqlite"
+JOURNALS = tuple(f"{JOURNAL}{end}" for end in ("", "-wal", "-shm", "-journal"))
+"""The journal's file, and those that SQLite keeps next to it."""
+CHECKPOINTS = "checkpoints"
+
+SEED_FILES = (EVENTS, ROUNDS, CLIENTS, FINAL_MODEL, CLIENT_MODELS, STANDINGS, *JOURNALS)
+"""The files in the folder of one method and seed; the folder of checkpoints lies next to them."""
+
+LABEL_PATTERN = r"[A-Za-z0-9](?:[A-Za-z0-9+_.-]{0,98}[A-Za-z0-9+_-])?"
+"""No separator, space or control character, no dot at either end. In ASCII, which every file system spells alike."""
+_DEVICES = frozenset(
+    ("con", "prn", "aux", "nul", *(f"{name}{number}" for name in ("com", "lpt") for number in range(10)))
+)
+
+
+def seed_folder(seed: int) -> str:
+    """The name of a seed's folder in its method's."""
+    return f"seed-{seed}"
+
+
+def is_plain(name: str) -> bool:
+    r"""Whether a text names one file of a folder, rather than a path that leads elsewhere.
+
+    >>> [is_plain(name) for name in ("fedavg", "a b", "..", "a/b", "a\\b", "")]
+    [True, True, False, False, False, False]
+    """
+    return name not in ("", ".", "..") and not any(sign in name for sign in "/\\\0")
+
+
+def label_fault(label: str) -> str | None:
+    """What is wrong with a label that would name a method's folder in a run directory; ``None`` if nothing is.
+
+    Capitals do not count, since some file systems do not tell them from small letters.
+
+    >>> label_fault("fedmlb+fedadam")
+    >>> label_fault("Results")
+    'expected another label: edgefl uses this name in a run directory itself, or Windows keeps it for a device'
+    """
+    if re.fullmatch(LABEL_PATTERN, label) is None:
+        return (
+            "expected a label that can name a folder: at most 100 letters, digits and + - _ . with a letter or digit "
+            "in front and no dot at the end"
+        )
+    folded = label.casefold()
+    if folded in OWN or folded.partition(".")[0] in _DEVICES:
+        return (
+            "expected another label: edgefl uses this name in a run directory itself, or Windows keeps it for a device"
+        )
+    return None
