@@ -19,6 +19,7 @@ from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import summarise
 from edgefl.experiment.tables import EventFile, write_rounds
 from edgefl.experiment.wiring import SharedWorld, setup_of
+from edgefl.learning.cost.recorder import DataDependentError
 from edgefl.learning.faults import PartFault, blaming
 from edgefl.learning.job import Learner
 from edgefl.learning.methods.recipe import METHODS
@@ -154,8 +155,12 @@ class OneRun:
         return outcome
 
     def _step_cost(self, alpha: int, batch: int) -> StepCost:
-        with blaming(self._method.label, 0, "measuring a local step"):
-            return self._costs.step(alpha, batch)
+        label, part = self._method.label, "measuring a local step"
+        with blaming(label, 0, part):
+            try:
+                return self._costs.step(alpha, batch)
+            except DataDependentError as error:
+                raise PartFault(label, 0, part, error.reason) from error
 
     def _entry(self, outcome: Outcome) -> dict[str, Any]:
         write_rounds(outcome.rows, self._folder / "rounds.parquet")

@@ -67,6 +67,20 @@ def test_a_method_that_raises_is_named_and_the_others_go_on(small, tmp_path, mon
     assert RunResult(folder).rounds_of("fedprox", 0).num_rows == entry["rounds"]
 
 
+def test_a_step_that_cannot_be_counted_without_data_ends_its_method_alone(small, tmp_path, monkeypatch):
+    loss = FedProx.loss
+
+    def counting(self, local, batch, context):
+        found = loss(self, local, batch, context)
+        return found._replace(total=found.total * len(batch.labels.unique()))
+
+    monkeypatch.setattr(FedProx, "loss", counting)
+    expected = "fedprox, seed 0: method 'fedprox', round 0, measuring a local step: its loss or local rule calls unique"
+    with pytest.raises(RunsFailed, match=f"1 of 2 runs ended by a fault: {expected}"):
+        run(small(methods=["fedprox", "fedavg"]), out=tmp_path / "run")
+    assert RunResult(tmp_path / "run").results["fedavg"][0].rounds > 0
+
+
 def test_a_run_that_ended_by_a_fault_is_tried_again_once_the_part_is_mended(small, tmp_path, monkeypatch):
     scenario = small(methods=METHODS, training__rounds=4)
     expected = run(scenario, out=tmp_path / "sound")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from edgefl.learning.cost.recorder import DataDependentError, Record, Recorder
+from edgefl.learning.data_dependence import DataDependence
 from edgefl.learning.local_step import local_step
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.layout import Layout, Weights
@@ -19,6 +20,11 @@ from edgefl.randomness import generator
 
 NOWHERE = torch.device("meta")
 """Tensors there have shapes and no data; operators on them compute shapes alone."""
+
+NEEDS_DATA = DataDependence(
+    "a function that reads the numbers in a tensor (NumPy, .tolist(), or another that PyTorch cannot run without data)",
+    "use functions of PyTorch that keep them tensors",
+)
 
 
 class Stepping(Protocol):
@@ -120,7 +126,7 @@ def measure(model: BlockModel, method: Stepping, alpha: int, batch: int) -> Step
         batch: images in the minibatch.
 
     Raises:
-        DataDependentError: the method's objective or rule reads a number out of a tensor.
+        DataDependentError: what the method's objective or rule executes depends on numbers in tensors.
     """
     return trace(model, method, alpha, batch).cost()
 
@@ -141,10 +147,10 @@ def trace(model: BlockModel, method: Stepping, alpha: int, batch: int) -> Trace:
         draws={name: draw.to(NOWHERE) for name, draw in draws.items()},
     )
     images = Batch(_empty(batch, *model.sample_shape), torch.empty(batch, dtype=torch.int64, device=NOWHERE))
-    with Recorder():  # counts for nothing: the step's own records begin after it
-        memory = rule.begin(parameters, {name: vectors[name] for name in sorted(rule.vectors)}, method.local, 1)
     recorder = Recorder()
     try:
+        with Recorder():  # counts for nothing: the step's own records begin after it
+            memory = rule.begin(parameters, {name: vectors[name] for name in sorted(rule.vectors)}, method.local, 1)
         with recorder:
             local_step(
                 objective,
@@ -159,14 +165,11 @@ def trace(model: BlockModel, method: Stepping, alpha: int, batch: int) -> Trace:
                 entering=recorder.entering,
             )
     except DataDependentError as error:
-        raise DataDependentError(f"method '{method.label}': {error}") from None
-    except (NotImplementedError, RuntimeError) as error:
+        raise DataDependentError(error.dependence, method.label) from None
+    except (NotImplementedError, RuntimeError, TypeError) as error:
         if "meta" not in str(error).lower():
             raise
-        raise DataDependentError(
-            f"method '{method.label}': its local step needs data to know what to execute, so it cannot be measured "
-            f"({str(error).splitlines()[0]})"
-        ) from error
+        raise DataDependentError(NEEDS_DATA, method.label) from error
     return Trace(batch, tuple(recorder.records), recorder.brought_bytes)
 
 

@@ -14,6 +14,7 @@ from edgefl.errors import EdgeflError
 from edgefl.learning.cost.formulas import work_of
 from edgefl.learning.cost.kinds import kind_of
 from edgefl.learning.cost.shortcuts import SHORTCUTS
+from edgefl.learning.data_dependence import DataDependence, data_dependence
 from edgefl.learning.local_step import Phase
 from edgefl.learning.uncompiled import UncompiledMode
 
@@ -33,7 +34,23 @@ GATHERS = frozenset({"index", "index_select", "gather", "embedding", "_unsafe_in
 
 
 class DataDependentError(EdgeflError):
-    """An objective or rule reads a number out of a tensor, so what it executes depends on the data."""
+    """What a loss or local rule executes depends on the data, so that it cannot be counted without data.
+
+    Args:
+        dependence: the call that depends on data.
+        method: the label of the method, where it is known.
+
+    Attributes:
+        reason: the message without the method.
+    """
+
+    def __init__(self, dependence: DataDependence, method: str = "") -> None:
+        self.dependence = dependence
+        self.reason = (
+            f"its loss or local rule calls {dependence.call}: what it executes then depends on the data, and the cost "
+            f"of a local step is counted without data; {dependence.instead}"
+        )
+        super().__init__(f"method '{method}': {self.reason}" if method else self.reason)
 
 
 class Record(NamedTuple):
@@ -117,11 +134,9 @@ class Recorder(UncompiledMode):
     ) -> Any:
         keywords = kwargs or {}
         name = func._schema.name.partition("::")[2]
-        if name in {"_local_scalar_dense", "item", "is_nonzero", "equal", "nonzero", "masked_select"}:
-            raise DataDependentError(
-                f"a local step must execute the same whatever the data are, but it calls '{name}' "
-                "(.item(), float(tensor), a condition on a tensor, or indexing by a mask); keep it a tensor"
-            )
+        dependence = data_dependence(func, args, dict(keywords))
+        if dependence is not None:
+            raise DataDependentError(dependence)
         inputs = list(_tensors([*args, *keywords.values()]))
         plain = inputs and inputs[0].is_meta and inputs[0].is_floating_point() and keywords.get("dtype") is None
         shortcut = SHORTCUTS.get(name) if plain else None

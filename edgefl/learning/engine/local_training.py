@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from edgefl.learning.engine.base import JobData, JobResult, JobTask
-from edgefl.learning.engine.tapes import Tapes
+from edgefl.learning.engine.traced_steps import TracedSteps
 from edgefl.learning.faults import TrainingFault
 from edgefl.learning.local_step import Leaves, local_step
 from edgefl.learning.models.block_model import BlockModel
@@ -77,7 +77,7 @@ def _train(  # noqa: PLR0917  (what train_job is given)
     frozen = {name: layout.weights(*layout.split(vector)) for name, vector in task.frozen.items()}
     context = Context(model, frozen, task.vectors, task.facts, task.alpha)
     memory = task.rule.begin(received, task.vectors, task.options, task.steps)
-    leaves, differentiate = Leaves(layout), Tapes.of(model).job(task.objective, context)
+    leaves, differentiate = Leaves(layout), TracedSteps.of(model).job(task.objective, context)
     draw = draws_of(task)
     sizes: list[int] = []
     for batch in data.batches(task):

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -279,6 +280,35 @@ class Peeking(Objective):
 def test_a_loss_that_reads_a_number_is_refused_with_the_method_named(how):
     with pytest.raises(DataDependentError, match="method 'own'"):
         measure(classifier(6, 3), with_objective(Peeking(how=how)), 1, 2)
+
+
+NUMBERS = {
+    "unique": (lambda x: len(x.unique()), "unique", "one_hot"),
+    "mask": (lambda x: x[x > 0].mean(), r"indexing by a mask \(x\[mask\]\)", r"torch\.where\(mask, x, 0\)"),
+    "masked_select": (lambda x: x.masked_select(x > 0).mean(), "masked_select", r"torch\.where"),
+    "nonzero": (lambda x: len(x.nonzero()), "nonzero", "mask itself"),
+    "where": (lambda x: len(torch.where(x > 0)[0]), "nonzero", "mask itself"),
+    "bincount": (lambda x: len(x.long().bincount()), "bincount", "one_hot"),
+    "repeat": (lambda x: x.repeat_interleave(x.long()).mean(), "repeat_interleave", "output_size"),
+    "list": (lambda x: sum(x.tolist()), "", "keep"),
+    "numpy": (lambda x: float(np.asarray(x).sum()), "", "keep"),
+    "split": (lambda x: torch.tensor_split(x, x.long())[0].mean(), "", "keep"),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_the_refusal_names_the_method_the_call_and_what_to_write_instead(name):
+    function, call, instead = NUMBERS[name]
+
+    class Own(Objective):
+        def loss(self, local, batch, context):
+            cross_entropy = F.cross_entropy(context.model.apply_blocks(local, batch.inputs), batch.labels)
+            return Loss(cross_entropy * function(batch.inputs[:, 0]), cross_entropy)
+
+    with pytest.raises(DataDependentError, match=f"^method 'own': its loss .*{call}.*; .*{instead}") as told:
+        measure(classifier(6, 3), with_objective(Own()), 1, 2)
+    for internal in ("meta", "aten", "SymInt", "Traceback"):
+        assert internal not in str(told.value)
 
 
 def test_a_loss_without_parameters_has_gradient_zero():

@@ -1,11 +1,12 @@
-"""Gradients without bookkeeping: a step's operators are noted once, and from then on called one after another.
+"""Traced steps: a step's operators are traced once, and replayed without autograd's bookkeeping from then on.
 
 A step of a small network is dozens of operators of some microseconds each, and modules, autograd and its records take
 a tenth of it. What a step executes does not depend on the data (the cost model counts it on tensors that have none), so
 the operators of a step, backward pass included, can be called again with other tensors. They are the same ones in the
-same order, and where images are brought into another order for them, their elements are the same: so is every bit. A
-loss of which that is not so is found out while a step is noted, or by the step that is compared before a tape is relied
-upon.
+same order, and where images are brought into another order for them, their elements are the same: so is every bit.
+
+A step that executes other operators or sizes with other data is not traced: the operators that can do so are known
+(:mod:`edgefl.learning.data_dependence`). Every traced step is compared with a plain one before it is used.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from edgefl.learning.engine.tape import Notes, Tape
+from edgefl.learning.engine.traced_step import StepTracer, TracedStep
 from edgefl.learning.local_step import Differentiate, Leaves, differentiated
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.layout import Weights
@@ -29,86 +30,86 @@ from edgefl.learning.precision import Precision
 KINDS_KEPT = 256
 """Kinds of steps (objective, shapes) of which something is known at a time."""
 
-FREE_TAPES, STEPS_A_TAPE = 8, 32
-"""Tapes that are noted in any case, and steps played for each one more: a tape costs as much as a dozen steps gain."""
+FREE_TRACES, STEPS_A_TRACE = 8, 32
+"""Steps that are traced in any case, and replayed steps for each one more: tracing costs as much as a dozen gain."""
 
 ROOM_BYTES = 64 << 20
-"""A step that makes more than that is not noted: its operators take so long that nothing else matters."""
+"""A step that makes more than that is not traced: its operators take so long that nothing else matters."""
 
-_noting = threading.Lock()
-"""PyTorch keeps what a dispatch mode changes for the whole process, so one thread notes at a time."""
+_tracing = threading.Lock()
+"""PyTorch keeps what a dispatch mode changes for the whole process, so one thread traces at a time."""
 
 Plainly = Callable[[], tuple[Tensor, Loss]]
-"""Takes a step's gradient as it would be taken without tapes."""
+"""Takes a step's gradient as it would be taken without traced steps."""
 
 
 class _Kind:
     """What is known of a kind of steps.
 
-    The first step is taken as it is: it may be the only one, as a client's last, smaller batch. The second is noted,
-    and with the third the tape is compared.
+    The first step is taken as it is: it may be the only one, as a client's last, smaller batch. The second is traced,
+    and with the third the traced step is compared.
 
     Attributes:
-        tape: what the steps execute, once it was found to be that.
+        traced: what the steps execute, once it was found to be that.
     """
 
     def __init__(self) -> None:
-        self.tape: Tape | None = None
+        self.traced: TracedStep | None = None
         self._seen = self._ended = False
-        self._noted: Tape | None = None
+        self._candidate: TracedStep | None = None
 
-    def step(self, plainly: Plainly, inputs: Sequence[Tensor], tapes: Tapes) -> tuple[Tensor, Loss]:
-        """Take a step that is not played."""
+    def step(self, plainly: Plainly, inputs: Sequence[Tensor], steps: TracedSteps) -> tuple[Tensor, Loss]:
+        """Take a step that is not replayed."""
         if self._ended or not self._seen:
             self._seen = True
             return plainly()
-        return self._compare(plainly, inputs) if self._noted else self._note(plainly, inputs, tapes)
+        return self._compare(plainly, inputs) if self._candidate else self._trace(plainly, inputs, steps)
 
-    def _note(self, plainly: Plainly, inputs: Sequence[Tensor], tapes: Tapes) -> tuple[Tensor, Loss]:
-        if not tapes.pays or not _noting.acquire(blocking=False):
+    def _trace(self, plainly: Plainly, inputs: Sequence[Tensor], steps: TracedSteps) -> tuple[Tensor, Loss]:
+        if not steps.pays or not _tracing.acquire(blocking=False):
             return plainly()
         try:
-            with Notes(inputs, ROOM_BYTES) as notes:
+            with StepTracer(inputs, ROOM_BYTES) as tracer:
                 gradient, loss = plainly()
         finally:
-            _noting.release()
-        tapes.noted += 1
-        self._noted = notes.tape(gradient, *loss)
-        self._ended = self._noted is None
+            _tracing.release()
+        steps.traced += 1
+        self._candidate = tracer.traced_step(gradient, *loss)
+        self._ended = self._candidate is None
         return gradient, loss
 
     def _compare(self, plainly: Plainly, inputs: Sequence[Tensor]) -> tuple[Tensor, Loss]:
-        tape, copies = self._noted, [_copy(tensor) for tensor in inputs]
+        traced, copies = self._candidate, [_copy(tensor) for tensor in inputs]
         gradient, loss = plainly()
-        if tape is not None and all(tensor.isfinite().all() for tensor in (gradient, *loss)):
+        if traced is not None and all(tensor.isfinite().all() for tensor in (gradient, *loss)):
             self._ended = True
-            if _agrees(tape, copies, inputs, [gradient, *loss]):
-                self.tape = tape
+            if _agrees(traced, copies, inputs, [gradient, *loss]):
+                self.traced = traced
         return gradient, loss
 
 
-class Tapes:
-    """The tapes of one skeleton, which one thread uses at a time.
+class TracedSteps:
+    """The traced steps of one skeleton, which one thread uses at a time.
 
     Attributes:
-        noted: tapes so far, those that are no longer kept included.
-        played: steps that were taken by a tape.
+        traced: steps so far, those that are no longer kept included.
+        replayed: steps that were taken by a traced one.
     """
 
-    _of: ClassVar[WeakKeyDictionary[BlockModel, Tapes]] = WeakKeyDictionary()
+    _of: ClassVar[WeakKeyDictionary[BlockModel, TracedSteps]] = WeakKeyDictionary()
 
     def __init__(self) -> None:
         self._kinds: OrderedDict[Hashable, _Kind] = OrderedDict()
-        self.noted = 0
-        self.played = 0
+        self.traced = 0
+        self.replayed = 0
 
     @classmethod
-    def of(cls, model: BlockModel) -> Tapes:
+    def of(cls, model: BlockModel) -> TracedSteps:
         """Those of a skeleton, as long as there is it."""
         return cls._of.setdefault(model, cls())
 
     def job(self, objective: Objective, context: Context) -> Differentiate:
-        """What differentiates the steps of one job, with tapes where they can be noted.
+        """What differentiates the steps of one job, traced where they can be.
 
         Args:
             objective: its loss.
@@ -122,12 +123,12 @@ class Tapes:
         # Where a draw decides shapes, the loss reads numbers out of tensors.
         if not objective.side_by_side or not _hashable(objective) or not _ordinary(read):
             return differentiated
-        return _JobTapes(self, objective, context, read)
+        return _JobSteps(self, objective, context, read)
 
     @property
     def pays(self) -> bool:
-        """Whether tapes are played often enough to note another one; where every client has a size of its own, no."""
-        return self.noted < FREE_TAPES + self.played // STEPS_A_TAPE
+        """Whether steps are replayed often enough to trace another; where every client has a size of its own, no."""
+        return self.traced < FREE_TRACES + self.replayed // STEPS_A_TRACE
 
     def kind(self, key: Hashable) -> _Kind:
         """What is known of a kind of steps, from now on if nothing is yet."""
@@ -138,11 +139,11 @@ class Tapes:
         return kind
 
 
-class _JobTapes:
-    """Differentiates the steps of one job; see :meth:`Tapes.job`."""
+class _JobSteps:
+    """Differentiates the steps of one job; see :meth:`TracedSteps.job`."""
 
-    def __init__(self, tapes: Tapes, objective: Objective, context: Context, read: Sequence[Tensor]) -> None:
-        self._tapes = tapes
+    def __init__(self, steps: TracedSteps, objective: Objective, context: Context, read: Sequence[Tensor]) -> None:
+        self._steps = steps
         self._read = read
         self._storages = {tensor.untyped_storage().data_ptr() for tensor in read}
         names = tuple(tuple(sorted(each)) for each in (context.frozen, context.vectors, context.client))
@@ -177,28 +178,28 @@ class _JobTapes:
         form = precision, tuple(names), _forms(given)
         kind = self._kinds.get(form)
         if kind is None:
-            kind = self._kinds[form] = self._tapes.kind((self._key, form, _forms(self._own)))
+            kind = self._kinds[form] = self._steps.kind((self._key, form, _forms(self._own)))
         inputs = [*self._own, *given, *self._read]
-        if kind.tape is None:
-            return kind.step(plainly, inputs, self._tapes)
-        self._tapes.played += 1
-        return _played(kind.tape, inputs)
+        if kind.traced is None:
+            return kind.step(plainly, inputs, self._steps)
+        self._steps.replayed += 1
+        return _replayed(kind.traced, inputs)
 
     def _lie_apart(self, tensors: Sequence[Tensor]) -> bool:
         """Whether none of them lies in memory of what the job reads beside."""
         return not (self._storages and any(each.untyped_storage().data_ptr() in self._storages for each in tensors))
 
 
-def _played(tape: Tape, inputs: Sequence[Tensor]) -> tuple[Tensor, Loss]:
+def _replayed(traced: TracedStep, inputs: Sequence[Tensor]) -> tuple[Tensor, Loss]:
     with torch.no_grad():
-        gradient, total, cross_entropy = tape(*inputs)
+        gradient, total, cross_entropy = traced(*inputs)
     return gradient, Loss(total, cross_entropy)
 
 
-def _agrees(tape: Tape, copies: Sequence[Tensor], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> bool:
-    """Whether a tape makes of ``copies`` the bits that a step made of ``inputs``, and changes them as it did."""
+def _agrees(traced: TracedStep, copies: Sequence[Tensor], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> bool:
+    """Whether a traced step makes of ``copies`` the bits that a step made of ``inputs``, and changes them as it did."""
     try:
-        gradient, loss = _played(tape, copies)
+        gradient, loss = _replayed(traced, copies)
     except Exception:  # noqa: BLE001  (the binding of an operator that takes other arguments)
         return False
     pairs = zip([gradient, *loss, *copies], [*outputs, *inputs], strict=True)

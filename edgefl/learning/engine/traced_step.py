@@ -1,4 +1,4 @@
-"""What runs within a block, noted operator by operator, as a function of the tensors that differ from time to time."""
+"""One traced step: the operators that run within a block, as a function of the tensors that differ between steps."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_aggregate
 from torch.overrides import TorchFunctionMode
 
+from edgefl.learning.data_dependence import data_dependence
 from edgefl.learning.uncompiled import UncompiledMode
 
-Tape = Callable[..., tuple[Tensor, ...]]
+TracedStep = Callable[..., tuple[Tensor, ...]]
 """The operators of a block, called one after another: from its inputs to its outputs."""
 
 _HANDED_ON = frozenset({"aten::detach", "aten::alias", "aten::lift_fresh"})
@@ -36,14 +37,16 @@ _PLAIN = (bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.
 """Arguments of operators that are the same every time."""
 
 
-class _CannotBeNoted(Exception):  # noqa: N818  (what a block is)
+class _CannotBeTraced(Exception):  # noqa: N818  (what a block is)
     """What a block does cannot be written down as operators on its inputs."""
 
 
 class _Reading(TorchFunctionMode):
-    """Tells of numbers that leave a tensor without an operator."""
+    """Calls back where numbers leave a tensor without an operator."""
 
     _WAYS = frozenset({Tensor.tolist, Tensor.numpy, Tensor.__array__, Tensor.__dlpack__})
+    _SPLITS = frozenset({torch.tensor_split, Tensor.tensor_split})
+    """They read where to split out of a tensor without an operator."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         super().__init__()
@@ -52,24 +55,28 @@ class _Reading(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        if func in self._WAYS:
+        if func in self._WAYS or (func in self._SPLITS and _second_is_tensor(args, kwargs)):
             self._tell()
         return func(*args, **(kwargs or {}))
 
 
-class Notes(UncompiledMode):
-    """A context that notes every operator which runs within it, those of backward passes included.
+def _second_is_tensor(args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -> bool:
+    return any(isinstance(each, Tensor) for each in (*args[1:], *(kwargs or {}).values()))
+
+
+class StepTracer(UncompiledMode):
+    """A context that traces every operator which runs within it, those of backward passes included.
 
     Nothing else changes: what runs comes to what it would come to without. Until the context is forgotten, all tensors
     that are made within are held, so that none comes to lie where another was.
 
     Args:
         inputs: all tensors from outside that operators may read.
-        room: bytes that may be made; with more than that, noting is given up.
+        room: bytes that may be made; with more than that, tracing is given up.
     """
 
     supports_higher_order_operators = True
-    """They pass through, which ends noting; PyTorch would refuse to run them otherwise."""
+    """They pass through, which ends tracing; PyTorch would refuse to run them otherwise."""
 
     def __init__(self, inputs: Sequence[Tensor], room: int) -> None:
         super().__init__()
@@ -86,11 +93,12 @@ class Notes(UncompiledMode):
                 self._know(tensor, graph.placeholder(f"input_{number}"))
             self._most_bytes += self._bytes
 
-    def tape(self, *outputs: Tensor) -> Tape | None:
-        """What leads from the inputs to these tensors; ``None`` where it cannot be noted.
+    def traced_step(self, *outputs: Tensor) -> TracedStep | None:
+        """What leads from the inputs to these tensors; ``None`` where it cannot be traced.
 
-        It cannot where a number was read out of a tensor or drawn from a global generator, where a tensor from outside
-        is no input, and where more was made than there is room for.
+        It cannot where a number was read out of a tensor or drawn from a global generator, where the size of a result
+        depends on data (``x[mask]``, ``unique``), where a tensor from outside is no input, and where more was made than
+        there is room for.
         """
         if self._graph is None:
             return None
@@ -99,7 +107,7 @@ class Notes(UncompiledMode):
             code = self._graph.python_code("self")
             found = dict(code.globals)
             exec(code.src, found)
-        except Exception:  # noqa: BLE001  (what cannot be noted runs as it is)
+        except Exception:  # noqa: BLE001  (what cannot be traced runs as it is)
             return None
         # Without constants the code reads nothing of the module that it is written for.
         return partial(found["forward"], None)
@@ -111,15 +119,15 @@ class Notes(UncompiledMode):
         result = func(*args, **keywords)
         if self._graph is not None:
             with self._unless_it_cannot():
-                self._note(self._graph, func, (args, keywords), result)
+                self._record(self._graph, func, (args, keywords), result)
         return result
 
     def give_up(self) -> None:
-        """What runs is not noted any more, and nothing is held."""
+        """What runs is not traced any more, and nothing is held."""
         self._graph = None
         self._held.clear()
 
-    def __enter__(self) -> Notes:
+    def __enter__(self) -> StepTracer:
         super().__enter__()  # type: ignore[no-untyped-call]
         self._reading.__enter__()  # type: ignore[no-untyped-call]
         return self
@@ -130,17 +138,17 @@ class Notes(UncompiledMode):
 
     @contextmanager
     def _unless_it_cannot(self) -> Iterator[None]:
-        """Tensors may be of any kind, and whoever trains must not notice that something is noted."""
+        """Tensors may be of any kind, and whoever trains must not notice that something is traced."""
         try:
             yield
-        except Exception:  # noqa: BLE001  (what cannot be noted runs as it is)
+        except Exception:  # noqa: BLE001  (what cannot be traced runs as it is)
             self.give_up()
 
-    def _note(self, graph: Graph, func: Any, arguments: tuple[Any, Any], result: Any) -> None:
-        if not isinstance(func, OpOverload) or torch.Tag.nondeterministic_seeded in func.tags:
-            raise _CannotBeNoted
+    def _record(self, graph: Graph, func: Any, arguments: tuple[Any, Any], result: Any) -> None:
+        if not isinstance(func, OpOverload) or not _repeats(func, *arguments):
+            raise _CannotBeTraced
         if self._bytes > self._most_bytes:
-            raise _CannotBeNoted
+            raise _CannotBeTraced
         args, keywords = map_aggregate(arguments, self._named)
         if func._schema.name in _HANDED_ON:
             self._know(result, args[0])
@@ -155,14 +163,14 @@ class Notes(UncompiledMode):
                 if isinstance(each, Tensor):
                     self._know(each, graph.call_function(operator.getitem, (node, number)))
         else:
-            raise _CannotBeNoted  # a number was read out of a tensor
+            raise _CannotBeTraced  # a number was read out of a tensor
 
     def _named(self, argument: Any) -> Any:
         if isinstance(argument, Tensor):
             return self._node(argument)
         if isinstance(argument, _PLAIN):
             return argument
-        raise _CannotBeNoted
+        raise _CannotBeTraced
 
     def _node(self, tensor: Tensor) -> Node:
         """Where a tensor comes from."""
@@ -170,20 +178,30 @@ class Notes(UncompiledMode):
             return self._held[id(tensor)][0]
         # Autograd may have wrapped anew what it kept for the backward pass; it lies where it lay.
         if not tensor.numel() or _place(tensor) not in self._places:
-            raise _CannotBeNoted
+            raise _CannotBeTraced
         return self._places[_place(tensor)]
 
     def _know(self, tensor: Tensor, node: Node) -> None:
         if id(tensor) in self._held:
             return
         if tensor.layout is not torch.strided or tensor.is_nested:
-            raise _CannotBeNoted
+            raise _CannotBeTraced
         self._held[id(tensor)] = node, tensor
         self._places.setdefault(_place(tensor), node)
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in self._storages:
             self._storages.add(storage.data_ptr())
             self._bytes += storage.nbytes()
+
+
+def _repeats(func: OpOverload, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+    """Whether an operator, called with other numbers of the same shapes, does what it did.
+
+    Operators from elsewhere are not tagged reliably.
+    """
+    if func.namespace != "aten" or torch.Tag.nondeterministic_seeded in func.tags:
+        return False
+    return data_dependence(func, args, keywords) is None
 
 
 def _place(tensor: Tensor) -> Hashable:

@@ -1,0 +1,87 @@
+"""Operators whose result, or its size, depends on the numbers in a tensor.
+
+What a local step executes must not depend on numbers: it is counted on tensors without data, and traced once and
+replayed. PyTorch tags the operators for which that is not so; what its tags leave open is listed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+_TAGS = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
+
+_UNTAGGED = frozenset({"equal", "is_nonzero", "_pack_padded_sequence", "_pad_packed_sequence"})
+"""Operators without a tag that return, or take as a size, a number in a tensor."""
+
+_BY_SIZE_GIVEN = {"repeat_interleave": "output_size", "one_hot": "num_classes"}
+"""Tagged operators whose size is fixed where this argument gives it."""
+
+
+class DataDependence(NamedTuple):
+    """Why an operator depends on data, for the author of a loss.
+
+    Attributes:
+        call: how the call is written in Python.
+        instead: what to write so that nothing depends on data.
+    """
+
+    call: str
+    instead: str
+
+
+_ADVICE = {
+    "_local_scalar_dense": DataDependence(
+        "a function that reads a number out of a tensor (.item(), float(tensor) or a condition on a tensor)",
+        "keep it a tensor, with torch.where in place of a condition",
+    ),
+    "index": DataDependence("indexing by a mask (x[mask])", "use torch.where(mask, x, 0), and divide by mask.sum()"),
+    "masked_select": DataDependence("masked_select", "use torch.where(mask, x, 0), and divide by mask.sum()"),
+    "nonzero": DataDependence("nonzero (or torch.where with a condition alone)", "use the mask itself as numbers"),
+    "unique": DataDependence("unique", "count with one_hot(labels, classes), whose size is fixed"),
+    "bincount": DataDependence("bincount", "use one_hot(labels, classes).sum(dim=0)"),
+    "repeat_interleave": DataDependence("repeat_interleave with a tensor of counts", "give output_size"),
+    "one_hot": DataDependence("one_hot without a number of classes", "give the number of classes"),
+}
+for _name in ("item", "is_nonzero", "equal"):
+    _ADVICE[_name] = _ADVICE["_local_scalar_dense"]
+for _name in ("_unique", "_unique2", "unique_dim", "unique_consecutive"):
+    _ADVICE[_name] = _ADVICE["unique"]
+
+
+def data_dependence(
+    operator: OpOverload, arguments: Sequence[Any], keywords: dict[str, Any] | None = None
+) -> DataDependence | None:
+    """Why the result of an operator, or its size, depends on numbers in these arguments; ``None`` if it does not.
+
+    >>> x = torch.ones(3)
+    >>> data_dependence(torch.ops.aten.index.Tensor, (x, [x > 0])).call
+    'indexing by a mask (x[mask])'
+    >>> data_dependence(torch.ops.aten.index.Tensor, (x, [torch.tensor([0, 2])])) is None
+    True
+    """
+    name = operator._schema.name.partition("::")[2]
+    if not _TAGS.intersection(operator.tags) and name not in _UNTAGGED:
+        return None
+    if name == "index" and not _has_mask(arguments[1]):
+        return None
+    size = _BY_SIZE_GIVEN.get(name)
+    if size is not None and _given(operator, size, arguments, keywords or {}) not in (None, -1):
+        return None
+    return _ADVICE.get(name, DataDependence(name, "use an operator whose result has a fixed size"))
+
+
+def _has_mask(indices: Iterable[Tensor | None]) -> bool:
+    return any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices)
+
+
+def _given(operator: OpOverload, name: str, arguments: Sequence[Any], keywords: dict[str, Any]) -> Any:
+    """The value of an argument by its name; ``None`` where the call leaves it out."""
+    for place, argument in enumerate(operator._schema.arguments):
+        if argument.name == name:
+            return arguments[place] if place < len(arguments) else keywords.get(name)
+    return None
