@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,17 +118,13 @@ class OneRun:
             self._early_end.take(events)
             sink(events)
 
-        def write_in_order(events: list[Event]) -> None:
-            if recorded is not None:
-                recorded.write()
-            write(events)
-
-        log = EventLog(write_in_order)
+        log = EventLog(write)
         rows: list[RoundRow] = []
 
         def on_round(row: RoundRow) -> None:
             if recorded is not None:
-                recorded.round_ended(row.round, partial(write, log.cut()))
+                log.flush()
+                recorded.round_ended(row.round)
             progress.round(label, seed, row.round, row.seconds, None if math.isnan(row.accuracy) else row.accuracy)
             if self._pause is None:
                 return

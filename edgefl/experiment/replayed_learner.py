@@ -24,12 +24,6 @@ class ReplayedLearner:
         self._submitted: dict[tuple[int, int], TrainingJob] = {}
         self._same: set[tuple[int, int]] = set()
 
-    def expect(self, job: TrainingJob) -> None:
-        """See :class:`~edgefl.learning.job.Learner`."""
-
-    def expect_evaluation(self, version: int) -> None:
-        """See :class:`~edgefl.learning.job.Learner`."""
-
     def submit(self, job: TrainingJob) -> None:
         """See :class:`~edgefl.learning.job.Learner`."""
         self._submitted[job.id.client, job.id.dispatch] = job

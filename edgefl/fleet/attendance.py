@@ -47,11 +47,6 @@ class Attendance:
             self._parts.append((members, windows, rows, shifts))
             self._until[members] = -math.inf
 
-    @property
-    def always(self) -> bool:
-        """Whether every client can take part at any time."""
-        return not self._parts
-
     def there(self, now: float) -> NDArray[np.bool_]:
         """Whether each client can take part now, shape ``[clients]``; not to be written to."""
         stale = np.flatnonzero(self._until <= now + _LATE)
@@ -97,11 +92,6 @@ class Accidents:
         self._chance: NDArray[np.float64] | None = chances[fleet.group] if chances.any() else None
         self._seed = seed
         self._known: dict[tuple[int, int], NDArray[np.float64]] = {}
-
-    @property
-    def never(self) -> bool:
-        """Whether no client can drop out."""
-        return self._chance is None
 
     def after(self, client: int, round: int, again: int = 0) -> float:
         """The part of its computing seconds in this round (from 0) after which the client drops out; 1: it does not.

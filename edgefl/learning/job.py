@@ -88,12 +88,6 @@ class Learner(Protocol):
     A job need not be trained before a number or a model is needed; then every job that waits is trained together.
     """
 
-    def expect(self, job: TrainingJob) -> None:
-        """A job will be submitted as it is here, unless the run ends: whoever is idle may begin to train it."""
-
-    def expect_evaluation(self, version: int) -> None:
-        """The model that the next aggregation makes will be evaluated: that may begin as soon as there is one."""
-
     def submit(self, job: TrainingJob) -> None:
         """A job has started in the world; it is a future from now on."""
 

@@ -23,12 +23,6 @@ class NeutralLearner:
     Evaluation(accuracy=nan, loss=nan, ensemble=nan)
     """
 
-    def expect(self, job: TrainingJob) -> None:
-        """A job may start; nothing would come of it."""
-
-    def expect_evaluation(self, version: int) -> None:
-        """There is no model to evaluate."""
-
     def submit(self, job: TrainingJob) -> None:
         """A job has started; nothing will come of it."""
 

@@ -32,19 +32,6 @@ class Decisions:
     def pick(self, number: int, available: NDArray[np.int64], size: int, round: int) -> list[int]:
         """``size`` of the available clients, or all where there are fewer; nobody, and no row, where nobody may be.
 
-        Its arguments are those of :meth:`choose`.
-        """
-        return self.told(round, self.choose(number, available, size, round))
-
-    def told(self, round: int, cohort: list[int]) -> list[int]:
-        """The cohort that was chosen for a round, logged as the decision that it now is."""
-        if cohort:
-            self._world.decided(round, "selection", self._world.setup.selector.reads, clients=cohort)
-        return cohort
-
-    def choose(self, number: int, available: NDArray[np.int64], size: int, round: int) -> list[int]:
-        """Whom :meth:`pick` would pick in this moment; to be asked once for each pick.
-
         Args:
             number: counts the run's picks from 0; a synchronous run picks once a round.
             available: who could take part as far as the protocol knows, ascending; devices that are away are left out.
@@ -57,7 +44,11 @@ class Decisions:
             return []
         facts = setup.facts._replace(foreseen=partial(self._foreseen, round))
         with blaming(setup.label, round, "selection"):
-            return [int(client) for client in setup.selector.pick(number, available, size, facts)]
+            cohort = [int(client) for client in setup.selector.pick(number, available, size, facts)]
+        if not cohort:
+            return []
+        self._world.decided(round, "selection", setup.selector.reads, clients=cohort)
+        return cohort
 
     def _foreseen(self, round: int, clients: NDArray[np.int64]) -> Foreseen:
         """What a round with the whole model would take each client, as far as one can know now."""

@@ -101,11 +101,6 @@ class EventLog:
         if len(rows) >= self._chunk:
             self.flush()
 
-    def cut(self) -> list[Event]:
-        """The rows that wait, which whoever asks hands to the sink."""
-        rows, self.rows = self.rows, []
-        return rows
-
     def flush(self) -> None:
         """Hand the rows that wait to the sink."""
         if self._sink is not None and self.rows:

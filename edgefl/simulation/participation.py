@@ -88,8 +88,6 @@ class Participation:
         self._alive = self._announced = self._submitted = False
         self._env = world.env
         self._phase_began = self._env.now
-        if self.work.fits and world.nobody_is_dropped:
-            world.setup.learner.expect(self.job)
 
     @property
     def exposed_seconds(self) -> float:

@@ -128,31 +128,11 @@ class Ahead:
         self._decisions = decisions
         self._size = size
         self._committed: list[int] = []
-        self._chosen: list[int] | Exception | None = None
 
     def cohort(self, round: int) -> list[int]:
         """The clients of a round: those picked ahead, or else those picked now."""
         committed, self._committed = self._committed, []
-        chosen, self._chosen = self._chosen, None
-        if isinstance(chosen, Exception):
-            raise chosen
-        return committed or self._decisions.told(round, self._choice(round) if chosen is None else chosen)
-
-    def choose(self, round: int) -> None:
-        """Choose the clients of a round that, if it comes at all, begins in this moment: while the model is evaluated.
-
-        Nobody is told before :meth:`cohort` is asked, not even of a failure. A selector that asks for what is foreseen
-        waits for its round, because the log says when a device is first looked at.
-        """
-        if self._committed or "foreseen" in self._world.setup.selector.reads:
-            return
-        try:
-            self._chosen = self._choice(round)
-        except Exception as error:  # noqa: BLE001  (it counts if the round comes)
-            self._chosen = error
-
-    def _choice(self, round: int) -> list[int]:
-        return self._decisions.choose(round, self._decisions.everyone, self._size, round)
+        return committed or self._decisions.pick(round, self._decisions.everyone, self._size, round)
 
     def commit(self, round: int) -> dict[int, tuple[Part, ...]]:
         """Pick the clients of the round to come; returns what each can be sent already, if anything.

@@ -47,11 +47,6 @@ class Presence:
         self._attendance = Attendance(fleet, seed)
         self._accidents = Accidents(fleet, seed)
 
-    @property
-    def nobody_leaves(self) -> bool:
-        """Whether it is certain that whoever takes part stays until its part is over."""
-        return self._attendance.always and self._accidents.never and not self._batteries.charges.any
-
     def available(self) -> NDArray[np.bool_]:
         """Whether each client could take part now, shape ``[clients]``; not to be written to."""
         there = self._attendance.there(self._env.now)

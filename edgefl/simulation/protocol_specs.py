@@ -33,11 +33,6 @@ class ProtocolOptions(_Spec):
         "download; 0: it is out of the round",
     )
 
-    @property
-    def waits_for_all(self) -> bool:
-        """Whether every job that is begun and not given up by its client is aggregated, however long it takes."""
-        return False
-
 
 class RoundsSpec(ProtocolOptions):
     """What protocols with rounds share: when a round closes, and what becomes of those who are missing then."""
@@ -70,11 +65,6 @@ class RoundsSpec(ProtocolOptions):
         if self.late == "partial" and self.deadline is None:
             raise ValueError("late 'partial' shortens work to meet a deadline; expected a deadline, found null")
         return self
-
-    @property
-    def waits_for_all(self) -> bool:
-        """Whether a round ends only when everybody who was picked has returned."""
-        return self.deadline is None and self.over_select == 1
 
     def picked(self, cohort: int) -> int:
         """How many clients are picked so that ``cohort`` of them close the round."""

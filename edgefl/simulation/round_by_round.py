@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
-from functools import partial
 
 import simpy
 
@@ -49,8 +48,7 @@ class RoundByRound(ABC):
             self._downloading = set(cohort)
             yield from self.hold(round, cohort, alphas)
             arrived = [life for life in self.lives if life.phase == "arrived"]
-            updates = sorted(arrived, key=lambda life: life.client)
-            self.book.close(round, self.lives, updates, meanwhile=partial(self._ahead.choose, round + 1))
+            self.book.close(round, self.lives, sorted(arrived, key=lambda life: life.client))
             if world.stopped.triggered:
                 return
         world.stop("rounds")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -62,7 +62,6 @@ class RoundBook:
         lives: Sequence[Participation],
         arrived: Sequence[Participation],
         mixing: Mixing | None = None,
-        meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
         """A round has closed.
 
@@ -71,13 +70,8 @@ class RoundBook:
             lives: the participations that began in the round.
             arrived: those whose updates are aggregated, ascending by client.
             mixing: how much each update counts; ``None``: wholly.
-            meanwhile: called when there is a new model and another round may follow, before the model is evaluated, if
-                it is: others may be evaluating it by now.
         """
         world, setup = self.world, self.world.setup
-        due = (round + 1) % setup.evaluate_every == 0 or round + 1 == setup.rounds
-        if due:
-            setup.learner.expect_evaluation(round + 1)
         try:
             with blaming(setup.label, round, "aggregation"):
                 setup.learner.aggregate(round, [life.job.id for life in arrived], round, mixing)
@@ -88,8 +82,7 @@ class RoundBook:
             return
         world.aggregated(round, [life.job for life in arrived], mixing)
         self._hear(round, arrived)
-        if round + 1 < setup.rounds:
-            meanwhile()
+        due = (round + 1) % setup.evaluate_every == 0 or round + 1 == setup.rounds
         evaluation = self._evaluate(round + 1) if due else _UNKNOWN
         self._account(round, lives, arrived, evaluation)
         self._standing(round, evaluation)

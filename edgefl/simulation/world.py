@@ -33,8 +33,6 @@ class World:
         ledger, stopped: those of the accounts.
         traffic: what is sent; with its ``network``, ``radios`` and ``batteries``.
         presence: who is there.
-        nobody_is_dropped: whether every job is certain to be used, unless the run ends before; it may then be trained
-            before the world comes to it.
         work: what local training costs.
         held: the last model version that each client held completely.
         last_job: each client's last job that was computed to its end.
@@ -56,7 +54,6 @@ class World:
         self.radios = self.traffic.radios
         self.batteries = self.traffic.batteries
         self.presence = Presence(self.env, setup.fleet, setup.seed, self.batteries)
-        self.nobody_is_dropped = setup.protocol.waits_for_all and self.presence.nobody_leaves
         setup.weather.attach(self.network)
         self.work = WorkModel(setup.cost, setup.fleet, setup.samples, setup.method.local, self._new_work)
         self.slowdown = Slowdown(setup.fleet, setup.seed)

@@ -26,7 +26,7 @@ from edgefl.experiment.benchmarks.training import (
     orders,
 )
 from edgefl.learning.cost.measure import trace
-from edgefl.learning.engine.base import OnDemand, told, unnoticed
+from edgefl.learning.engine.base import told, unnoticed
 from edgefl.learning.engine.choice import engines_on
 from edgefl.learning.engine.crew import Crew
 from edgefl.learning.engine.process_copy import can_be_copied
@@ -145,7 +145,7 @@ def test_the_time_outside_training_is_a_share_of_the_whole(small):
     assert [row["rounds"] for row in rows] == [4, 4, 8]
 
 
-class Slow(OnDemand):
+class Slow:
     """An engine whose every job takes 20 ms of the caller's time."""
 
     def train(self, tasks, arrived=unnoticed):
@@ -160,42 +160,17 @@ def test_what_the_caller_does_while_nobody_works_is_not_called_training():
     seconds = [0.0]
     watched = Watched(Slow(), seconds)
     for _ in range(3):
-        watched.begin(None)
-        watched.begin_evaluation(None, {})
         time.sleep(0.2)
         watched.train([None, None], lambda place, result: time.sleep(0.2))
         watched.evaluate(None, {})
     assert 0.18 <= seconds[0] < 0.36
 
 
-@pytest.mark.skipif(not can_be_copied(), reason="a process with an accelerator is not copied")
-def test_what_goes_on_while_all_copies_work_is_training_until_one_of_them_is_done():
-    crew, seconds = Crew(2, time.sleep), [0.0]
-
-    class Engine(OnDemand):
-        idle, busy = property(lambda self: crew.idle), property(lambda self: crew.busy)
-
-        def begin(self, task):
-            crew.begin(lambda slot: task, lambda answer, slot: None)
-
-        def train(self, tasks, arrived=unnoticed):
-            return []
-
-    watched = Watched(Engine(), seconds)
-    for task in (0.5, 0.5):
-        watched.begin(task)
-    time.sleep(0.2)
-    watched.train([])
-    assert 0.2 <= seconds[0] < 0.5
-    while crew.busy:
-        time.sleep(0.01)
-    seconds[0] = 0.0
-    for task in (0.05, 0.5):
-        watched.begin(task)
-    time.sleep(0.2)
-    watched.train([])
-    assert seconds[0] < 0.05
-    crew.dismiss()
+def test_what_the_caller_does_with_results_while_others_train_is_training_but_for_the_last():
+    seconds = [0.0]
+    watched = Watched(Slow(), seconds, overlaps=True)
+    watched.train([None, None, None], lambda place, result: time.sleep(0.2))
+    assert 0.46 <= seconds[0] < 0.6
 
 
 def test_unknown_cases_and_engines_are_refused_with_the_nearest_name():

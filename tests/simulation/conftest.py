@@ -69,12 +69,6 @@ class RecordingLearner:
     aggregated: list[list[JobId]] = field(default_factory=list)
     mixings: list[Mixing | None] = field(default_factory=list)
 
-    def expect(self, job: TrainingJob) -> None:
-        pass
-
-    def expect_evaluation(self, version: int) -> None:
-        pass
-
     def submit(self, job: TrainingJob) -> None:
         self.submitted.append(job)
 

@@ -28,64 +28,44 @@ from edgefl.scenario import Scenario
 
 
 class Watched(Around):
-    """An engine with a stopwatch, which runs while the engine trains or evaluates, for whoever asked or by itself.
+    """An engine with a stopwatch, which runs while the engine trains or evaluates.
 
-    What the caller does meanwhile, with results for example, takes none of that time where somebody is at work all the
-    same, and is left out where nobody is.
+    What the caller does with results is not training, except where workers train other jobs at the same time.
 
     Args:
         engine: what does the work.
         seconds: its one number grows by what the work takes.
+        overlaps: whether the engine hands over a result while it trains other jobs; then only what the caller does
+            with the last result is left out.
     """
 
-    def __init__(self, engine: Engine, seconds: list[float]) -> None:
+    def __init__(self, engine: Engine, seconds: list[float], *, overlaps: bool = False) -> None:
         super().__init__(engine)
         self._seconds = seconds
-        self._since: float | None = None
-
-    def begin(self, task: JobTask) -> None:
-        """Have the engine begin a job; once all who train are at work, that is training."""
-        self._engine.begin(task)
-        self._mark()
-
-    def begin_evaluation(self, vector: Tensor, mode: Mapping[str, Any]) -> None:
-        """Have the engine begin to evaluate; that counts in the same way."""
-        self._engine.begin_evaluation(vector, mode)
-        self._mark()
+        self._overlaps = overlaps
 
     def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
         """Train all jobs."""
-        aside = 0.0
+        aside: list[float] = []
 
         def timed(place: int, result: JobResult) -> None:
-            nonlocal aside
             began = perf_counter()
             arrived(place, result)
-            if not self._engine.busy:
-                aside += perf_counter() - began
+            aside.append(perf_counter() - began)
 
-        start = self._start()
+        start = perf_counter()
         try:
             return self._engine.train(tasks, timed)
         finally:
-            self._seconds[0] += perf_counter() - start - aside
+            self._seconds[0] += perf_counter() - start - sum(aside[-1:] if self._overlaps else aside)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split."""
-        start = self._start()
+        start = perf_counter()
         try:
             return self._engine.evaluate(vector, mode)
         finally:
             self._seconds[0] += perf_counter() - start
-
-    def _mark(self) -> None:
-        """Something was begun: from now on all are at work, or not yet."""
-        self._since = perf_counter() if self._engine.busy and not self._engine.idle else None
-
-    def _start(self) -> float:
-        """Since when the engine has been at work: now, or since all had begun, if none of them is done yet."""
-        since, self._since = self._since, None
-        return perf_counter() if since is None or self._engine.idle or not self._engine.busy else since
 
 
 class WatchedCore(TrainingCore):
@@ -102,7 +82,7 @@ class WatchedCore(TrainingCore):
 
     def engine_for(self, model: BlockModel) -> Engine:
         """A new engine with the stopwatch on it."""
-        return Watched(super().engine_for(model), self._seconds)
+        return Watched(super().engine_for(model), self._seconds, overlaps=self.engine_name == "parallel")
 
 
 def share_outside(scenario: Scenario, device: str = "auto") -> list[dict[str, Any]]:

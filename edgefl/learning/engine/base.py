@@ -107,23 +107,6 @@ def unnoticed(place: int, result: JobResult) -> None:
 class Engine(Protocol):
     """How jobs become results. Every engine gives every job the result that :func:`train_job` gives it alone."""
 
-    @property
-    def idle(self) -> bool:
-        """Whether a job could begin at once, before its result is asked for, and without help from whoever asks."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether somebody is at work who needs no help, so that whoever asks has time for other things."""
-
-    def begin(self, task: JobTask) -> None:
-        """Begin a job while somebody is :attr:`idle`; a later :meth:`train` with this very task gives its result."""
-
-    def forget(self, task: JobTask) -> None:
-        """The result of a job that was begun will not be asked for."""
-
-    def begin_evaluation(self, vector: Tensor, mode: Mapping[str, Any]) -> None:
-        """Begin :meth:`evaluate` of these very objects, which will be asked for, where that needs no help."""
-
     def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
         """Train all jobs; the results come in the order of the tasks, whatever ran first.
 
@@ -147,29 +130,6 @@ class Engine(Protocol):
         """Let go of workers and memory; the engine is not used again."""
 
 
-class OnDemand:
-    """What engines have in common that begin nothing before a result is asked for."""
-
-    @property
-    def idle(self) -> bool:
-        """Nothing begins early."""
-        return False
-
-    @property
-    def busy(self) -> bool:
-        """Whoever asks does all of the work."""
-        return False
-
-    def begin(self, task: JobTask) -> None:
-        """The job begins when its result is asked for."""
-
-    def forget(self, task: JobTask) -> None:
-        """Nothing was begun."""
-
-    def begin_evaluation(self, vector: Tensor, mode: Mapping[str, Any]) -> None:
-        """The evaluation begins when it is asked for."""
-
-
 class Around:
     """An engine around another, which does whatever a subclass does not do otherwise.
 
@@ -179,28 +139,6 @@ class Around:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-
-    @property
-    def idle(self) -> bool:
-        """Whether the engine would begin a job."""
-        return self._engine.idle
-
-    @property
-    def busy(self) -> bool:
-        """Whether the engine is at work by itself."""
-        return self._engine.busy
-
-    def begin(self, task: JobTask) -> None:
-        """Have the engine begin a job."""
-        self._engine.begin(task)
-
-    def forget(self, task: JobTask) -> None:
-        """Have the engine forget a job."""
-        self._engine.forget(task)
-
-    def begin_evaluation(self, vector: Tensor, mode: Mapping[str, Any]) -> None:
-        """Have the engine begin to evaluate."""
-        self._engine.begin_evaluation(vector, mode)
 
     def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
         """Train all jobs."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from edgefl.learning.cost.recorder import DataDependentError
-from edgefl.learning.engine.base import Arrived, JobData, JobResult, JobTask, OnDemand, told, unnoticed
+from edgefl.learning.engine.base import Arrived, JobData, JobResult, JobTask, told, unnoticed
 from edgefl.learning.engine.chunk_width import ChunkWidths
 from edgefl.learning.engine.device import exact_arithmetic
 from edgefl.learning.engine.local_training import TRAINING, train_job
@@ -30,7 +30,7 @@ KEPT_STACKS = 2
 """Chunks whose memory is kept for replaying: a cohort's full chunks, and its last one."""
 
 
-class BatchedEngine(OnDemand):
+class BatchedEngine:
     """Trains chunks of jobs side by side in single calls (``torch.func.vmap``).
 
     Jobs stand in one chunk if they take the same local step: objective, rule, options, learning rate and number of

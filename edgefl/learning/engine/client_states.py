@@ -42,9 +42,6 @@ class ClientStates:
         """The client's state after ``job``."""
         self._states[job] = state
 
-    def __contains__(self, job: JobId) -> bool:
-        return job in self._states
-
     def __len__(self) -> int:
         return len(self._states)
 

@@ -69,9 +69,6 @@ class MethodLearner:
         self._wire = Wire(method, model.layout, seed)
         self._server = ServerModel(method, initial, model.layout.parameter_count, data.clients, self._wire)
         self._versions: dict[int, Received] = {0: self._server.sent()}
-        self._begun: dict[JobId, tuple[TrainingJob, JobInputs]] = {}
-        self._foresees = True
-        self._evaluated_next = 0
         self._waiting: dict[JobId, TrainingJob] = {}
         self._discarded: set[JobId] = set()
         self._outcomes: dict[JobId, Outcome] = {}
@@ -79,40 +76,8 @@ class MethodLearner:
         self._feedback: dict[int, dict[JobId, Feedback]] = {}
         self._evaluations: dict[int, Evaluation] = {}
 
-    @property
-    def at_work(self) -> bool:
-        """Whether all that train are at work without help, so that whoever asks has time for other things."""
-        return self._engine.busy and not self._engine.idle
-
-    def expect(self, job: TrainingJob) -> None:
-        """A job will probably be submitted as it is here; it begins if the engine has somebody idle.
-
-        Its result is the same, only earlier. Once one was begun in vain, or could not be, no more are begun early.
-        """
-        builds_on = job.previous if self._method.state is not None else None
-        known = job.version in self._versions and (builds_on is None or builds_on in self._states)
-        if not (self._foresees and known and self._engine.idle):
-            return
-        with one_core_each(), torch.no_grad():
-            try:
-                inputs = self._inputs(job)
-            except Exception:  # noqa: BLE001  (where the job is needed, a part of the method raises it again)
-                self._foresees = False
-                return
-            self._engine.begin(inputs.task)
-        self._begun[job.id] = job, inputs
-
-    def expect_evaluation(self, version: int) -> None:
-        """The next aggregation's model will be evaluated: the engine may begin with it before it is asked."""
-        self._evaluated_next = version
-
-    def leave(self) -> None:
-        """Nothing more will be asked for: what was begun early is forgotten."""
-        for job in list(self._begun):
-            self._in_vain(job)
-
     def submit(self, job: TrainingJob) -> None:
-        """A job has started in the world; nothing is trained yet, unless it was expected.
+        """A job has started in the world; nothing is trained yet.
 
         Raises:
             KeyError: the job's model version is no longer kept.
@@ -122,8 +87,6 @@ class MethodLearner:
         if job.id in self._waiting or job.id in self._outcomes:
             raise ValueError(f"{job.id} was submitted before")
         self._waiting[job.id] = job
-        if job.id in self._begun and self._begun[job.id][0] != job:
-            self._in_vain(job.id)
         if self._method.state is not None:
             self._states.submitted(job)
 
@@ -133,8 +96,6 @@ class MethodLearner:
         if job in self._waiting:
             self._discarded.add(job)
         self._forget()
-        if job in self._begun and job not in self._waiting:
-            self._in_vain(job)
 
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
         """Train what is needed and make model ``version + 1`` of the jobs' deltas.
@@ -159,8 +120,6 @@ class MethodLearner:
             factors = None if mixing is None else [mixing.factors[id] for id in arrived]
             self._server.update(list(arrived.values()), round, factors, mix="deltas" if mixing is None else mixing.of)
             self._versions[version + 1] = self._server.sent()
-            if self._evaluated_next == self._server.version:
-                self._engine.begin_evaluation(self._server.vector, self._evaluation_mode)
             local = {id.client: outcome.final for id, outcome in arrived.items()}
             self._keepsakes.aggregated(self._server.vector, local)
             for client in {id.client for id in arrived}:
@@ -248,7 +207,7 @@ class MethodLearner:
         while needed:
             ready = [job for job in needed.values() if job.previous not in needed]
             ready.sort(key=lambda job: _order(job.id))
-            inputs = [self._begun.pop(job.id)[1] if job.id in self._begun else self._inputs(job) for job in ready]
+            inputs = [self._inputs(job) for job in ready]
             # Rows of one tensor, so that aggregation finds them stacked.
             deltas = self._server.vector.new_empty(len(ready), len(self._server.vector))
             trained: dict[int, tuple[State | None, Outcome]] = {}
@@ -295,12 +254,6 @@ class MethodLearner:
     def _inputs(self, job: TrainingJob) -> JobInputs:
         return self._resolver.resolve(job, self._versions[job.version], self._state_before(job))
 
-    def _in_vain(self, job: JobId) -> None:
-        """A job was begun that will not be used, at least not as it was begun."""
-        _, inputs = self._begun.pop(job)
-        self._engine.forget(inputs.task)
-        self._foresees = False
-
     def _outcome(self, job: JobId) -> Outcome:
         try:
             return self._outcomes[job]
@@ -329,9 +282,6 @@ class MethodLearner:
         """Let go of everything that no job to come can read."""
         wanted = self._with_predecessors([*(self._waiting.keys() - self._discarded), *self._states.tips()])
         self._waiting = {id: job for id, job in self._waiting.items() if id in wanted}
-        passed = [id for id, (job, _) in self._begun.items() if id not in wanted and job.version < self._server.version]
-        for id in passed:
-            self._in_vain(id)
         self._discarded &= self._waiting.keys()
         self._states.keep(self._waiting.values())
         versions = {job.version for job in self._waiting.values()} | {self._server.version}

@@ -66,38 +66,12 @@ class ParallelEngine:
         self._settled = settled if workers > 1 and can_be_copied() else None
         self._seconds = 0.0
         self._steps = 0
-        self._steps_ahead = 0
-
-    @property
-    def idle(self) -> bool:
-        """Whether a copy of the process has nothing to do; threads begin nothing early."""
-        return self._asked(lambda crew: crew.idle)
-
-    @property
-    def busy(self) -> bool:
-        """Whether a copy of the process is at work."""
-        return self._asked(lambda crew: crew.busy)
-
-    def begin(self, task: JobTask) -> None:
-        """Have a copy of the process begin a job."""
-        if self._crew is None:
-            return
-        try:
-            self._crew.begin(task)
-        except CrewLost:
-            self._go_on_with_threads()
-        self._steps_ahead = max(self._steps_ahead, task.steps)
-
-    def forget(self, task: JobTask) -> None:
-        """A job's result will not be asked for, should it have been begun."""
-        if self._crew is not None:
-            self._crew.forget(task)
 
     def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
         """Train all jobs, the longest first, so that no core waits long for the last one."""
         order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
-        crew = self._crew_by_now() if len(tasks) > 1 else self._crew
-        if crew is not None and (len(tasks) > 1 or any(map(crew.holds, tasks))):
+        crew = self._crew_by_now() if len(tasks) > 1 else None
+        if crew is not None:
             try:
                 return crew.train(tasks, order, self._patience(max(task.steps for task in tasks)), arrived)
             except CrewLost:
@@ -111,15 +85,6 @@ class ParallelEngine:
         self._seconds += perf_counter() - start
         self._steps += sum(task.steps for task in tasks)
         return told(results, arrived)
-
-    def begin_evaluation(self, vector: Tensor, mode: Mapping[str, Any]) -> None:
-        """Have copies of the process begin to evaluate a model."""
-        places = self._data.evaluation()
-        if self._crew is not None and len(places) > 1:
-            try:
-                self._crew.begin_evaluation(vector, len(places), mode, self._patience(len(places)))
-            except CrewLost:
-                self._go_on_with_threads()
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split; batches are added up in their own order."""
@@ -142,16 +107,6 @@ class ParallelEngine:
         self._crew = self._settled = None
         del self._skeletons[1:]
 
-    def _asked(self, question: Callable[[TrainingCrew], bool]) -> bool:
-        """What the copies say, if there are any."""
-        if self._crew is None:
-            return False
-        try:
-            return question(self._crew)
-        except CrewLost:
-            self._go_on_with_threads()
-            return False
-
     def _go_on_with_threads(self) -> None:
         """Once and for all: they can do it."""
         if self._crew is not None:
@@ -159,12 +114,9 @@ class ParallelEngine:
         self._crew = self._settled = None
 
     def _patience(self, steps: int) -> float:
-        """Far longer than so many local steps, or batches to evaluate, can take, by what threads took.
-
-        A copy may have been given a longer job ahead.
-        """
+        """Far longer than so many local steps, or batches to evaluate, can take, by what threads took."""
         a_step = len(self._skeletons) * self._seconds / max(1, self._steps)
-        return 60 + 100 * a_step * max(steps, self._steps_ahead)
+        return 60 + 100 * a_step * steps
 
     def _crew_by_now(self) -> TrainingCrew | None:
         if self._crew is None and self._settled is not None and self._seconds >= self._settled:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgefl.learning.engine.base import Arrived, JobData, JobResult, JobTask, OnDemand, told, unnoticed
+from edgefl.learning.engine.base import Arrived, JobData, JobResult, JobTask, told, unnoticed
 from edgefl.learning.engine.evaluation import BatchScore, total
 from edgefl.learning.engine.parcels import PackedResult, Parcel, packed, result_of, tensors_of, without_tensors
 from edgefl.learning.engine.ray_cluster import RETRIES, joined, needs
@@ -27,7 +27,7 @@ class WorkersLost(Exception):  # noqa: N818  (what happened to them)
     """A piece of work was given to one worker after another, and all of them were lost."""
 
 
-class RayEngine(OnDemand):
+class RayEngine:
     """Trains each job by itself on one CPU, with one intra-op thread, or on one GPU of a Ray cluster.
 
     A job is the same code as in the sequential engine and is never cut or merged, so on processors of one kind the

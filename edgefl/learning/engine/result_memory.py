@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from edgefl.learning.engine.base import Arrived, Engine, JobResult, JobTask, OnDemand, told, unnoticed
+from edgefl.learning.engine.base import Arrived, Engine, JobResult, JobTask, told, unnoticed
 from edgefl.learning.job import Evaluation
 
 LIMIT_BYTES = 1 << 30
@@ -71,7 +71,7 @@ class ResultMemory:
         self._held += len(content)
 
 
-class RememberingEngine(OnDemand):
+class RememberingEngine:
     """An engine that trains no job twice. Only for engines that give every job the bits that it has alone.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from edgefl.learning.engine.base import Arrived, JobData, JobResult, JobTask, OnDemand, told, unnoticed
+from edgefl.learning.engine.base import Arrived, JobData, JobResult, JobTask, told, unnoticed
 from edgefl.learning.engine.device import exact_arithmetic
 from edgefl.learning.engine.evaluation import evaluate_batch, total
 from edgefl.learning.engine.local_training import train_job
@@ -18,7 +18,7 @@ from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.precision import Precision
 
 
-class SequentialEngine(OnDemand):
+class SequentialEngine:
     """Trains jobs in the order they come, in the calling thread.
 
     Args:

@@ -6,7 +6,6 @@ import pickle
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from edgefl.learning.engine.base import Arrived, JobData, JobResult, JobTask, unnoticed
 from edgefl.learning.engine.board import Board, Place
-from edgefl.learning.engine.crew import Crew, Errand, as_it_is, slots
+from edgefl.learning.engine.crew import Crew, slots
 from edgefl.learning.engine.evaluation import BatchScore, evaluate_batch
 from edgefl.learning.engine.local_training import train_job
 from edgefl.learning.engine.parcels import (
@@ -53,7 +52,7 @@ class _Slot(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """A job on its way: the task without its tensors; these as others read them as well, as evaluated, or its own.
+    """A job on its way: the task without its tensors; these as others read them as well, or its own.
 
     Of the task, what the jobs of a method share is pickled once for all of them, because that takes a while.
     """
@@ -62,7 +61,6 @@ class _Job(NamedTuple):
     method: bytes
     plain: Mapping[str, Any]
     common: Mapping[str, Sent]
-    evaluated: Mapping[str, Sent]
     own: Mapping[str, Sent]
 
 
@@ -72,15 +70,6 @@ class _Batches(NamedTuple):
     vector: Sent
     numbers: range
     mode: Mapping[str, Any]
-
-
-class _Evaluation(NamedTuple):
-    """An evaluation that was begun: of what, where its model lies, and its shares that are under way."""
-
-    vector: Tensor
-    mode: Mapping[str, Any]
-    sent: Sent
-    begun: Mapping[int, Errand]
 
 
 class _Trained(NamedTuple):
@@ -121,55 +110,9 @@ class TrainingCrew:
             self._slots = [_Slot(Board(room), Board(room)) for _ in range(slots(size))]
         except OSError as error:
             raise CrewLost(f"there is no memory to share with copies: {error}") from None
-        self._begun: dict[int, tuple[JobTask, Errand]] = {}
         self._known: tuple[tuple[object, ...], bytes] | None = None
-        self._evaluation: _Evaluation | None = None
-        self._shown: tuple[Tensor, Sent] | None = None
-        self._readers: list[Errand] = []
         worker = _Worker(model, data, precision, self._common, self._evaluated, self._slots)
         self._crew = Crew(size, worker.serve)
-
-    @property
-    def idle(self) -> bool:
-        """Whether a copy has nothing to do.
-
-        Raises:
-            CrewLost: a copy ended.
-        """
-        return self._crew.idle
-
-    @property
-    def busy(self) -> bool:
-        """Whether a copy has something to do.
-
-        Raises:
-            CrewLost: a copy ended.
-        """
-        return self._crew.busy
-
-    def begin(self, task: JobTask) -> None:
-        """Have a job begun while a copy is :attr:`idle`; :meth:`train` gives its result.
-
-        Raises:
-            CrewLost: a copy ended, or the method cannot travel.
-        """
-        tensors, shown = tensors_of(task), {}
-        if self._shown is not None and any(each is self._shown[0] for each in tensors.values()):
-            shown = {id(self._shown[0]): self._shown[1]}
-        errand = self._crew.begin(lambda slot: self._job(task, tensors, slot, evaluated=shown), self._result)
-        if shown:
-            self._readers.append(errand)
-        self._begun[id(task)] = task, errand
-
-    def holds(self, task: JobTask) -> bool:
-        """Whether the job was begun, and its result not given yet."""
-        return id(task) in self._begun
-
-    def forget(self, task: JobTask) -> None:
-        """A job's result will not be asked for, should it have been begun."""
-        if self.holds(task):
-            _, errand = self._begun.pop(id(task))
-            errand.forget()
 
     def train(
         self,
@@ -178,7 +121,7 @@ class TrainingCrew:
         patience: float | None = None,
         arrived: Arrived = unnoticed,
     ) -> list[JobResult]:
-        """Train all jobs, begun in this ``order`` where they are not yet.
+        """Train all jobs, begun in this ``order``.
 
         Args:
             tasks: the jobs.
@@ -191,8 +134,6 @@ class TrainingCrew:
             TrainingFault: a local step failed.
             Exception: what ``arrived`` raised.
         """
-        begun = {index: self._begun.pop(id(task))[1] for index, task in enumerate(tasks) if self.holds(task)}
-        order = [index for index in order if index not in begun]
         tensors = {index: tensors_of(tasks[index]) for index in order}
         readers = Counter(id(tensor) for named in tensors.values() for tensor in named.values())
         self._common.clear()
@@ -204,40 +145,14 @@ class TrainingCrew:
             arrived(index, result)
             return result
 
-        for index, errand in begun.items():
-            if not errand.done:
-                errand.taken = partial(taken, index)
-            elif errand.failure is None:
-                errand.show(partial(arrived, index))
         answers: dict[int, JobResult] = self._crew.answers(
             order,
             lambda index, slot: self._job(tasks[index], tensors[index], slot, common=common),
             taken,
             patience,
-            begun,
             alike=len({task.steps for task in tasks}) == 1,
         )
         return [answers[index] for index in range(len(tasks))]
-
-    def begin_evaluation(
-        self, vector: Tensor, batches: int, mode: Mapping[str, Any], patience: float | None = None
-    ) -> None:
-        """Have as much of an evaluation begun as there are copies :attr:`idle`; :meth:`evaluate` gives its scores.
-
-        Its arguments are those of :meth:`evaluate`.
-
-        Raises:
-            CrewLost: a copy ended, or is stuck.
-        """
-        if self._evaluation is not None:
-            return  # the board holds that one's model
-        sent, begun = self._show(vector, patience), dict[int, Errand]()
-        for share, cut in enumerate(_cut(batches, self._crew.size)):
-            if not self._crew.idle:
-                break
-            request = _Batches(sent, cut, mode)
-            begun[share] = self._crew.begin(lambda _, request=request: request, partial(as_it_is, share))  # type: ignore[misc]
-        self._evaluation = _Evaluation(vector, mode, sent, begun)
 
     def evaluate(
         self, vector: Tensor, batches: int, mode: Mapping[str, Any], patience: float | None = None
@@ -253,19 +168,10 @@ class TrainingCrew:
         Raises:
             CrewLost: a copy ended, or is stuck.
         """
-        ahead, self._evaluation = self._evaluation, None
-        if ahead is not None and (ahead.vector is not vector or ahead.mode is not mode):
-            self._crew.settle(ahead.begun.values(), patience)
-            ahead = None
-        sent, begun = (
-            (self._show(vector, patience), dict[int, Errand]()) if ahead is None else (ahead.sent, ahead.begun)
-        )
-        shares = _cut(batches, self._crew.size)
+        self._evaluated.clear()
+        sent, shares = _sent(vector, self._evaluated), _cut(batches, self._crew.size)
         answers = self._crew.answers(
-            [share for share in range(len(shares)) if share not in begun],
-            lambda share, _: _Batches(sent, shares[share], mode),
-            patience=patience,
-            begun=begun,
+            range(len(shares)), lambda share, _: _Batches(sent, shares[share], mode), patience=patience
         )
         return [
             BatchScore(torch.tensor(right), torch.tensor(cross_entropy, dtype=torch.float64), images)
@@ -277,15 +183,6 @@ class TrainingCrew:
         """End the copies; the crew is not used again."""
         self._crew.dismiss()
 
-    def _show(self, vector: Tensor, patience: float | None) -> Sent:
-        """Leave a model on the board of what is evaluated; the next round's first jobs begin with it, too."""
-        self._crew.settle(self._readers, patience)
-        self._readers.clear()
-        self._evaluated.clear()
-        sent = _sent(vector, self._evaluated)
-        self._shown = vector, sent
-        return sent
-
     def _job(
         self,
         task: JobTask,
@@ -293,19 +190,18 @@ class TrainingCrew:
         slot: int,
         *,
         common: Mapping[int, Sent] = MappingProxyType({}),
-        evaluated: Mapping[int, Sent] = MappingProxyType({}),
     ) -> _Job:
-        """A job's request; ``common`` and ``evaluated`` say by ``id`` which tensors lie on these boards already."""
+        """A job's request; ``common`` says by ``id`` which tensors lie on that board already."""
         inbox = self._slots[slot].inbox
         inbox.clear()
-        alone = {id(each): each for each in tensors.values() if id(each) not in common and id(each) not in evaluated}
+        alone = {id(each): each for each in tensors.values() if id(each) not in common}
         own = {number: _sent(each, inbox) for number, each in alone.items()}
 
         def placed(held: Mapping[int, Sent]) -> dict[str, Sent]:
             return {name: held[id(each)] for name, each in tensors.items() if id(each) in held}
 
         plain = {name: getattr(task, name) for name in _PLAIN}
-        return _Job(slot, self._method(task), plain, placed(common), placed(evaluated), placed(own))
+        return _Job(slot, self._method(task), plain, placed(common), placed(own))
 
     def _method(self, task: JobTask) -> bytes:
         parts = task.method, task.objective, task.rule, task.options
@@ -348,7 +244,7 @@ class _Worker:
     def _train(self, job: _Job) -> _Trained:
         inbox, outbox = self._slots[job.slot]
         tensors: dict[str, Tensor] = {}
-        for board, held in ((self._common, job.common), (self._evaluated, job.evaluated), (inbox, job.own)):
+        for board, held in ((self._common, job.common), (inbox, job.own)):
             tensors |= {name: _found(each, board) for name, each in held.items()}
         if job.method not in self._methods:
             try:

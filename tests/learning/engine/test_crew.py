@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,47 +87,6 @@ def test_a_crew_goes_on_after_a_request_that_failed():
         crew.answers([1, -1, 2, 3], lambda number, slot: number)
     answers = crew.answers([4, 5, 6, 7], lambda number, slot: number)
     assert [answers[number][0] for number in (4, 5, 6, 7)] == [16, 25, 36, 49]
-    crew.dismiss()
-
-
-def test_what_was_begun_is_answered_later_with_the_rest():
-    crew = Crew(2, squares)
-    begun = {}
-    while crew.idle and len(begun) < 5:
-        number = len(begun)
-        begun[number] = crew.begin(lambda slot, number=number: number, lambda answer, slot: answer[0])
-    assert 2 <= len(begun) <= 5
-    order = range(len(begun), 12)
-    answers = crew.answers(order, lambda number, slot: number, lambda number, answer, slot: answer[0], begun=begun)
-    assert answers == {number: number**2 for number in range(12)}
-    crew.dismiss()
-
-
-def test_what_was_begun_and_is_not_wanted_any_more_stands_in_nobodys_way():
-    def slow(number):
-        time.sleep(0.2 * (number < 0))
-        return squares(number)
-
-    crew = Crew(1, slow)
-    for _ in range(3):
-        assert crew.idle
-        errand = crew.begin(lambda slot: -1, lambda answer, slot: answer)
-        assert not crew.idle
-        answers = crew.answers(range(4), lambda number, slot: number)
-        assert [answers[number][0] for number in range(4)] == [0, 1, 4, 9]
-        assert errand.done
-        assert str(errand.failure) == "-1 has no place here"
-    crew.dismiss()
-
-
-def test_a_request_that_failed_ahead_is_told_when_its_answer_is_wanted():
-    crew = Crew(1, squares)
-    errand = crew.begin(lambda slot: -5, lambda answer, slot: answer)
-    while not crew.idle:
-        time.sleep(0.01)
-    with pytest.raises(ValueError, match="-5 has no place here"):
-        crew.answers([1, 2], lambda number, slot: number, begun={0: errand})
-    assert crew.answers([3], lambda number, slot: number)[3][0] == 9
     crew.dismiss()
 
 
@@ -301,20 +259,14 @@ def with_copies(tiny, method=None):
 
 
 @pytest.mark.parametrize("entry", [*METHODS, "scaffold", "feddyn"], ids=str)
-@pytest.mark.parametrize("ahead", [False, True], ids=["at_once", "ahead"])
-def test_copies_train_to_the_bits_of_one_after_another(tiny, entry, ahead):
+def test_copies_train_to_the_bits_of_one_after_another(tiny, entry):
     method = tiny.method(entry, **({"drop_last": True} if entry == "fedalign" else {}))
     reference = three_rounds(tiny.core("sequential"), method)
     core = tiny.core("parallel", 2)
     engine = engine_of(core)
     engine._settled = 0.0
-    begun, begin = [], engine.begin
-    engine.begin = lambda task: begun.append(task) or begin(task)
-    assert same(reference, three_rounds(core, method, order=-1, ahead=ahead))
+    assert same(reference, three_rounds(core, method, order=-1))
     assert engine._crew is not None
-    assert not engine._crew._begun
-    # In the first round there are no copies yet.
-    assert len(begun) >= 4 if ahead else not begun
     core.close()
 
 
@@ -322,8 +274,6 @@ def test_results_are_told_as_they_come(tiny):
     method = tiny.method("fedavg")
     core, engine = with_copies(tiny, method)
     tasks = [core.learner(method)._inputs(tiny.job(client)).task for client in range(6)]
-    assert engine.idle
-    engine.begin(tasks[4])
     came, under_way = {}, []
 
     def arrived(place, result):
@@ -334,68 +284,6 @@ def test_results_are_told_as_they_come(tiny):
     assert all(came[place] is result for place, result in enumerate(results))
     assert under_way[0] > 0
     core.close()
-
-
-@pytest.mark.parametrize("why", ["never submitted", "discarded", "changed"])
-def test_a_job_that_is_not_used_as_it_was_begun_is_the_last_one_to_be_begun_early(tiny, why):
-    method = tiny.method("fedavg")
-    core, engine = with_copies(tiny, method)
-    lost, *jobs = [tiny.job(client) for client in range(3)]
-    learner, reference = core.learner(method), tiny.core("sequential").learner(method)
-    assert engine.idle
-    learner.expect(replace(lost, steps=lost.steps + 1) if why == "changed" else lost)
-    assert list(learner._begun) == [lost.id]
-    if why != "never submitted":
-        learner.submit(lost)
-    if why == "discarded":
-        learner.discard(lost.id)
-    if why == "changed":
-        jobs, _ = [*jobs, lost], reference.submit(lost)
-    for each in (learner, reference):
-        for job in jobs:
-            if job is not lost:
-                each.submit(job)
-        each.aggregate(0, [job.id for job in jobs], 0)
-    assert torch.equal(learner.model(1), reference.model(1))
-    assert not learner._begun
-    assert not engine._crew._begun
-    learner._engine = Greedy()
-    learner.expect(tiny.job(5, version=1))
-    assert not learner._begun
-    core.close()
-
-
-class Greedy:
-    """An engine that would begin anything."""
-
-    idle = True
-
-    def begin(self, task):
-        """It is not asked to do it."""
-
-
-def test_jobs_begin_early_with_threads_nowhere(tiny):
-    core = tiny.core("parallel", 2)
-    learner = core.learner(tiny.method("fedavg"))
-    learner.expect(tiny.job(0))
-    assert not learner._begun
-    assert not learner.at_work
-
-
-def test_copies_that_are_killed_with_work_ahead_are_done_without(tiny):
-    method = tiny.method("fedavg")
-    (core, engine), reference = with_copies(tiny, method), tiny.core("sequential").learner(method)
-    learner, jobs = core.learner(method), [tiny.job(client) for client in range(2)]
-    learner.expect(jobs[0])
-    for process in engine._crew._crew._dismiss.peek()[2][1]:
-        os.kill(process, signal.SIGKILL)
-    learner.expect(jobs[1])
-    for each in (learner, reference):
-        for job in jobs:
-            each.submit(job)
-        each.aggregate(0, [job.id for job in jobs], 0)
-    assert torch.equal(learner.model(1), reference.model(1))
-    assert engine._crew is None
 
 
 def test_what_no_board_has_room_for_travels_with_the_message(tiny, monkeypatch):
@@ -433,85 +321,6 @@ def test_copies_evaluate_to_the_bits_of_one_batch_after_another(tiny, mode):
         os.kill(process, signal.SIGKILL)
     assert engine.evaluate(vector, mode)[:2] == expected
     assert engine._crew is None
-
-
-@pytest.mark.parametrize("other", ["nothing", "another model", "another mode"])
-def test_an_evaluation_that_began_early_comes_to_the_same_bits(tiny, other):
-    reference, method = engine_of(tiny.core("sequential")), tiny.method("fedavg")
-    core, engine = with_copies(tiny, method)
-    vector, mode, scaled = 1.5 * core.initial, {}, {"keep_probability": (0.5, 0.25)}
-    expected = reference.evaluate(vector, mode)[:2]
-    for _ in range(3):
-        engine.begin_evaluation(vector, mode)
-        assert len(engine._crew._evaluation.begun) == 2
-        # One that is never asked for keeps no later one from its own model.
-        engine.begin_evaluation(core.initial, mode)
-        if other == "another model":
-            assert engine.evaluate(core.initial, mode)[:2] == reference.evaluate(core.initial, mode)[:2]
-        if other == "another mode":
-            assert engine.evaluate(vector, scaled)[:2] == reference.evaluate(vector, scaled)[:2]
-        task = core.learner(method)._inputs(tiny.job(1)).task
-        engine.begin(task)
-        assert engine.evaluate(vector, mode)[:2] == expected
-        assert torch.equal(engine.train([task])[0].final, reference.train([task])[0].final)
-        assert engine._crew._evaluation is None
-    core.close()
-
-
-def test_an_evaluation_that_began_early_and_failed_is_told_when_it_is_asked_for(tiny):
-    core, engine = with_copies(tiny)
-    vector, wrong = 1.5 * core.initial, {"width": "wide"}
-    engine.begin_evaluation(vector, wrong)
-    with pytest.raises(TypeError, match="not supported between"):
-        engine.evaluate(vector, wrong)
-    engine.begin_evaluation(vector, wrong)
-    # Where nobody asks for it, it does not matter.
-    assert engine.evaluate(vector, {})[:2] == engine_of(tiny.core("sequential")).evaluate(vector, {})[:2]
-    assert engine._crew is not None
-    core.close()
-
-
-def test_threads_evaluate_where_copies_are_killed_with_an_evaluation_ahead(tiny):
-    core, engine = with_copies(tiny)
-    vector, mode = 1.5 * core.initial, {}
-    engine.begin_evaluation(vector, mode)
-    for process in engine._crew._crew._dismiss.peek()[2][1]:
-        os.kill(process, signal.SIGKILL)
-    engine.begin_evaluation(core.initial, mode)
-    assert engine.evaluate(vector, mode)[:2] == engine_of(tiny.core("sequential")).evaluate(vector, mode)[:2]
-    assert engine._crew is None
-
-
-def test_an_evaluation_does_not_wait_for_a_job_that_is_stuck(tiny, monkeypatch):
-    method = tiny.method("fedavg")
-    core, engine = with_copies(tiny, method)
-    learner = core.learner(method)
-    engine.evaluate(learner.model(0), {})
-    for process in engine._crew._crew._dismiss.peek()[2][1]:
-        os.kill(process, signal.SIGSTOP)
-    # It begins with the model that was just evaluated, which the next evaluation would overwrite.
-    learner.expect(tiny.job(0))
-    assert len(engine._crew._readers) == 1
-    monkeypatch.setattr(engine, "_patience", lambda steps: 0.3)
-    engine.begin_evaluation(1.5 * core.initial, {})
-    assert engine._crew is None
-
-
-def test_a_job_that_began_with_the_evaluated_model_keeps_it_while_others_are_evaluated(tiny):
-    reference, method = tiny.core("sequential"), tiny.method("fedprox")
-    core, engine = with_copies(tiny, method)
-    learner = core.learner(method)
-    task = learner._inputs(tiny.job(2)).task
-    expected = engine_of(reference).train([task])[0].final
-    for _ in range(5):
-        engine.evaluate(learner.model(0), {})
-        engine.begin(task)
-        assert len(engine._crew._readers) == 1
-        for scale in (2.0, 3.0):
-            engine.begin_evaluation(scale * core.initial, {})
-            engine.evaluate(scale * core.initial, {})
-        assert torch.equal(engine.train([task])[0].final, expected)
-    core.close()
 
 
 def test_threads_evaluate_where_copies_are_stuck(tiny, monkeypatch):

@@ -23,7 +23,7 @@ METHODS = [
 CPU = torch.device("cpu")
 
 
-def three_rounds(core, method, order=1, *, ahead=False):
+def three_rounds(core, method, order=1):
     """Every round all clients train; their models, feedback and evaluations come back as plain numbers."""
     learner, said = core.learner(method), []
     for round in range(3):
@@ -34,8 +34,6 @@ def three_rounds(core, method, order=1, *, ahead=False):
             alpha = 1 + (client + round) % core.model.depth if some else core.model.depth
             steps = method.local.steps_for(core.data.samples(client))
             jobs.append(TrainingJob(JobId("m", 3, client, round), round, round, alpha, steps, before))
-        for job in jobs if ahead else ():
-            learner.expect(job)
         for job in jobs[::order]:
             learner.submit(job)
         learner.aggregate(round, [job.id for job in jobs[::order]], round)
