@@ -6,8 +6,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections import UserDict
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -39,19 +38,6 @@ class Choices:
     cache: bool = True
 
 
-class _Written(UserDict[str, str]):
-    """A mapping that is written down whenever something is put into it."""
-
-    def __init__(self, write: Callable[[], None], known: Mapping[str, str] | None = None) -> None:
-        self._write: Callable[[], None] = lambda: None
-        super().__init__(known)
-        self._write = write
-
-    def __setitem__(self, key: str, value: str) -> None:
-        super().__setitem__(key, value)
-        self._write()
-
-
 class RunDirectory:
     """A run directory that this process alone works in, from its first file to its summary.
 
@@ -64,7 +50,6 @@ class RunDirectory:
         finished: what is known of each finished run, by (label, seed): its entry in the summary, and the (alpha, batch)
             of the step costs that it used.
         data: digest of the data set that the runs train on; ``None`` before the first of them.
-        fastest: engines that an ``auto`` measured, by kind of job; what is put into it is on disk at once.
 
     Raises:
         UserError: another process works there, it cannot be written, or there is no interrupted run to resume.
@@ -73,7 +58,6 @@ class RunDirectory:
     def __init__(self, path: Path, choices: Choices | None) -> None:
         self.path = path
         self.finished: dict[tuple[str, int], dict[str, Any]] = {}
-        self.fastest: MutableMapping[str, str] = _Written(self._write)
         self.data: str | None = None
         if choices is None:
             self.choices = self._read()
@@ -179,7 +163,6 @@ class RunDirectory:
         return {
             "edgefl": __version__,
             "data": self.data,
-            "fastest": dict(self.fastest),
             "choices": {**vars(self.choices), "methods": list(self.choices.methods)},
             "finished": [{"label": label, "seed": seed, **known} for (label, seed), known in finished.items()],
         }
@@ -193,7 +176,6 @@ class RunDirectory:
                 costs = [(int(alpha), int(batch)) for alpha, batch in each["costs"]]
                 self.finished[each["label"], int(each["seed"])] = {"entry": each["entry"], "costs": costs}
             self.data = state["data"]
-            self.fastest = _Written(self._write, state["fastest"])
             if state["edgefl"] != __version__:
                 found = f"was begun by edgefl {state['edgefl']}, this is {__version__}"
                 raise UserError(f"{found}; only the same version can go on", file=str(self.path))

@@ -224,5 +224,4 @@ class _Experiment:
             seed,
             engine=self._scenario.training.engine,
             memory=memory,
-            fastest=self._directory.fastest,
         )

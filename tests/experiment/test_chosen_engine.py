@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
 from edgefl.experiment.pausing import Pause, Paused
-from edgefl.learning.engine.core import TrainingCore
 from edgefl.scenario import load_scenario
 
-EXACT = {"kind": "auto", "precision": "float32", "convolutions": "grouped", "exact": True}
+DEFAULT = {"kind": "auto", "precision": "float32", "convolutions": "grouped"}
 
 
 def engine_in(folder):
@@ -20,8 +17,8 @@ def engine_in(folder):
 
 
 def test_an_engines_name_alone_is_a_mapping_with_defaults(small):
-    assert small(training__engine="parallel").training.engine.model_dump() == {**EXACT, "kind": "parallel"}
-    assert small().training.engine.model_dump() == EXACT
+    assert small(training__engine="parallel").training.engine.model_dump() == {**DEFAULT, "kind": "parallel"}
+    assert small().training.engine.model_dump() == DEFAULT
 
 
 def test_unknown_engines_and_precisions_are_refused_with_the_nearest_name(small):
@@ -33,9 +30,9 @@ def test_unknown_engines_and_precisions_are_refused_with_the_nearest_name(small)
 
 def test_the_commands_engine_replaces_the_scenarios_and_is_written_down(small, tmp_path):
     scenario = small(training__rounds=1, training__engine={"kind": "parallel", "precision": "bfloat16"})
-    assert engine_in(run(scenario, out=tmp_path / "own")) == {**EXACT, "kind": "parallel", "precision": "bfloat16"}
+    assert engine_in(run(scenario, out=tmp_path / "own")) == {**DEFAULT, "kind": "parallel", "precision": "bfloat16"}
     other = run(scenario, out=tmp_path / "other", engine="sequential")
-    assert engine_in(other) == {**EXACT, "kind": "sequential", "precision": "bfloat16"}
+    assert engine_in(other) == {**DEFAULT, "kind": "sequential", "precision": "bfloat16"}
     assert (other / "summary.json").read_bytes() == (tmp_path / "own" / "summary.json").read_bytes()
 
 
@@ -57,19 +54,10 @@ def test_tf32_is_refused_where_training_runs_on_a_cpu_and_nothing_is_left_behind
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_that_was_left_goes_on_with_the_engine_that_was_measured(small, tmp_path, monkeypatch):
-    with pytest.raises(Paused):
-        run(small(training__rounds=3, training__engine={"exact": False}), out=tmp_path / "run", pause=Pause(rounds=1))
-    state = json.loads((tmp_path / "run" / "unfinished.json").read_text(encoding="utf-8"))
-    assert state["fastest"]
-
-    seen, made = [], TrainingCore.of
-
-    def noting(*arguments, **options):
-        seen.append(dict(options["fastest"]))
-        return made(*arguments, **options)
-
-    monkeypatch.setattr(TrainingCore, "of", noting)
-    resume(tmp_path / "run")
-    assert seen == [state["fastest"]]
-    assert (tmp_path / "run" / "summary.json").exists()
+def test_the_key_exact_is_refused_with_one_message_and_read_where_an_older_run_directory_holds_its_default(small):
+    for kind in ("auto", "sequential"):
+        with pytest.raises(UserError, match=r"training\.engine: 'exact' is gone: engines are chosen by rule") as told:
+            small(training__engine={"kind": kind, "exact": False})
+        assert "\n" not in str(told.value)
+    old = {**DEFAULT, "exact": True}
+    assert small(training__engine=old).training.engine == small(training__engine=DEFAULT).training.engine

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -11,13 +11,12 @@ from torch import Tensor
 
 from edgefl.learning.data.federated import FederatedData
 from edgefl.learning.engine.base import Around, Engine, JobData
-from edgefl.learning.engine.choice import ALIKE, EngineName, build_engine, check_precision, choose_engine
+from edgefl.learning.engine.choice import ALIKE, build_engine, check_precision, choose_engine
 from edgefl.learning.engine.client_data import ClientData
 from edgefl.learning.engine.keepsakes import Keepsakes
 from edgefl.learning.engine.learner import MethodLearner
-from edgefl.learning.engine.measured import MeasuredEngine, clock_of
 from edgefl.learning.engine.result_memory import RememberingEngine, ResultMemory, content_of
-from edgefl.learning.engine.spec import Convolutions, EngineSpec
+from edgefl.learning.engine.spec import EngineSpec
 from edgefl.learning.job import Evaluation
 from edgefl.learning.methods.recipe import Method
 from edgefl.learning.models.block_model import BlockModel
@@ -50,7 +49,6 @@ class TrainingCore:
         workers: jobs at once in the parallel engine; the process's cores unless given. It never changes a result.
         memory: where results are kept, so that no job is trained twice; not for the batched engine, whose bits depend
             on which jobs stand side by side.
-        fastest: where an ``auto`` that is not exact writes down what it measured, and finds it again.
 
     Attributes:
         engine_name: the engine that was chosen by rule.
@@ -70,14 +68,12 @@ class TrainingCore:
         engine: EngineSpec | str = "auto",
         workers: int | None = None,
         memory: ResultMemory | None = None,
-        fastest: MutableMapping[str, str] | None = None,
     ) -> None:
         self._device = torch.device(device)
         self.memory = memory
         self._seed = seed
         self._workers = workers
         self._spec = EngineSpec.of(engine)
-        self._fastest = {} if fastest is None else fastest
         check_precision(self._spec.precision, self._device)
         self.engine_name = choose_engine(self._spec.kind, self._device, workers)
         self.data = data
@@ -94,11 +90,10 @@ class TrainingCore:
         engine: EngineSpec | str = "auto",
         workers: int | None = None,
         memory: ResultMemory | None = None,
-        fastest: MutableMapping[str, str] | None = None,
     ) -> Self:
         """The core of a scenario's data and model for one seed; it trains on the device that holds the data."""
         model = build_model(spec, data.shape, data.classes)
-        options: dict[str, Any] = {"engine": engine, "workers": workers, "memory": memory, "fastest": fastest}
+        options: dict[str, Any] = {"engine": engine, "workers": workers, "memory": memory}
         return cls(ClientData(data), model, seed, data.train.device, **options)
 
     @property
@@ -141,18 +136,9 @@ class TrainingCore:
     def engine_for(self, model: BlockModel) -> Engine:
         """A new engine for a skeleton, which lies on the training device; whoever asks closes it."""
         spec = self._spec
-        by_clock = spec.kind == "auto" and not spec.exact
-        names: tuple[EngineName, ...] = (self.engine_name, "batched") if by_clock else (self.engine_name,)
-
-        def built(name: EngineName, convolutions: Convolutions) -> Engine:
-            return build_engine(name, model, self.data, self._device, self._workers, spec.precision, convolutions)
-
-        engines: dict[str, Engine] = {name: built(name, spec.convolutions) for name in names}
-        if len(engines) > 1:
-            if self._device.type != "cpu":
-                engines["batched, products"] = built("batched", "products")
-            return MeasuredEngine(engines, self._fastest, clock_of(self._device))
-        engine = engines[self.engine_name]
+        engine = build_engine(
+            self.engine_name, model, self.data, self._device, self._workers, spec.precision, spec.convolutions
+        )
         if self.memory is None or self.engine_name not in ALIKE:
             return engine
         ground = f"{torch.__version__} {self._device} {spec.precision} {model}"
@@ -182,13 +168,6 @@ class SharedEvaluation(Around):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self._known: dict[str, Evaluation] = {}
-        self._newest = ""
-        self._found = False
-
-    def begin_evaluation(self, vector: Tensor, mode: Mapping[str, Any]) -> None:
-        """Have the engine begin, unless one was known: whether this one is takes a while to see."""
-        if not self._found:
-            self._engine.begin_evaluation(vector, mode)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split."""
@@ -197,7 +176,4 @@ class SharedEvaluation(Around):
         key = f"{content_of(vector)} {sorted(mode.items())}"
         if key not in self._known:
             self._known[key] = self._engine.evaluate(vector, mode)
-        elif key != self._newest:  # a round without an update leaves the model as it was
-            self._found = True
-        self._newest = key
         return self._known[key]

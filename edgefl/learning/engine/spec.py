@@ -1,4 +1,4 @@
-"""The ``engine:`` of a scenario's training: how jobs are trained, and how exactly."""
+"""The ``engine:`` of a scenario's training: how jobs are trained, and with which precision."""
 
 from __future__ import annotations
 
@@ -32,11 +32,19 @@ class EngineSpec(Component):
         description="of batched, for clients side by side: grouped makes one convolution with a group for each client, "
         "products multiplies matrices of patches, which takes more memory; which is faster depends on the device",
     )
-    exact: bool = Field(
-        default=True,
-        description="false: auto may time the engines once for each method and size of cohort and take the fastest, so "
-        "that rounding differs from machine to machine",
-    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _exact_is_gone(cls, value: Any) -> Any:
+        """Edgefl 0.1 had ``exact``; its run directories hold the default, true, which always applies now."""
+        if not isinstance(value, dict) or "exact" not in value:
+            return value
+        if value["exact"] is not True:
+            raise ValueError(
+                "'exact' is gone: engines are chosen by rule, never by a stopwatch; leave it out, and name an engine "
+                "in 'kind' to take another one"
+            )
+        return {key: each for key, each in value.items() if key != "exact"}
 
     @model_validator(mode="after")
     def _convolutions_are_batched(self) -> Self:

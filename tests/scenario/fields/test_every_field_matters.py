@@ -21,7 +21,6 @@ PROBES: list[Probe] = [
 NOTHING_FOLLOWS = {
     "name": "what the run is called",
     "methods[].as": "what the method is called",
-    "training.engine.exact": "lets the clock choose an engine (tests/learning/engine/test_measured_engine.py)",
     "published[]": "numbers of a paper, which reports show beside those of a run",
     "sweep.halving": "settings that a search tries and for how long, no run's rounds (tests/experiment/test_search.py)",
     "sweep.optuna": "likewise",
