@@ -22,7 +22,8 @@ NAVIGATION = {
         "Scenarios": "scenarios", "Data": "data", "Methods": "methods", "Compression": "compression",
         "Device profiles": "device-profiles",
         "How time is modelled": "time-model", "Looking at a result": "report", "Runs that survive": "reliability",
-        "Your own world": "own-world", "Adding parts of your own": "extending", "Performance": "performance",
+        "Your own world": "own-world", "Adding parts of your own": "extending", "Parts from Python": "python",
+        "Performance": "performance",
     },
     "Findings": {"Every method on one data set": "results", "How rates were chosen": "tuning"},
     "Reference": {
