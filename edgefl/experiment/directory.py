@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from edgefl.durable_file import aside, write_durably
 from edgefl.errors import UserError
+from edgefl.experiment.inputs import Input, check_inputs, digests
 from edgefl.version import __version__
 
 STATE = "unfinished.json"
@@ -49,7 +50,7 @@ class RunDirectory:
     Attributes:
         finished: what is known of each finished run, by (label, seed): its entry in the summary, and the (alpha, batch)
             of the step costs that it used.
-        data: digest of the data set that the runs train on; ``None`` before the first of them.
+        inputs: digests of what the runs read, by field of the scenario.
 
     Raises:
         UserError: another process works there, it cannot be written, or there is no interrupted run to resume.
@@ -58,7 +59,7 @@ class RunDirectory:
     def __init__(self, path: Path, choices: Choices | None) -> None:
         self.path = path
         self.finished: dict[tuple[str, int], dict[str, Any]] = {}
-        self.data: str | None = None
+        self.inputs: dict[str, str] = {}
         if choices is None:
             self.choices = self._read()
         else:
@@ -109,23 +110,17 @@ class RunDirectory:
                 shutil.rmtree(self.path, ignore_errors=True)
             raise UserError(f"the run directory cannot be written: {error.strerror}", file=str(self.path)) from None
 
-    def train_on(self, content: str) -> None:
-        """Make sure that all runs train on one data set; to be said before :meth:`open`.
+    def read_inputs(self, found: Mapping[str, Input]) -> None:
+        """Make sure that all runs read the same; to be called before :meth:`open`, and before each run.
 
         Args:
-            content: digest of the set, as it is now.
+            found: the inputs as they are now.
 
         Raises:
-            UserError: the run began with another one.
+            UserError: the run began with other contents.
         """
-        if self.data not in (None, content):
-            raise UserError(
-                "the data set is not the one that the run began with: its files have changed since, and what was "
-                "trained does not belong to them; expected the old files, or a new run in another folder",
-                file=str(self.path),
-                field="data",
-            )
-        self.data = content
+        check_inputs(self.inputs, found)
+        self.inputs |= digests(found)
 
     def run_finished(self, label: str, seed: int, entry: dict[str, Any], costs: list[tuple[int, int]]) -> None:
         """One run is complete: its tables are written, and its journal and checkpoints are no longer needed."""
@@ -162,7 +157,7 @@ class RunDirectory:
     def _state(self, finished: Mapping[tuple[str, int], dict[str, Any]]) -> dict[str, Any]:
         return {
             "edgefl": __version__,
-            "data": self.data,
+            "inputs": self.inputs,
             "choices": {**vars(self.choices), "methods": list(self.choices.methods)},
             "finished": [{"label": label, "seed": seed, **known} for (label, seed), known in finished.items()],
         }
@@ -175,7 +170,7 @@ class RunDirectory:
             for each in state["finished"]:
                 costs = [(int(alpha), int(batch)) for alpha, batch in each["costs"]]
                 self.finished[each["label"], int(each["seed"])] = {"entry": each["entry"], "costs": costs}
-            self.data = state["data"]
+            self.inputs = {str(field): str(digest) for field, digest in state["inputs"].items()}
             if state["edgefl"] != __version__:
                 found = f"was begun by edgefl {state['edgefl']}, this is {__version__}"
                 raise UserError(f"{found}; only the same version can go on", file=str(self.path))
@@ -184,7 +179,7 @@ class RunDirectory:
             done = (self.path / "summary.json").exists()
             reason = "the run in it is finished" if done else "there is no interrupted run in it"
             raise UserError(f"nothing to resume: {reason}", file=str(self.path)) from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{name} is damaged ({error}); the run cannot be resumed", file=str(self.path)) from None
 
 

@@ -8,6 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgefl.errors import UserError, nearest
+from edgefl.experiment.inputs import (
+    DATA,
+    SCENARIO,
+    Input,
+    Inputs,
+    check_inputs,
+    digest_of_scenario,
+    digests,
+    recorded_inputs,
+)
 from edgefl.experiment.recording import Recording, read_recording
 from edgefl.experiment.step_costs import RecordedCosts, StepCosts
 from edgefl.experiment.verify import read_run_summary
@@ -15,6 +25,7 @@ from edgefl.experiment.wiring import SharedWorld, recipe_of, shared_world, skele
 from edgefl.learning.cost.law import CostModel
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.protocol_specs import AsynchronousSpec, RoundsSpec
+from edgefl.yaml_file import read_yaml
 
 if TYPE_CHECKING:
     from edgefl.learning.data.federated import FederatedData
@@ -40,15 +51,34 @@ class FinishedRun:
 
     def __init__(self, path: Path, methods: Sequence[str] | None = None) -> None:
         self.path = path
-        self.entries: dict[str, list[dict[str, Any]]] = read_run_summary(path)["methods"]
+        summary = read_run_summary(path)
+        self.entries: dict[str, list[dict[str, Any]]] = summary["methods"]
+        self._inputs = recorded_inputs(summary, path / "summary.json")
         for label in methods or ():
             if label not in self.entries:
                 raise UserError(f"the run has no method '{label}'; {nearest(label, self.entries)}", file=str(path))
         self.labels = [label for label in self.entries if not methods or label in methods]
         self.scenario = load_scenario(path / "scenario.yaml")
+        self._files = Inputs(self.scenario, path).files
+        self._check_scenario()
         self._check_protocol()
         self._data: dict[int, FederatedData | None] = {}
         self.costs = self._step_costs()
+
+    def inputs(self, scenario: Scenario) -> dict[str, str]:
+        """The digests of what a replay under this scenario reads, and of what the run was trained on.
+
+        Raises:
+            UserError: a file that the scenario shares with the run's own has changed since the run.
+        """
+        inputs = Inputs(scenario, self.path)
+        found = inputs.now(trains=any(self._reads_labels(entry["seed"]) for entry in self._all_entries()))
+        shared = {field: inputs.files.get(field) == self._files.get(field) for field in found}
+        check_inputs(
+            self._inputs, {field: each for field, each in found.items() if shared[field] and field != SCENARIO}
+        )
+        trained_on = {DATA: self._inputs[DATA]} if DATA in self._inputs else {}
+        return digests(found) | trained_on
 
     def recording(self, label: str, seed: int) -> Recording:
         """What one method trained with one seed.
@@ -67,6 +97,13 @@ class FinishedRun:
     def world(self, scenario: Scenario, seed: int) -> SharedWorld:
         """What all methods of a seed meet, in this scenario or a changed one."""
         return shared_world(scenario, seed, self._labels_of(seed))
+
+    def _all_entries(self) -> list[dict[str, Any]]:
+        return [entry for label in self.labels for entry in self.entries[label]]
+
+    def _check_scenario(self) -> None:
+        file = self.path / "scenario.yaml"
+        check_inputs(self._inputs, {SCENARIO: Input(str(file), digest_of_scenario(read_yaml(file)))})
 
     def _check_protocol(self) -> None:
         protocol = self.scenario.protocol
@@ -99,7 +136,7 @@ class FinishedRun:
 
     def _labels_of(self, seed: int) -> FederatedData | None:
         """The data, where a selector reads which classes clients hold."""
-        if "label_support" not in self.scenario.training.selection.spec.start(seed).reads:
+        if not self._reads_labels(seed):
             return None
         if seed not in self._data:
             from edgefl.learning.data.federated import load_federated
@@ -108,3 +145,6 @@ class FinishedRun:
             scenario = self.scenario
             self._data[seed] = load_federated(scenario.data, seed, choose_device("cpu"), scenario.evaluation.split)
         return self._data[seed]
+
+    def _reads_labels(self, seed: int) -> bool:
+        return "label_support" in self.scenario.training.selection.spec.start(int(seed)).reads

@@ -63,6 +63,7 @@ class Replay:
                 )
         scenario = with_overrides(self._run.scenario, changes)
         _check_budgets(scenario)
+        inputs = self._run.inputs(scenario)
         if out.exists():
             raise UserError("expected a folder that does not exist yet", file=str(out))
         try:
@@ -71,13 +72,13 @@ class Replay:
         except OSError as error:
             raise UserError(f"cannot be written: {error.strerror or error}", file=str(out)) from None
         try:
-            self._write(scenario, unfinished)
+            self._write(scenario, unfinished, inputs)
             unfinished.chmod(0o755)
             return unfinished.rename(out)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
 
-    def _write(self, scenario: Scenario, folder: Path) -> None:
+    def _write(self, scenario: Scenario, folder: Path, inputs: dict[str, str]) -> None:
         (folder / "scenario.yaml").write_text(dump_yaml(resolve(scenario)), encoding="utf-8")
         # Built beforehand, so that every copy of this process inherits them.
         worlds = {seed: self._run.world(scenario, seed) for seed in dict.fromkeys(seed for _, seed in self._recordings)}
@@ -103,7 +104,7 @@ class Replay:
                     self._keep_models(f"{label}/seed-{known['seed']}", folder)
                 entries[label].append(entry)
         write_costs(self._run.costs, folder / "costs.json")
-        write_summary(scenario.name, entries, folder / "summary.json")
+        write_summary(scenario.name, entries, folder / "summary.json", inputs)
 
     def _keep_models(self, place: str, folder: Path) -> None:
         for path in (self._run.path / place).iterdir():

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from edgefl.errors import UserError
 from edgefl.experiment.directory import Choices, RunDirectory, is_interrupted
 from edgefl.experiment.faults import NotWritten, RunsFailed, storage_reason
+from edgefl.experiment.inputs import Inputs
 from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.pausing import Pause
 from edgefl.experiment.progress import Progress, Silent
@@ -125,6 +126,8 @@ class _Experiment:
         self._directory = directory
         self._choices = directory.choices
         self._progress = progress
+        self._inputs = Inputs(scenario, directory.path)
+        self._check_inputs()
         self._fault: PartFault | None = None
         self._methods = [scenario.method(label) for label in self._choices.methods]
         cost_model = CostModel(skeleton(scenario))
@@ -148,11 +151,13 @@ class _Experiment:
         methods = [method for method in self._methods if (method.label, seed) not in self._directory.finished]
         if not methods:
             return
+        self._check_inputs()
         data = self._load(seed) if self._choices.train or self._selection_reads_labels(seed) else None
         world = shared_world(self._scenario, seed, data)
         self._directory.open(dump_yaml(resolve(self._scenario)))
         with self._core(seed, data) as core:
             for method in methods:
+                self._check_inputs()
                 costs = self._costs[method.label]
                 one = OneRun(self._scenario, method, world, costs, self._directory.path, pause=self._pause)
                 entry = (
@@ -176,7 +181,7 @@ class _Experiment:
             for method in self._methods
         }
         write_costs(self._costs, path / "costs.json")
-        write_summary(self._scenario.name, entries, path / "summary.json")
+        write_summary(self._scenario.name, entries, path / "summary.json", self._directory.inputs)
         self._directory.all_finished()
 
     def check_faults(self) -> None:
@@ -190,15 +195,18 @@ class _Experiment:
         if told:
             raise RunsFailed(self._directory.path, len(stops), told) from self._fault
 
+    def _check_inputs(self) -> None:
+        """Files may change while runs go on, or while they do not."""
+        trains = self._choices.train or self._selection_reads_labels(self._scenario.seeds[0])
+        self._directory.read_inputs(self._inputs.now(trains=trains))
+
     def _selection_reads_labels(self, seed: int) -> bool:
         return "label_support" in self._scenario.training.selection.spec.start(seed).reads
 
     def _load(self, seed: int) -> FederatedData:
-        from edgefl.learning.data.dataset import content_of_set
         from edgefl.learning.data.federated import load_federated
         from edgefl.learning.engine.device import choose_device
 
-        self._directory.train_on(content_of_set(self._scenario.data))
         device = choose_device(self._choices.device)
         return load_federated(self._scenario.data, seed, device, self._scenario.evaluation.split)
 

@@ -67,9 +67,24 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
     return entry
 
 
-def write_summary(scenario: str, entries: Mapping[str, list[dict[str, Any]]], path: Path) -> None:
-    """Write the file; the same entries give the same bytes."""
-    summary = {"schema": SCHEMA, "scenario": scenario, "edgefl": __version__, "methods": entries}
+def write_summary(
+    scenario: str, entries: Mapping[str, list[dict[str, Any]]], path: Path, inputs: Mapping[str, str]
+) -> None:
+    """Write the file; the same entries give the same bytes.
+
+    Args:
+        scenario: its name.
+        entries: one for each seed, by label.
+        path: the file.
+        inputs: digests of what was read, by field of the scenario.
+    """
+    summary = {
+        "schema": SCHEMA,
+        "scenario": scenario,
+        "edgefl": __version__,
+        "inputs": dict(sorted(inputs.items())),
+        "methods": entries,
+    }
     path.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 

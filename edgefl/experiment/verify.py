@@ -9,6 +9,7 @@ from typing import Any
 
 from edgefl.errors import UserError
 from edgefl.experiment.directory import is_interrupted
+from edgefl.experiment.inputs import SCENARIO, Inputs, digest_of_scenario, recorded_inputs
 from edgefl.experiment.step_costs import read_costs
 from edgefl.experiment.summary import SCHEMA
 from edgefl.experiment.tables import EVENTS, ROUNDS, read_table
@@ -18,6 +19,7 @@ from edgefl.network import build_topology
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.invariants import CostEntry, Record, violations
 from edgefl.simulation.log import Event
+from edgefl.yaml_file import read_yaml
 
 
 def verify(run: Path) -> list[str]:
@@ -28,6 +30,9 @@ def verify(run: Path) -> list[str]:
     """
     summary = read_run_summary(run)
     scenario = load_scenario(run / "scenario.yaml")
+    changed = list(_changed_inputs(run, scenario, summary))
+    if changed:
+        return changed
     try:
         costs = read_costs(run / "costs.json")
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -42,6 +47,23 @@ def verify(run: Path) -> list[str]:
 
         found += check_sensitivity(run, summary)
     return found
+
+
+def _changed_inputs(run: Path, scenario: Scenario, summary: dict[str, Any]) -> Iterator[str]:
+    """What the run read that is not what lies here now; the log cannot be held to it then."""
+    known = recorded_inputs(summary, run / "summary.json")
+    file = run / "scenario.yaml"
+    if known.get(SCENARIO, now := digest_of_scenario(read_yaml(file))) != now:
+        yield f"{file} is not the scenario that the run was made from"
+        return
+    try:
+        found = Inputs(scenario, run).now(trains=False)
+    except UserError as error:
+        yield f"what the run read is not here: {error}"
+        return
+    for field, each in found.items():
+        if field != SCENARIO and known.get(field, each.digest) != each.digest:
+            yield f"{each.file}: {field}: is not the file that the run read"
 
 
 def read_run_summary(run: Path) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from edgefl.errors import UserError
 from edgefl.fleet.windows import Windows
+from edgefl.input_file import InputFile, digest_of_file, find_input
 from edgefl.units import Seconds
 
 DAY = 86400.0
@@ -33,7 +33,7 @@ class Trace(_Spec):
     """Each device follows one row of a trace of real devices, from a moment of its own."""
 
     kind: Literal["trace"] = Field(description="trace: intervals recorded from real devices")
-    file: str = Field(description="JSON: one {duration, active, inactive, finish_time} for each recorded device.")
+    file: InputFile = Field(description="JSON: one {duration, active, inactive, finish_time} for each recorded device.")
     shift: bool = Field(default=True, description="Each device starts at a moment of its own within its row's period.")
 
     def windows(self, clients: int, draws: np.random.Generator) -> tuple[Windows, NDArray[np.int64], NDArray[Any]]:
@@ -98,14 +98,13 @@ def read_trace(file: str) -> Windows:
     Raises:
         UserError: the file cannot be read or is no such trace; it names file and device.
     """
-    path = Path(file).expanduser()
-    if not path.is_file() and "EDGEFL_DATA" in os.environ:
-        path = Path(os.environ["EDGEFL_DATA"], file)
-    return _read(str(path))
+    path = find_input(file)
+    return _read(str(path), digest_of_file(path))
 
 
 @lru_cache(maxsize=4)
-def _read(path: str) -> Windows:
+def _read(path: str, _digest: str) -> Windows:
+    """The trace in a file; the digest is in the key because the file may change while the process goes on."""
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:

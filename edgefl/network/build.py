@@ -11,8 +11,9 @@ import networkx as nx
 import numpy as np
 
 from edgefl.errors import UserError, nearest
+from edgefl.input_file import find_input
 from edgefl.network.flow import Node
-from edgefl.network.specs import CellsTopology, FileTopology, LinkSpec, StarTopology, find_file
+from edgefl.network.specs import CellsTopology, FileTopology, LinkSpec, StarTopology
 from edgefl.network.topology import GraphLinks, Topology
 from edgefl.network.tree import TreeLinks
 
@@ -64,7 +65,7 @@ def build_topology(
 
 def _read_graph(spec: FileTopology, clients: int, folder: Path | None) -> nx.DiGraph[Node]:
     """The file's graph with its server and clients renamed to ``server`` and ``client/k``."""
-    file = find_file(spec.file, folder)
+    file = find_input(spec.file, folder)
     graph: Any
     try:
         if file.suffix == ".graphml":

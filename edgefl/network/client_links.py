@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.errors import UserError
+from edgefl.input_file import find_input
 from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.generated import GeneratedRates
 from edgefl.network.processes import CapacityProcess, SteppedProcess, StepTrace
@@ -23,7 +24,6 @@ from edgefl.network.specs import (
     LinkSpec,
     TraceCapacity,
     UniformCapacity,
-    find_file,
     redraw_rule,
 )
 from edgefl.network.topology import Topology
@@ -152,7 +152,7 @@ class ClientLinks:
         self, name: str, direction: Direction, spec: TraceCapacity, clients: NDArray[np.int64]
     ) -> list[CapacityProcess]:
         try:
-            file = find_file(spec.file, self._folder)
+            file = find_input(spec.file, self._folder)
             trace = read_csv(file) if spec.format == "csv" else read_mahimahi(file, every=spec.every)
         except UserError as error:
             raise error.located(field=f"network.links.{name}.{direction}") from None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from edgefl.errors import UserError
+from edgefl.input_file import InputFile
 from edgefl.network.topology import Sharing
 from edgefl.network.transport import Transport, lv08
 from edgefl.units import BitsPerSecond, Seconds, parse
@@ -57,7 +57,7 @@ class TraceCapacity(_Spec):
     """A recorded trace, looped; each client enters it at a point of its own unless ``shift`` is none."""
 
     kind: Literal["trace"] = Field("trace", description="A capacity that follows a recorded trace.")
-    file: str = Field(description="The trace's file; a relative path is looked up here, then below EDGEFL_DATA.")
+    file: InputFile = Field(description="The trace's file; a relative path is looked up here, then below EDGEFL_DATA.")
     format: Literal["mahimahi", "csv"] = Field(
         "mahimahi", description="mahimahi: a millisecond per packet of 1500 bytes; csv: seconds,bits_per_second."
     )
@@ -220,7 +220,7 @@ class FileTopology(_Spec):
     """Any directed graph from a file, with ``capacity`` (bit/s), ``latency`` (s) and ``air`` (a name) on its edges."""
 
     kind: Literal["file"] = Field(description="A graph from a GraphML file, or node-link JSON.")
-    file: str = Field(description="The graph's file (.graphml or .json); looked up here, then below EDGEFL_DATA.")
+    file: InputFile = Field(description="The graph's file (.graphml or .json); looked up here, then below EDGEFL_DATA.")
     server: str = Field("server", description="The node that is the server.")
     clients: list[str] | None = Field(
         None, description="The nodes that are clients 0, 1, …; null takes those named client/0, client/1, …"
@@ -274,17 +274,3 @@ class NetworkSpec(_Spec):
     topology: TopologySpec = Field(description="How the server and the clients are connected.")
     transport: TransportSpec = Field(TransportSpec(), description="What a transfer makes of its path.")
     links: dict[str, LinkSpec] = Field(min_length=1, description="The links that fleet groups name.")
-
-
-def find_file(file: str, folder: Path | None) -> Path:
-    """A file that a scenario names: as it stands, else below ``folder`` (where the data sets are).
-
-    Raises:
-        UserError: it is in neither place.
-    """
-    candidates = [Path(file).expanduser(), *([folder / file] if folder is not None else [])]
-    for candidate in candidates:
-        if candidate.is_file():
-            return candidate
-    places = " or ".join(f"'{candidate}'" for candidate in candidates)
-    raise UserError(f"expected a file at {places}, found none")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,38 @@ def found_below(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return anchored(data, folder, only_files=True)
 
 
+def what_decides(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of a resolved scenario's data without what no result depends on: where files lie, and which engine trains.
+
+    Profiles are part of a resolved scenario; what other files hold is for others to compare.
+
+    >>> what_decides({"data": {"root": "/images", "clients": 8}})
+    {'data': {'root': None, 'clients': 8}}
+    """
+    result = copy.deepcopy(dict(data))
+    for pattern in (*FILES, "training.engine.kind"):
+        if not pattern.endswith(".profile"):
+            _each(result, pattern.split("."), _emptied)
+    return result
+
+
+def _emptied(container: Any, key: Any) -> None:
+    container[key] = None
+
+
 def _anchor(container: Any, pattern: list[str], folder: Path) -> None:
+    def anchor(container: Any, key: Any) -> None:
+        if isinstance(container[key], str) and not (pattern[-1] == "profile" and _is_name(container[key])):
+            path = folder / Path(container[key]).expanduser()
+            # A trace or a graph that is not beside the scenario is looked for among the data sets.
+            if pattern[-1] != "file" or path.is_file():
+                container[key] = str(path)
+
+    _each(container, pattern, anchor)
+
+
+def _each(container: Any, pattern: list[str], act: Callable[[Any, Any], None]) -> None:
+    """Call ``act`` with the container and the key of every place of a pattern that is there."""
     name, *rest = pattern
     if isinstance(container, dict):
         keys: list[Any] = list(container) if name == "*" else [name] if name in container else []
@@ -49,12 +80,9 @@ def _anchor(container: Any, pattern: list[str], folder: Path) -> None:
         return
     for key in keys:
         if rest:
-            _anchor(container[key], rest, folder)
-        elif isinstance(container[key], str) and not (name == "profile" and _is_name(container[key])):
-            path = folder / Path(container[key]).expanduser()
-            # A trace or a graph that is not beside the scenario is looked for among the data sets.
-            if name != "file" or path.is_file():
-                container[key] = str(path)
+            _each(container[key], rest, act)
+        else:
+            act(container, key)
 
 
 def _is_name(profile: str) -> bool:

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 
 from edgefl.errors import UserError
 from edgefl.fleet import assign
+from edgefl.input_file import find_input
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.models.registry import build_model
 from edgefl.network.build import build_topology
-from edgefl.network.specs import FileTopology, TraceCapacity, find_file
+from edgefl.network.specs import FileTopology, TraceCapacity
 from edgefl.network.traces import read_csv, read_mahimahi
 from edgefl.scenario.components import within
 from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
@@ -59,7 +60,7 @@ def _rehearse_network(scenario: Scenario) -> None:
         for direction, capacity in (("down", link.down), ("up", link.up)):
             if isinstance(capacity, TraceCapacity):
                 with _at(f"network.links.{name}.{direction}.file"):
-                    path = find_file(capacity.file, None)
+                    path = find_input(capacity.file, None)
                     if capacity.format == "csv":
                         read_csv(path)
                     else:

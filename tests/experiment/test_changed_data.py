@@ -55,9 +55,9 @@ def test_a_run_whose_data_changed_meanwhile_is_not_resumed(small, tmp_path, file
     left = tree(folder)
 
     files(more=1)
-    with pytest.raises(UserError, match="not the one that the run began with") as refused:
+    with pytest.raises(UserError, match="has changed since the run began") as refused:
         resume(folder)
-    assert refused.value.file == str(folder)
+    assert refused.value.file == str(tmp_path / "images")
     assert tree(folder) == left
 
     files()
@@ -67,5 +67,5 @@ def test_a_run_whose_data_changed_meanwhile_is_not_resumed(small, tmp_path, file
 def test_without_training_no_data_are_compared(small, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(small(seeds=[0, 1]), out=tmp_path / "run", train=False, progress=Stop(6))
-    assert json.loads((tmp_path / "run" / STATE).read_text())["data"] is None
+    assert json.loads((tmp_path / "run" / STATE).read_text())["inputs"].keys() == {"scenario"}
     assert (resume(tmp_path / "run") / "summary.json").exists()

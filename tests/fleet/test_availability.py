@@ -126,7 +126,7 @@ def test_a_broken_trace_is_explained_with_its_file(tmp_path, content, complaint)
 
 
 def test_a_missing_trace_and_an_unknown_kind_are_refused(tmp_path):
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="expected a file at"):
         fleet_of(2, availability={"kind": "trace", "file": str(tmp_path / "none.json")})
     with pytest.raises(ValidationError, match="diurnal"):
         group(availability={"kind": "weekly"})

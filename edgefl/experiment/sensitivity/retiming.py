@@ -118,6 +118,7 @@ def write_sensitivity(path: Path, conditions: Sequence[Condition] = CONDITIONS) 
         UserError: no finished run, nothing was trained, or arrivals decided what was aggregated.
     """
     run = FinishedRun(path)
+    run.inputs(run.scenario)
     held: dict[str, list[str]] = {}
     refused: dict[str, str] = {}
     retimings: list[_Retiming] = []

@@ -15,6 +15,11 @@ Split = Literal["test", "validation"]
 """What is evaluated: the test images, or training images that are held out of training for it."""
 
 
+def reads_pixels(spec: DataSpec, split: Split = "test") -> bool:
+    """Whether the counts of clients' images depend on the data set's files."""
+    return split == "validation" or isinstance(spec.partition, Natural) or spec.declared() is None
+
+
 def shard_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:
     """Training images of each client, ``[clients]``: the sizes that ``load_federated`` would give, without pixels.
 

@@ -1,0 +1,112 @@
+"""What a run reads, digested: a run goes on with the inputs that it began with, or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from edgefl.errors import UserError
+from edgefl.experiment.wiring import recipe_of
+from edgefl.input_file import digest_of_file, find_input, input_files
+from edgefl.learning.data.location import data_root
+from edgefl.learning.data.sizes import reads_pixels
+from edgefl.scenario import Scenario, resolve
+from edgefl.scenario.paths import what_decides
+
+SCENARIO, DATA = "scenario", "data"
+
+
+class Input(NamedTuple):
+    """One thing that a run reads.
+
+    Attributes:
+        file: where it is.
+        digest: of its contents.
+    """
+
+    file: str
+    digest: str
+
+
+def digest_of_scenario(data: Mapping[str, Any]) -> str:
+    """The SHA-256 of what a resolved ``scenario.yaml`` says; where files lie is left out, and the engine.
+
+    Args:
+        data: the file's contents as plain data, which :func:`edgefl.scenario.resolve` gives, too.
+    """
+    text = json.dumps(what_decides(data), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def recorded_inputs(summary: Mapping[str, Any], path: Path) -> dict[str, str]:
+    """The digests that a run's ``summary.json`` holds; none where an older edgefl wrote it.
+
+    Raises:
+        UserError: they are damaged.
+    """
+    inputs = summary.get("inputs", {})
+    if not isinstance(inputs, dict) or not all(isinstance(each, str) for each in inputs.values()):
+        raise UserError("expected a digest for each input", file=str(path), field="inputs")
+    return inputs
+
+
+class Inputs:
+    """The inputs of a run as they are on disk now.
+
+    Args:
+        scenario: what is run.
+        folder: the run directory.
+    """
+
+    def __init__(self, scenario: Scenario, folder: Path) -> None:
+        self._data = scenario.data
+        self._scenario = Input(str(folder / "scenario.yaml"), digest_of_scenario(resolve(scenario)))
+        self._pixels = reads_pixels(scenario.data, scenario.evaluation.split)
+        methods = {each.label: recipe_of(scenario, each) for each in scenario.methods}
+        self.files = input_files(scenario) | input_files({"methods": methods})
+
+    def now(self, *, trains: bool) -> dict[str, Input]:
+        """Each input by its field of the scenario.
+
+        Args:
+            trains: whether images are read, also where their counts do not need them.
+
+        Raises:
+            UserError: a file is missing or unreadable.
+        """
+        found = {SCENARIO: self._scenario}
+        for field, file in self.files.items():
+            try:
+                path = find_input(file)
+                found[field] = Input(str(path), digest_of_file(path))
+            except UserError as error:
+                raise error.located(field=field) from None
+        if trains or self._pixels:
+            from edgefl.learning.data.dataset import content_of_set
+
+            found[DATA] = Input(str(data_root(self._data.root)), content_of_set(self._data))
+        return found
+
+
+def digests(inputs: Mapping[str, Input]) -> dict[str, str]:
+    """The digests alone, which hold nothing of the machine."""
+    return {field: each.digest for field, each in inputs.items()}
+
+
+def check_inputs(known: Mapping[str, str], found: Mapping[str, Input]) -> None:
+    """Whether the inputs are those that are known already.
+
+    Raises:
+        UserError: one is another; names its file and field.
+    """
+    for field, each in found.items():
+        if known.get(field, each.digest) != each.digest:
+            raise UserError(
+                "has changed since the run began, and what was done so far does not belong to it; expected the old "
+                "contents, or a new run in another folder",
+                file=each.file,
+                field=field,
+            )

@@ -1,0 +1,98 @@
+"""Files that a scenario names: a field's type says that it names one, and one function finds it for all who read it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+from pydantic import BaseModel
+
+from edgefl.errors import UserError
+
+
+class _NamesAFile:
+    """Marks a type whose values are names of files."""
+
+
+InputFile = Annotated[str, _NamesAFile()]
+"""The type of an option that names a file which a run reads; a plug-in's option takes it, too.
+
+The file's contents are digested when the run begins, and compared whenever they are to be read again.
+"""
+
+
+def find_input(file: str, folder: Path | None = None) -> Path:
+    """A file that a scenario names: as it stands, else below ``folder``, else below the folder that EDGEFL_DATA names.
+
+    Raises:
+        UserError: it is in none of these places.
+    """
+    folders = [folder] if folder is not None else []
+    if from_environment := os.environ.get("EDGEFL_DATA"):
+        folders.append(Path(from_environment).expanduser())
+    candidates = list(dict.fromkeys([Path(file).expanduser(), *(each / file for each in folders)]))
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    places = " or ".join(f"'{candidate}'" for candidate in candidates)
+    raise UserError(f"expected a file at {places}, found none")
+
+
+def digest_of_file(path: Path) -> str:
+    """The SHA-256 of a file's contents, in hexadecimal digits.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", file=str(path)) from None
+
+
+def input_files(part: Any) -> dict[str, str]:
+    """The files that a part and all parts in it name, by dotted path.
+
+    Args:
+        part: a pydantic model, a dataclass, or a mapping or sequence of them.
+
+    >>> class Trace(BaseModel):
+    ...     file: InputFile | None = None
+    >>> input_files({"links": [Trace(file="a.csv"), Trace()]})
+    {'links.0.file': 'a.csv'}
+    """
+    return dict(_found(part, ""))
+
+
+def _found(part: Any, path: str) -> Iterator[tuple[str, str]]:
+    for name, value, marked in _members(part):
+        here = f"{path}.{name}" if path else name
+        if marked and isinstance(value, str):
+            yield here, value
+        else:
+            yield from _found(value, here)
+
+
+def _members(part: Any) -> Iterator[tuple[str, Any, bool]]:
+    """What a part holds: name, value, and whether it names a file."""
+    if isinstance(part, BaseModel):
+        for name, field in type(part).model_fields.items():
+            yield name, getattr(part, name), _marked([field.annotation, *field.metadata])
+    elif dataclasses.is_dataclass(part) and not isinstance(part, type):
+        for each in dataclasses.fields(part):
+            yield each.name, getattr(part, each.name), False
+    elif isinstance(part, Mapping):
+        for key, value in part.items():
+            yield str(key), value, False
+    elif isinstance(part, list | tuple):
+        for index, value in enumerate(part):
+            yield str(index), value, False
+
+
+def _marked(annotations: Any) -> bool:
+    return any(isinstance(each, _NamesAFile) or _marked(get_args(each)) for each in annotations)

@@ -1,0 +1,192 @@
+"""Whatever a scenario reads by path is digested: a run goes on with what it began with, or not at all."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from edgefl.errors import UserError
+from edgefl.experiment import replay, resume, run, verify
+from edgefl.experiment.directory import STATE
+from edgefl.input_file import input_files
+from edgefl.scenario.paths import FILES
+
+from .conftest import CELLS, Stop, tree
+
+
+def graph(folder):
+    nodes = ["server", *(f"client/{k}" for k in range(8))]
+    links = [
+        {"source": a, "target": b, "capacity": 2e7, "latency": 0.02}
+        for client in nodes[1:]
+        for a, b in (("server", client), (client, "server"))
+    ]
+    data = {"directed": True, "multigraph": False, "graph": {}, "nodes": [{"id": n} for n in nodes], "links": links}
+    (folder / "graph.json").write_text(json.dumps(data))
+    return {"network.topology": {"kind": "file", "file": str(folder / "graph.json")}}
+
+
+def trace(folder):
+    (folder / "rates.csv").write_text("seconds,bits_per_second\n0,8000000\n0.5,16000000\n1,16000000\n")
+    here = {"kind": "trace", "format": "csv", "file": str(folder / "rates.csv")}
+    return {"network.links": {"5g": {"down": here, "up": "9 Mbit/s"}}}
+
+
+def packets(folder):
+    (folder / "packets.trace").write_text("".join(f"{ms}\n" for ms in range(1, 1001)))
+    here = {"kind": "trace", "file": str(folder / "packets.trace"), "every": "100 ms"}
+    return {"network.links": {"5g": {"down": "9 Mbit/s", "up": here}}}
+
+
+def availability(folder):
+    rows = [{"duration": 500, "active": [k], "inactive": [k + 500], "finish_time": 520 + k} for k in range(5)]
+    (folder / "there.json").write_text(json.dumps(rows))
+    here = {"kind": "trace", "file": str(folder / "there.json")}
+    return {"fleet": [{"profile": "raspberry-pi-4", "share": 1, "link": "5g", "availability": here}]}
+
+
+KINDS = {
+    graph: ("graph.json", "20000000.0", "10000000.0"),
+    trace: ("rates.csv", "8000000", "1000000"),
+    packets: ("packets.trace", "1\n2\n", "1\n2\n2\n"),
+    availability: ("there.json", "520", "530"),
+}
+"""How to make an input, and how to change it."""
+
+
+@pytest.fixture(params=KINDS, ids=lambda make: make.__name__)
+def kind(request, small, tmp_path):
+    """A scenario that reads a file, and what changes the file and puts it back."""
+    changes = request.param(tmp_path)
+    name, old, new = KINDS[request.param]
+    file = tmp_path / name
+    text = file.read_text()
+
+    def change(*, back=False):
+        file.write_text(text if back else text.replace(old, new, 1))
+        assert back or file.read_text() != text
+
+    return small(seeds=[0, 1], **changes), file, change
+
+
+def test_every_field_that_names_a_file_says_so_and_starts_at_the_scenarios_folder(small, tmp_path):
+    """A place that one of the two mechanisms knows alone is a file that nobody compares, or nobody finds."""
+    fields = {next(iter(input_files(small(**make(tmp_path))))) for make in KINDS}
+    patterns = [pattern.split(".") for pattern in FILES if pattern.endswith(".file")]
+
+    def fits(field, pattern):
+        names = field.split(".")
+        return len(names) == len(pattern) and all(p in ("*", n) for n, p in zip(names, pattern, strict=True))
+
+    assert {next("/".join(p) for p in patterns if fits(field, p)) for field in fields} == {
+        "network/topology/file", "network/links/*/*/file", "fleet/*/availability/file",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_an_input_that_changed_meanwhile_ends_the_resumption_and_names_itself(kind, tmp_path, train):
+    scenario, file, change = kind
+    expected = tree(run(scenario, out=tmp_path / "expected", train=train))
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        run(scenario, out=folder, train=train, progress=Stop(6))
+    left = tree(folder)
+    change()
+    with pytest.raises(UserError, match="has changed since the run began") as refused:
+        resume(folder)
+    assert refused.value.file == str(file)
+    assert tree(folder) == left
+    file.rename(file.with_suffix(".gone"))
+    with pytest.raises(UserError, match=str(file)):
+        resume(folder)
+    change(back=True)
+    assert tree(resume(folder)) == expected
+
+
+def test_an_input_that_changes_between_two_runs_of_one_process_is_noticed(kind, tmp_path):
+    scenario, file, change = kind
+
+    class Changing(Stop):
+        def end(self, label, seed, reason):
+            change()
+
+    with pytest.raises(UserError, match="has changed since the run began") as refused:
+        run(scenario, out=tmp_path / "run", train=False, progress=Changing(100))
+    assert refused.value.file == str(file)
+
+
+def test_another_scenario_is_not_resumed(small, tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        run(small(seeds=[0, 1]), out=folder, train=False, progress=Stop(6))
+    file = folder / "scenario.yaml"
+    file.write_text(file.read_text().replace("lr: 0.1", "lr: 0.2"))
+    with pytest.raises(UserError, match="has changed since the run began") as refused:
+        resume(folder)
+    assert refused.value.file == str(file)
+    assert (folder / STATE).is_file()
+
+
+def test_a_finished_run_is_neither_verified_nor_replayed_with_another_input(kind, tmp_path):
+    scenario, file, change = kind
+    folder = run(scenario, out=tmp_path / "run")
+    assert verify(folder) == []
+    other = {"budgets": {"bytes": 10**9}}
+    replayed = replay(folder, other, tmp_path / "replayed")
+    assert verify(replayed) == []
+    change()
+    assert any(str(file) in violation for violation in verify(folder))
+    with pytest.raises(UserError, match="has changed since") as refused:
+        replay(folder, other, tmp_path / "again")
+    assert refused.value.file == str(file)
+    file.unlink()
+    assert any(str(file) in told for told in _told_of(folder))
+
+
+def _told_of(folder):
+    try:
+        return verify(folder)
+    except UserError as error:  # a fleet cannot even be read without its trace
+        return [str(error)]
+
+
+def test_a_replay_on_another_network_needs_no_old_trace(small, tmp_path):
+    folder = run(small(**trace(tmp_path)), out=tmp_path / "run")
+    (tmp_path / "rates.csv").unlink()
+    links = {"network.links": {"5g": {"down": "5 Mbit/s", "up": "5 Mbit/s"}}}
+    assert verify(replay(folder, links, tmp_path / "replayed")) == []
+
+
+def test_no_file_is_read_beside_those_that_are_digested(small, tmp_path):
+    """Whatever the interpreter opens while a run goes on, in a scenario that names a file of each kind."""
+    changes = trace(tmp_path) | graph(tmp_path) | availability(tmp_path)
+    profile = tmp_path / "own.yaml"
+    profile.write_text((Path(__file__).parents[2] / "device_profiles" / "raspberry-pi-4.yaml").read_text())
+    changes["fleet"][0]["profile"] = str(profile)
+    scenario = small(**changes)
+    opened: list[str] = []
+
+    def listen(event, arguments):  # a hook stays, and keeps quiet once its test's folder is not concerned
+        if event == "open" and isinstance(arguments[0], str) and arguments[0].startswith(str(tmp_path)):
+            opened.append(arguments[0])
+
+    sys.addaudithook(listen)
+    run(scenario, out=tmp_path / "run")
+    mine = {Path(each) for each in opened if not each.startswith(f"{tmp_path}/run")}
+    assert mine == {Path(file) for file in input_files(scenario).values()}
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["inputs"].keys() == {
+        "scenario", "data", *input_files(scenario),
+    }  # fmt: skip
+
+
+def test_where_files_lie_is_no_part_of_what_a_run_is(small, tmp_path):
+    folders = [tmp_path / "here", tmp_path / "there"]
+    runs = []
+    for each in folders:
+        each.mkdir()
+        scenario = small(**trace(each), **{"network.topology": CELLS})
+        runs.append(run(scenario, out=each / "run", train=False) / "summary.json")
+    assert runs[0].read_bytes() == runs[1].read_bytes()
