@@ -170,10 +170,10 @@ class RunDirectory:
             for each in state["finished"]:
                 costs = [(int(alpha), int(batch)) for alpha, batch in each["costs"]]
                 self.finished[each["label"], int(each["seed"])] = {"entry": each["entry"], "costs": costs}
-            self.inputs = {str(field): str(digest) for field, digest in state["inputs"].items()}
             if state["edgefl"] != __version__:
                 found = f"was begun by edgefl {state['edgefl']}, this is {__version__}"
                 raise UserError(f"{found}; only the same version can go on", file=str(self.path))
+            self.inputs = {str(field): str(digest) for field, digest in state["inputs"].items()}
             return Choices(**{**choices, "methods": tuple(choices["methods"])})
         except FileNotFoundError:
             done = (self.path / "summary.json").exists()
