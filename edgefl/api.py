@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from edgefl.experiment import run
+from edgefl.hardware import DeviceName, EngineKind
 from edgefl.report import RunResult
 from edgefl.scenario import Scenario, load_scenario, rehearse, with_overrides
 
@@ -22,8 +23,8 @@ def simulate(
     out: str | PathLike[str],
     overrides: Overrides = (),
     methods: Sequence[str] | None = None,
-    device: Literal["auto", "cpu", "cuda"] = "auto",
-    engine: Literal["auto", "sequential", "parallel"] = "auto",
+    device: DeviceName = "auto",
+    engine: EngineKind | None = None,
     train: bool = True,
     progress: Progress | None = None,
 ) -> RunResult:
@@ -35,7 +36,7 @@ def simulate(
         overrides: changes by path, ``{"training.rounds": 20}`` or ``["training.rounds=20"]``.
         methods: labels of the methods to run; all of them if not given.
         device: where training runs.
-        engine: how training runs.
+        engine: how training runs; as the scenario says (``training.engine``) if not given.
         train: false runs devices and network alone, without accuracies.
         progress: who is told about each round; see :class:`edgefl.experiment.progress.Progress`.
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from edgefl.errors import UserError
 from edgefl.registry import Registry
 from edgefl.validation import shown, validated
+from edgefl.wording import with_article
 
 Part = TypeVar("Part", bound=BaseModel)
 
@@ -25,7 +26,9 @@ def chosen_part(parts: Registry[type[Part]], entry: Any) -> Part:
         UserError: unknown name or option; it says the key.
     """
     if not isinstance(entry, str | Mapping):
-        raise UserError(f"expected a {parts.noun}'s name or a mapping with the key kind, found {shown(entry)}")
+        raise UserError(
+            f"expected the name of {with_article(parts.noun)} or a mapping with the key kind, found {shown(entry)}"
+        )
     options = {"kind": entry} if isinstance(entry, str) else dict(entry)
     if "kind" not in options:
         raise UserError(f"this key is missing; expected one of: {', '.join(parts.names())}", field="kind")

@@ -6,10 +6,10 @@ import inspect
 import types
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from markdown_pieces import code, fence, keys, table
-from typer import Typer
+from typer import Context, Typer
 from typer.models import ArgumentInfo, OptionInfo
 
 INTRODUCTION = """# Command line
@@ -64,8 +64,16 @@ class Parameter:
             return code(self.metavar)
         if self.type is bool:
             return code(self.flags)
-        choices = isinstance(self.type, type) and issubclass(self.type, Enum)
-        return code(f"{self.flags} {'|'.join(each.value for each in self.type) if choices else self.metavar}")
+        return code(f"{self.flags} {'|'.join(self.choices) or self.metavar}")
+
+    @property
+    def choices(self) -> list[str]:
+        """The names that it takes, where it takes no others."""
+        if get_origin(self.type) is Literal:
+            return list(get_args(self.type))
+        if isinstance(self.type, type) and issubclass(self.type, Enum):
+            return [each.value for each in self.type]
+        return []
 
     @property
     def meaning(self) -> str:
@@ -102,7 +110,9 @@ def commands(app: Typer, path: str) -> Iterator[tuple[str, Callable[..., Any]]]:
 def _section(path: str, callback: Callable[..., Any]) -> str:
     hints = get_type_hints(callback, include_extras=True)
     given = [
-        Parameter(each.name, hints[each.name], each.default) for each in inspect.signature(callback).parameters.values()
+        Parameter(each.name, hints[each.name], each.default)
+        for each in inspect.signature(callback).parameters.values()
+        if hints[each.name] is not Context  # typer's own, which nobody types
     ]
     arguments = [each for each in given if each.is_argument]
     options = [each for each in given if not each.is_argument]

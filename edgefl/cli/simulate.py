@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,30 +11,14 @@ import typer
 
 from edgefl.cli.stopped import Stopped
 from edgefl.errors import UserError, nearest
+from edgefl.hardware import DeviceName, EngineKind
 
 if TYPE_CHECKING:
     from edgefl.scenario import Scenario
 
 
-class Device(StrEnum):
-    """Where training runs."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-
-
-class Engine(StrEnum):
-    """How training runs."""
-
-    auto = "auto"
-    sequential = "sequential"
-    parallel = "parallel"
-    batched = "batched"
-    ray = "ray"
-
-
 def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
+    context: typer.Context,
     scenario: Annotated[
         str | None,
         typer.Argument(metavar="SCENARIO", help="A YAML file, or a shipped scenario's name.", show_default=False),
@@ -65,9 +48,9 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             "--seed", metavar="N", help="This seed instead of the scenario's; repeatable.", show_default=False
         ),
     ] = None,
-    device: Annotated[Device, typer.Option("--device", help="Where training runs.")] = Device.auto,
+    device: Annotated[DeviceName, typer.Option("--device", help="Where training runs.")] = "auto",
     engine: Annotated[
-        Engine | None, typer.Option("--engine", help="How training runs.", show_default="the scenario's")
+        EngineKind | None, typer.Option("--engine", help="How training runs.", show_default="the scenario's")
     ] = None,
     no_train: Annotated[
         bool, typer.Option("--no-train", help="Run devices and network alone: no accuracy, milliseconds a round.")
@@ -85,9 +68,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
 ) -> None:
     """Compare the methods of a scenario: run it, and print who reaches which accuracy, and when."""
     if resume is not None:
-        others = (scenario, out, method, changes, seed, engine, no_train or None, no_cache or None)
-        if any(other is not None for other in others):
-            raise UserError("a resumed run keeps its scenario and options; give --resume DIR alone", file="--resume")
+        _check_alone(context, "resume", "as_json")
         _go_on(resume, as_json=as_json)
         return
     if scenario is None:
@@ -110,12 +91,22 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             chosen,
             out=folder,
             methods=labels,
-            device=device.value,
-            engine=None if engine is None else engine.value,
+            device=device,
+            engine=engine,
             train=not no_train,
             cache=not no_cache,
             progress=progress,
         )
+
+
+def _check_alone(context: typer.Context, *accepted: str) -> None:
+    """Refuse every parameter on the command line that is not accepted: a resumed run keeps what it was begun with."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE" and name not in accepted:
+            option = next((each for each in parameter.opts if each.startswith("--")), name.upper())
+            raise UserError("a resumed run keeps its scenario and options; expected --resume DIR alone", file=option)
 
 
 def _go_on(folder: Path, *, as_json: bool) -> None:
@@ -180,8 +171,8 @@ def _free_folder(out: Path | None, scenario: Scenario) -> Path:
     return folder
 
 
-def _check_device(device: Device) -> None:
-    if device is Device.cuda:
+def _check_device(device: DeviceName) -> None:
+    if device == "cuda":
         import torch
 
         if not torch.cuda.is_available():

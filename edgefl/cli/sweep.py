@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgefl.cli.simulate import Device, Engine
 from edgefl.errors import EdgeflError, UserError
+from edgefl.hardware import DeviceName, EngineKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,9 +58,9 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     jobs: Annotated[
         int | None, typer.Option("--jobs", min=1, help="Jobs at a time.", show_default="one a processor")
     ] = None,
-    device: Annotated[Device, typer.Option("--device", help="Where training runs.")] = Device.auto,
+    device: Annotated[DeviceName, typer.Option("--device", help="Where training runs.")] = "auto",
     engine: Annotated[
-        Engine | None,
+        EngineKind | None,
         typer.Option(
             "--engine",
             help="How each job trains; ray spreads the jobs themselves.",
@@ -89,11 +89,11 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     said = base.sweep
     if said is None:
         raise UserError("expected --grid PATH=V1,V2, or a section sweep: in the scenario", file=scenario)
-    on_cluster = (engine or base.training.engine.kind) == Engine.ray
+    on_cluster = (engine or base.training.engine.kind) == "ray"
     options: dict[str, Any] = {
         "seeds": seed,
-        "device": device.value,
-        "engine": None if engine is None or on_cluster else engine.value,
+        "device": device,
+        "engine": None if engine is None or on_cluster else engine,
         "train": not no_train,
         "option": "--grid" if grid else f"{scenario}: sweep:",
     }

@@ -19,10 +19,9 @@ from edgefl.experiment.inputs import (
     recorded_inputs,
 )
 from edgefl.experiment.recording import Recording, read_recording
-from edgefl.experiment.step_costs import RecordedCosts, StepCosts
+from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.verify import read_run_summary
-from edgefl.experiment.wiring import SharedWorld, recipe_of, shared_world, skeleton
-from edgefl.learning.cost.law import CostModel
+from edgefl.experiment.wiring import SharedWorld, shared_world, step_costs
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.protocol_specs import AsynchronousSpec, RoundsSpec
 from edgefl.yaml_file import read_yaml
@@ -124,13 +123,8 @@ class FinishedRun:
 
     def _step_costs(self) -> dict[str, StepCosts]:
         path = self.path / "costs.json"
-        model = CostModel(skeleton(self.scenario))
         try:
-            known = json.loads(path.read_text(encoding="utf-8"))
-            return {
-                label: RecordedCosts(model, recipe_of(self.scenario, self.scenario.method(label)), known[label])
-                for label in self.labels
-            }
+            return step_costs(self.scenario, self.labels, json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"cannot be read: {error}", file=str(path)) from None
 

@@ -18,14 +18,12 @@ from edgefl.experiment.inputs import Inputs
 from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.pausing import Pause
 from edgefl.experiment.progress import Progress, Silent
-from edgefl.experiment.step_costs import StepCosts, write_costs
+from edgefl.experiment.step_costs import write_costs
 from edgefl.experiment.summary import write_summary
-from edgefl.experiment.wiring import recipe_of, shared_world, skeleton
-from edgefl.learning.cost.law import CostModel
+from edgefl.experiment.wiring import shared_world, step_costs
 from edgefl.learning.faults import PartFault
 from edgefl.scenario import Scenario, dump_yaml, load_scenario, resolve, with_overrides
 from edgefl.scenario.overrides import of_engine
-from edgefl.simulation.cost_specs import PaperCost
 
 if TYPE_CHECKING:
     from edgefl.learning.data.federated import FederatedData
@@ -130,11 +128,7 @@ class _Experiment:
         self._check_inputs()
         self._fault: PartFault | None = None
         self._methods = [scenario.method(label) for label in self._choices.methods]
-        cost_model = CostModel(skeleton(scenario))
-        paper = isinstance(scenario.cost, PaperCost)
-        self._costs = {
-            each.label: StepCosts(cost_model, recipe_of(scenario, each), paper=paper) for each in self._methods
-        }
+        self._costs = step_costs(scenario, [method.label for method in self._methods])
         for (label, _), known in directory.finished.items():
             for alpha, batch in known["costs"]:
                 self._costs[label].step(alpha, batch)

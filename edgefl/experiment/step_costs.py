@@ -14,6 +14,7 @@ from edgefl.learning.cost.method_cost import paper_factor
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.methods.recipe import Method
 from edgefl.learning.models.block_model import BlockModel
+from edgefl.simulation.cost_specs import CostSpec, PaperCost
 from edgefl.simulation.invariants import CostEntry
 from edgefl.simulation.invariants.record import OperatorCount
 
@@ -24,12 +25,13 @@ class StepCosts:
     Args:
         model: measures steps on the scenario's model.
         method: whose steps.
-        paper: count steps by FedBR's Eq. 3: FedAvg's step times a factor for hybrid paths.
+        cost: the scenario's; :class:`PaperCost` counts steps by FedBR's Eq. 3, FedAvg's step times a factor for hybrid
+            paths.
     """
 
-    def __init__(self, model: CostModel, method: Method, *, paper: bool = False) -> None:
+    def __init__(self, model: CostModel, method: Method, cost: CostSpec) -> None:
         self.method = method
-        self._paper = paper
+        self._paper = isinstance(cost, PaperCost)
         self._model = model
         self.used: dict[tuple[int, int], StepCost] = {}
 
@@ -80,11 +82,12 @@ class RecordedCosts(StepCosts):
     Args:
         model: measures steps on the scenario's model.
         method: whose steps.
+        cost: the scenario's.
         known: the method's entries of ``costs.json``.
     """
 
-    def __init__(self, model: CostModel, method: Method, known: Sequence[Mapping[str, Any]]) -> None:
-        super().__init__(model, method)
+    def __init__(self, model: CostModel, method: Method, cost: CostSpec, known: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__(model, method, cost)
         self._known = {
             (entry["alpha"], entry["batch"]): StepCost(
                 batch=entry["batch"],

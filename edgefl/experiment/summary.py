@@ -47,6 +47,7 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
             "wasted": int(spent.bytes - spent.bytes_useful),
             "by_fate": _fates(spent),
         },
+        "client_bytes": int(spent.client_bytes),
         "communication": {"exposed_seconds": spent.exposed_seconds, "hidden_seconds": spent.hidden_seconds},
         "targets": [_target(target) for target in outcome.limits.targets],
         "budgets": [_budget(budget) for budget in outcome.limits.budgets],

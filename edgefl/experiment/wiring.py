@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl.experiment.step_costs import StepCosts
+from edgefl.experiment.step_costs import RecordedCosts, StepCosts
 from edgefl.fleet import FleetAssignment, assign
 from edgefl.learning.codecs.base import Codec
 from edgefl.learning.codecs.by_tensor import encoded_sizes
 from edgefl.learning.codecs.none import NoCodec
+from edgefl.learning.cost.law import CostModel
 from edgefl.learning.data.federated import FederatedData, shard_sizes
 from edgefl.learning.job import Learner
 from edgefl.learning.methods.build import build_method
@@ -58,6 +60,23 @@ def skeleton(scenario: Scenario) -> BlockModel:
 def recipe_of(scenario: Scenario, chosen: ScenarioMethod) -> Method:
     """The method of one entry, under the scenario's label."""
     return build_method({**chosen.entry, "as": chosen.label}, scenario.training.local, scenario.training.codec)
+
+
+def step_costs(
+    scenario: Scenario, labels: Iterable[str], known: Mapping[str, Sequence[Mapping[str, Any]]] | None = None
+) -> dict[str, StepCosts]:
+    """The step costs of methods, by label, counted as the scenario's ``cost`` says; they share their measurements.
+
+    Args:
+        scenario: whose model, methods and cost.
+        labels: the methods.
+        known: the methods' entries of ``costs.json``, by label, which are not measured again.
+    """
+    model, cost = CostModel(skeleton(scenario)), scenario.cost
+    recipes = {label: recipe_of(scenario, scenario.method(label)) for label in labels}
+    if known is None:
+        return {label: StepCosts(model, recipe, cost) for label, recipe in recipes.items()}
+    return {label: RecordedCosts(model, recipe, cost, known[label]) for label, recipe in recipes.items()}
 
 
 def shared_world(scenario: Scenario, seed: int, data: FederatedData | None) -> SharedWorld:

@@ -98,7 +98,8 @@ class SeedResult(_Part):
     """One method's run with one seed.
 
     ``rounds_without_update`` are those of ``rounds`` in which nothing was aggregated; ``refused`` are jobs for which a
-    device had not the memory.
+    device had not the memory; ``client_bytes`` are the bytes to and from the client that moved
+    most, ``None`` in runs of edgefl 0.1.0.
     """
 
     seed: int
@@ -111,6 +112,7 @@ class SeedResult(_Part):
     flops: float
     joules: float
     bytes: Bytes
+    client_bytes: float | None = None
     communication: Communication
     targets: tuple[TargetResult, ...] = ()
     budgets: tuple[BudgetResult, ...] = ()
@@ -119,15 +121,17 @@ class SeedResult(_Part):
     personalisation: ClientResult | None = None
     ensemble: EnsembleResult | None = None
 
-    def spent(self, kind: BudgetKind) -> float:
-        """What the run spent of a kind of budget; bytes are both directions together."""
+    def spent(self, kind: BudgetKind) -> float | None:
+        """What the run spent of a kind of budget, ``None`` if unknown; bytes are both directions together."""
         if kind == "bytes":
             return self.bytes.down + self.bytes.up
-        return {"seconds": self.seconds, "flops": self.flops, "joules": self.joules}[kind]
+        spent: float | None = getattr(self, kind)
+        return spent
 
     def accuracy_within(self, budget: BudgetResult) -> float | None:
         """The accuracy held at a budget; a run that ended within it holds its final one."""
-        if budget.accuracy is None and self.spent(budget.kind) <= budget.limit:
+        spent = self.spent(budget.kind)
+        if budget.accuracy is None and spent is not None and spent <= budget.limit:
             return self.accuracy.final
         return budget.accuracy
 

@@ -9,6 +9,7 @@ from edgefl.report.rows import ENDS, Row, by_run, comparison_rows, run_names
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, leaders, mean_interval, mean_or_none
 from edgefl.report.summary import BudgetResult, SeedResult
+from edgefl.wording import with_article
 
 
 def verdict(run: RunResult) -> str:
@@ -85,12 +86,12 @@ def _winner(start: str, held: Mapping[str, Estimate], labels: Sequence[str], nam
     missing = [label for label in labels if label not in held]
     none = f"; {_and(missing)} {_have(missing)} no {name} to compare" if missing else ""
     if not held:
-        return f"{start} no method has an {name} to compare."
+        return f"{start} no method has {with_article(name)} to compare."
     best = leaders(held, highest=True)
     figures = [f"{label} ({estimate(held[label], 'fraction')})" for label in best]
     others = sorted((label for label in held if label not in best), key=lambda label: -held[label].mean)
     if len(held) == 1:
-        return f"{start} {best[0]} holds an {name} of {estimate(held[best[0]], 'fraction')}{none}."
+        return f"{start} {best[0]} holds {with_article(name)} of {estimate(held[best[0]], 'fraction')}{none}."
     if len(best) == 1:
         second = f"{others[0]} ({estimate(held[others[0]], 'fraction')})"
         return f"{start} {figures[0]} wins, ahead of {second}{none}."

@@ -16,6 +16,7 @@ from edgefl.registry import Registry
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockSchedulerSpec
 from edgefl.scheduling.selection.base import SELECTORS, SelectorSpec
 from edgefl.validation import shown, validated
+from edgefl.wording import with_article
 
 Part = TypeVar("Part", bound=BaseModel)
 
@@ -61,7 +62,7 @@ class Section(Generic[Part]):
         noun = self.registry.noun
         if not isinstance(options, Mapping):
             raise UserError(
-                f"expected a {noun} as a mapping with the key {self.tag}, found {shown(value)}", field=field
+                f"expected {with_article(noun)} as a mapping with the key {self.tag}, found {shown(value)}", field=field
             )
         options = dict(options)
         tagged = f"{field}.{self.tag}"
@@ -70,7 +71,7 @@ class Section(Generic[Part]):
             raise UserError(f"this key is missing; expected one of: {choices}", field=tagged)
         name = options.pop(self.tag)
         if not isinstance(name, str):
-            raise UserError(f"expected the name of a {noun}, found {shown(name)}", field=tagged)
+            raise UserError(f"expected the name of {with_article(noun)}, found {shown(name)}", field=tagged)
         try:
             part = self.registry[name]
         except UserError as error:

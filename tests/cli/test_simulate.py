@@ -1,13 +1,18 @@
 """``edgefl simulate`` from the outside: what is printed, and where it is written."""
 
 import json
+from typing import get_args
 
 import pytest
+import typer
 
 import edgefl
 from edgefl import shipped
 from edgefl.cli import main
+from edgefl.cli.app import app
 from edgefl.experiment.progress import Silent
+from edgefl.hardware import DEVICES, ENGINES, DeviceName, EngineKind
+from edgefl.learning.engine.spec import EngineSpec
 from edgefl.scenario import dump_yaml, load_scenario
 
 SMALL = {
@@ -108,6 +113,55 @@ def test_python_does_the_same_as_the_command(tmp_path):
     assert isinstance(scenario, edgefl.Scenario)
     again = edgefl.simulate(scenario, out=tmp_path / "again", overrides=["seeds=[0]"], methods=["prox"], train=False)
     assert again.summary == result.summary
+
+
+def engine_of(folder):
+    return load_scenario(folder / "scenario.yaml").training.engine.kind
+
+
+def test_python_takes_the_scenarios_engine_unless_told_another(tmp_path):
+    ours = {"training.engine": "batched"}
+    edgefl.simulate("small.yaml", out=tmp_path / "own", overrides=ours, train=False)
+    assert engine_of(tmp_path / "own") == "batched"
+    edgefl.simulate("small.yaml", out=tmp_path / "other", overrides=ours, engine="sequential", train=False)
+    assert engine_of(tmp_path / "other") == "sequential"
+
+
+def test_python_the_command_and_the_schema_name_the_same_engines_and_devices(capsys):
+    ours = edgefl.simulate.__annotations__
+    engines, devices = get_args(EngineKind), get_args(DeviceName)
+    assert (ours["engine"], ours["device"]) == ("EngineKind | None", "DeviceName")
+    assert EngineSpec.model_json_schema()["properties"]["kind"]["enum"] == list(engines)
+    assert (set(engines), devices) == ({"auto", *ENGINES}, DEVICES)
+    for command in ("simulate", "sweep"):
+        for option, names in (("--engine", engines), ("--device", devices)):
+            assert main([command, "small.yaml", option, "?"]) == 2
+            assert f"is not one of {', '.join(map(repr, names))}." in capsys.readouterr().err
+
+
+def parameters(command):
+    return typer.main.get_command(app).commands[command].params
+
+
+def typed(parameter):
+    """A parameter as somebody types it, with a value that it takes."""
+    name = next((each for each in parameter.opts if each.startswith("--")), None)
+    if getattr(parameter, "is_flag", False):
+        return [name]
+    value = "auto" if parameter.name in ("device", "engine") else "1"
+    return [value] if name is None else [name, value]
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [each for each in parameters("simulate") if each.name not in ("resume", "as_json", "help")],
+    ids=lambda each: each.name,
+)
+def test_a_resumed_run_takes_no_other_option_instead_of_ignoring_it(capsys, tmp_path, parameter):
+    assert main(["simulate", "--resume", "somewhere", *typed(parameter)]) == 2
+    option = parameter.name.upper() if parameter.name == "scenario" else typed(parameter)[0]
+    expected = f"error: {option}: a resumed run keeps its scenario and options; expected --resume DIR alone\n"
+    assert capsys.readouterr().err == expected
 
 
 @pytest.mark.parametrize("what", ["methods", "models", "datasets"])

@@ -171,6 +171,13 @@ def test_the_smoothed_accuracy_decides_where_the_scenario_says_so(make_run):
     assert verdict(run) == "After 40 rounds, b (75.0 %) wins, ahead of a (70.0 %)."
 
 
+def test_a_smoothed_accuracy_has_its_own_article(make_run):
+    smoothed, without = seeds([0.9] * 3, accuracy__ema=0.7), seeds([0.8] * 3, accuracy__ema=None)
+    run = make_run({"a": smoothed, "b": without}, target_metric="accuracy_ema")
+    expected = "After 40 rounds, a holds a smoothed accuracy of 70.0 %; b has no smoothed accuracy to compare."
+    assert verdict(run) == expected
+
+
 def test_of_several_runs_what_is_true_of_each_is_said_once(make_run):
     one = make_run({"a": seeds([0.9]), "b": seeds([0.95])}, folder="one")
     two = make_run({"a": seeds([0.9]), "b": seeds([0.8])}, folder="two")

@@ -13,9 +13,7 @@ from torch import Tensor
 
 from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.progress import Silent
-from edgefl.experiment.step_costs import StepCosts
-from edgefl.experiment.wiring import recipe_of, shared_world, skeleton
-from edgefl.learning.cost.law import CostModel
+from edgefl.experiment.wiring import shared_world, step_costs
 from edgefl.learning.data.federated import load_federated
 from edgefl.learning.engine.base import Around, Arrived, Engine, JobResult, JobTask, unnoticed
 from edgefl.learning.engine.client_data import ClientData
@@ -100,8 +98,7 @@ def share_outside(scenario: Scenario, device: str = "auto") -> list[dict[str, An
     """
     spent, everything = {method.label: _Spent() for method in scenario.methods}, _Spent()
     start = perf_counter()
-    cost_model = CostModel(skeleton(scenario))
-    costs = {each.label: StepCosts(cost_model, recipe_of(scenario, each)) for each in scenario.methods}
+    costs = step_costs(scenario, spent)
     everything.add(0, perf_counter() - start, 0.0)
     for seed in scenario.seeds:
         data = load_federated(scenario.data, seed, choose_device(device), scenario.evaluation.split)

@@ -12,14 +12,13 @@ from edgefl.experiment.plan.devices import device_plans
 from edgefl.experiment.plan.figures import DevicePlan, MethodPlan, Part, Plan, Range
 from edgefl.experiment.plan.observation import Observation, Spent
 from edgefl.experiment.step_costs import StepCosts
-from edgefl.experiment.wiring import SharedWorld, recipe_of, setup_of, shared_world, skeleton
-from edgefl.learning.cost.law import CostModel
+from edgefl.experiment.wiring import SharedWorld, setup_of, shared_world, step_costs
 from edgefl.learning.neutral import NeutralLearner
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.specs import FileTopology
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
-from edgefl.simulation.cost_specs import PaperCost, SecondsCost
+from edgefl.simulation.cost_specs import SecondsCost
 from edgefl.simulation.log import Event, EventLog
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import RoundRow
@@ -63,12 +62,8 @@ def plan(
     amount = planned_rounds(scenario, len(chosen)) if rounds is None else min(rounds, scenario.training.rounds)
     seed = scenario.seeds[0] if seed is None else seed
     world = _world(scenario, seed)
-    costs = CostModel(skeleton(scenario))
-    paper = isinstance(scenario.cost, PaperCost)
-    plans = [
-        _method_plan(scenario, method, world, StepCosts(costs, recipe_of(scenario, method), paper=paper), amount)
-        for method in chosen
-    ]
+    costs = step_costs(scenario, [method.label for method in chosen])
+    plans = [_method_plan(scenario, method, world, costs[method.label], amount) for method in chosen]
     return Plan(scenario.name, seed, amount, tuple(plans))
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 
 from edgefl.errors import UserError, nearest
+from edgefl.hardware import ENGINES, EngineName
 from edgefl.learning.engine.base import Engine, JobData
 from edgefl.learning.engine.batched import BatchedEngine
 from edgefl.learning.engine.parallel import ParallelEngine
@@ -16,8 +15,6 @@ from edgefl.learning.engine.spec import Convolutions
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.precision import Precision
 
-EngineName = Literal["sequential", "parallel", "batched", "ray"]
-ENGINES: tuple[EngineName, ...] = ("sequential", "parallel", "batched", "ray")
 ALIKE: tuple[EngineName, ...] = ("sequential", "parallel", "ray")
 """Engines that give every job the bits that it has alone."""
 

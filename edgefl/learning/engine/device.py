@@ -9,8 +9,7 @@ from contextlib import contextmanager
 import torch
 
 from edgefl.errors import UserError, nearest
-
-DEVICES = ("auto", "cpu", "cuda")
+from edgefl.hardware import DEVICES
 
 
 def choose_device(name: str) -> torch.device:

@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from edgefl.hardware import EngineKind
 from edgefl.learning.component import Component
 from edgefl.learning.precision import Precision
 from edgefl.validation import validated
 
 Convolutions = Literal["grouped", "products"]
-EngineKind = Literal["auto", "sequential", "parallel", "batched", "ray"]
 
 
 class EngineSpec(Component):

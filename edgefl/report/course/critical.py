@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from edgefl.report.course.course import Computation, Course, Round, Transfer
+from edgefl.wording import with_article
 
 Link = tuple[str, str]
 
@@ -164,7 +165,7 @@ class _Load:
 
         link = min(longest.links, key=share)
         if any(node == f"client/{longest.client}" for node in link):
-            return f"own link of a {course.device_of(longest.client)}"
+            return f"own link of {with_article(course.device_of(longest.client))}"
         return f"{link[0]} → {link[1]}"
 
 

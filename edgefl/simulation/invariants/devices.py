@@ -9,6 +9,7 @@ from edgefl.fleet import compute_joules, fits, idle_joules, step_seconds
 from edgefl.simulation.invariants.computing import computations as found_computations
 from edgefl.simulation.invariants.record import Record, at, close, facts
 from edgefl.simulation.log import Event
+from edgefl.wording import with_article
 
 _BEGINS = {"transfer_start": "sends or receives", "compute_start": "computes"}
 _ENDS = {"transfer_end", "transfer_drop", "compute_end", "compute_partial", "compute_drop"}
@@ -31,7 +32,7 @@ def one_place(record: Record) -> Iterator[str]:
             if begun is None:
                 yield f"{at(event)}: nothing was under way"
             elif begun.kind.split("_")[0] != event.kind.split("_")[0]:
-                yield f"{at(event)}: what was under way is a {begun.kind}"
+                yield f"{at(event)}: what was under way is {with_article(begun.kind)}"
             elif event.kind.startswith("compute") and not close(
                 event.time - begun.time, event.seconds, clock=event.time
             ):

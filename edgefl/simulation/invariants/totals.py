@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -26,12 +27,13 @@ def summary(record: Record) -> Iterator[str]:
         if not close(value, told[name], tolerance=_SUM):
             yield f"{name}: summary.json says {told[name]}, the log gives {value}"
     counts = {
+        "client_bytes": _most_by_round(record)[-1],
         "rounds_without_update": record.rounds["aggregated"].count(0),
         "refused": sum(record.rounds["refused"]),
     }
     for name, count in counts.items():
         if told.get(name, count) != count:
-            yield f"{name}: summary.json says {told[name]}, rounds.parquet gives {count}"
+            yield f"{name}: summary.json says {told[name]}, the run's tables give {count}"
     for name in ("exposed_seconds", "hidden_seconds"):
         value = sum(facts(event).get(name, 0.0) for event in ends)
         if not close(value, told["communication"][name], tolerance=_SUM):
@@ -45,22 +47,36 @@ def summary(record: Record) -> Iterator[str]:
 
 def budgets(record: Record) -> Iterator[str]:
     """The accuracy at a budget is that of the last evaluated round which ended within it."""
-    rounds = record.rounds
-    spent = dict.fromkeys(("bytes", "flops", "joules"), 0.0)
+    rounds, most = record.rounds, _most_by_round(record)
+    spent = dict.fromkeys(("bytes", "client_bytes", "flops", "joules"), 0.0)
     afforded: dict[int, float | None] = {}
     for index, accuracy in enumerate(rounds["accuracy"]):
         spent["bytes"] += rounds["bytes_down"][index] + rounds["bytes_up"][index]
+        spent["client_bytes"] = most[index] if index < len(most) else math.inf
         spent["flops"] += rounds["flops"][index]
         spent["joules"] += rounds["joules"][index]
         for number, budget in enumerate(record.summary["budgets"]):
             kind = budget["kind"]
-            used = rounds["seconds"][index] if kind == "seconds" else spent.get(kind)
-            if used is not None and used <= budget["limit"] and accuracy is not None:
+            used = rounds["seconds"][index] if kind == "seconds" else spent.get(kind, math.inf)
+            if used <= budget["limit"] and accuracy is not None:
                 afforded[number] = accuracy
     for number, budget in enumerate(record.summary["budgets"]):
-        if budget["kind"] in ("seconds", *spent) and afforded.get(number) != budget["accuracy"]:
+        if afforded.get(number) != budget["accuracy"]:
             told, found = budget["accuracy"], afforded.get(number)
             yield f"budget on {budget['kind']}: summary.json says accuracy {told}, the rounds within it end at {found}"
+
+
+def _most_by_round(record: Record) -> list[int]:
+    """Bytes to and from the client that had moved most, at the end of each round and at the end of the run."""
+    moved: Counter[int] = Counter()
+    most = [0]
+    for event in record.events:
+        if event.kind in ("transfer_end", "transfer_drop") and event.client >= 0:
+            moved[event.client] += int(event.bytes)
+            most[-1] = max(most[-1], moved[event.client])
+        elif event.kind == "round_end":
+            most.append(most[-1])
+    return most
 
 
 def critical_path(record: Record) -> Iterator[str]:

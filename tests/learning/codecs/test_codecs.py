@@ -168,7 +168,7 @@ def test_every_codec_has_a_name_that_a_scenario_may_say():
         ({"up": {"kind": "top_k", "fraction": 0}}, "fraction.*found 0"),
         ({"down": "top_k"}, "codec.down.*keeps few of the numbers"),
         ({"upp": "cast"}, "codec.upp"),
-        ({"up": 8}, "expected a codec's name or a mapping"),
+        ({"up": 8}, "expected the name of a codec or a mapping"),
     ],
 )
 def test_nonsense_is_refused_with_its_reason(said, message):

@@ -28,7 +28,6 @@ from edgefl.scenario.components import Named
 from edgefl.scenario.loading import check
 from edgefl.scenario.overrides import overridden, parse_overrides
 from edgefl.scenario.scenario import Scenario
-from edgefl.simulation.cost_specs import PaperCost
 from edgefl.simulation.log import EventLog
 from edgefl.simulation.run import Outcome, simulate_run
 
@@ -205,7 +204,7 @@ def _step_costs(scenario: Scenario) -> StepCosts:
     described = scenario.data.describe()
     cost_model = _cost_model(scenario.model, described.shape, described.classes)
     recipe = recipe_of(scenario, scenario.methods[0])
-    return StepCosts(cost_model, recipe, paper=isinstance(scenario.cost, PaperCost))
+    return StepCosts(cost_model, recipe, scenario.cost)
 
 
 @cache

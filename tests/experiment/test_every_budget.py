@@ -1,0 +1,85 @@
+"""Every kind of budget, at every limit, under every way to stop: each view of the run can be made."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import pytest
+
+from edgefl.experiment import run, verify
+from edgefl.report import RunResult, as_csv, as_html, as_latex, as_markdown, comparison_rows, verdict, write_pictures
+from edgefl.report.page.write import write_page
+from edgefl.scenario.loading import check
+from edgefl.simulation.specs import BudgetSpec
+
+from .conftest import SMALL
+
+KINDS = tuple(BudgetSpec.model_fields)
+STOPS = ("budget", "target", "rounds")
+LIMITS = {"below the first round": 1e-6, "after some rounds": 0.5, "never reached": 10.0}
+"""Shares of what the whole run spends."""
+ROUNDS = 4
+
+
+def scenario(**changes):
+    data = json.loads(json.dumps(SMALL))
+    data["training"]["rounds"] = ROUNDS
+    return check({**data, "methods": ["fedavg", "fedbr"], **changes})
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The run without budgets, of which the limits are shares."""
+    return RunResult(run(scenario(), out=tmp_path_factory.mktemp("budgets") / "run", train=False))
+
+
+@pytest.mark.parametrize("evaluated", [1, 3], ids=["each round evaluated", "each third round evaluated"])
+@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("share", LIMITS)
+def test_every_view_of_every_budget_can_be_made(whole, tmp_path, share, stop, evaluated):
+    spent = {kind: whole.results["fedavg"][0].spent(kind) for kind in KINDS}
+    assert all(spent.values())
+    limits = {kind: amount * LIMITS[share] for kind, amount in spent.items()}
+    # Without a stop by budget, all of them are looked at in one run.
+    for budgets in [{kind: limit} for kind, limit in limits.items()] if stop == "budget" else [limits]:
+        train = stop != "budget" or "client_bytes" in budgets
+        chosen = scenario(budgets=budgets, stop=stop, targets=[0.99], evaluation={"every": evaluated})
+        folder = run(chosen, out=tmp_path / "-".join(budgets), train=train, engine="sequential")
+        assert verify(folder) == []
+        result = RunResult(folder)
+        rows = comparison_rows(result)
+        assert all([verdict(result), *(view(rows) for view in (as_csv, as_html, as_latex, as_markdown))])
+        write_page([result], tmp_path / "page.html")
+        if not train:
+            continue
+        for entry in (result.results["fedavg"][0], result.results["fedbr"][0]):
+            for budget in entry.budgets:
+                held = entry.accuracy_within(budget)
+                within = entry.spent(budget.kind) <= budget.limit
+                assert held in ({budget.accuracy, entry.accuracy.final} if within else {budget.accuracy})
+                assert within or share != "never reached"
+                assert held is not None or not within
+    if stop == "rounds":
+        write_pictures(result)
+
+
+def test_a_budget_on_a_clients_bytes_below_the_first_round_leaves_nothing_to_compare(tmp_path):
+    folder = run(scenario(budgets={"client_bytes": 1.0}, stop="rounds"), out=tmp_path / "run", engine="sequential")
+    assert verdict(RunResult(folder)).splitlines()[0] == "Within 1 B, no method has an accuracy to compare."
+
+
+def test_verify_notices_another_number_of_a_clients_bytes(tmp_path):
+    folder = run(scenario(budgets={"client_bytes": 1e9}), out=tmp_path / "run", train=False)
+    path = folder / "summary.json"
+    summary = json.loads(path.read_text())
+    entry = summary["methods"]["fedavg"][0]
+    moved = entry["client_bytes"]
+    assert 0 < moved <= entry["bytes"]["down"] + entry["bytes"]["up"]
+    assert math.isclose(moved % 1, 0)
+    entry["client_bytes"] = moved + 8
+    path.write_text(json.dumps(summary))
+    assert any(
+        re.search(rf"client_bytes: summary.json says {moved + 8}, .* give {moved}$", line) for line in verify(folder)
+    )
