@@ -8,7 +8,9 @@ path under the name of :func:`aside`; a killed process leaves it there, and whoe
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ from typing import BinaryIO
 from edgefl.errors import UserError
 
 _ENDING = ".edgefl-unfinished"
+_AT_ONCE = "another process writes it at the same time"
 
 
 def aside(path: Path) -> Path:
@@ -98,14 +101,47 @@ def write_output(path: Path, content: str | bytes) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder and those above it, where they are missing; they are on the disk then.
+@contextmanager
+def durable_folder(path: Path) -> Iterator[Path]:
+    """A folder to write durable files into; it takes its path's place when the block ends, and goes if the block fails.
+
+    Args:
+        path: the folder, which is not there, in one that is made where it is missing.
+
+    Raises:
+        OSError: it cannot be made, or another process makes it at the same time.
+    """
+    make_folder(path.parent)
+    unfinished = aside(path)
+    _remove_abandoned(unfinished)
+    unfinished.mkdir()
+    descriptor = os.open(unfinished, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        _lock(descriptor, unfinished)
+        try:
+            yield unfinished
+            flush_folder(unfinished)
+            unfinished.rename(path)
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+    finally:
+        os.close(descriptor)
+    flush_folder(path.parent)
+
+
+def make_folder(path: Path, *, parents: bool = True) -> None:
+    """Make a folder, unless it is there; it is on the disk then.
+
+    Args:
+        path: the folder.
+        parents: make those above it as well, where they are missing.
 
     Raises:
         OSError: it cannot be made.
     """
     missing = [each for each in (path, *path.parents) if not each.exists()]
-    path.mkdir(parents=True, exist_ok=True)
+    path.mkdir(parents=parents, exist_ok=True)
     for each in reversed(missing):
         flush_folder(each.parent)
 
@@ -132,9 +168,30 @@ def remove_unfinished(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def _remove_abandoned(folder: Path) -> None:
+    """Remove a folder that a killed process left; one that another process works in is refused."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return
+    try:
+        _lock(descriptor, folder)
+        shutil.rmtree(folder)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    with suppress(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _is(folder, os.fstat(descriptor)):
+            return
+    raise OSError(errno.EBUSY, _AT_ONCE, str(folder))
+
+
 def _rename(unfinished: Path, path: Path, made: os.stat_result) -> None:
     if not _is(unfinished, made):
-        raise OSError(errno.EBUSY, "another process writes it at the same time", str(path))
+        raise OSError(errno.EBUSY, _AT_ONCE, str(path))
     os.replace(unfinished, path)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from edgefl.durable_file import write_output
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
@@ -163,4 +164,4 @@ def _save(profile: dict[str, Any], output: Path) -> None:
     from edgefl.validation import validated
 
     validated(DeviceProfile, profile)
-    output.write_text(profile_yaml(tidy(profile)), encoding="utf-8")
+    write_output(output, profile_yaml(tidy(profile)))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgefl.durable_file import write_output
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
@@ -126,10 +127,7 @@ def _write(text: str, output: Path | None) -> None:
     if output is None:
         typer.echo(text, nl=False)
         return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror or error}", file=str(output)) from None
+    write_output(output, text)
 
 
 def _json(results: list[RunResult], layout: Layout, at: Sequence[int], against: Against | None) -> str:

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
+from edgefl.durable_file import make_folder, write_durably
+from edgefl.experiment.tensor_file import write_tensors
 from edgefl.learning.engine.result_memory import content_of
 
 KEPT = 2
@@ -50,19 +49,18 @@ def write_checkpoint(
         earlier: manifests that are kept, too, newest first. What they hold stays where it is, unless most of its pack
             is no longer needed; so a client that was not picked since then costs next to nothing.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     contents = {name: _content(tensor) for name, tensor in tensors.items()}
     distinct = {contents[name]: tensor for name, tensor in tensors.items()}
     packs = _known(folder, earlier, {content: tensor.nbytes for content, tensor in distinct.items()})
     fresh = _apart({content: tensor for content, tensor in distinct.items() if content not in packs})
     if fresh:
         pack = f"pack-{_digest(' '.join(sorted(fresh)).encode())}.safetensors"
-        # By its path rather than as bytes: so other threads go on meanwhile.
-        _write(folder / pack, lambda path: _save(fresh, path))
+        write_tensors(fresh, folder / pack)
         packs |= dict.fromkeys(fresh, pack)
     text = json.dumps({"round": round, "tensors": contents, "packs": packs, "facts": facts}).encode()
     manifest = f"round-{round:06d}-{_digest(text)}.json"
-    _write(folder / manifest, lambda path: path.write_bytes(text))
+    write_durably(folder / manifest, text)
     return manifest
 
 
@@ -163,30 +161,3 @@ def _content(tensor: Tensor) -> str:
 
 def _digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-def _write(path: Path, write: Callable[[Path], object]) -> None:
-    """Write, flush to the disk, then rename: the file is whole or not there, also after a power failure."""
-    unfinished = path.with_name(f"{path.name}.unfinished")
-    write(unfinished)
-    _flush(unfinished)
-    unfinished.replace(path)
-    _flush(path.parent)
-
-
-def _save(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Write a pack; safetensors tells of a full disk by an error of its own, with the system's number in its words."""
-    try:
-        save_file(dict(tensors), path)
-    except SafetensorError as error:
-        if (number := re.search(r"os error (\d+)", str(error))) is None:
-            raise
-        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
-
-
-def _flush(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from edgefl.experiment.tables import column
+from edgefl.experiment.tables import column, write_parquet
 from edgefl.learning.methods.recipe import Method
 
 if TYPE_CHECKING:
@@ -102,4 +101,4 @@ def _write(data: FederatedData, shared: ClientAccuracy, personal: ClientAccuracy
         [None] * data.clients if personal is None else personal.each,
     ]
     arrays = [pa.array(values, field.type, from_pandas=True) for field, values in zip(CLIENTS, columns, strict=True)]
-    pq.write_table(pa.Table.from_arrays(arrays, schema=CLIENTS), path, compression="zstd")
+    write_parquet(pa.Table.from_arrays(arrays, schema=CLIENTS), path, compression="zstd")

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from edgefl.durable_file import aside, write_durably
+from edgefl.durable_file import aside, flush_folder, make_folder, remove_unfinished, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.inputs import Input, check_inputs, digests
 from edgefl.version import __version__
@@ -92,7 +92,7 @@ class RunDirectory:
             return
         fresh = not self.path.exists()
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path)
             self._lock = os.open(self.path / _LOCK, os.O_CREAT | os.O_RDWR)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not (self.path / STATE).exists():
@@ -133,6 +133,7 @@ class RunDirectory:
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
         for path in folder.glob("journal.sqlite*"):
             path.unlink()
+        flush_folder(folder)
 
     def forget(self) -> None:
         """Leave no trace of a run whose input turned out to be wrong, unless one of its runs had already ended."""
@@ -148,8 +149,11 @@ class RunDirectory:
             write_durably(self.path / FAULTED, json.dumps(self._state(sound)))
         else:
             (self.path / FAULTED).unlink(missing_ok=True)
+        remove_unfinished(self.path)
         (self.path / _LOCK).unlink()
+        flush_folder(self.path)  # the state goes last: where it is gone, so is all that a run needs to be resumed
         (self.path / STATE).unlink()
+        flush_folder(self.path)
 
     def _write(self) -> None:
         write_durably(self.path / STATE, json.dumps(self._state(self.finished)))

@@ -7,16 +7,17 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from edgefl.errors import UserError
+from edgefl.experiment.tensor_file import write_tensors
 from edgefl.learning.models.layout import Layout
 
 
 def write_model(vector: Tensor, layout: Layout, path: Path) -> None:
     """Write a model ``[size]`` as tensors called ``block.tensor``."""
-    save_file(named(vector, layout), path, metadata={"format": "pt"})
+    write_tensors(named(vector, layout), path, {"format": "pt"})
 
 
 def write_clients(models: Mapping[int, Tensor], layout: Layout, path: Path) -> None:
@@ -26,7 +27,7 @@ def write_clients(models: Mapping[int, Tensor], layout: Layout, path: Path) -> N
         for client, vector in sorted(models.items())
         for name, tensor in named(vector, layout).items()
     }
-    save_file(tensors, path, metadata={"format": "pt"})
+    write_tensors(tensors, path, {"format": "pt"})
 
 
 def named(vector: Tensor, layout: Layout) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgefl.durable_file import make_folder
 from edgefl.experiment.conclusion import Conclusion, keepsakes_of
 from edgefl.experiment.early_end import EarlyEnd
 from edgefl.experiment.journal import Journal
@@ -65,7 +66,7 @@ class OneRun:
         self._world = world
         self._costs = costs
         self._folder = directory / method.label / f"seed-{world.seed}"
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         self._pause = pause
         self._early_end = EarlyEnd()
         self.fault: PartFault | None = None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from edgefl.durable_file import durable_file, durable_folder, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.finished_run import FinishedRun
 from edgefl.experiment.one_run import OneRun
@@ -67,19 +67,14 @@ class Replay:
         if out.exists():
             raise UserError("expected a folder that does not exist yet", file=str(out))
         try:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            unfinished = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+            with durable_folder(out) as folder:
+                self._write(scenario, folder, inputs)
         except OSError as error:
             raise UserError(f"cannot be written: {error.strerror or error}", file=str(out)) from None
-        try:
-            self._write(scenario, unfinished, inputs)
-            unfinished.chmod(0o755)
-            return unfinished.rename(out)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
+        return out
 
     def _write(self, scenario: Scenario, folder: Path, inputs: dict[str, str]) -> None:
-        (folder / "scenario.yaml").write_text(dump_yaml(resolve(scenario)), encoding="utf-8")
+        write_durably(folder / "scenario.yaml", dump_yaml(resolve(scenario)))
         # Built beforehand, so that every copy of this process inherits them.
         worlds = {seed: self._run.world(scenario, seed) for seed in dict.fromkeys(seed for _, seed in self._recordings)}
 
@@ -109,7 +104,8 @@ class Replay:
     def _keep_models(self, place: str, folder: Path) -> None:
         for path in (self._run.path / place).iterdir():
             if path.is_file() and path.name not in ("rounds.parquet", "events.parquet"):
-                shutil.copyfile(path, folder / place / path.name)
+                with path.open("rb") as held, durable_file(folder / place / path.name) as copy:
+                    shutil.copyfileobj(held, copy)
 
     def _timeless(self, label: str, seed: int) -> Recording:
         recording = self._run.recording(label, seed)

@@ -170,6 +170,7 @@ class _Experiment:
     def finish(self) -> None:
         """Write what covers all runs."""
         path, finished = self._directory.path, self._directory.finished
+        shutil.rmtree(self._results, ignore_errors=True)  # again: a kill may have come between a seed's end and this
         entries: dict[str, list[dict[str, Any]]] = {
             method.label: [finished[method.label, seed]["entry"] for seed in self._scenario.seeds]
             for method in self._methods

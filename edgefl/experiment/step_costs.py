@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from edgefl.durable_file import write_durably
 from edgefl.learning.cost.law import CostModel
 from edgefl.learning.cost.measure import Operator, StepCost
 from edgefl.learning.cost.method_cost import paper_factor
@@ -108,7 +109,7 @@ class RecordedCosts(StepCosts):
 def write_costs(costs: Mapping[str, StepCosts], path: Path) -> None:
     """Write every method's step costs by label."""
     data = {label: method.entries() for label, method in costs.items()}
-    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    write_durably(path, json.dumps(data, indent=1) + "\n")
 
 
 def read_costs(path: Path) -> dict[str, dict[tuple[int, int], CostEntry]]:

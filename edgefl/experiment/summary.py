@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from edgefl.durable_file import write_durably
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Budget, Standing, Target
 from edgefl.simulation.run import Outcome
@@ -86,7 +87,7 @@ def write_summary(
         "inputs": dict(sorted(inputs.items())),
         "methods": entries,
     }
-    path.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    write_durably(path, json.dumps(summary, indent=2, allow_nan=False) + "\n")
 
 
 def number(value: float) -> float | None:

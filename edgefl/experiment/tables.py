@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from edgefl.durable_file import durable_file, write_durably
 from edgefl.simulation.log import Event
 from edgefl.simulation.setup import RoundRow
 
@@ -75,27 +76,34 @@ AS_WRITTEN: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True
 
 
 class EventFile:
-    """Writes events to a Parquet file chunk by chunk; use as a context manager and as the log's sink."""
+    """Writes events to a Parquet file chunk by chunk; use as a context manager and as the log's sink.
+
+    The file has its name once it is whole; an error leaves none, for its rows are derived again on resumption.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._waiting: list[Event] = []
 
     def __enter__(self) -> EventFile:
-        self._writer = pq.ParquetWriter(self._path, EVENTS, **AS_WRITTEN)
+        with ExitStack() as opened:
+            file = opened.enter_context(durable_file(self._path))
+            self._writer = pq.ParquetWriter(file, EVENTS, **AS_WRITTEN)
+            self._opened = opened.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            # The rows are derived again on resumption; a disk that is full must not hide what happened.
-            with suppress(OSError):
-                self._writer.close()
+            with suppress(OSError):  # a disk that is full must not hide what happened
+                self._close()
+            self._opened.__exit__(kind, error, trace)
             return
-        if self._waiting:
-            self._write(self._waiting)
-        self._writer.close()
+        with self._opened:
+            if self._waiting:
+                self._write(self._waiting)
+            self._close()
 
     def __call__(self, events: Sequence[Event]) -> None:
         """Append rows; they are written in groups of a fixed size, however they come."""
@@ -103,6 +111,12 @@ class EventFile:
         while len(self._waiting) >= _ROW_GROUP:
             self._write(self._waiting[:_ROW_GROUP])
             del self._waiting[:_ROW_GROUP]
+
+    def _close(self) -> None:
+        try:
+            self._writer.close()
+        finally:
+            self._writer.is_open = False  # else it tries again when it is collected
 
     def _write(self, events: Sequence[Event]) -> None:
         columns = [
@@ -119,7 +133,23 @@ def write_rounds(rows: Sequence[RoundRow], path: Path) -> None:
     names = [field.name for field in ROUNDS]
     columns: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in names}
     arrays = [pa.array(columns[field.name], type=field.type, from_pandas=True) for field in ROUNDS]
-    pq.write_table(pa.Table.from_arrays(arrays, schema=ROUNDS), path, **AS_WRITTEN)
+    write_parquet(pa.Table.from_arrays(arrays, schema=ROUNDS), path, **AS_WRITTEN)
+
+
+def write_parquet(table: pa.Table, path: Path, **options: Any) -> None:
+    """Write a whole table durably.
+
+    Args:
+        table: its columns.
+        path: the Parquet file.
+        options: of ``pyarrow.parquet.write_table``.
+
+    Raises:
+        OSError: it cannot be written; ``path`` is as it was.
+    """
+    content = pa.BufferOutputStream()  # a writer that meets a full disk would try again when it is collected
+    pq.write_table(table, content, **options)
+    write_durably(path, content.getvalue().to_pybytes())
 
 
 def read_table(path: Path, schema: pa.Schema) -> dict[str, list[Any]]:

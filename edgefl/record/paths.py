@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgefl.durable_file import aside
+from edgefl.durable_file import aside, make_folder
 from edgefl.errors import UserError
 from edgefl.record import names
 
@@ -170,8 +170,8 @@ class RunPaths:
     def make(self, label: str, seed: int) -> SeedPaths:
         """The same, with their folder made; not the run directory itself, so that one which was moved stays away."""
         paths = self.of(label, seed)
-        paths.folder.parent.mkdir(exist_ok=True)
-        paths.folder.mkdir(exist_ok=True)
+        make_folder(paths.folder.parent, parents=False)
+        make_folder(paths.folder, parents=False)
         return paths
 
     def check_own(self, labels: Iterable[str]) -> None:

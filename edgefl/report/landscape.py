@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgefl.errors import UserError
+from edgefl.report.figure_file import write_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +47,4 @@ def write_landscape(panels: list[tuple[str, _Grid, _Grid, tuple[float, float]]],
     Raises:
         UserError: the file cannot be written.
     """
-    try:
-        landscape_figure(panels).savefig(path, dpi=160, metadata={"Software": None} if path.suffix == ".png" else None)
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot be written: {error}", file=str(path)) from None
+    write_figure(landscape_figure(panels), path)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from edgefl.durable_file import durable_file
 from edgefl.report.curves import Curve, curve_of, mean_curve, metric_of
+from edgefl.report.figure_file import draw
 from edgefl.report.quantities import limit, unit_for
 from edgefl.report.run_result import RunResult
 
@@ -32,7 +34,8 @@ def write_pictures(run: RunResult) -> list[Path]:
     if not run.trained:
         return []
     path = run.path / "accuracy.png"
-    accuracy_figure(run).savefig(path, dpi=160, metadata={"Software": None})
+    with durable_file(path) as file:
+        draw(accuracy_figure(run), file, "png")
     return [path]
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import zipapp
 from importlib.resources import files
 from pathlib import Path
+
+from edgefl.durable_file import output_file
 
 PACKAGE = "measure_device"
 
@@ -18,4 +21,7 @@ def write_archive(output: Path) -> None:
         for module in (files(__package__) / PACKAGE).iterdir():
             if module.name.endswith(".py"):
                 (package / module.name).write_bytes(module.read_bytes())
-        zipapp.create_archive(folder, output, interpreter="/usr/bin/env python3", main=f"{PACKAGE}.main:run")
+        with output_file(output) as file:
+            zipapp.create_archive(folder, file, interpreter="/usr/bin/env python3", main=f"{PACKAGE}.main:run")
+            mode = os.fstat(file.fileno()).st_mode
+            os.fchmod(file.fileno(), mode | (mode & 0o444) >> 2)  # who may read it may run it

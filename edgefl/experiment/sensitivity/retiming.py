@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from edgefl.errors import UserError
 from edgefl.experiment.finished_run import FinishedRun
@@ -25,7 +24,7 @@ from edgefl.experiment.replayed_learner import ReplayedLearner
 from edgefl.experiment.sensitivity.conditions import CONDITIONS, at_bound, scale_topology, scaled_links
 from edgefl.experiment.sensitivity.held_decisions import HeldScheduler, HeldSelector
 from edgefl.experiment.side_by_side import side_by_side
-from edgefl.experiment.tables import AS_WRITTEN, column
+from edgefl.experiment.tables import AS_WRITTEN, column, write_parquet
 from edgefl.experiment.wiring import SharedWorld, setup_of
 from edgefl.network.build import build_topology
 from edgefl.scenario import Scenario
@@ -154,14 +153,11 @@ def write_sensitivity(path: Path, conditions: Sequence[Condition] = CONDITIONS) 
     schema = SENSITIVITY.with_metadata({"edgefl": json.dumps(facts)})
     whole = pa.concat_tables([SENSITIVITY.empty_table(), *kept]).unify_dictionaries()
     file = path / FILE
-    unfinished = path / f"{FILE}.unfinished"
     try:
-        pq.write_table(whole.replace_schema_metadata(schema.metadata), unfinished, **AS_WRITTEN)
-        return unfinished.replace(file)
+        write_parquet(whole.replace_schema_metadata(schema.metadata), file, **AS_WRITTEN)
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror or error}", file=str(file)) from None
-    finally:
-        unfinished.unlink(missing_ok=True)
+    return file
 
 
 def _worlds(run: FinishedRun, conditions: Sequence[Condition]) -> Iterator[tuple[Condition, Scenario, SharedWorld]]:

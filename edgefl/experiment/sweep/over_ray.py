@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from edgefl.durable_file import durable_folder, make_folder, write_durably
 from edgefl.experiment.sweep.jobs import Job, run_job
 from edgefl.experiment.sweep.processes import Done
 
@@ -46,7 +47,7 @@ def run_all_on_ray(jobs: Sequence[Job], folder: Path, at_once: int | None, done:
 
     ray = joined()
     work = ray.remote(**needs(ray, choose_device(jobs[0].device)))(run_there)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     sign = folder.parent / f"shared-{uuid.uuid4().hex}"
     sign.touch()
     waiting = list(jobs)
@@ -95,11 +96,9 @@ def _taken(ray: Any, reference: Any, place: Path) -> str | None:
     except ray.exceptions.RayError as error:
         return f"its worker was lost again and again, perhaps for want of memory ({type(error).__name__})"
     if returned.files:
-        whole = place.with_name(f"{place.name}.unfinished")
-        for old in (whole, place):
-            shutil.rmtree(old, ignore_errors=True)
-        _write(returned.files, whole)
-        whole.rename(place)
+        with durable_folder(place) as whole:
+            _write(returned.files, whole)
+            shutil.rmtree(place, ignore_errors=True)
     return returned.failure
 
 
@@ -110,5 +109,5 @@ def _read(folder: Path) -> Files:
 def _write(files: Files, folder: Path) -> None:
     for name, content in files.items():
         path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        make_folder(path.parent)
+        write_durably(path, content)

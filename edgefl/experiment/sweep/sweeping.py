@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from edgefl.durable_file import write_durably
+from edgefl.durable_file import make_folder, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.sweep.jobs import Job
 from edgefl.experiment.sweep.over_ray import run_all_on_ray
 from edgefl.experiment.sweep.processes import processors, run_all
 from edgefl.experiment.sweep.table import figures_by_method, is_done, sweep_table
+from edgefl.experiment.tables import write_parquet
 
 STATE = "sweep.json"
 TABLE = "sweep.parquet"
@@ -146,9 +146,7 @@ class _Sweep:
 
     def _result(self, jobs: Sequence[Job]) -> SweepResult:
         table = sweep_table(jobs, self._folder)
-        written = self._out / f"{TABLE}.unfinished"
-        pq.write_table(table, written)
-        written.replace(self._out / TABLE)
+        write_parquet(table, self._out / TABLE)
         return SweepResult(self._out, table, self._failures)
 
 
@@ -162,7 +160,7 @@ def _take(out: Path, ids: list[str]) -> None:
             return
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise UserError("expected a new or an empty folder, or that of the same sweep", file=f"--out {out}")
-        (out / "jobs").mkdir(parents=True)
+        make_folder(out / "jobs")
         write_durably(state, json.dumps({"jobs": ids}))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from edgefl.durable_file import write_output
 from edgefl.errors import UserError
 from edgefl.report.page.figures import page_data
 from edgefl.report.page.markup import embedded, text
@@ -64,10 +65,7 @@ def write_page(runs: Sequence[RunResult], path: Path) -> list[str]:
     """
     elsewhere = [timed(run) for run in runs]
     written = _page(runs, elsewhere)
-    try:
-        path.write_text(written, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror or error}", file=str(path)) from None
+    write_output(path, written)
     return [str(found) for found in elsewhere if isinstance(found, UserError)]
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edgefl.errors import UserError
 from edgefl.report.course.course import Course
+from edgefl.report.figure_file import write_figure
 from edgefl.report.timeline.trace import Window, window_of
 
 if TYPE_CHECKING:
@@ -128,8 +128,4 @@ def write_gantt(course: Course, number: int, title: str, path: Path) -> None:
     Raises:
         UserError: there is no such round, or the file cannot be written.
     """
-    figure = gantt_figure(course, number, title)
-    try:
-        figure.savefig(path, dpi=160, metadata={"Software": None} if path.suffix == ".png" else None)
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot be written: {error}", file=str(path)) from None
+    write_figure(gantt_figure(course, number, title), path)

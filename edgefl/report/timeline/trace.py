@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from edgefl.durable_file import write_output
 from edgefl.errors import UserError
 from edgefl.report.course.course import Course, Round, Transfer
 
@@ -119,10 +120,7 @@ def write_trace(trace: dict[str, Any], path: Path) -> None:
     Raises:
         UserError: it cannot be written.
     """
-    try:
-        path.write_text(json.dumps(trace, separators=(",", ":"), allow_nan=False), encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror or error}", file=str(path)) from None
+    write_output(path, json.dumps(trace, separators=(",", ":"), allow_nan=False))
 
 
 def _micro(seconds: float) -> float:

@@ -1,0 +1,39 @@
+"""Figures as files: the same figure gives the same bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from edgefl.durable_file import output_file
+from edgefl.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def draw(figure: Figure, file: BinaryIO, form: str) -> None:
+    """Draw a figure into an open file.
+
+    Args:
+        figure: what is drawn.
+        file: takes the bytes.
+        form: a format of matplotlib's, ``png`` say.
+
+    Raises:
+        ValueError: matplotlib has no such format.
+    """
+    figure.savefig(file, dpi=160, format=form, metadata={"Software": None} if form == "png" else None)
+
+
+def write_figure(figure: Figure, path: Path) -> None:
+    """Draw a figure into a file that the user named; its ending says the format, PNG without one.
+
+    Raises:
+        UserError: there is no such format, or the file cannot be written.
+    """
+    with output_file(path) as file:
+        try:
+            draw(figure, file, path.suffix.removeprefix(".").lower() or "png")
+        except ValueError as error:
+            raise UserError(f"cannot be written: {error}", file=str(path)) from None
