@@ -75,7 +75,7 @@ def prepared_step(method: Method, model: BlockModel, batch: int, numbers: Maker)
     context = Context(
         model=model,
         frozen={
-            name: layout.weights(vectors.get(name, parameters).clone(), buffers.clone())
+            name: layout.frozen(vectors.get(name, parameters).clone(), buffers.clone())
             for name in sorted(objective.frozen)
         },
         vectors={name: vectors[name] for name in sorted(objective.vectors)},

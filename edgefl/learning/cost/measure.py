@@ -13,7 +13,7 @@ from edgefl.learning.cost.recorder import DataDependentError, Record, Recorder
 from edgefl.learning.data_dependence import DataDependence
 from edgefl.learning.local_step import local_step
 from edgefl.learning.models.block_model import BlockModel
-from edgefl.learning.models.layout import Layout, Weights
+from edgefl.learning.models.layout import Frozen, Layout, Weights
 from edgefl.learning.objectives.base import Batch, Context, Objective
 from edgefl.learning.rules.base import LocalOptions, LocalRule
 from edgefl.randomness import generator
@@ -189,6 +189,6 @@ def _frozen(layout: Layout, parameters: Tensor | None) -> Weights:
     for the frozen first block.
     """
     if parameters is not None:
-        return layout.weights(parameters, _empty(layout.buffer_count))
+        return layout.frozen(parameters, _empty(layout.buffer_count))
     shapes = layout.weights(_empty(layout.parameter_count), _empty(layout.buffer_count))
-    return tuple({name: _empty(*tensor.shape) for name, tensor in block.items()} for block in shapes)
+    return tuple(Frozen({name: _empty(*tensor.shape) for name, tensor in block.items()}) for block in shapes)

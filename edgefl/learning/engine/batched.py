@@ -152,7 +152,6 @@ class BatchedEngine:
             if _kind(kept.tasks[0]) == _kind(tasks[0]) and kept.shapes == stack.shapes:
                 kept.adopt(stack)
                 return kept
-        stack.own_what_is_shared()
         self._stacks = [stack, *self._stacks[: KEPT_STACKS - 1]]
         return stack
 

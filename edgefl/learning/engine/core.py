@@ -115,7 +115,7 @@ class TrainingCore:
         """
         ground = self._ground_of(method.objective)
         return MethodLearner(
-            method, ground.model, ground.initial, self.data, ground.engine, seed=self._seed, keepsakes=keepsakes
+            method, ground.model, ground.initial.clone(), self.data, ground.engine, seed=self._seed, keepsakes=keepsakes
         )
 
     def _ground_of(self, objective: Objective) -> Ground:

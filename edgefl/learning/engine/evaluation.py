@@ -11,12 +11,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from edgefl.learning.engine.base import JobData
+from edgefl.learning.engine.lent import Lent
 from edgefl.learning.job import Evaluation
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.mode import using
 
 PLAIN = {"training": False, "track": False, "width": 1.0, "keep": None, "keep_probability": None, "unfolded": False}
 """The mode of an evaluation, whatever mode the caller is in, unless an objective asks for more."""
+
+EVALUATED = "the evaluated model"
 
 BATCH = 128
 """Images in an evaluation batch, on every device and engine; the last batch holds the rest."""
@@ -35,12 +38,23 @@ def evaluate_batch(
 ) -> BatchScore:
     """Score the model ``vector`` ``[size]`` on one batch, with running statistics and without gradients.
 
-    ``mode`` holds what differs from :data:`PLAIN`.
+    Every batch is scored on a copy of the model, so that no score depends on what a layer did with another batch.
+
+    Args:
+        vector: the model.
+        place: which batch.
+        model: the skeleton.
+        data: where the batch comes from.
+        mode: what differs from :data:`PLAIN`.
+
+    Raises:
+        WrittenInPlace: a layer wrote into the model.
     """
     with torch.no_grad(), using(**{**PLAIN, **mode}):
         batch = data.evaluation_batch(place)
-        layout = model.layout
-        logits = model.apply_blocks(layout.weights(*layout.split(vector)), batch.inputs)
+        lent = Lent({EVALUATED: vector}, model.layout)
+        logits = model.apply_blocks(model.layout.frozen(*model.layout.split(lent[EVALUATED])), batch.inputs)
+        lent.check()
         right = (logits.argmax(dim=1) == batch.labels).sum()
         return BatchScore(right, F.cross_entropy(logits.double(), batch.labels, reduction="sum"), len(batch.labels))
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from edgefl.learning.engine.base import JobData, JobResult, JobTask
+from edgefl.learning.engine.lent import Lent
 from edgefl.learning.engine.traced_steps import TracedSteps
 from edgefl.learning.faults import TrainingFault
 from edgefl.learning.local_step import Leaves, local_step
@@ -74,9 +75,15 @@ def _train(  # noqa: PLR0917  (what train_job is given)
     layout = model.layout
     received, first_buffers = layout.split(task.start)
     parameters, buffers = received.clone(), first_buffers.clone()
-    frozen = {name: layout.weights(*layout.split(vector)) for name, vector in task.frozen.items()}
-    context = Context(model, frozen, task.vectors, task.facts, task.alpha)
-    memory = task.rule.begin(received, task.vectors, task.options, task.steps)
+    lent = Lent(lent_to(task), layout)
+    context = Context(
+        model=model,
+        frozen={name: layout.frozen(*layout.split(lent[f"frozen['{name}']"])) for name in task.frozen},
+        vectors={name: lent[f"vectors['{name}']"] for name in task.vectors},
+        client={name: lent[f"client['{name}']"] for name in task.facts},
+        alpha=task.alpha,
+    )
+    memory = first_memory(task, received)
     leaves, differentiate = Leaves(layout), TracedSteps.of(model).job(task.objective, context)
     draw = draws_of(task)
     sizes: list[int] = []
@@ -98,6 +105,7 @@ def _train(  # noqa: PLR0917  (what train_job is given)
             precision=precision,
             differentiate=differentiate,
         )
+        lent.check()
         # Kept as a tensor: reading it now would make an accelerator wait for every step.
         losses.append(loss.cross_entropy)
         sizes.append(size)
@@ -105,6 +113,26 @@ def _train(  # noqa: PLR0917  (what train_job is given)
         raise ValueError(f"the data gave {len(losses)} batches for {task.steps} local steps")
     kept = {name: memory[name] for name in task.rule.kept}
     return JobResult(torch.cat([parameters, buffers]), torch.stack(losses), tuple(sizes), kept)
+
+
+def lent_to(task: JobTask) -> dict[str, Tensor]:
+    """What the job's loss may read and must not change, by what its author calls it."""
+    return {
+        f"{kind}['{name}']": tensor
+        for kind, named in (("frozen", task.frozen), ("vectors", task.vectors), ("client", task.facts))
+        for name, tensor in named.items()
+    }
+
+
+def first_memory(task: JobTask, received: Tensor) -> dict[str, Tensor]:
+    """The rule's memory before the first step; it may keep and change what it is given, which are copies.
+
+    Args:
+        task: the job.
+        received: the parameters that it starts from ``[parameter_count]``.
+    """
+    vectors = {name: task.vectors[name].clone() for name in sorted(task.rule.vectors)}
+    return task.rule.begin(received.clone(), vectors, task.options, task.steps)
 
 
 def draws_of(task: JobTask) -> Callable[[int], Mapping[str, Tensor]] | None:

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from edgefl.learning.engine.base import JobResult, JobTask
 from edgefl.learning.engine.chunk_width import padded
-from edgefl.learning.engine.local_training import draws_of
+from edgefl.learning.engine.lent import lent_unwritten
+from edgefl.learning.engine.local_training import draws_of, first_memory
 from edgefl.learning.engine.replay import Replay
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.objectives.base import Batch, Context
@@ -23,7 +24,8 @@ class Stack:
 
     Rows are padded as calls are (see :func:`~edgefl.learning.engine.chunk_width.padded`): further rows repeat the last
     job and are thrown away, so that a step of all jobs is a step of the whole matrices, without gathering rows. What
-    all jobs share, such as the received model as a frozen copy, is held once.
+    all jobs share, such as the received model as a frozen copy, is held once. All of it is copied, so that no step can
+    write into what others read.
 
     Matrices stay where they are in memory from step to step, and :meth:`adopt` puts another chunk into them. So a step
     of all rows can be recorded once and replayed.
@@ -49,17 +51,14 @@ class Stack:
         self._parameters = torch.stack([parameters for parameters, _ in starts])
         self._buffers = torch.stack([buffers for _, buffers in starts])
         # Row by row, because the number of a client's steps may be part of it (FedADC).
-        memories = [
-            task.rule.begin(received, task.vectors, task.options, task.steps)
-            for task, (received, _) in zip(rows, starts, strict=True)
-        ]
+        memories = [first_memory(task, received) for task, (received, _) in zip(rows, starts, strict=True)]
         self._memory = {name: torch.stack([memory[name] for memory in memories]) for name in memories[0]}
         self._shared: dict[str, dict[str, Tensor]] = {}
         self._own: dict[str, dict[str, Tensor]] = {}
         for kind in ("frozen", "vectors", "facts"):
             columns = {name: [getattr(task, kind)[name] for task in rows] for name in getattr(rows[0], kind)}
             alike = {name: all(_same(each, tensors[0]) for each in tensors) for name, tensors in columns.items()}
-            self._shared[kind] = {name: tensors[0] for name, tensors in columns.items() if alike[name]}
+            self._shared[kind] = {name: tensors[0].clone() for name, tensors in columns.items() if alike[name]}
             self._own[kind] = {name: torch.stack(tensors) for name, tensors in columns.items() if not alike[name]}
         self._replays: dict[tuple[object, ...], Replay] = {}
         self._gradient = torch.func.vmap(torch.func.grad(self._loss, has_aux=True))
@@ -81,11 +80,6 @@ class Stack:
         for (_, here), (_, there) in zip(self._tensors(), other._tensors(), strict=True):
             here.copy_(there)
         self._begin(other.tasks)
-
-    def own_what_is_shared(self) -> None:
-        """Copy what belongs to others, so that :meth:`adopt` writes into memory of this stack alone."""
-        for named in self._shared.values():
-            named.update({name: tensor.clone() for name, tensor in named.items()})
 
     def step_all(self, batch: Batch, replay: Callable[[Callable[[], None]], Replay] | None = None) -> None:
         """One local step of all jobs.
@@ -202,7 +196,14 @@ class Stack:
         """Parameters, buffers and losses after a step of rows; ``memory`` is changed."""
         first = self.tasks[0]
         point = first.rule.point(parameters, memory, first.lr)
-        gradient, (losses, buffers) = self._gradient(point, buffers, inputs, labels, own, draws)
+        lent = {
+            f"{kind}['{name}']": tensor
+            for held in (self._shared, own)
+            for kind, named in held.items()
+            for name, tensor in named.items()
+        }
+        with lent_unwritten(lent):
+            gradient, (losses, buffers) = self._gradient(point, buffers, inputs, labels, own, draws)
         return first.rule.update(parameters, gradient.detach(), memory, first.options, first.lr), buffers, losses
 
     def _loss(  # noqa: PLR0917  (vmap passes by position)
@@ -220,7 +221,7 @@ class Stack:
         named = {kind: {**self._shared[kind], **own[kind]} for kind in self._shared}
         context = Context(
             model=self._model,
-            frozen={name: layout.weights(*layout.split(vector)) for name, vector in named["frozen"].items()},
+            frozen={name: layout.frozen(*layout.split(vector)) for name, vector in named["frozen"].items()},
             vectors=named["vectors"],
             client=named["facts"],
             alpha=task.alpha,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from edgefl.learning.models.classifier import Classifier
-from edgefl.learning.models.layout import Layout, Weights
-from edgefl.learning.models.mode import using
+from edgefl.learning.models.layout import Frozen, Layout, Weights
+from edgefl.learning.models.mode import Mode, mode, using
 from edgefl.learning.models.residual import Residual
 
 
@@ -100,16 +101,29 @@ class BlockModel(nn.Module):
         """The output of one block with these tensors in the places of its own, which come back afterwards.
 
         It is ``torch.func.functional_call`` without the search for places, which takes longer than a small operator.
+
+        Layers of PyTorch and of others do not know the mode, so it is applied to them from outside: they are in
+        training or evaluation as it says, and update copies of their buffers, which replace the originals where the
+        mode tracks.
         """
-        places = self._places[index]
-        own = [held[key] for held, key, _ in places]
+        if isinstance(weights, Frozen) and mode().track:
+            with using(track=False):
+                return self._called(index, weights, inputs)
+        now, block, places = mode(), self._sequence[index], self._places[index]
+        if block.training is not now.training:
+            block.train(now.training)
+        own = [place.held[place.key] for place in places]
         try:
-            for held, key, name in places:
-                held[key] = weights[name]
-            output: Tensor = self._sequence[index](inputs)
+            for held, key, name, kind in places:
+                held[key] = weights[name] if kind is None else _lent(weights[name], kind, now)
+            output: Tensor = block(inputs)
+            if now.track:
+                for held, key, name, kind in places:
+                    if kind is not None:
+                        weights[name].copy_(held[key])
         finally:
-            for (held, key, _), tensor in zip(places, own, strict=True):
-                held[key] = tensor
+            for place, tensor in zip(places, own, strict=True):
+                place.held[place.key] = tensor
         return output
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -119,17 +133,45 @@ class BlockModel(nn.Module):
         return inputs
 
 
-def _places(block: nn.Module) -> list[tuple[dict[str, Any], str, str]]:
-    """Where a block's modules look for their tensors: the mapping, the key in it, and the name that weights give it.
+class _Place(NamedTuple):
+    """Where a module looks for a tensor.
+
+    Attributes:
+        held: the module's mapping.
+        key: the key in it.
+        name: the name that weights give the tensor.
+        kind: a buffer of a layer that does not know the mode, and whether it is one of running statistics; ``None``
+            for all other tensors, which are handed over as they are.
+    """
+
+    held: dict[str, Any]
+    key: str
+    name: str
+    kind: Literal["buffer", "statistics"] | None
+
+
+def _lent(buffer: Tensor, kind: Literal["buffer", "statistics"], now: Mode) -> Tensor | None:
+    """What a layer is handed in place of a buffer."""
+    if kind == "statistics" and now.training and not now.track:
+        return None  # PyTorch's batch norm then normalises by the batch, and has nothing to update
+    # Under vmap PyTorch updates a copy of running statistics that are not contiguous, as slices of a stack are not.
+    return buffer.clone(memory_format=torch.contiguous_format)
+
+
+def _places(block: nn.Module) -> list[_Place]:
+    """Where a block's modules look for their tensors.
 
     A tensor that several modules share has the name of its first place in all of them, as in ``named_parameters``.
     """
-    places: list[tuple[dict[str, Any], str, str]] = []
+    places: list[_Place] = []
     names: dict[int, str] = {}
     for prefix, module in block.named_modules():
-        for held in (module._parameters, module._buffers):
+        kind: Literal["buffer", "statistics"] | None = None
+        if not getattr(module, "knows_mode", False):
+            kind = "statistics" if isinstance(module, _NormBase) else "buffer"
+        for held, of_these in ((module._parameters, None), (module._buffers, kind)):
             for key, own in held.items():
                 if own is not None:
                     name = names.setdefault(id(own), f"{prefix}.{key}" if prefix else key)
-                    places.append((held, key, name))
+                    places.append(_Place(held, key, name, of_these))
     return places

@@ -18,6 +18,11 @@ from torch import Tensor, nn
 Weights = tuple[dict[str, Tensor], ...]
 """One mapping from tensor name to tensor per block; names are those within the block's module."""
 
+
+class Frozen(dict[str, Tensor]):
+    """The tensors of a block that must not change: a call with them leaves running statistics as they are."""
+
+
 FLOAT_BYTES = 4
 """Bytes of one number on the wire: models travel in float32."""
 
@@ -110,6 +115,10 @@ class Layout:
             for entry, piece in zip(entries, pieces, strict=True):
                 blocks[entry.block][entry.name] = entry.view(piece)
         return blocks
+
+    def frozen(self, parameters: Tensor, buffers: Tensor) -> Weights:
+        """Views of flat parameters and buffers as the named tensors of a frozen model; see :class:`Frozen`."""
+        return tuple(Frozen(block) for block in self.weights(parameters, buffers))
 
     def vector(self, blocks: Sequence[Mapping[str, Tensor]]) -> Tensor:
         """The parameters ``[..., parameter_count]`` of named tensors, buffers left out; differentiable, one copy."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -78,6 +78,9 @@ class BatchNorm(nn.Module):
     shifts with the batch's statistics, and tracks nothing (FedAlign's code). A batch with a single number a channel has
     no variance: it is normalised (to the shift), and not tracked.
     """
+
+    knows_mode: ClassVar[bool] = True
+    """It reads the mode of the call itself, so :class:`BlockModel` hands it the statistics as they are."""
 
     running_mean: Tensor
     running_var: Tensor

@@ -14,7 +14,8 @@ from edgefl.learning.data.batches import fetch
 from edgefl.learning.data.dataset import ImageData
 from edgefl.learning.data.sharding import Integers, Shards
 from edgefl.learning.engine.device import exact_arithmetic
-from edgefl.learning.engine.evaluation import BATCH, PLAIN
+from edgefl.learning.engine.evaluation import BATCH, EVALUATED, PLAIN
+from edgefl.learning.engine.lent import Lent
 from edgefl.learning.engine.threads import one_core_each
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.mode import using
@@ -75,12 +76,14 @@ def right_answers(
         mode: how the evaluation differs from :data:`PLAIN`.
     """
     places = torch.from_numpy(indices).to(data.device)
-    weights = model.layout.weights(*model.layout.split(vector))
+    lent = Lent({EVALUATED: vector}, model.layout)
+    weights = model.layout.frozen(*model.layout.split(lent[EVALUATED]))
     parts = []
     with torch.no_grad(), using(**{**PLAIN, **mode}), one_core_each(), exact_arithmetic(data.device):
         for start in range(0, len(places), BATCH):
             batch = fetch(data, places[start : start + BATCH])
             parts.append(model.apply_blocks(weights, batch.inputs).argmax(dim=1) == batch.labels)
+            lent.check()
     return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.bool, device=data.device)
 
 
