@@ -9,6 +9,7 @@ from torch import Tensor
 
 from edgefl.learning.engine.base import JobData, JobTask
 from edgefl.learning.engine.client_states import State
+from edgefl.learning.engine.lent import lent_unwritten
 from edgefl.learning.job import TrainingJob
 from edgefl.learning.methods.recipe import Method
 from edgefl.learning.models.layout import Layout
@@ -66,11 +67,13 @@ class JobResolver:
 
         Raises:
             ValueError: only some blocks were received and the client has no others.
+            WrittenInPlace: the client state wrote into the received model.
         """
         method, layout = self._method, self._layout
         start = self._start(job, received.vector, state)
         if method.state is not None and state is None:
-            state = method.state.first(start, layout.parameter_count)
+            with lent_unwritten({"the received model": start}):
+                state = method.state.first(start, layout.parameter_count)
         known = {"received": start, **received.broadcasts, **(state or {})}
         task = JobTask(
             method=method.label,

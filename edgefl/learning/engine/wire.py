@@ -12,6 +12,7 @@ from edgefl.learning.client_state import ClientState
 from edgefl.learning.codecs.by_tensor import transmitted
 from edgefl.learning.engine.base import JobTask
 from edgefl.learning.engine.client_states import State
+from edgefl.learning.engine.lent import lent_unwritten
 from edgefl.learning.job import TrainingJob
 from edgefl.learning.methods.recipe import Method
 from edgefl.learning.models.layout import Layout
@@ -112,7 +113,7 @@ class Wire:
 
     def _state(self, task: JobTask, final: Tensor, known: State, steps: int) -> State | None:
         state = self._method.state
-        return None if state is None else state.after(known, task.start, final, task.lr, steps)
+        return None if state is None else _after(state, task, final, known, steps)
 
     def _agreed(
         self, job: TrainingJob, task: JobTask, seen: Tensor, exact: State, known: State
@@ -122,7 +123,7 @@ class Wire:
         Either it follows from the update as it arrived or, where its change travels in a part of its own, from that.
         """
         assert self._server_state is not None
-        agreed = self._server_state.after(known, task.start, seen, task.lr, job.steps)
+        agreed = _after(self._server_state, task, seen, known, job.steps)
         others = {}
         for part, vector in self._server_state.uploads.items():
             if part in self._uplink_parts:
@@ -137,3 +138,10 @@ class Wire:
             if entry.block < first:
                 kept[entry.start : entry.start + entry.numel] = 0
         return kept
+
+
+def _after(state: ClientState, task: JobTask, final: Tensor, known: State, steps: int) -> dict[str, Tensor]:
+    """The client's state after a job; the server and other clients hold what it is made of."""
+    lent = {f"vectors['{name}']": vector for name, vector in known.items()}
+    with lent_unwritten({"the received model": task.start, "the trained model": final, **lent}):
+        return state.after(known, task.start, final, task.lr, steps)

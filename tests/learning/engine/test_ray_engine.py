@@ -18,6 +18,8 @@ from edgefl.learning.engine.ray_cluster import joined
 from edgefl.learning.faults import PartFault, TrainingFault, blaming
 from edgefl.learning.objectives.base import Batch
 
+from . import intruders
+
 HEALTH = {"health_check_period_ms": 1000, "health_check_timeout_ms": 5000, "health_check_failure_threshold": 2}
 """How soon a node counts as lost; Ray's own setting is half a minute."""
 
@@ -213,6 +215,19 @@ def test_an_evaluation_that_fails_is_told_in_one_line_as_the_fault_of_its_run(
         blaming("mine", 3, "evaluation"),
     ):
         on_ray(tiny, Unreadable(data, deadly=deadly), "fedavg")
+
+
+@pytest.mark.parametrize("where", ["", "frozen received", "vector control"])
+def test_nothing_that_a_worker_is_lent_can_be_written_to(cluster, tiny, data, where):
+    import ray
+
+    ray.cloudpickle.register_pickle_by_value(intruders)
+    blamed = where and where.replace(" ", "['").replace("vector[", "vectors[") + "']"
+
+    def core():
+        return TrainingCore(tiny.data(), intruders.plain_model(), 3, engine="ray")
+
+    intruders.check_leaves_others_alone(core, intruders.intruding(where=where), blamed=blamed or None)
 
 
 def test_a_cluster_without_gpus_is_refused_for_cuda(cluster, tiny, data):
