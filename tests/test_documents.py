@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import doctest
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+from .user_shell.pages import PAGES, ROOT, commands
 
 
 def pages(texts):
@@ -41,9 +39,8 @@ def test_every_command_that_a_page_names_exists(page):
 
     from edgefl.cli.app import app
 
-    text = page.read_text(encoding="utf-8")
-    named = set(re.findall(r"(?:^|^\$ |^EDGEFL_DATA=\S+ |&& |`)edgefl ([a-z]+)", text, flags=re.MULTILINE))
-    assert named <= set(get_command(app).commands)
+    named = {call[1] for command in commands(page) for call in command.calls if call[0] == "edgefl"}
+    assert {name for name in named if not name.startswith("-")} <= set(get_command(app).commands)
 
 
 def test_the_readme_begins_with_the_two_commands_that_a_fresh_machine_needs():
