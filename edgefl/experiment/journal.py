@@ -121,8 +121,13 @@ class Journal:
         self._rows, self._fresh = [], {}
 
     def checkpoint(self, round: int, manifest: str) -> None:
-        """The checkpoint ``manifest`` of ``round``, which was committed before, is on disk."""
+        """The checkpoint ``manifest`` of ``round``, which was committed before, is on disk.
+
+        The journal is flushed, with everything committed before, so that older checkpoints can be removed.
+        """
+        self._file.execute("PRAGMA synchronous=FULL")
         self._file.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", (round, manifest))
+        self._file.execute("PRAGMA synchronous=NORMAL")
 
     def forget(self, round: int) -> None:
         """The checkpoint of ``round`` is of no use."""
