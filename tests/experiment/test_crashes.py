@@ -40,7 +40,7 @@ def exit_code(scenario: Path, folder: Path, prepare=None, *arguments) -> int:
 
 
 class Undisturbed:
-    """The run that nothing happens to: two methods that share results of training, two seeds, checkpoints each round."""
+    """The run that nothing happens to: two methods that share results of training, two seeds, many checkpoints."""
 
     def __init__(self, folder: Path) -> None:
         data = copy.deepcopy(SMALL)
@@ -88,12 +88,12 @@ def survives_power_loss(undisturbed: Undisturbed, folder: Path, number: int, cha
 
 
 def spread(calls: list[str], count: int, seed: int) -> list[int]:
-    """Numbers of calls: of each kind in turn, at random."""
+    """Numbers of calls: of each kind in turn, at random, and the last one."""
     rng, by_kind = random.Random(seed), {}
     for number, kind in enumerate(calls):
         by_kind.setdefault(kind, []).append(number)
     kinds = sorted(by_kind)
-    return [rng.choice(by_kind[kinds[place % len(kinds)]]) for place in range(count)]
+    return [*(rng.choice(by_kind[kinds[place % len(kinds)]]) for place in range(count)), len(calls) - 1]
 
 
 def test_the_run_makes_every_kind_of_call_many_times(undisturbed):
