@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from edgefl.errors import UserError
 from edgefl.learning.job import Evaluation, Feedback
+from edgefl.simulation.log import Event
 
 TIMELESS = frozenset({"loss", "distance", "samples", "label_support"})
 """Inputs of decisions that are the same on every network and fleet; whatever else a decision reads depends on time."""
@@ -83,6 +84,18 @@ def read_recording(path: Path) -> Recording:
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"the log cannot be read: {reason}", file=str(path)) from None
+
+
+def recording_of(events: Iterable[Event]) -> Recording:
+    """The training that the rows of a log tell of.
+
+    Raises:
+        UserError: they are damaged.
+    """
+    try:
+        return _read([event._asdict() for event in events if event.kind in _WANTED])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"the log cannot be read: {type(error).__name__}: {error}") from None
 
 
 def _read(rows: list[dict[str, Any]]) -> Recording:

@@ -102,6 +102,10 @@ class RecordedCosts(StepCosts):
             for entry in known
         }
 
+    def knows(self, alpha: int, batch: int) -> bool:
+        """Whether the run directory holds the cost of this step."""
+        return (alpha, batch) in self._known
+
     def _cost(self, alpha: int, batch: int) -> StepCost:
         return self._known.get((alpha, batch)) or super()._cost(alpha, batch)
 
@@ -112,11 +116,11 @@ def write_costs(costs: Mapping[str, StepCosts], path: Path) -> None:
     write_durably(path, json.dumps(data, indent=1) + "\n")
 
 
-def read_costs(path: Path) -> dict[str, dict[tuple[int, int], CostEntry]]:
-    """Every method's step costs by label, then by (alpha, batch).
+def cost_entries(known: Mapping[str, Any]) -> dict[str, dict[tuple[int, int], CostEntry]]:
+    """Every method's step costs by label, then by (alpha, batch), from what ``costs.json`` holds.
 
     Raises:
-        ValueError, KeyError, TypeError: the file is damaged.
+        AttributeError, ValueError, KeyError, TypeError: the file is damaged.
     """
     return {
         label: {
@@ -127,5 +131,5 @@ def read_costs(path: Path) -> dict[str, dict[tuple[int, int], CostEntry]]:
             )
             for entry in entries
         }
-        for label, entries in json.loads(path.read_text(encoding="utf-8")).items()
+        for label, entries in known.items()
     }

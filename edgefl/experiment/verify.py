@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from edgefl.errors import UserError
 from edgefl.experiment.directory import is_interrupted
+from edgefl.experiment.execution_again import ExecutionAgain
 from edgefl.experiment.inputs import SCENARIO, Inputs, digest_of_scenario, recorded_inputs
-from edgefl.experiment.step_costs import read_costs
+from edgefl.experiment.step_costs import cost_entries
 from edgefl.experiment.summary import SCHEMA
 from edgefl.experiment.tables import EVENTS, ROUNDS, read_table
 from edgefl.experiment.wiring import compute_seconds
@@ -19,34 +21,67 @@ from edgefl.network import build_topology
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.invariants import CostEntry, Record, violations
 from edgefl.simulation.log import Event
+from edgefl.version import __version__
 from edgefl.yaml_file import read_yaml
 
 
 def verify(run: Path) -> list[str]:
-    """Every broken law of every run in a run directory, as sentences; none where the logs can be believed.
+    """Every way in which a run directory is not what its scenario leads to, as sentences; none where all is as it must.
 
     Raises:
         UserError: the folder holds no finished run.
     """
     summary = read_run_summary(run)
     scenario = load_scenario(run / "scenario.yaml")
-    changed = list(_changed_inputs(run, scenario, summary))
-    if changed:
-        return changed
+    return list(_changed_inputs(run, scenario, summary)) or held_to(run, summary, scenario)
+
+
+def held_to(run: Path, summary: dict[str, Any], scenario: Scenario) -> list[str]:
+    """Every way in which the runs of a directory are not what a scenario leads to, as sentences.
+
+    The logs are held to the laws of the world and, where this version of edgefl wrote them, to the scenario: the world
+    is executed again with the recorded numbers of training, and every row, round and figure must come out.
+
+    Args:
+        run: the run directory.
+        summary: what its ``summary.json`` holds.
+        scenario: what it is said to be of.
+    """
+    found = list(_other_runs(scenario, summary))
+    if found:
+        return found
     try:
-        costs = read_costs(run / "costs.json")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        costs = json.loads((run / "costs.json").read_text(encoding="utf-8"))
+        verification = _Verification(run, scenario, cost_entries(costs))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return [f"costs.json cannot be read: {error}"]
-    found = []
+    again = ExecutionAgain(scenario, costs) if is_of_this_version(summary.get("edgefl")) else None
     for label, entries in summary["methods"].items():
         for entry in entries:
-            place = f"{label}, seed {entry['seed']}"
-            found += [f"{place}: {text}" for text in _check(run, scenario, costs.get(label, {}), label, entry)]
+            found += [f"{label}, seed {entry['seed']}: {text}" for text in verification.check(label, entry, again)]
     if not found:
         from edgefl.experiment.sensitivity.checking import check_sensitivity  # it reads runs, as this module does
 
         found += check_sensitivity(run, summary)
     return found
+
+
+def is_of_this_version(version: object) -> bool:
+    """Whether this version of edgefl wrote a run, and so would write the same again."""
+    return version == __version__
+
+
+def _other_runs(scenario: Scenario, summary: dict[str, Any]) -> Iterator[str]:
+    """Runs that are not those of the scenario."""
+    if summary.get("scenario") != scenario.name:
+        yield f"scenario: summary.json says {summary.get('scenario')!r}, scenario.yaml {scenario.name!r}"
+    known = {method.label for method in scenario.methods}
+    for label, entries in summary["methods"].items():
+        seeds = [entry["seed"] for entry in entries]
+        if label not in known:
+            yield f"methods: the scenario has no method '{label}'"
+        if seeds != list(scenario.seeds):
+            yield f"{label}: summary.json has the seeds {seeds}, the scenario {list(scenario.seeds)}"
 
 
 def _changed_inputs(run: Path, scenario: Scenario, summary: dict[str, Any]) -> Iterator[str]:
@@ -95,31 +130,48 @@ def read_run_summary(run: Path) -> dict[str, Any]:
     return dict(summary)
 
 
-def _check(
-    run: Path, scenario: Scenario, costs: dict[tuple[int, int], CostEntry], label: str, entry: dict[str, Any]
-) -> Iterator[str]:
-    folder = run / label / f"seed-{entry['seed']}"
-    try:
+@dataclass(frozen=True)
+class _Verification:
+    """What the runs of a directory are held to.
+
+    Attributes:
+        run: the directory.
+        scenario: what they are said to be of.
+        costs: step costs by label.
+    """
+
+    run: Path
+    scenario: Scenario
+    costs: dict[str, dict[tuple[int, int], CostEntry]]
+
+    def check(self, label: str, entry: dict[str, Any], again: ExecutionAgain | None) -> Iterator[str]:
+        """What is wrong with one run."""
+        folder = self.run / label / f"seed-{entry['seed']}"
+        try:
+            record = self._record(folder, label, entry)
+        except ValueError as error:
+            yield f"a table cannot be read: {error}"
+            return
+        try:
+            broken = list(violations(record))
+            yield from broken or (() if again is None else again.differences(record, label))
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
+            yield f"the files are damaged ({type(error).__name__}: {error})"
+
+    def _record(self, folder: Path, label: str, entry: dict[str, Any]) -> Record:
+        scenario, seed = self.scenario, int(entry["seed"])
         events = read_table(folder / "events.parquet", EVENTS)
         rounds = read_table(folder / "rounds.parquet", ROUNDS)
-    except ValueError as error:
-        yield f"a table cannot be read: {error}"
-        return
-    fleet = assign(scenario.fleet, scenario.data.clients, int(entry["seed"]))
-    network = scenario.network
-    links = [str(name) for name in fleet.link_names()]
-    record = Record(
-        events=[Event(*row) for row in zip(*(events[name] for name in EVENTS.names), strict=True)],
-        rounds=rounds,
-        summary=entry,
-        fleet=fleet,
-        costs=costs,
-        topology=build_topology(network.topology, network.links, links),
-        transport=network.transport.build(),
-        protocol=scenario.protocol,
-        seconds=compute_seconds(scenario, scenario.method(label), int(entry["seed"])),
-    )
-    try:
-        yield from violations(record)
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        yield f"the files are damaged ({type(error).__name__}: {error})"
+        fleet = assign(scenario.fleet, scenario.data.clients, seed)
+        network = scenario.network
+        return Record(
+            events=[Event(*row) for row in zip(*(events[name] for name in EVENTS.names), strict=True)],
+            rounds=rounds,
+            summary=entry,
+            fleet=fleet,
+            costs=self.costs.get(label, {}),
+            topology=build_topology(network.topology, network.links, [str(name) for name in fleet.link_names()]),
+            transport=network.transport.build(),
+            protocol=scenario.protocol,
+            seconds=compute_seconds(scenario, scenario.method(label), seed),
+        )
