@@ -15,6 +15,7 @@ from typing import Any, Self
 from edgefl.durable_file import aside, flush_folder, make_folder, remove_unfinished, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.inputs import Input, check_inputs, digests
+from edgefl.experiment.summary import is_summary
 from edgefl.version import __version__
 
 STATE = "unfinished.json"
@@ -180,8 +181,10 @@ class RunDirectory:
             self.inputs = {str(field): str(digest) for field, digest in state["inputs"].items()}
             return Choices(**{**choices, "methods": tuple(choices["methods"])})
         except FileNotFoundError:
-            done = (self.path / "summary.json").exists()
-            reason = "the run in it is finished" if done else "there is no interrupted run in it"
+            summary = self.path / "summary.json"
+            reason = "the run in it is finished" if is_summary(summary) else "there is no interrupted run in it"
+            if summary.exists() and not is_summary(summary):
+                reason = "summary.json is damaged, and what is needed to go on was removed when the run had ended"
             raise UserError(f"nothing to resume: {reason}", file=str(self.path)) from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{name} is damaged ({error}); the run cannot be resumed", file=str(self.path)) from None

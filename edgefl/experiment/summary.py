@@ -90,6 +90,14 @@ def write_summary(
     write_durably(path, json.dumps(summary, indent=2, allow_nan=False) + "\n")
 
 
+def is_summary(path: Path) -> bool:
+    """Whether a file is there and a whole summary; one that is empty or cut short says nothing of a run."""
+    try:
+        return isinstance(json.loads(path.read_text(encoding="utf-8"))["methods"], dict)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 def number(value: float) -> float | None:
     """The number, or ``None`` where JSON has none for it."""
     return value if math.isfinite(value) else None

@@ -13,6 +13,7 @@ from edgefl.errors import EdgeflError, UserError
 from edgefl.experiment.directory import is_interrupted
 from edgefl.experiment.pausing import Pause, Paused
 from edgefl.experiment.run import resume, run
+from edgefl.experiment.summary import is_summary
 from edgefl.experiment.sweep.settings import Setting
 from edgefl.scenario import Scenario, load_scenario, rehearse, resolve, with_overrides
 from edgefl.scenario.loading import check
@@ -100,7 +101,7 @@ def run_job(job: Job, folder: Path) -> str | None:
     try:
         if is_interrupted(folder):
             resume(folder, pause=job.pause)
-        elif not (folder / "summary.json").exists():
+        elif not is_summary(folder / "summary.json"):
             run(
                 scenario_of(job),
                 out=folder,

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from edgefl.experiment.directory import is_interrupted
 from edgefl.experiment.pausing import read_standings
+from edgefl.experiment.summary import is_summary
 from edgefl.experiment.sweep.jobs import Job
 
 
@@ -38,7 +39,7 @@ def sweep_table(jobs: Sequence[Job], folder: Path) -> pa.Table:
 
 def is_done(job: Job, folder: Path) -> bool:
     """Whether a job is finished, or was left where it is to be left."""
-    if (folder / "summary.json").exists() and not is_interrupted(folder):
+    if is_summary(folder / "summary.json") and not is_interrupted(folder):
         return True
     name = job.pause and job.pause.name
     return name is not None and all(name in read_standings(_run_folder(job, folder, label)) for label in job.methods)
@@ -52,7 +53,7 @@ def figures_by_method(job: Job, folder: Path) -> dict[str, list[dict[str, Any]]]
     """
     found = {}
     summary = folder / "summary.json"
-    ended = json.loads(summary.read_text(encoding="utf-8"))["methods"] if summary.exists() else {}
+    ended = json.loads(summary.read_text(encoding="utf-8"))["methods"] if is_summary(summary) else {}
     for label in job.methods:
         standings = read_standings(_run_folder(job, folder, label))
         if job.pause is not None and job.pause.name in standings:
