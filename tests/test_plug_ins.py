@@ -28,7 +28,11 @@ run(load_scenario(Path(sys.argv[1])), out=Path(sys.argv[2]), device="cpu", engin
 
 
 def blocks(page, language):
+    """The blocks of code of a page, or of one section of it (``page.md#Heading``)."""
+    page, _, heading = page.partition("#")
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    if heading:
+        text = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 
 
@@ -62,8 +66,8 @@ def simulate(scenario, folder):
 
 
 def test_a_method_in_one_file_outside_the_package_runs(tmp_path):
-    code = install("methods.md", tmp_path)
-    assert len(code.splitlines()) + len(blocks("methods.md", "toml")[0].splitlines()) < 40
+    code = install("methods.md#Add a method", tmp_path)
+    assert len(code.splitlines()) + len(blocks("methods.md#Add a method", "toml")[0].splitlines()) < 40
     entries = simulate(
         """
 name: plugged-in
@@ -83,6 +87,74 @@ methods:
     assert fedavg["accuracy"] == loose["accuracy"]
     assert loose["bytes"] == fedavg["bytes"]
     assert loose["flops"] == tight["flops"] > fedavg["flops"]
+
+
+TEACHER = "methods.md#A frozen teacher"
+TAUGHT = """
+name: taught
+data: {name: synthetic, shape: [1, 8, 8], classes: 4, train: 160, test: 40, clients: 4}
+training: {rounds: 3, cohort: 2, local: {batch: 8, lr: 0.1}}
+fleet: [{profile: raspberry-pi-5, share: 1, link: 5g}]
+"""
+
+
+def test_the_recipe_of_a_frozen_teacher_runs_as_the_page_shows_it(tmp_path):
+    install(TEACHER, tmp_path)
+    scenario = TAUGHT + blocks(TEACHER, "yaml")[0] + NETWORK
+    entries = simulate(scenario, tmp_path)
+    fedavg, taught = entries["fedavg"][0], entries["taught"][0]
+    model = fedavg["bytes"]["down"] // (3 * 2)  # rounds, clients
+    assert taught["bytes"]["down"] == 3 * 2 * model + 2 * 2 * model
+    assert taught["bytes"]["up"] == fedavg["bytes"]["up"]
+    assert taught["flops"] > fedavg["flops"]
+    assert taught["accuracy"]["final"] > 0.5
+    first = {path.relative_to(tmp_path): path.read_bytes() for path in (tmp_path / "run").rglob("*.parquet")}
+    (tmp_path / "run").rename(tmp_path / "first")
+    assert simulate(scenario, tmp_path) == entries
+    assert all((tmp_path / path).read_bytes() == content for path, content in first.items())
+
+
+MESSAGES = {
+    "no broadcast": (
+        ("server=AveragingServer()", "server=Mean()"),
+        "method 'taught': Taught reads the frozen copy 'teacher', which its server update 'mean' does not broadcast "
+        "and its clients do not keep; there is: received",
+    ),
+    "no part": (
+        ("payload=ModelAndTeacher", "payload=Payload"),
+        "method 'taught': AveragingServer broadcasts 'teacher', but Payload sends no part 'teacher', so its bytes "
+        "would not be counted (parts: model); return Part('teacher', sizes.model_bytes, round) from downlink, or name "
+        "the part that carries it in carried_by of AveragingServer",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_teacher_that_nobody_sends_is_refused_with_one_message_by_every_command(tmp_path, name):
+    (before, after), message = MESSAGES[name]
+    code = install(TEACHER, tmp_path)
+    assert code.count(before) == 1
+    (tmp_path / "taught.py").write_text(code.replace(before, after), encoding="utf-8")
+    path = tmp_path / "scenario.yaml"
+    path.write_text(TAUGHT + "model: {name: plain}\nmethods: [fedavg, taught]\n" + NETWORK, encoding="utf-8")
+    commands = [
+        ["scenario", "validate", str(path)],
+        ["plan", str(path)],
+        ["simulate", str(path), "--out", str(tmp_path / "run")],
+        ["simulate", str(path), "--no-train", "--out", str(tmp_path / "run")],
+        ["cost", "--model", "plain", "--method", "taught", "--shape", "1x8x8"],
+    ]
+    program = f"from edgefl.cli import main\nfor each in {commands!r}:\n    print(main(each), flush=True)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120, check=True
+    )
+    told = [line for line in done.stderr.splitlines() if line.strip()]
+    assert len(told) == len(commands), done.stderr
+    assert all(line.endswith(message) for line in told), done.stderr
+    assert all("methods.1: " in line for line in told[:4])
+    assert done.stdout.split() == ["2"] * len(commands)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_data_set_a_model_a_selector_and_a_device_from_elsewhere_run_together(tmp_path):

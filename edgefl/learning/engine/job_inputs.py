@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from edgefl.learning.engine.base import JobData, JobTask
@@ -52,7 +53,8 @@ class JobResolver:
         kept = method.state.vectors if method.state is not None else ()
         self._vectors = sorted(method.objective.vectors | method.rule.vectors)
         self._require("vector", self._vectors, {"received", *method.server.broadcasts, *kept})
-        self._require("frozen copy", sorted(method.objective.frozen), {"received", *kept} & {"received", "previous"})
+        self._require("frozen copy", sorted(method.objective.frozen), {"received", *method.server.broadcasts, *kept})
+        self._completed: tuple[Tensor, Tensor, Tensor] | None = None
 
     def _require(self, kind: str, read: list[str], provided: set[str]) -> None:
         for name in read:
@@ -88,7 +90,7 @@ class JobResolver:
             steps=job.steps,
             alpha=job.alpha,
             start=start,
-            frozen={name: known[name] for name in sorted(method.objective.frozen)},
+            frozen={name: self._whole(name, known[name], start) for name in sorted(method.objective.frozen)},
             vectors={name: _first(known[name], layout.parameter_count) for name in self._vectors},
             facts=self._facts(job.id.client),
         )
@@ -106,6 +108,21 @@ class JobResolver:
         # A client that was never sent a whole model holds the initial one, which all clients share.
         own = self._initial if state is None else state["previous"]
         return self._layout.splice(own, received, self._depth - job.alpha)
+
+    def _whole(self, name: str, vector: Tensor, start: Tensor) -> Tensor:
+        """A vector as a whole model ``[size]``: one of parameters alone has the buffers of the local model."""
+        layout = self._layout
+        if len(vector) == layout.size:
+            return vector
+        if len(vector) != layout.parameter_count:
+            raise ValueError(
+                f"the frozen copy '{name}' has {len(vector)} numbers; expected the model's {layout.parameter_count} "
+                f"parameters, or all of its {layout.size} numbers"
+            )
+        # The same tensor for all clients of a version, so that engines hold it once.
+        if self._completed is None or self._completed[0] is not vector or self._completed[1] is not start:
+            self._completed = vector, start, torch.cat([vector, start[layout.parameter_count :]])
+        return self._completed[2]
 
     def _facts(self, client: int) -> dict[str, Tensor]:
         names = self._method.objective.client

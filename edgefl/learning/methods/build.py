@@ -14,6 +14,7 @@ from edgefl.learning.codecs.choice import Codecs
 from edgefl.learning.codecs.memory import codec_state
 from edgefl.learning.component import Component
 from edgefl.learning.methods.recipe import METHODS, Method, Recipe
+from edgefl.learning.payload import ModelSizes
 from edgefl.learning.rules.base import LocalOptions
 from edgefl.learning.servers.base import SERVER_UPDATES, ServerUpdate, Weighting
 from edgefl.part_choice import chosen_part
@@ -21,6 +22,9 @@ from edgefl.validation import validated
 
 RESERVED = frozenset({"method", "as", "local", "server", "weighting", "overlap", "codec", "scheduler"})
 """Keys of an entry that no option of a part may be called."""
+
+CHECKED_ROUNDS = range(1, 9)
+"""Rounds in which a client that holds nothing must be sent every broadcast."""
 
 
 def _parts(recipe: Recipe) -> list[type[Component]]:
@@ -178,7 +182,9 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Co
         codecs=coded,
     )
     _check_vectors(method)
+    _check_frozen(method)
     _check_listeners(method)
+    _check_downlink(method)
     _check_whole(method)
     return method
 
@@ -243,10 +249,45 @@ def _check_vectors(method: Method) -> None:
             )
 
 
+def _check_frozen(method: Method) -> None:
+    """Whatever model a loss reads as a frozen copy must be received, kept by the client, or broadcast by the server."""
+    state = method.state.vectors if method.state is not None else ()
+    there = {"received", *state, *method.server.broadcasts}
+    for name in sorted(method.objective.frozen - there):
+        raise UserError(
+            f"method '{method.name}': {type(method.objective).__name__} reads the frozen copy '{name}', which its "
+            f"server update '{server_name(method.server)}' does not broadcast and its clients do not keep; there "
+            f"{'is' if len(there) == 1 else 'are'}: {', '.join(sorted(there))}"
+        )
+
+
+def _check_downlink(method: Method) -> None:
+    """Whatever a server update broadcasts must be in a part of the downlink, so that its bytes are counted.
+
+    In the first round clients may know it beforehand (a momentum of zero); a client that holds a model may know more.
+    """
+    sizes = ModelSizes((1000,) * 4)
+    parts = [
+        {part.name for part in method.payload.downlink(sizes, round, None, None).parts if part.bytes > 0}
+        for round in CHECKED_ROUNDS
+    ]
+    for vector in method.server.broadcasts:
+        carrier = method.server.carried_by.get(vector, vector)
+        missing = next((names for names in parts if carrier is not None and carrier not in names), None)
+        if missing is not None:
+            server, payload = type(method.server).__name__, type(method.payload).__name__
+            raise UserError(
+                f"method '{method.name}': {server} broadcasts '{vector}', but {payload} sends no part '{carrier}', so "
+                f"its bytes would not be counted (parts: {', '.join(sorted(missing)) or 'none'}); return "
+                f"Part('{carrier}', sizes.model_bytes, round) from downlink, or name the part that carries it in "
+                f"carried_by of {server}"
+            )
+
+
 def _check_listeners(method: Method) -> None:
     """A server update that steers its clients by a vector makes no sense with clients that do not read it."""
     for vector in method.server.broadcasts:
-        if vector not in method.objective.vectors | method.rule.vectors:
+        if vector not in method.objective.vectors | method.objective.frozen | method.rule.vectors:
             raise UserError(
                 f"server update '{server_name(method.server)}' does not go with method '{method.name}': its clients "
                 f"must follow the server's '{vector}', which neither {type(method.objective).__name__} nor "

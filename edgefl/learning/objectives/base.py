@@ -38,8 +38,9 @@ class Context:
 
     Attributes:
         model: the skeleton to call with weights.
-        frozen: frozen copies by name, e.g. ``"received"`` (the server model θ_t as the client holds it), ``"previous"``
-            (the client's own last local model), ``"teacher"``; never updated, gradients flow through them.
+        frozen: frozen copies by name: ``"received"`` (the server model θ_t as the client holds it), ``"previous"`` (the
+            client's own last local model), or a vector of the server's broadcast; gradients flow through them, and
+            nothing updates them: a call with one does not track running statistics.
         vectors: flat vectors by name, e.g. ``"received"`` ``[parameter_count]`` for proximal terms, a client's λ_k.
         client: facts about the client's data by name, e.g. ``"label_counts"`` ``[classes]``.
         alpha: how many of the last blocks are freshly received and have frozen copies; M when the model came whole.
@@ -58,7 +59,9 @@ class Objective(Component):
     """A client's loss; its fields are its options."""
 
     frozen: ClassVar[frozenset[str]] = frozenset()
-    """Names of the frozen copies it reads: a subset of ``received``, ``previous``, ``teacher``."""
+    """Names of the models it reads as frozen copies: ``received``, or names of the method's client state
+    (``previous``) or server broadcast. One of parameters alone has the buffers of the model that local training starts
+    from."""
     vectors: ClassVar[frozenset[str]] = frozenset()
     """Names of the flat vectors it reads: ``received`` or names of the method's client state or server broadcast."""
     client: ClassVar[frozenset[str]] = frozenset()

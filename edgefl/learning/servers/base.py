@@ -58,6 +58,16 @@ class ServerUpdate(Component):
     default_weighting: ClassVar[Weighting | None] = None
     """Weights of the mean that its paper uses, when a scenario picks it for another method; ``None``: the method's."""
 
+    @property
+    def carried_by(self) -> Mapping[str, str | None]:
+        """The part of the downlink that carries each broadcast; by default the part of its own name.
+
+        ``None``: clients know the vector without being sent it, because it follows from the round's number. What a
+        part carries of other vectors is up to :meth:`received`. A method whose downlink lacks one of these parts in any
+        round after the first is refused, so that nothing travels without being charged.
+        """
+        return {name: name for name in self.broadcasts}
+
     def objective(self, loss: Objective) -> Objective:
         """The clients' loss under this server update, given the method's own; FedDyn adds its penalty."""
         return loss

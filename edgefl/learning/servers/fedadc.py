@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
@@ -35,6 +36,11 @@ class FedAdcServer(ServerUpdate):
     alpha: float = Field(default=1.0, gt=0, description="server learning rate α")
     beta_g: float = Field(default=0.8, ge=0, lt=1, description="momentum β_g of the server")
     beta_l: float = Field(default=0.8, ge=0, lt=1, description="share β_l of the server's momentum in the local steps")
+
+    @property
+    def carried_by(self) -> Mapping[str, str | None]:
+        """Clients work the momentum out from the mean delta; see :meth:`received`."""
+        return {"momentum": "mean delta"}
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
         """m_0 = 0."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
@@ -23,6 +24,11 @@ class FedGkdServer(ServerUpdate):
     broadcasts: ClassVar[tuple[str, ...]] = ("teacher", "teaching")
 
     buffer: int = Field(default=5, ge=1, description="number M of global models in the teacher")
+
+    @property
+    def carried_by(self) -> Mapping[str, str | None]:
+        """The mean of one model is that model, and ``teaching`` follows from the round."""
+        return {"teacher": "teacher" if self.buffer > 1 else "model", "teaching": None}
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
         """The first model is its own teacher, which does not teach yet."""
