@@ -14,6 +14,7 @@ import pytest
 from edgefl.durable_file import (
     aside,
     durable_file,
+    durable_folder,
     make_folder,
     output_file,
     remove_unfinished,
@@ -159,6 +160,57 @@ def test_a_folder_is_made_with_its_parents_and_each_is_flushed(tmp_path, monkeyp
     make_folder(tmp_path / "a" / "b" / "c")
     assert (tmp_path / "a" / "b" / "c").is_dir()
     assert flushed == [".", "a", "a/b"]
+
+
+def test_a_folder_has_its_name_once_it_is_whole(tmp_path):
+    before = os.umask(0o027)
+    try:
+        with durable_folder(tmp_path / "new" / "folder") as folder:
+            write_durably(folder / "file", "text")
+            assert not (tmp_path / "new" / "folder").exists()
+    finally:
+        os.umask(before)
+    assert names(tmp_path / "new") == ["folder"]
+    assert names(tmp_path / "new" / "folder") == ["file"]
+    assert (tmp_path / "new" / "folder").stat().st_mode & 0o777 == 0o750
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_a_folder_that_is_not_finished_goes(tmp_path, error):
+    def make():
+        with durable_folder(tmp_path / "folder") as folder:
+            write_durably(folder / "file", "text")
+            raise error
+
+    with pytest.raises(error):
+        make()
+    assert names(tmp_path) == []
+
+
+def test_a_folder_that_a_killed_process_left_is_replaced(tmp_path):
+    aside(tmp_path / "folder").mkdir()
+    write_durably(aside(tmp_path / "folder") / "old", "half")
+    with durable_folder(tmp_path / "folder") as folder:
+        write_durably(folder / "new", "whole")
+    assert names(tmp_path) == ["folder"]
+    assert names(tmp_path / "folder") == ["new"]
+
+
+def test_a_folder_that_another_works_in_is_not_touched(tmp_path):
+    with durable_folder(tmp_path / "folder") as folder:
+        write_durably(folder / "file", "first")
+        with pytest.raises(OSError, match="another process writes it"), durable_folder(tmp_path / "folder"):
+            pass
+    assert names(tmp_path / "folder") == ["file"]
+
+
+def test_a_link_in_a_folders_place_is_not_followed(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    write_durably(tmp_path / "elsewhere" / "file", "another's")
+    aside(tmp_path / "folder").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match=r"Not a directory|Too many levels"), durable_folder(tmp_path / "folder"):
+        pass
+    assert names(tmp_path / "elsewhere") == ["file"]
 
 
 def test_the_users_link_is_followed(tmp_path):

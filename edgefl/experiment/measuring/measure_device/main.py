@@ -87,12 +87,16 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     say(f"{len(wanted)} cases on {processor()}, PyTorch {torch.__version__}, about {options.seconds:g} s.")
     found = measurement(options.seconds, options.threads, say, wanted)
     unfinished = options.output + ".unfinished"
-    with open(unfinished, "w", encoding="utf-8") as file:
-        json.dump(found, file, indent=1)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, options.output)
+    try:
+        with open(unfinished, "w", encoding="utf-8") as file:
+            json.dump(found, file, indent=1)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(unfinished, options.output)
+    finally:
+        if os.path.exists(unfinished):
+            os.remove(unfinished)
     say(f"{len(found['cases'])} cases timed, {len(found['left_out'])} left out. Written: {options.output}")
     return 0
 
