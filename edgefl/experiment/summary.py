@@ -64,6 +64,7 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
         entry["blocks"] = {
             "actual": sum(row.blocks_actual for row in outcome.rows),
             "uniform": sum(row.blocks_uniform for row in outcome.rows),
+            "front_age": spent.front_block_rounds / spent.front_blocks if spent.front_blocks else None,
             "makespan_over_least": spent.foreseen_seconds / spent.least_seconds if spent.least_seconds else None,
         }
     return entry

@@ -100,7 +100,11 @@ def _row(row: Row) -> dict[str, Any]:
         },
     }
     if row.down_actual is not None:
-        record["blocks"] = {"actual": _figure(row.down_actual), "uniform": _figure(row.down_uniform)}
+        record["blocks"] = {
+            "actual": _figure(row.down_actual),
+            "uniform": _figure(row.down_uniform),
+            "front_age": _figure(row.front_age),
+        }
     record["stop"] = [
         {"reason": reason, "seeds": count, "message": row.messages.get(reason)} for reason, count in row.stops
     ]

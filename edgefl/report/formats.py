@@ -130,6 +130,7 @@ _QUANTITIES = {
     "hidden_seconds": "hidden_seconds",
     "bytes_down_actual_blocks": "down_actual",
     "bytes_down_uniform_blocks": "down_uniform",
+    "front_block_age": "front_age",
 }
 
 

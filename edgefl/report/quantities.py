@@ -94,6 +94,7 @@ _DECIMALS_READ = 6
 
 LADDERS: dict[str, list[tuple[str, float]]] = {
     "fraction": [("%", 0.01)],
+    "rounds": [("rounds", 1.0)],
     "seconds": [("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86400.0)],
     "bytes": [("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12)],
     "joules": [("J", 1.0), ("kJ", 1e3), ("MJ", 1e6), ("GJ", 1e9)],
@@ -108,7 +109,7 @@ def unit_for(quantities: Sequence[float], dimension: str) -> Unit:
 
     Args:
         quantities: in the base unit.
-        dimension: ``fraction`` (printed in percent), ``seconds``, ``bytes``, ``joules`` or ``flops``.
+        dimension: ``fraction`` (printed in percent), ``rounds``, ``seconds``, ``bytes``, ``joules`` or ``flops``.
 
     >>> unit_for([3.0e8, 1.25e9], "bytes")
     Unit(symbol='GB', scale=1000000000.0, decimals=2)

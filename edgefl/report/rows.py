@@ -42,6 +42,7 @@ class Row:
         exposed_seconds, hidden_seconds: transfers on the rounds' critical paths.
         down_actual, down_uniform: download bytes by each block's own bytes, and by alpha/M of the model; only where a
             method sends part of the model.
+        front_age: mean age in rounds of the blocks that clients train without being sent them, where there are any.
         stops: how many seeds ended for which reason, the commonest first.
         messages: what ended a seed before it was to, in words, by the reason; the first seed's.
     """
@@ -65,6 +66,7 @@ class Row:
     hidden_seconds: Estimate
     down_actual: Estimate | None
     down_uniform: Estimate | None
+    front_age: Estimate | None
     stops: tuple[tuple[str, int], ...]
     messages: dict[str, str]
 
@@ -124,7 +126,7 @@ def notes(rows: Sequence[Row]) -> list[str]:
 def _beyond_accuracy(row: Row) -> list[Estimate | None]:
     spent = [row.seconds, row.rounds, row.joules, row.bytes_down, row.bytes_up, row.bytes_wasted]
     waited = [row.exposed_seconds, row.hidden_seconds]
-    return [*spent, *waited, *(found.mean for found in row.targets.values())]
+    return [*spent, *waited, row.front_age, *(found.mean for found in row.targets.values())]
 
 
 def told_of_rows(rows: Sequence[Row], sentences: Callable[[Row], list[str]]) -> list[str]:
@@ -150,6 +152,11 @@ def _of(row: Row) -> list[str]:
         lines.append(
             f"{row.label} downloads {estimate(row.down_actual, 'bytes')} by the blocks' actual bytes, "
             f"{estimate(row.down_uniform, 'bytes')} if every block counts as the M-th part of the model."
+        )
+    if row.front_age is not None:
+        lines.append(
+            f"{row.label}: the front blocks that a client keeps were last sent to it "
+            f"{estimate(row.front_age, 'rounds')} before it trains them, in the mean."
         )
     return lines
 
@@ -196,6 +203,7 @@ def _row(run: str, label: str, results: Sequence[SeedResult], *, trained: bool) 
         hidden_seconds=mean_interval([result.communication.hidden_seconds for result in results]),
         down_actual=mean_or_none([block.actual if block else None for block in blocks]),
         down_uniform=mean_or_none([block.uniform if block else None for block in blocks]),
+        front_age=mean_or_none([block.front_age if block else None for block in blocks]),
         stops=tuple(Counter(result.stop.reason for result in results).most_common()),
         messages={result.stop.reason: result.stop.message for result in reversed(results) if result.stop.message},
     )

@@ -73,10 +73,16 @@ class BudgetResult(_Part):
 
 
 class Blocks(_Part):
-    """Download bytes of a method with partial downlinks, by blocks' own bytes and by alpha/M of the model."""
+    """What a method with partial downlinks sends.
+
+    ``actual`` and ``uniform`` are download bytes by blocks' own bytes and by alpha/M of the model. ``front_age`` is the
+    mean over the blocks that clients train without being sent them: rounds since they were last sent each; ``None``
+    where there are none, and in runs of edgefl 0.1.0.
+    """
 
     actual: float
     uniform: float
+    front_age: float | None = None
 
 
 class ClientResult(_Part):

@@ -24,7 +24,7 @@ def verdict(run: RunResult) -> str:
     if not run.trained:
         lines = ["Nothing was trained, so there is no accuracy to compare.", *_costs(run)]
     else:
-        lines = [*_accuracies(run), *_targets(rows)]
+        lines = [*_accuracies(run), *_targets(rows), *_front_blocks(run, rows)]
     if all(row.seeds == 1 for row in rows) and len(rows) > 1:
         lines.append("One seed shows no spread: differences may be chance.")
     return "\n".join(lines)
@@ -120,6 +120,19 @@ def _stops(run: RunResult) -> str:
 def _targets(rows: Sequence[Row]) -> list[str]:
     accuracies = sorted({accuracy for row in rows for accuracy in row.targets})
     return [_target(accuracy, rows) for accuracy in accuracies]
+
+
+def _front_blocks(run: RunResult, rows: Sequence[Row]) -> list[str]:
+    """Which methods train old front blocks because few clients take part in a round."""
+    old = [f"{row.label} ({estimate(row.front_age, 'rounds')})" for row in rows if row.front_age is not None]
+    training, data = run.scenario.get("training", {}), run.scenario.get("data", {})
+    cohort, clients = training.get("cohort"), data.get("clients")
+    if not old or cohort is None or clients is None or cohort >= clients:
+        return []
+    return [
+        f"Only {cohort} of {clients} clients take part in a round, so clients of {_and(old)} train old front blocks; "
+        "FedBR's theory has all clients take part in each round."
+    ]
 
 
 def _target(accuracy: float, rows: Sequence[Row]) -> str:

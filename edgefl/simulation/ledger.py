@@ -24,6 +24,8 @@ class Ledger:
         bytes_retried: what clients had moved before they began their job anew.
         foreseen_seconds, least_seconds: makespans of partial rounds: those foreseen of the blocks that were chosen,
             and of the best choice of as many blocks.
+        front_blocks, front_block_rounds: front blocks of computed jobs, and the sum of their ages (see
+            :class:`~edgefl.simulation.front_blocks.FrontBlocks`).
         flops: training FLOPs, broken-off computations in proportion.
         joules: of the devices: idle while taking part, compute, radio.
         download_seconds, upload_seconds, compute_seconds: summed over all clients.
@@ -49,6 +51,8 @@ class Ledger:
     hidden_seconds: float = 0.0
     foreseen_seconds: float = 0.0
     least_seconds: float = 0.0
+    front_blocks: int = 0
+    front_block_rounds: int = 0
 
     @property
     def bytes(self) -> float:

@@ -13,6 +13,7 @@ from edgefl.learning.job import JobId, Mixing, TrainingJob
 from edgefl.learning.payload import Downlink
 from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
+from edgefl.simulation.front_blocks import FrontBlocks
 from edgefl.simulation.log import detail
 from edgefl.simulation.presence import Presence
 from edgefl.simulation.setup import Setup
@@ -56,6 +57,7 @@ class World:
         self.presence = Presence(self.env, setup.fleet, setup.seed, self.batteries)
         setup.weather.attach(self.network)
         self.work = WorkModel(setup.cost, setup.fleet, setup.samples, setup.method.local, self._new_work)
+        self._front_blocks = FrontBlocks(setup.sizes.blocks)
         self.slowdown = Slowdown(setup.fleet, setup.seed)
         self._log.write(self.env.now, "run", item=setup.label, value=setup.seed)
         budget = setup.limits.seconds
@@ -129,6 +131,9 @@ class World:
         else:
             share = steps / work.steps
             self._computed("compute_partial", client, round, work, spent=pace.until(share), share=share)
+        ages = self._front_blocks.trained(client, round, work.alpha)
+        self.ledger.front_blocks += ages.blocks
+        self.ledger.front_block_rounds += ages.rounds
 
     def compute_broken_off(self, client: int, round: int, work: Work, pace: Pace, seconds: float) -> None:
         """It breaks off after ``seconds``; FLOPs count as far as it came, joules for as long as it took."""

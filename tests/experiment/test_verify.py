@@ -11,6 +11,8 @@ import pytest
 
 from edgefl.experiment import run, verify
 
+from .conftest import CELLS
+
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
@@ -203,6 +205,7 @@ def test_a_log_edited_by_hand_is_caught(finished, tmp_path, edit, label):
         lambda entry: entry["bytes"].update(down=entry["bytes"]["down"] - 1),
         lambda entry: entry.update(rounds_without_update=entry["rounds_without_update"] + 1),
         lambda entry: entry.update(refused=entry["refused"] + 1),
+        lambda entry: entry.update(client_bytes=entry["client_bytes"] + 1),
         lambda entry: entry["bytes"].update(useful=0),
         lambda entry: entry["accuracy"].update(final=1.0),
         lambda entry: entry["accuracy"].update(best=1.0),
@@ -220,6 +223,43 @@ def test_a_summary_edited_by_hand_is_caught(finished, tmp_path, change):
     change(summary["methods"]["fedadc"][0])
     path.write_text(json.dumps(summary))
     assert verify(copy)
+
+
+def test_another_age_of_front_blocks_is_caught(finished, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(finished, copy)
+    path = copy / "summary.json"
+    summary = json.loads(path.read_text())
+    blocks = summary["methods"]["fedbr"][0]["blocks"]
+    assert blocks["front_age"] > 1
+    for forged in (blocks["front_age"] - 0.5, None):
+        blocks["front_age"] = forged
+        path.write_text(json.dumps(summary))
+        (told,) = verify(copy)
+        assert told.startswith(f"fedbr, seed 0: blocks.front_age: summary.json says {forged}, the log gives ")
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        {"kind": "asynchronous", "buffer": 2},
+        {"kind": "hierarchical"},
+        {"deadline": "60 ms", "late": "partial"},
+        {"over_select": 1.5},
+        {"retries": 2},
+    ],
+    ids=str,
+)
+def test_the_age_of_front_blocks_follows_from_the_log_under_every_protocol(small, tmp_path, protocol):
+    fleet = [{"profile": "raspberry-pi-4", "share": 1, "link": "5g", "dropout": 0.3}]
+    topology = {"network__topology": CELLS} if protocol.get("kind") == "hierarchical" else {}
+    methods = ["fedbr", {"method": "fedbr", "as": "uncharged", "first_send": "none", "full_every": 3}, "fedavg"]
+    changes = {"methods": methods, "protocol": protocol, "fleet": fleet, "training__rounds": 12, **topology}
+    folder = run(small(**changes), out=tmp_path / "run", train=False)
+    assert verify(folder) == []
+    told = json.loads((folder / "summary.json").read_text())["methods"]
+    assert all(told[label][0]["blocks"]["front_age"] > 0 for label in ("fedbr", "uncharged"))
+    assert "blocks" not in told["fedavg"][0]
 
 
 @pytest.mark.parametrize("column", ["seconds", "accuracy", "bytes_up", "joules", "flops", "aggregated", "refused"])

@@ -48,6 +48,21 @@ def test_a_partial_download_is_told_both_ways(three_methods):
     assert "fedbr downloads 160 MB by the blocks' actual bytes, 150 MB if every block counts" in text
 
 
+def test_the_age_of_front_blocks_is_a_note_and_a_figure_for_machines(make_run):
+    blocks = {"actual": 160_000_000, "uniform": 150_000_000, "front_age": 11.25}
+    run = make_run({"fedavg": [seed_result()], "fedbr": [seed_result(blocks=blocks)]})
+    rows = comparison_rows(run)
+    expected = (
+        "fedbr: the front blocks that a client keeps were last sent to it 11.2 rounds before it trains them, "
+        "in the mean."
+    )
+    assert [line for line in notes(rows) if "front blocks" in line] == [expected]
+    assert rows[0].front_age is None
+    header, fedavg, fedbr = as_csv(rows).splitlines()
+    place = header.split(",").index("front_block_age")
+    assert (fedavg.split(",")[place], fedbr.split(",")[place]) == ("", "11.25")
+
+
 @pytest.mark.parametrize("width", [80, 100, 120, 160, 200])
 def test_no_figure_and_no_header_is_cut_on_any_usual_terminal(three_methods, width):
     text = printed(three_methods, width)

@@ -178,6 +178,19 @@ def test_a_smoothed_accuracy_has_its_own_article(make_run):
     assert verdict(run) == expected
 
 
+@pytest.mark.parametrize(("clients", "said"), [(100, True), (10, False)])
+def test_old_front_blocks_are_said_where_few_clients_take_part(make_run, clients, said):
+    blocks = {"actual": 1.0, "uniform": 1.0, "front_age": 11.0 if said else 1.0}
+    methods = {"fedavg": seeds([0.9, 0.9]), "fedbr": seeds([0.8, 0.8], blocks=blocks)}
+    run = make_run(methods, training={"cohort": 10}, data={"clients": clients})
+    lines = [line for line in verdict(run).splitlines() if "front blocks" in line]
+    expected = (
+        "Only 10 of 100 clients take part in a round, so clients of fedbr (11.0 rounds) train old front blocks; "
+        "FedBR's theory has all clients take part in each round."
+    )
+    assert lines == ([expected] if said else [])
+
+
 def test_of_several_runs_what_is_true_of_each_is_said_once(make_run):
     one = make_run({"a": seeds([0.9]), "b": seeds([0.95])}, folder="one")
     two = make_run({"a": seeds([0.9]), "b": seeds([0.8])}, folder="two")

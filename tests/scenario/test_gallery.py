@@ -29,6 +29,18 @@ def test_a_shipped_scenario_begins_with_what_it_shows(name):
     assert shipped.files("scenarios")[name].read_text(encoding="utf-8").startswith("# ")
 
 
+def test_front_blocks_are_one_round_old_where_all_clients_take_part_and_old_where_few_do(tmp_path):
+    entries = {}
+    for name in ("5g_10clients", "5g_100clients"):
+        scenario = load_scenario(name, {"stop": "rounds"}).with_seeds([0])
+        folder = run(scenario, out=tmp_path / name, methods=["fedavg", "fedbr"], train=False)
+        entries[name] = json.loads((folder / "summary.json").read_text())["methods"]
+    few, many = ({label: entry[0] for label, entry in found.items()} for found in entries.values())
+    assert few["fedbr"]["blocks"]["front_age"] == 1.0
+    assert few["fedbr"]["bytes"]["down"] < 0.85 * few["fedavg"]["bytes"]["down"]
+    assert many["fedbr"]["blocks"]["front_age"] > 9.0
+
+
 def test_overlap_saves_time_where_links_are_slow(tmp_path):
     scenario = load_scenario("fedadc_overlap", {"training.rounds": 6, "stop": "rounds"}).with_seeds([0])
     folder = run(scenario, out=tmp_path / "run", methods=["fedadc", "fedadc-overlap"], train=False)

@@ -89,4 +89,27 @@ def yardstick(record: Record) -> Iterator[str]:
         yield f"blocks.makespan_over_least: summary.json says {said}, the log gives {expected}"
 
 
-LAWS = (fates, directions, yardstick)
+def front_age(record: Record) -> Iterator[str]:
+    """The mean age of front blocks is that of the log's computations and of the blocks that they were sent."""
+    told = record.summary.get("blocks")
+    if told is None:
+        return
+    alphas = {event.item: int(facts(event).get("alpha", 0)) for event in record.of("work")}
+    last = range(max(alphas.values(), default=0), 0, -1)
+    sent: dict[tuple[int, int], int] = {}
+    ages = []
+    for event in record.events:
+        if event.kind not in ("compute_end", "compute_partial"):
+            continue
+        for count, block in enumerate(last, 1):
+            if count > alphas.get(event.item, 0):
+                ages.append(event.round - sent.get((event.client, block), 1))
+            else:
+                sent[event.client, block] = event.round
+    expected = sum(ages) / len(ages) if ages else None
+    said = told.get("front_age", expected)
+    if (said is None) != (expected is None) or (said is not None and not close(said, expected or 0.0)):
+        yield f"blocks.front_age: summary.json says {said}, the log gives {expected}"
+
+
+LAWS = (fates, directions, yardstick, front_age)

@@ -1,0 +1,51 @@
+"""How old the front blocks are that clients train, where they are sent the last blocks only."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Ages(NamedTuple):
+    """The front blocks of one or more jobs.
+
+    Attributes:
+        blocks: how many there are.
+        rounds: the sum of their ages.
+    """
+
+    blocks: int
+    rounds: int
+
+
+class FrontBlocks:
+    """The blocks that a job trains without its client having been sent them for it: its *front blocks*.
+
+    A job that is sent the last α of M blocks has M-α front blocks, which are its client's own, from the end of the last
+    job that it computed. A front block's *age* is the number of rounds (aggregations) between the model that the job
+    starts from and the model of which the client was last sent that block, for a job that it computed. All clients
+    begin with the first model, so a block that was never sent counts from there.
+
+    Every front block of every job that was computed to its end counts once, whether its update was in time or not.
+    So the mean age, ``blocks.front_age`` in ``summary.json``, is 1 where all clients take part in each round and every
+    second round sends the whole model, and about N/K or more where K of N clients are drawn.
+
+    Args:
+        blocks: M.
+
+    >>> front = FrontBlocks(4)
+    >>> front.trained(client=7, round=0, alpha=4), front.trained(client=7, round=5, alpha=2)
+    (Ages(blocks=0, rounds=0), Ages(blocks=2, rounds=10))
+    >>> front.trained(client=7, round=6, alpha=1)
+    Ages(blocks=3, rounds=13)
+    """
+
+    def __init__(self, blocks: int) -> None:
+        self._blocks = blocks
+        self._sent: dict[int, list[int]] = {}
+
+    def trained(self, client: int, round: int, alpha: int) -> Ages:
+        """A client has computed a job from the model of ``round`` (from 0), of which it was sent ``alpha`` blocks."""
+        front = self._blocks - alpha
+        kept = self._sent.get(client, [0] * self._blocks)[:front]
+        self._sent[client] = kept + [round] * alpha
+        return Ages(front, round * front - sum(kept))
