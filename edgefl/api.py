@@ -32,7 +32,8 @@ def simulate(
 
     Args:
         scenario: a scenario, the path of its file, or a shipped one's name.
-        out: the run directory, new or empty.
+        out: the run directory, new or empty: nothing that is there is ever written over or removed. To run again into
+            the same folder, remove it first.
         overrides: changes by path, ``{"training.rounds": 20}`` or ``["training.rounds=20"]``.
         methods: labels of the methods to run; all of them if not given.
         device: where training runs.
@@ -41,10 +42,11 @@ def simulate(
         progress: who is told about each round; see :class:`edgefl.experiment.progress.Progress`.
 
     Raises:
-        UserError: something in the scenario or the arguments is wrong.
+        UserError: something in the scenario or the arguments is wrong, or ``out`` holds something.
         edgefl.experiment.RunsFailed: a part of a method raised an error. ``out`` is complete nevertheless: the other
             methods went on, and ``RunResult(out)`` says of the failed run how far it came.
         edgefl.experiment.NotWritten: the disk is full, say.
+        edgefl.experiment.RunMoved: the folder was moved or removed while a run was under way.
     """
     if not isinstance(scenario, Scenario):
         scenario = load_scenario(scenario, overrides)

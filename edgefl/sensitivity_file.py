@@ -9,9 +9,10 @@ import hashlib
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from edgefl.record import RunPaths
+
 Devices = Literal["low", "nominal", "high"]
 
-FILE = "sensitivity.parquet"
 DEVICES: tuple[Devices, ...] = ("low", "nominal", "high")
 """From fast to slow."""
 
@@ -35,4 +36,4 @@ OWN = Condition("nominal", 1.0)
 
 def digest(run: Path) -> str:
     """Sixteen hexadecimal digits of a run's summary: whether a file beside it still belongs to it."""
-    return hashlib.blake2b((run / "summary.json").read_bytes(), digest_size=8).hexdigest()
+    return hashlib.blake2b(RunPaths(run).summary.read_bytes(), digest_size=8).hexdigest()

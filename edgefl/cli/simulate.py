@@ -150,24 +150,11 @@ def _labels(scenario: Scenario, wanted: list[str] | None) -> list[str] | None:
 
 
 def _free_folder(out: Path | None, scenario: Scenario) -> Path:
-    """The run directory, which must not hold anything yet."""
-    from edgefl.experiment import is_interrupted, is_unbegun
+    """The run directory, which must not hold anything yet; the run itself looks again once it holds the folder."""
+    from edgefl.experiment import look_free
 
     folder = out if out is not None else Path("runs") / scenario.name
-    hint = "" if out is not None else "; choose another with --out"
-    # The nearest thing that is there tells whether the folder can be made.
-    present = next((path for path in (folder, *folder.absolute().parents) if path.exists()), None)
-    if present is not None and not present.is_dir():
-        raise UserError(f"expected a folder, found the file {present}{hint}", file="--out")
-    if folder.is_dir() and not is_unbegun(folder):
-        if is_interrupted(folder):
-            raise UserError(
-                f"{folder} holds an interrupted run; to go on: edgefl simulate --resume {folder}", file="--out"
-            )
-        if (folder / "summary.json").exists() or (folder / "scenario.yaml").exists():
-            raise UserError(f"{folder} already holds a run{hint or '; choose another folder'}", file="--out")
-        if any(folder.iterdir()):
-            raise UserError(f"expected a new or an empty folder, found files in {folder}{hint}", file="--out")
+    look_free(folder, hint="choose another folder with --out")
     return folder
 
 
@@ -189,7 +176,7 @@ def _print_result(run: Path, *, as_json: bool) -> None:
     trained = result.trained
     pictures = write_pictures(result) if trained else []
     if as_json:
-        typer.echo((run / "summary.json").read_text(encoding="utf-8"), nl=False)
+        typer.echo(result.paths.summary.read_text(encoding="utf-8"), nl=False)
         if not trained:
             typer.echo("nothing was trained (--no-train): accuracies mean nothing", err=True)
         return

@@ -60,7 +60,7 @@ def _course(run: Path, method: str, seed: int | None) -> tuple[Course, str]:
     if seed is None and method in result.results:
         seed = result.results[method][0].seed
     result.rounds_of(method, seed if seed is not None else 0)  # refuses what is not there, and says what is
-    return read_course(result.path / method / f"seed-{seed}"), f"{result.name}, {method}, seed {seed}"
+    return read_course(result.paths.of(method, seed or 0).folder), f"{result.name}, {method}, seed {seed}"
 
 
 def _rounds(words: str) -> tuple[int, int]:

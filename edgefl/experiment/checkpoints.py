@@ -49,7 +49,7 @@ def write_checkpoint(
         earlier: manifests that are kept, too, newest first. What they hold stays where it is, unless most of its pack
             is no longer needed; so a client that was not picked since then costs next to nothing.
     """
-    make_folder(folder)
+    make_folder(folder, parents=False)  # one that was moved stays away
     contents = {name: _content(tensor) for name, tensor in tensors.items()}
     distinct = {contents[name]: tensor for name, tensor in tensors.items()}
     packs = _known(folder, earlier, {content: tensor.nbytes for content, tensor in distinct.items()})

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgefl.experiment.client_accuracy import accuracy_of_clients
 from edgefl.learning.methods.recipe import Method
+from edgefl.record import SeedPaths
 from edgefl.scenario import Scenario
 from edgefl.simulation.run import Outcome
 
@@ -46,16 +46,16 @@ class Conclusion:
     keepsakes: Keepsakes
     outcome: Outcome
 
-    def write(self, scenario: Scenario, folder: Path) -> dict[str, Any]:
-        """Write models and tables into the run's folder; returns what the summary gains."""
+    def write(self, scenario: Scenario, paths: SeedPaths) -> dict[str, Any]:
+        """Write models and tables as the run's files; returns what the summary gains."""
         from edgefl.experiment.models import write_clients, write_model
 
         final = self.learner.model(self.outcome.rounds)
         model = self.method.objective.adapt(self.core.model)
         if scenario.keep_models != "none":
-            write_model(final, model.layout, folder / "final.safetensors")
+            write_model(final, model.layout, paths.final_model)
         if scenario.keep_models == "clients":
-            write_clients(self.keepsakes.local, model.layout, folder / "clients.safetensors")
+            write_clients(self.keepsakes.local, model.layout, paths.client_models)
         return accuracy_of_clients(
             self.method,
             final,
@@ -64,5 +64,5 @@ class Conclusion:
             data=self.data,
             seed=self.seed,
             personalisation=scenario.personalisation,
-            path=folder / "clients.parquet",
+            path=paths.clients,
         )

@@ -23,6 +23,7 @@ from edgefl.learning.engine.device import choose_device, exact_arithmetic
 from edgefl.learning.engine.threads import one_core_each
 from edgefl.learning.objectives.base import Batch
 from edgefl.learning.rules.base import LocalOptions
+from edgefl.record import RunPaths, SeedPaths
 from edgefl.scenario import Scenario, load_scenario
 
 BATCH = 64
@@ -87,7 +88,7 @@ def diagnose(
         UserError: the run kept no models, or there is no such method or seed.
     """
     summary = read_run_summary(run)["methods"]
-    scenario = load_scenario(run / "scenario.yaml")
+    scenario = load_scenario(RunPaths(run).scenario)
     for label in methods or ():
         if label not in summary:
             raise UserError(f"the run has no method labelled '{label}'; {nearest(label, summary)}")
@@ -104,7 +105,7 @@ def diagnose(
         if loaded is None or loaded[0] != seed:
             data = load_federated(scenario.data, seed, choose_device(device), scenario.evaluation.split)
             loaded = (seed, _batches(data, scenario, seed, batches))
-        yield _diagnose(run / label / f"seed-{seed}", scenario, label, seed, loaded[1], plane=plane)
+        yield _diagnose(RunPaths(run).of(label, seed), scenario, label, seed, loaded[1], plane=plane)
 
 
 def _batches(data: FederatedData, scenario: Scenario, seed: int, count: int) -> list[Batch]:
@@ -122,7 +123,7 @@ def _batches(data: FederatedData, scenario: Scenario, seed: int, count: int) -> 
 
 
 def _diagnose(
-    folder: Path, scenario: Scenario, label: str, seed: int, batches: list[Batch], *, plane: bool
+    paths: SeedPaths, scenario: Scenario, label: str, seed: int, batches: list[Batch], *, plane: bool
 ) -> Diagnosis:
     objective = recipe_of(scenario, scenario.method(label)).objective
     device = batches[0].inputs.device
@@ -132,8 +133,8 @@ def _diagnose(
     def curvature(vector: Tensor) -> Curvature:
         return Curvature(model, vector.to(device), batches, mode)
 
-    final = curvature(read_model(folder / "final.safetensors", model.layout))
-    kept = folder / "clients.safetensors"
+    final = curvature(read_model(paths.final_model, model.layout))
+    kept = paths.client_models
     local = read_clients(kept, model.layout) if kept.is_file() else {}
     with one_core_each(), exact_arithmetic(device):
         clients, by_tensor, by_parameter = [], [], []

@@ -40,6 +40,25 @@ class NotWritten(EdgeflError):  # noqa: N818  (what it says of the run)
         super().__init__(f"{path} cannot be written: {reason}{hint}")
 
 
+class RunMoved(EdgeflError):  # noqa: N818  (what happened to the run)
+    """The run directory was moved or removed while a run was under way, so the run stopped.
+
+    Args:
+        path: where it was.
+        new: where it is now; ``None`` where that is not known.
+        at: how far the runs came, in words.
+    """
+
+    def __init__(self, path: Path, new: Path | None, at: str) -> None:
+        self.path = path
+        self.new = new
+        if new is None:
+            what, hint = "was moved or removed", "if it was moved, name its new place: edgefl simulate --resume DIR"
+        else:
+            what, hint = f"was moved to {new}", f"to go on: edgefl simulate --resume {new}"
+        super().__init__(f"{path} {what} while a run was under way; it stopped {at}; {hint}")
+
+
 def storage_reason(error: OSError | sqlite3.Error) -> str:
     """Why something could not be written, in words.
 

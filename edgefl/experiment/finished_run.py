@@ -22,6 +22,7 @@ from edgefl.experiment.recording import Recording, read_recording
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.verify import read_run_summary
 from edgefl.experiment.wiring import SharedWorld, shared_world, step_costs
+from edgefl.record import RunPaths
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.protocol_specs import AsynchronousSpec, RoundsSpec
 from edgefl.yaml_file import read_yaml
@@ -39,6 +40,7 @@ class FinishedRun:
 
     Attributes:
         path: the run directory.
+        paths: its files.
         scenario: its resolved scenario.
         labels: the methods, in the scenario's order.
         entries: their entries of the summary, one for each seed, by label.
@@ -50,14 +52,15 @@ class FinishedRun:
 
     def __init__(self, path: Path, methods: Sequence[str] | None = None) -> None:
         self.path = path
+        self.paths = RunPaths(path)
         summary = read_run_summary(path)
         self.entries: dict[str, list[dict[str, Any]]] = summary["methods"]
-        self._inputs = recorded_inputs(summary, path / "summary.json")
+        self._inputs = recorded_inputs(summary, self.paths.summary)
         for label in methods or ():
             if label not in self.entries:
                 raise UserError(f"the run has no method '{label}'; {nearest(label, self.entries)}", file=str(path))
         self.labels = [label for label in self.entries if not methods or label in methods]
-        self.scenario = load_scenario(path / "scenario.yaml")
+        self.scenario = load_scenario(self.paths.scenario)
         self._files = Inputs(self.scenario, path).files
         self._check_scenario()
         self._check_protocol()
@@ -85,7 +88,7 @@ class FinishedRun:
         Raises:
             UserError: the log cannot be read, a fault ended the run, or nothing was trained in it.
         """
-        recording = read_recording(self.path / label / f"seed-{seed}" / "events.parquet")
+        recording = read_recording(self.paths.of(label, seed).events)
         if recording.reason == "fault" or not recording.evaluations:
             what = "a fault ended it" if recording.reason == "fault" else "nothing was trained in it"
             raise UserError(
@@ -101,7 +104,7 @@ class FinishedRun:
         return [entry for label in self.labels for entry in self.entries[label]]
 
     def _check_scenario(self) -> None:
-        file = self.path / "scenario.yaml"
+        file = self.paths.scenario
         check_inputs(self._inputs, {SCENARIO: Input(str(file), digest_of_scenario(read_yaml(file)))})
 
     def _check_protocol(self) -> None:
@@ -122,7 +125,7 @@ class FinishedRun:
             )
 
     def _step_costs(self) -> dict[str, StepCosts]:
-        path = self.path / "costs.json"
+        path = self.paths.costs
         try:
             return step_costs(self.scenario, self.labels, json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgefl.durable_file import make_folder
 from edgefl.experiment.conclusion import Conclusion, keepsakes_of
 from edgefl.experiment.early_end import EarlyEnd
 from edgefl.experiment.journal import Journal
@@ -24,6 +24,7 @@ from edgefl.learning.faults import PartFault, blaming
 from edgefl.learning.job import Learner
 from edgefl.learning.methods.recipe import METHODS
 from edgefl.learning.neutral import NeutralLearner
+from edgefl.record import RunPaths
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.simulation.log import Event, EventLog, Sink
@@ -44,11 +45,12 @@ class OneRun:
         method: the method.
         world: what all methods of the seed share.
         costs: step costs of the method.
-        directory: the experiment's run directory.
+        directory: the experiment's run directory; a folder for the run is made in it.
         pause: when to leave the run unfinished, if at all.
 
     Attributes:
         fault: what a part of the method raised, where that ended the run.
+        rounds: rounds that have ended.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class OneRun:
         method: ScenarioMethod,
         world: SharedWorld,
         costs: StepCosts,
-        directory: Path,
+        directory: RunPaths,
         *,
         pause: Pause | None = None,
     ) -> None:
@@ -65,21 +67,22 @@ class OneRun:
         self._method = method
         self._world = world
         self._costs = costs
-        self._folder = directory / method.label / f"seed-{world.seed}"
-        make_folder(self._folder)
+        self._paths = directory.make(method.label, world.seed)
+        self._made = self._paths.folder.stat()
         self._pause = pause
         self._early_end = EarlyEnd()
         self.fault: PartFault | None = None
+        self.rounds = 0
 
     def timed(self, progress: Progress) -> dict[str, Any]:
         """The world alone; re-executed from the start where it was interrupted, which takes milliseconds a round."""
-        with EventFile(self._folder / "events.parquet") as table:
+        with EventFile(self._paths.events) as table:
             outcome = self._simulate(NeutralLearner(), table, progress, trains=False)
         return self._entry(outcome)
 
     def replayed(self, progress: Progress, learner: Learner) -> dict[str, Any]:
         """The world with the numbers of a finished run in place of training."""
-        with EventFile(self._folder / "events.parquet") as table:
+        with EventFile(self._paths.events) as table:
             outcome = self._simulate(learner, table, progress, trains=True)
         return self._entry(outcome)
 
@@ -89,9 +92,9 @@ class OneRun:
         learner = core.learner(self._costs.method, kept)
         last = self._scenario.training.rounds if self._scenario.personalisation is None else None
         with (
-            Journal(self._folder / "journal.sqlite") as journal,
-            RecordedLearner(learner, journal, self._folder / "checkpoints", last) as recorded,
-            EventFile(self._folder / "events.parquet") as table,
+            Journal(self._paths.journal) as journal,
+            RecordedLearner(learner, journal, self._paths.checkpoints, last) as recorded,
+            EventFile(self._paths.events) as table,
         ):
 
             def sink(events: Sequence[Event]) -> None:
@@ -102,7 +105,7 @@ class OneRun:
         if outcome.fault is not None:
             return self._entry(outcome)
         ended = Conclusion(core, data, self._world.seed, self._costs.method, learner, kept, outcome)
-        return self._entry(outcome) | ended.write(self._scenario, self._folder)
+        return self._entry(outcome) | ended.write(self._scenario, self._paths)
 
     def _simulate(
         self,
@@ -123,6 +126,8 @@ class OneRun:
         rows: list[RoundRow] = []
 
         def on_round(row: RoundRow) -> None:
+            self.rounds = row.round
+            self._check_place()
             if recorded is not None:
                 log.flush()
                 recorded.round_ended(row.round)
@@ -133,7 +138,7 @@ class OneRun:
             if row.round < self._scenario.training.rounds and self._pause.reached(row.round, row.seconds):
                 if recorded is not None:
                     recorded.left(row.round)
-                write_standing(self._folder, self._pause, seed, rows)
+                write_standing(self._paths, self._pause, seed, rows)
                 raise Paused(label, row.round)
 
         setup = setup_of(
@@ -150,6 +155,12 @@ class OneRun:
         self.fault = outcome.fault
         return outcome
 
+    def _check_place(self) -> None:
+        """What is written goes by paths: a run whose folder was moved would train to its end for nothing."""
+        folder = self._paths.folder
+        if not (folder.is_dir() and os.path.samestat(folder.stat(), self._made)):
+            raise FileNotFoundError(errno.ENOENT, f"{folder} was moved or removed; stopped after round {self.rounds}")
+
     def _step_cost(self, alpha: int, batch: int) -> StepCost:
         label, part = self._method.label, "measuring a local step"
         with blaming(label, 0, part):
@@ -159,6 +170,6 @@ class OneRun:
                 raise PartFault(label, 0, part, error.reason) from error
 
     def _entry(self, outcome: Outcome) -> dict[str, Any]:
-        write_rounds(outcome.rows, self._folder / "rounds.parquet")
+        write_rounds(outcome.rows, self._paths.rounds)
         block_wise = METHODS[self._method.name].scheduler is not None
         return summarise(outcome, self._world.seed, block_wise=block_wise, why=self._early_end.why(outcome))

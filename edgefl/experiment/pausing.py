@@ -6,14 +6,12 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from edgefl.durable_file import write_durably
 from edgefl.errors import EdgeflError
+from edgefl.record import SeedPaths
 from edgefl.simulation.setup import RoundRow
-
-_FILE = "standings.json"
 
 
 @dataclass(frozen=True)
@@ -55,16 +53,16 @@ class Paused(EdgeflError):  # noqa: N818  (what it says of the run)
         return f"{self.label} is left after round {self.round}"
 
 
-def write_standing(folder: Path, pause: Pause, seed: int, rows: Sequence[RoundRow]) -> None:
+def write_standing(paths: SeedPaths, pause: Pause, seed: int, rows: Sequence[RoundRow]) -> None:
     """Keep what a run came to until now, beside what it came to at earlier pauses.
 
     Args:
-        folder: the run's folder.
+        paths: the run's files.
         pause: why it is left.
         seed: its seed.
         rows: its rounds.
     """
-    known = read_standings(folder)
+    known = read_standings(paths)
     evaluated = [row for row in rows if not math.isnan(row.accuracy)]
     last = evaluated[-1] if evaluated else None
     known[pause.name] = {
@@ -82,13 +80,13 @@ def write_standing(folder: Path, pause: Pause, seed: int, rows: Sequence[RoundRo
         "flops": float(sum(row.flops for row in rows)),
         "joules": float(sum(row.joules for row in rows)),
     }
-    write_durably(folder / _FILE, json.dumps(known))
+    write_durably(paths.standings, json.dumps(known))
 
 
-def read_standings(folder: Path) -> dict[str, dict[str, Any]]:
+def read_standings(paths: SeedPaths) -> dict[str, dict[str, Any]]:
     """What a run stood at when it was left, by the pause's name, in the order of the pauses."""
     try:
-        known: dict[str, dict[str, Any]] = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+        known: dict[str, dict[str, Any]] = json.loads(paths.standings.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     return known

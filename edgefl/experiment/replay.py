@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from edgefl.experiment.replayed_learner import ReplayedLearner
 from edgefl.experiment.side_by_side import side_by_side
 from edgefl.experiment.step_costs import write_costs
 from edgefl.experiment.summary import write_summary
+from edgefl.record import RunPaths
 from edgefl.scenario import Scenario, dump_yaml, resolve, with_overrides
 from edgefl.scenario.overrides import Overrides, parse_overrides
 
@@ -64,7 +66,7 @@ class Replay:
         scenario = with_overrides(self._run.scenario, changes)
         _check_budgets(scenario)
         inputs = self._run.inputs(scenario)
-        if out.exists():
+        if os.path.lexists(out):
             raise UserError("expected a folder that does not exist yet", file=str(out))
         try:
             with durable_folder(out) as folder:
@@ -74,14 +76,14 @@ class Replay:
         return out
 
     def _write(self, scenario: Scenario, folder: Path, inputs: dict[str, str]) -> None:
-        write_durably(folder / "scenario.yaml", dump_yaml(resolve(scenario)))
+        write_durably(RunPaths(folder).scenario, dump_yaml(resolve(scenario)))
         # Built beforehand, so that every copy of this process inherits them.
         worlds = {seed: self._run.world(scenario, seed) for seed in dict.fromkeys(seed for _, seed in self._recordings)}
 
         def replayed(place: tuple[str, int]) -> dict[str, Any]:
             label, seed = place
             costs = self._run.costs[label]
-            one = OneRun(scenario, scenario.method(label), worlds[seed], costs, folder)
+            one = OneRun(scenario, scenario.method(label), worlds[seed], costs, RunPaths(folder))
             recording = self._recordings[place]
             learner = ReplayedLearner(recording, label, stateful=costs.method.state is not None)
             return one.replayed(Silent(), learner) | {"costs": sorted(costs.used)}
@@ -96,15 +98,20 @@ class Replay:
                 if entry["rounds"] == known["rounds"]:
                     # The last model is the same, and so is whatever was measured of it.
                     entry |= {name: known[name] for name in ("clients", "personalisation") if name in known}
-                    self._keep_models(f"{label}/seed-{known['seed']}", folder)
+                    self._keep_models(label, int(known["seed"]), folder)
                 entries[label].append(entry)
-        write_costs(self._run.costs, folder / "costs.json")
-        write_summary(scenario.name, entries, folder / "summary.json", inputs)
+        write_costs(self._run.costs, RunPaths(folder).costs)
+        write_summary(scenario.name, entries, RunPaths(folder).summary, inputs)
 
-    def _keep_models(self, place: str, folder: Path) -> None:
-        for path in (self._run.path / place).iterdir():
-            if path.is_file() and path.name not in ("rounds.parquet", "events.parquet"):
-                with path.open("rb") as held, durable_file(folder / place / path.name) as copy:
+    def _keep_models(self, label: str, seed: int, folder: Path) -> None:
+        run, copies = self._run.paths.of(label, seed), RunPaths(folder).of(label, seed)
+        for path, place in (
+            (run.final_model, copies.final_model),
+            (run.client_models, copies.client_models),
+            (run.clients, copies.clients),
+        ):
+            if path.exists():
+                with path.open("rb") as held, durable_file(place) as copy:
                     shutil.copyfileobj(held, copy)
 
     def _timeless(self, label: str, seed: int) -> Recording:

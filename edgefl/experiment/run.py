@@ -12,18 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgefl.errors import UserError
-from edgefl.experiment.directory import Choices, RunDirectory, is_interrupted
-from edgefl.experiment.faults import NotWritten, RunsFailed, storage_reason
+from edgefl.experiment.directory import RunDirectory, is_interrupted
+from edgefl.experiment.faults import NotWritten, RunMoved, RunsFailed, storage_reason
 from edgefl.experiment.inputs import Inputs
 from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.pausing import Pause
 from edgefl.experiment.progress import Progress, Silent
+from edgefl.experiment.state import Choices
 from edgefl.experiment.step_costs import write_costs
 from edgefl.experiment.summary import write_summary
 from edgefl.experiment.wiring import shared_world, step_costs
 from edgefl.learning.faults import PartFault
 from edgefl.scenario import Scenario, dump_yaml, load_scenario, resolve, with_overrides
 from edgefl.scenario.overrides import of_engine
+from edgefl.validation import validated
 
 if TYPE_CHECKING:
     from edgefl.learning.data.federated import FederatedData
@@ -46,7 +48,7 @@ def run(
 
     Args:
         scenario: what is compared.
-        out: the run directory; made, and must not hold a run.
+        out: the run directory; made where it is missing. It must be empty: nothing that is there is written over.
         methods: labels of the methods to run; all of them if not given.
         device: ``auto``, ``cpu`` or ``cuda``: where training runs.
         engine: ``auto`` or an engine's name, in place of the scenario's ``training.engine.kind``.
@@ -60,16 +62,20 @@ def run(
         The run directory.
 
     Raises:
-        UserError: data files are missing, or something does not fit; nothing was written then.
+        UserError: data files are missing, something does not fit, ``out`` holds something or another process works
+            there; nothing is written or removed then.
         RunsFailed: a part of a method raised an error; the directory is complete, and says so of its run.
         NotWritten: the disk is full, say; the run can be resumed.
+        RunMoved: the folder was moved or removed while a run was under way.
         Paused: a run was left.
     """
     labels = [method.label for method in scenario.methods] if methods is None else list(methods)
-    choices = Choices(tuple(scenario.method(label).label for label in labels), device, train, cache)
+    chosen = [scenario.method(label).label for label in labels]
+    choices = validated(Choices, {"methods": chosen, "device": device, "train": train, "cache": cache})
     if engine is not None:
         scenario = with_overrides(scenario, of_engine(engine))
-    return _execute(scenario, RunDirectory(out, choices), progress or Silent(), pause)
+    with RunDirectory(out, choices) as directory:
+        return _execute(scenario, directory, progress or Silent(), pause)
 
 
 def resume(path: Path, *, progress: Progress | None = None, pause: Pause | None = None) -> Path:
@@ -84,42 +90,49 @@ def resume(path: Path, *, progress: Progress | None = None, pause: Pause | None 
         pause: when to leave it again.
 
     Raises:
-        UserError: there is no interrupted run, or another process works on it.
+        UserError: there is no interrupted run, another process works on it, or what it says of itself cannot be.
         LogDiffers: re-execution does not come to what the run's journal holds (another build of torch, say).
-        RunsFailed, NotWritten, Paused: as for :func:`run`.
+        RunsFailed, NotWritten, RunMoved, Paused: as for :func:`run`.
     """
-    directory = RunDirectory(path, None)
-    return _execute(load_scenario(path / "scenario.yaml"), directory, progress or Silent(), pause)
+    with RunDirectory(path, None) as directory:
+        scenario = load_scenario(directory.paths.scenario)
+        directory.check(scenario)
+        return _execute(scenario, directory, progress or Silent(), pause)
 
 
 def _execute(scenario: Scenario, directory: RunDirectory, progress: Progress, pause: Pause | None) -> Path:
-    with directory:
-        experiment = _Experiment(scenario, directory, progress, pause)
-        try:
-            experiment.begin()
-            for seed in scenario.seeds:
-                experiment.run_seed(seed)
-            experiment.finish()
-        except UserError:
-            directory.forget()
+    experiment = _Experiment(scenario, directory, progress, pause)
+    try:
+        experiment.begin()
+        for seed in scenario.seeds:
+            experiment.run_seed(seed)
+        experiment.finish()
+    except UserError:
+        directory.forget()
+        raise
+    except (OSError, sqlite3.Error) as error:
+        if directory.moved:
+            raise RunMoved(directory.path, directory.new_place, experiment.at) from error
+        if not directory.opened:
             raise
-        except (OSError, sqlite3.Error) as error:
-            if not directory.opened:
-                raise
-            reason, resumable = storage_reason(error), is_interrupted(directory.path)
-            raise NotWritten(directory.path, reason, resumable=resumable) from error
-        finally:
-            progress.close()
+        reason, resumable = storage_reason(error), is_interrupted(directory.path)
+        raise NotWritten(directory.path, reason, resumable=resumable) from error
+    finally:
+        progress.close()
     experiment.check_faults()
     return directory.path
 
 
 class _Experiment:
-    """The runs of one directory, one after another."""
+    """The runs of one directory, one after another.
+
+    Attributes:
+        at: how far they came, in words.
+    """
 
     def __init__(self, scenario: Scenario, directory: RunDirectory, progress: Progress, pause: Pause | None) -> None:
+        self.at = "before the first run"
         self._pause = pause
-        self._results = directory.path / "results"
         self._scenario = scenario
         self._directory = directory
         self._choices = directory.choices
@@ -153,30 +166,33 @@ class _Experiment:
             for method in methods:
                 self._check_inputs()
                 costs = self._costs[method.label]
-                one = OneRun(self._scenario, method, world, costs, self._directory.path, pause=self._pause)
-                entry = (
-                    one.timed(self._progress)
-                    if core is None or data is None
-                    else one.trained(self._progress, core, data)
-                )
+                one = OneRun(self._scenario, method, world, costs, self._directory.paths, pause=self._pause)
+                try:
+                    entry = (
+                        one.timed(self._progress)
+                        if core is None or data is None
+                        else one.trained(self._progress, core, data)
+                    )
+                finally:
+                    self.at = f"after round {one.rounds} of {method.label}, seed {seed}"
                 self._fault = self._fault or one.fault
                 self._directory.run_finished(method.label, seed, entry, sorted(costs.used))
                 self._progress.end(method.label, seed, entry["stop"]["reason"])
         memory = core.memory if core is not None else None
         if memory is not None and memory.found:
             self._progress.shared(seed, memory.trained, memory.found)
-        shutil.rmtree(self._results, ignore_errors=True)
+        shutil.rmtree(self._directory.paths.results, ignore_errors=True)
 
     def finish(self) -> None:
         """Write what covers all runs."""
-        path, finished = self._directory.path, self._directory.finished
-        shutil.rmtree(self._results, ignore_errors=True)  # again: a kill may have come between a seed's end and this
+        paths, finished = self._directory.paths, self._directory.finished
+        shutil.rmtree(paths.results, ignore_errors=True)  # again: a kill may have come between a seed's end and this
         entries: dict[str, list[dict[str, Any]]] = {
             method.label: [finished[method.label, seed]["entry"] for seed in self._scenario.seeds]
             for method in self._methods
         }
-        write_costs(self._costs, path / "costs.json")
-        write_summary(self._scenario.name, entries, path / "summary.json", self._directory.inputs)
+        write_costs(self._costs, paths.costs)
+        write_summary(self._scenario.name, entries, paths.summary, self._directory.inputs)
         self._directory.all_finished()
 
     def check_faults(self) -> None:
@@ -220,7 +236,7 @@ class _Experiment:
         from edgefl.learning.engine.result_memory import ResultMemory
 
         shared = self._choices.cache and self._trains_alike()
-        memory = ResultMemory(self._results / f"seed-{seed}") if shared else None
+        memory = ResultMemory(self._directory.paths.results_of(seed)) if shared else None
         return TrainingCore.of(
             data,
             self._scenario.model.spec,

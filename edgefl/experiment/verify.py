@@ -18,6 +18,7 @@ from edgefl.experiment.tables import EVENTS, ROUNDS, read_table
 from edgefl.experiment.wiring import compute_seconds
 from edgefl.fleet import assign
 from edgefl.network import build_topology
+from edgefl.record import RunPaths, SeedPaths
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.invariants import CostEntry, Record, violations
 from edgefl.simulation.log import Event
@@ -32,7 +33,7 @@ def verify(run: Path) -> list[str]:
         UserError: the folder holds no finished run.
     """
     summary = read_run_summary(run)
-    scenario = load_scenario(run / "scenario.yaml")
+    scenario = load_scenario(RunPaths(run).scenario)
     return list(_changed_inputs(run, scenario, summary)) or held_to(run, summary, scenario)
 
 
@@ -51,7 +52,7 @@ def held_to(run: Path, summary: dict[str, Any], scenario: Scenario) -> list[str]
     if found:
         return found
     try:
-        costs = json.loads((run / "costs.json").read_text(encoding="utf-8"))
+        costs = json.loads(RunPaths(run).costs.read_text(encoding="utf-8"))
         verification = _Verification(run, scenario, cost_entries(costs))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return [f"costs.json cannot be read: {error}"]
@@ -86,8 +87,8 @@ def _other_runs(scenario: Scenario, summary: dict[str, Any]) -> Iterator[str]:
 
 def _changed_inputs(run: Path, scenario: Scenario, summary: dict[str, Any]) -> Iterator[str]:
     """What the run read that is not what lies here now; the log cannot be held to it then."""
-    known = recorded_inputs(summary, run / "summary.json")
-    file = run / "scenario.yaml"
+    known = recorded_inputs(summary, RunPaths(run).summary)
+    file = RunPaths(run).scenario
     if known.get(SCENARIO, now := digest_of_scenario(read_yaml(file))) != now:
         yield f"{file} is not the scenario that the run was made from"
         return
@@ -107,7 +108,7 @@ def read_run_summary(run: Path) -> dict[str, Any]:
     Raises:
         UserError: the folder holds none, or one of another schema.
     """
-    path = run / "summary.json"
+    path = RunPaths(run).summary
     if not path.is_file():
         hint = f"; it is unfinished: edgefl simulate --resume {run}" if is_interrupted(run) else ""
         raise UserError(f"expected the folder of a finished run, found no summary.json{hint}", file=str(run))
@@ -146,9 +147,9 @@ class _Verification:
 
     def check(self, label: str, entry: dict[str, Any], again: ExecutionAgain | None) -> Iterator[str]:
         """What is wrong with one run."""
-        folder = self.run / label / f"seed-{entry['seed']}"
+        paths = RunPaths(self.run).of(label, entry["seed"])
         try:
-            record = self._record(folder, label, entry)
+            record = self._record(paths, label, entry)
         except ValueError as error:
             yield f"a table cannot be read: {error}"
             return
@@ -158,10 +159,10 @@ class _Verification:
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             yield f"the files are damaged ({type(error).__name__}: {error})"
 
-    def _record(self, folder: Path, label: str, entry: dict[str, Any]) -> Record:
+    def _record(self, paths: SeedPaths, label: str, entry: dict[str, Any]) -> Record:
         scenario, seed = self.scenario, int(entry["seed"])
-        events = read_table(folder / "events.parquet", EVENTS)
-        rounds = read_table(folder / "rounds.parquet", ROUNDS)
+        events = read_table(paths.events, EVENTS)
+        rounds = read_table(paths.rounds, ROUNDS)
         fleet = assign(scenario.fleet, scenario.data.clients, seed)
         network = scenario.network
         return Record(

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgefl.durable_file import aside, make_folder
+from edgefl.durable_file import aside, flush_folder, make_folder
 from edgefl.errors import UserError
 from edgefl.record import names
 
@@ -101,6 +101,8 @@ class SeedPaths:
         shutil.rmtree(self.checkpoints, ignore_errors=True)
         for name in names.JOURNALS:
             (self.folder / name).unlink(missing_ok=True)
+        if self.folder.is_dir():
+            flush_folder(self.folder)
 
     def remove(self) -> None:
         """Remove everything that edgefl writes here, and the folder unless something else lies in it."""
@@ -162,6 +164,10 @@ class RunPaths:
     def results(self) -> Path:
         """The folder of training results that several methods share, while runs are under way."""
         return folder_in(self.root, names.RESULTS)
+
+    def results_of(self, seed: int) -> Path:
+        """The folder of a seed's results, in that folder."""
+        return folder_in(self.results, names.seed_folder(seed))
 
     def of(self, label: str, seed: int) -> SeedPaths:
         """The files of one method with one seed."""

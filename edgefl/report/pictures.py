@@ -33,7 +33,7 @@ def write_pictures(run: RunResult) -> list[Path]:
     """
     if not run.trained:
         return []
-    path = run.path / "accuracy.png"
+    path = run.paths.picture
     with durable_file(path) as file:
         draw(accuracy_figure(run), file, "png")
     return [path]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgefl.errors import UserError, nearest
+from edgefl.record import RunPaths
 from edgefl.report.summary import SeedResult, Summary, read_summary
 from edgefl.yaml_file import read_yaml
 
@@ -44,19 +45,24 @@ class RunResult:
         if not self.path.is_dir():
             what = "a file" if self.path.exists() else "nothing"
             raise UserError(f"expected a run directory, found {what}", file=str(path))
-        for name in ("summary.json", "scenario.yaml"):
-            if not (self.path / name).is_file():
-                under_way = (self.path / "unfinished.json").is_file()
-                hint = f"; it is unfinished: edgefl simulate --resume {path}" if under_way else ""
-                raise UserError(f"expected a finished run, found no {name} in it{hint}", file=str(path))
+        paths = self.paths
+        for file in (paths.summary, paths.scenario):
+            if not file.exists():
+                hint = f"; it is unfinished: edgefl simulate --resume {path}" if paths.state.exists() else ""
+                raise UserError(f"expected a finished run, found no {file.name} in it{hint}", file=str(path))
         self.summary: dict[str, Any]
         typed: Summary
-        self.summary, typed = read_summary(self.path / "summary.json")
+        self.summary, typed = read_summary(paths.summary)
         self.results: dict[str, tuple[SeedResult, ...]] = typed.methods
-        scenario = read_yaml(self.path / "scenario.yaml")
+        scenario = read_yaml(paths.scenario)
         if not isinstance(scenario, dict):
-            raise UserError("expected a mapping", file=str(self.path / "scenario.yaml"))
+            raise UserError("expected a mapping", file=str(paths.scenario))
         self.scenario: dict[str, Any] = scenario
+
+    @property
+    def paths(self) -> RunPaths:
+        """The run directory's files."""
+        return RunPaths(self.path)
 
     @property
     def name(self) -> str:
@@ -97,7 +103,7 @@ class RunResult:
         if seed not in [result.seed for result in self.results[label]]:
             found = ", ".join(str(result.seed) for result in self.results[label])
             raise UserError(f"no seed {seed} of '{label}' in this run, found {found}", file=str(self.path))
-        file = self.path / label / f"seed-{seed}" / "rounds.parquet"
+        file = self.paths.of(label, seed).rounds
         try:
             table = pq.read_table(file, page_checksum_verification=True)
             missing = [name for name in ROUND_COLUMNS if name not in table.column_names]

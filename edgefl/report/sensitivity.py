@@ -22,7 +22,7 @@ from edgefl.report.curves import metric_of
 from edgefl.report.quantities import estimate, limit
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, leaders, mean_interval, mean_or_none, time_to_target
-from edgefl.sensitivity_file import DEVICES, FILE, OWN, Condition, Devices, digest
+from edgefl.sensitivity_file import DEVICES, OWN, Condition, Devices, digest
 
 Spent = Literal["seconds", "bytes", "joules"]
 
@@ -183,7 +183,7 @@ def read_sensitivity(run: RunResult) -> Sensitivity | None:
     Raises:
         UserError: the file is damaged, or belongs to another run.
     """
-    file = run.path / FILE
+    file = run.paths.sensitivity
     if not file.is_file():
         return None
     try:

@@ -13,8 +13,8 @@ from PIL import Image
 
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
-from edgefl.experiment.directory import STATE
 from edgefl.learning.data import dataset
+from edgefl.record.names import STATE
 
 from .conftest import Stop, tree
 

@@ -19,9 +19,9 @@ from edgefl.cli import main
 from edgefl.errors import UserError
 from edgefl.experiment import NotWritten, RunsFailed, is_interrupted, resume, run, verify
 from edgefl.experiment import checkpoints as checkpoints_module
-from edgefl.experiment.directory import STATE
 from edgefl.experiment.progress import Silent
 from edgefl.learning.objectives.fedprox import FedProx
+from edgefl.record.names import STATE
 from edgefl.report import RunResult
 
 from .conftest import CELLS, SMALL, tree

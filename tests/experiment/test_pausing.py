@@ -6,6 +6,7 @@ from edgefl.experiment import resume, run
 from edgefl.experiment.pausing import Pause, Paused, read_standings
 from edgefl.learning.engine import sequential
 from edgefl.learning.engine.local_training import train_job
+from edgefl.record import RunPaths
 
 METHODS = ["fedavg", {"method": "fedadc", "overlap": True}, "fedbr"]
 
@@ -42,7 +43,7 @@ def test_a_run_that_was_left_twice_comes_to_the_same_bytes(small, tmp_path, trai
 def test_a_run_is_left_at_the_first_round_that_reaches_the_seconds(small, tmp_path):
     with pytest.raises(Paused):
         run(small(), out=tmp_path / "left", engine="sequential", pause=Pause(seconds=1e-9))
-    (standing,) = read_standings(tmp_path / "left" / "fedavg" / "seed-0").values()
+    (standing,) = read_standings(RunPaths(tmp_path / "left").of("fedavg", 0)).values()
     assert (standing["rounds"], standing["stop"]) == (1, "paused")
 
 

@@ -13,8 +13,9 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.experiment import is_interrupted, resume, run, verify
-from edgefl.experiment.directory import Choices, RunDirectory
+from edgefl.experiment.directory import RunDirectory
 from edgefl.experiment.journal import LogDiffers, packed, unpacked
+from edgefl.experiment.state import Choices
 from edgefl.scenario.writing import dump_yaml
 
 from .conftest import CELLS, SMALL, Stop, tree
@@ -136,7 +137,7 @@ def test_a_finished_run_cannot_be_resumed_and_an_empty_folder_neither(small, tmp
 
 def test_two_processes_do_not_share_a_directory(small, tmp_path):
     scenario = small()
-    with RunDirectory(tmp_path / "run", Choices(("fedavg",), "auto", True)) as taken:
+    with RunDirectory(tmp_path / "run", Choices(methods=("fedavg",), device="auto", train=True)) as taken:
         taken.open(dump_yaml({}))
         with pytest.raises(UserError, match="another process"):
             run(scenario, out=tmp_path / "run")

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from edgefl.errors import UserError
-from edgefl.experiment.directory import STATE
+from edgefl.record.names import STATE
 from edgefl.report import RunResult
 
 from .conftest import ROUNDS, seed_result

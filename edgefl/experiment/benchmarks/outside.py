@@ -22,6 +22,7 @@ from edgefl.learning.engine.device import choose_device
 from edgefl.learning.job import Evaluation
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.registry import build_model
+from edgefl.record import RunPaths
 from edgefl.scenario import Scenario
 
 
@@ -108,7 +109,7 @@ def share_outside(scenario: Scenario, device: str = "auto") -> list[dict[str, An
             for method in scenario.methods:
                 began, before = perf_counter(), core.working_seconds
                 with tempfile.TemporaryDirectory() as folder:
-                    one = OneRun(scenario, method, world, costs[method.label], Path(folder))
+                    one = OneRun(scenario, method, world, costs[method.label], RunPaths(Path(folder)))
                     rounds = one.trained(Silent(), core, data)["rounds"]
                 spent[method.label].add(rounds, perf_counter() - began, core.working_seconds - before)
         everything.add(0, perf_counter() - start, core.working_seconds)

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 
 from edgefl.experiment.sensitivity.retiming import SENSITIVITY
 from edgefl.experiment.tables import read_table
-from edgefl.sensitivity_file import FILE, OWN, digest
+from edgefl.record import RunPaths
+from edgefl.sensitivity_file import OWN, digest
 
 
 def check_sensitivity(run: Path, summary: Mapping[str, Any]) -> Iterator[str]:
@@ -21,13 +22,14 @@ def check_sensitivity(run: Path, summary: Mapping[str, Any]) -> Iterator[str]:
 
     Under the run's own conditions it must hold the run's own rounds, to the last bit.
     """
-    if not (run / FILE).is_file():
+    file = RunPaths(run).sensitivity
+    if not file.is_file():
         return
     try:
-        found = read_table(run / FILE, SENSITIVITY)
-        facts = json.loads(pq.read_schema(run / FILE).metadata[b"edgefl"])
+        found = read_table(file, SENSITIVITY)
+        facts = json.loads(pq.read_schema(file).metadata[b"edgefl"])
         if facts["summary"] != digest(run):
-            yield f"{FILE} was made of another run"
+            yield f"{file.name} was made of another run"
             return
         left_out = set(facts["refused"])
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
@@ -40,11 +42,11 @@ def check_sensitivity(run: Path, summary: Mapping[str, Any]) -> Iterator[str]:
             own.setdefault((label, seed), []).append(tuple(row))
     for label, entries in summary["methods"].items():
         for entry in entries if label not in left_out else ():
-            table = pq.read_table(run / label / f"seed-{entry['seed']}" / "rounds.parquet").to_pydict()
+            table = pq.read_table(RunPaths(run).of(label, entry["seed"]).rounds).to_pydict()
             bytes = [down + up for down, up in zip(table["bytes_down"], table["bytes_up"], strict=True)]
             columns = (table["round"], table["seconds"], accumulate(bytes), accumulate(table["joules"]))
             if own.get((label, entry["seed"]), []) != list(zip(*columns, strict=True)):
                 yield (
-                    f"{label}, seed {entry['seed']}: under the run's own conditions the {', '.join(names)} of {FILE} "
-                    "are not the run's"
+                    f"{label}, seed {entry['seed']}: under the run's own conditions the {', '.join(names)} "
+                    f"of {file.name} are not the run's"
                 )

@@ -27,8 +27,9 @@ from edgefl.experiment.side_by_side import side_by_side
 from edgefl.experiment.tables import AS_WRITTEN, column, write_parquet
 from edgefl.experiment.wiring import SharedWorld, setup_of
 from edgefl.network.build import build_topology
+from edgefl.record import RunPaths
 from edgefl.scenario import Scenario
-from edgefl.sensitivity_file import FILE, Condition, digest
+from edgefl.sensitivity_file import Condition, digest
 from edgefl.simulation.log import Event, EventLog
 from edgefl.simulation.run import simulate_run
 from edgefl.simulation.setup import RoundRow, Setup
@@ -152,7 +153,7 @@ def write_sensitivity(path: Path, conditions: Sequence[Condition] = CONDITIONS) 
     facts = {"summary": digest(path), "held": held, "refused": refused}
     schema = SENSITIVITY.with_metadata({"edgefl": json.dumps(facts)})
     whole = pa.concat_tables([SENSITIVITY.empty_table(), *kept]).unify_dictionaries()
-    file = path / FILE
+    file = RunPaths(path).sensitivity
     try:
         write_parquet(whole.replace_schema_metadata(schema.metadata), file, **AS_WRITTEN)
     except OSError as error:

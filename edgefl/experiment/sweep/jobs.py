@@ -15,6 +15,7 @@ from edgefl.experiment.pausing import Pause, Paused
 from edgefl.experiment.run import resume, run
 from edgefl.experiment.summary import is_summary
 from edgefl.experiment.sweep.settings import Setting
+from edgefl.record import RunPaths
 from edgefl.scenario import Scenario, load_scenario, rehearse, resolve, with_overrides
 from edgefl.scenario.loading import check
 from edgefl.scenario.overrides import of_engine, parse_overrides
@@ -101,7 +102,7 @@ def run_job(job: Job, folder: Path) -> str | None:
     try:
         if is_interrupted(folder):
             resume(folder, pause=job.pause)
-        elif not is_summary(folder / "summary.json"):
+        elif not is_summary(RunPaths(folder).summary):
             run(
                 scenario_of(job),
                 out=folder,

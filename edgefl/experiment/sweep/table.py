@@ -13,6 +13,7 @@ from edgefl.experiment.directory import is_interrupted
 from edgefl.experiment.pausing import read_standings
 from edgefl.experiment.summary import is_summary
 from edgefl.experiment.sweep.jobs import Job
+from edgefl.record import RunPaths
 
 
 def sweep_table(jobs: Sequence[Job], folder: Path) -> pa.Table:
@@ -39,10 +40,12 @@ def sweep_table(jobs: Sequence[Job], folder: Path) -> pa.Table:
 
 def is_done(job: Job, folder: Path) -> bool:
     """Whether a job is finished, or was left where it is to be left."""
-    if is_summary(folder / "summary.json") and not is_interrupted(folder):
+    if is_summary(RunPaths(folder).summary) and not is_interrupted(folder):
         return True
     name = job.pause and job.pause.name
-    return name is not None and all(name in read_standings(_run_folder(job, folder, label)) for label in job.methods)
+    return name is not None and all(
+        name in read_standings(RunPaths(folder).of(label, job.seed)) for label in job.methods
+    )
 
 
 def figures_by_method(job: Job, folder: Path) -> dict[str, list[dict[str, Any]]]:
@@ -52,10 +55,10 @@ def figures_by_method(job: Job, folder: Path) -> dict[str, list[dict[str, Any]]]
     has none; without a pause, the last one that it came to counts.
     """
     found = {}
-    summary = folder / "summary.json"
+    summary = RunPaths(folder).summary
     ended = json.loads(summary.read_text(encoding="utf-8"))["methods"] if is_summary(summary) else {}
     for label in job.methods:
-        standings = read_standings(_run_folder(job, folder, label))
+        standings = read_standings(RunPaths(folder).of(label, job.seed))
         if job.pause is not None and job.pause.name in standings:
             found[label] = [standings[job.pause.name]]
         elif label in ended:
@@ -63,10 +66,6 @@ def figures_by_method(job: Job, folder: Path) -> dict[str, list[dict[str, Any]]]
         elif standings and job.pause is None:
             found[label] = [list(standings.values())[-1]]
     return found
-
-
-def _run_folder(job: Job, folder: Path, label: str) -> Path:
-    return folder / label / f"seed-{job.seed}"
 
 
 def _column(values: list[Any]) -> list[Any]:

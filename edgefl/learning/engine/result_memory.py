@@ -63,7 +63,8 @@ class ResultMemory:
         if self._held + len(content) > self._limit:
             return
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            for folder in (self._folder.parent, self._folder):  # not the run directory: one that was moved stays away
+                folder.mkdir(exist_ok=True)
             # No flush: after a power cut the digest tells that the file is not whole.
             (self._folder / key).write_bytes(hashlib.blake2b(content).hexdigest().encode() + b"\n" + content)
         except OSError:

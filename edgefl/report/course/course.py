@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from edgefl.record import SeedPaths
 from edgefl.report.course.events import Event, read_events
 
 NOBODY = -1
@@ -142,7 +143,7 @@ def read_course(folder: Path) -> Course:
     Raises:
         UserError: the log cannot be read.
     """
-    return course_of(read_events(folder / "events.parquet"))
+    return course_of(read_events(SeedPaths(folder).events))
 
 
 def course_of(events: Iterable[Event]) -> Course:

@@ -208,7 +208,7 @@ def _blocks(series: Sequence[Series]) -> str:
 def _scenario(runs: Sequence[RunResult]) -> str:
     parts = []
     for name, run in zip(run_names(runs), runs, strict=True):
-        words = (run.path / "scenario.yaml").read_text(encoding="utf-8")
+        words = run.paths.scenario.read_text(encoding="utf-8")
         parts.append(
             f"<details><summary>{text(name)}: the scenario as it was resolved, every default written out</summary>"
             f'<pre tabindex="0">{text(words)}</pre></details>'

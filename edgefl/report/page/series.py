@@ -41,10 +41,10 @@ class Series:
     @cached_property
     def courses(self) -> list[Course]:
         """What each seed's event log tells; empty where a log is missing, as in folders made by hand."""
-        folders = [self.run.path / self.label / f"seed-{result.seed}" for result in self.results]
-        if not all((folder / "events.parquet").is_file() for folder in folders):
+        logs = [self.run.paths.of(self.label, result.seed).events for result in self.results]
+        if not all(log.is_file() for log in logs):
             return []
-        return [read_course(folder) for folder in folders]
+        return [read_course(log.parent) for log in logs]
 
     @cached_property
     def curves(self) -> list[Curve]:

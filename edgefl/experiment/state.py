@@ -1,0 +1,135 @@
+"""What ``unfinished.json`` and ``faulted.json`` hold, checked like any input: a run directory may come from anybody."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from edgefl.errors import UserError
+from edgefl.scenario import Scenario
+from edgefl.validation import validated
+from edgefl.version import __version__
+
+
+class _Checked(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Choices(_Checked):
+    """What a command chose beside the scenario; a resumed run keeps to it.
+
+    Attributes:
+        methods: labels, in order.
+        device: where training runs.
+        train: whether anything is trained.
+        cache: whether results of training are kept until their seed is done.
+    """
+
+    methods: Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+    device: Literal["auto", "cpu", "cuda"]
+    train: bool
+    cache: bool = True
+
+
+class _Stop(_Checked):
+    reason: str
+    round: int = Field(ge=0)
+    message: str | None = None
+
+
+class _Entry(_Checked):
+    """A run's entry in the summary, as far as edgefl itself reads it again; the report checks the rest."""
+
+    model_config = ConfigDict(extra="allow")
+
+    seed: int
+    stop: _Stop
+    rounds: int = Field(ge=0)
+
+
+Positive = Annotated[int, Field(ge=1)]
+
+
+class Finished(_Checked):
+    """A run that is finished.
+
+    Attributes:
+        label, seed: which.
+        entry: its entry in the summary.
+        costs: the (alpha, batch) of the step costs that it used.
+    """
+
+    label: str
+    seed: int = Field(ge=0)
+    entry: dict[str, Any]
+    costs: list[Annotated[tuple[Positive, Positive], Field(strict=False)]]
+
+    @model_validator(mode="after")
+    def _entry_fits(self) -> Finished:
+        entry = validated(_Entry, self.entry, field="entry")
+        if entry.seed != self.seed:
+            raise UserError(f"expected the run's seed {self.seed}, found {entry.seed}", field="entry.seed")
+        return self
+
+
+class State(_Checked):
+    """A run directory under way, or finished with runs that ended by a fault.
+
+    Attributes:
+        edgefl: the version that began it.
+        inputs: digests of what the runs read, by field of the scenario.
+        choices: what the command chose.
+        finished: the runs that are finished.
+    """
+
+    edgefl: str
+    inputs: dict[str, str]
+    choices: Choices
+    finished: tuple[Finished, ...] = Field(strict=False)
+
+    def check(self, scenario: Scenario, file: Path) -> None:
+        """Make sure that it speaks of this scenario.
+
+        Raises:
+            UserError: a method or a seed is none of the scenario's, or stands twice.
+        """
+        labels, chosen = [method.label for method in scenario.methods], self.choices.methods
+        known = [(each.label, each.seed) for each in self.finished]
+        if not set(chosen) <= set(labels) or len(set(chosen)) < len(chosen):
+            raise _damaged(file, "choices.methods", f"expected labels of the scenario, each once, found {list(chosen)}")
+        for place, (label, seed) in enumerate(known):
+            if label not in chosen or seed not in scenario.seeds or (label, seed) in known[:place]:
+                found = f"expected a run of the scenario, each once, found '{label}' with seed {seed}"
+                raise _damaged(file, f"finished.{place}", found)
+
+
+def read_state(file: Path) -> State:
+    """The state in a file.
+
+    Raises:
+        UserError: it is damaged, or another version of edgefl wrote it.
+    """
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"), parse_constant=_refuse)
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(file, "", str(error)) from None
+    version = data.get("edgefl") if isinstance(data, dict) else None
+    if isinstance(version, str) and version != __version__:
+        found = f"was begun by edgefl {version}, this is {__version__}"
+        raise UserError(f"{found}; only the same version can go on", file=str(file.parent))
+    try:
+        return validated(State, data)
+    except UserError as error:
+        raise _damaged(file, error.field or "", error.message) from None
+
+
+def _damaged(file: Path, field: str, reason: str) -> UserError:
+    where = f"{field}: " if field else ""
+    return UserError(f"{file.name} is damaged ({where}{reason}); the run cannot be resumed", file=str(file.parent))
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number of JSON")
