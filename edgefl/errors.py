@@ -42,6 +42,25 @@ class UserError(EdgeflError):
         return UserError(self.message, field=self.field or field, file=self.file or file)
 
 
+class BrokenPlugIn(UserWarning):
+    """A list of all parts leaves out a plug-in that cannot be used."""
+
+
+def in_words(error: BaseException) -> str:
+    """An error in one line: its type and its message, or the message alone of an error that edgefl raised on purpose.
+
+    >>> in_words(KeyError("lost")), in_words(SystemExit()), in_words(UserError("expected  a rate"))
+    ("KeyError: 'lost'", 'SystemExit', 'expected a rate')
+    """
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001  (the error comes from somebody else's code, and so does its text)
+        text = ""
+    if isinstance(error, EdgeflError) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """A clause that names the valid choice nearest to ``name``, or lists all of them.
 

@@ -9,28 +9,34 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import threading
+import warnings
 from collections.abc import Callable, Iterator
-from importlib.metadata import entry_points
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from edgefl.errors import UserError, nearest
+from edgefl.errors import BrokenPlugIn, UserError, nearest
+from edgefl.plug_ins import Check, PlugIns, anything
+from edgefl.validation import shown
 
 Part = TypeVar("Part")
+Made = TypeVar("Made")
 
 
 class Registry(Generic[Part]):
     """The parts of one family by name.
 
+    The built-in ones are imported together, one from elsewhere when it is asked for by its name.
+
     Args:
         noun: what a person calls one of them (``"method"``); used in messages.
         package: the package whose modules register the built-in parts when imported.
         group: the entry-point group of parts from elsewhere; each entry point loads the part itself.
+        check: refuses what is no such part, from elsewhere; see :func:`class_of` and :func:`object_of`.
     """
 
-    def __init__(self, noun: str, *, package: str, group: str) -> None:
+    def __init__(self, noun: str, *, package: str, group: str, check: Check = anything) -> None:
         self.noun = noun
         self._package = package
-        self._group = group
+        self._plug_ins = PlugIns(noun, group, check)
         self._parts: dict[str, Part] = {}
         self._loaded = False
         self._importing = False
@@ -47,6 +53,7 @@ class Registry(Generic[Part]):
         return add
 
     def _load(self) -> None:
+        """Import the built-in parts."""
         if self._loaded:
             return
         # Other threads wait for the whole family; a part that asks for its own family while it is imported does not.
@@ -55,34 +62,86 @@ class Registry(Generic[Part]):
                 return
             self._importing = True
             try:
-                self._import_all()
+                package = importlib.import_module(self._package)
+                for module in sorted(info.name for info in pkgutil.iter_modules(package.__path__)):
+                    importlib.import_module(f"{self._package}.{module}")
             finally:
                 self._importing = False
             self._loaded = True
 
-    def _import_all(self) -> None:
-        package = importlib.import_module(self._package)
-        for module in sorted(info.name for info in pkgutil.iter_modules(package.__path__)):
-            importlib.import_module(f"{self._package}.{module}")
-        for point in sorted(entry_points(group=self._group), key=lambda point: point.name):
-            if point.name not in self._parts:
-                self.register(point.name)(point.load())
-
     def names(self) -> list[str]:
-        """Every name, sorted."""
+        """Every name, sorted, also of plug-ins that turn out to be broken; none of them is imported."""
         self._load()
-        return sorted(self._parts)
-
-    def __iter__(self) -> Iterator[tuple[str, Part]]:
-        return ((name, self._parts[name]) for name in self.names())
+        return sorted({*self._parts, *self._plug_ins.names()})
 
     def __getitem__(self, name: str) -> Part:
         """The part called ``name``.
 
         Raises:
-            UserError: no part has that name; the message gives the nearest one.
+            UserError: no part has that name (the message gives the nearest one), two have, or it comes from a plug-in
+                that is broken.
         """
         self._load()
+        if name in self._plug_ins:
+            return self._plugged_in(name)
         if name not in self._parts:
-            raise UserError(f"unknown {self.noun} '{name}'; {nearest(name, self._parts)}")
+            raise UserError(f"unknown {self.noun} '{name}'; {nearest(name, self.names())}")
         return self._parts[name]
+
+    def _plugged_in(self, name: str) -> Part:
+        if name in self._parts and not self._plug_ins.is_announced(name, self._parts[name]):
+            raise self._plug_ins.clash(name)
+        part: Part = self._plug_ins.load(name)
+        return self._parts.setdefault(name, part)
+
+    def name_of(self, part: Part) -> str | None:
+        """The name under which a part is registered; ``None`` where it is not, or was not asked for by its name."""
+        return next((name for name in sorted(self._parts) if self._parts[name] is part), None)
+
+    def of_each(self, make: Callable[[str, Part], Made]) -> dict[str, Made]:
+        """What ``make`` makes of every part, by name.
+
+        A plug-in that cannot be loaded, or of which it cannot be made, is left out with a :class:`BrokenPlugIn`
+        warning.
+        """
+        made: dict[str, Made] = {}
+        for name in self.names():
+            try:
+                made[name] = make(name, self[name])
+            except Exception as error:
+                if name not in self._plug_ins:
+                    raise
+                told = error if isinstance(error, UserError) else self._plug_ins.fault(name, error)
+                warnings.warn(str(told), BrokenPlugIn, stacklevel=1)  # from one place, so that it is said once
+        return made
+
+    def __iter__(self) -> Iterator[tuple[str, Part]]:
+        return iter(self.of_each(lambda _, part: part).items())
+
+
+def class_of(base: type) -> Check:
+    """A check that parts are classes derived from ``base`` which lack nothing that it asks for.
+
+    >>> class_of(dict)(3)
+    Traceback (most recent call last):
+    edgefl.errors.UserError: expected a class derived from dict, found 3
+    """
+
+    def check(part: Any) -> None:
+        if not (isinstance(part, type) and issubclass(part, base)):
+            raise UserError(f"expected a class derived from {base.__name__}, found {shown(part)}")
+        missing = ", ".join(sorted(getattr(part, "__abstractmethods__", ())))
+        if missing:
+            raise UserError(f"expected a class derived from {base.__name__} that defines {missing}")
+
+    return check
+
+
+def object_of(kind: type) -> Check:
+    """A check that parts are objects of the class ``kind``."""
+
+    def check(part: Any) -> None:
+        if not isinstance(part, kind):
+            raise UserError(f"expected an object of the class {kind.__name__}, found {shown(part)}")
+
+    return check

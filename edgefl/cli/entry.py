@@ -11,15 +11,17 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 import typer
 
 from edgefl.cli.app import app
 from edgefl.cli.stopped import Stopped
-from edgefl.errors import UserError
+from edgefl.errors import BrokenPlugIn, UserError
 
 DONE, FAULT, WRONG_INPUT = 0, 1, 2
 
@@ -50,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _invoke(arguments: list[str]) -> int:
     try:
-        result = app(args=arguments, prog_name="edgefl", standalone_mode=False)
+        with _broken_plug_ins_in_a_line():
+            result = app(args=arguments, prog_name="edgefl", standalone_mode=False)
         sys.stdout.flush()
     except UserError as error:
         _say(f"error: {error}")
@@ -67,6 +70,23 @@ def _invoke(arguments: list[str]) -> int:
         return _fault(error, arguments)
     # What a command returns is ignored; typer.Exit arrives here as its code.
     return result if isinstance(result, int) else DONE
+
+
+@contextmanager
+def _broken_plug_ins_in_a_line() -> Iterator[None]:
+    """Warnings of plug-ins that a list leaves out are one line each, without the place in the code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", BrokenPlugIn)
+        shown = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
+            if issubclass(category, BrokenPlugIn):
+                _say(f"warning: {message}")
+            else:
+                shown(message, category, *place, **options)
+
+        warnings.showwarning = show
+        yield
 
 
 def _is_usage_error(error: Exception) -> bool:

@@ -23,15 +23,11 @@ def methods(name: Name = None, as_json: Json = False) -> None:
     from edgefl.learning.methods.build import method_model
     from edgefl.learning.methods.recipe import METHODS
 
-    recipes = {name: METHODS[name]} if name else dict(METHODS)
-    rows = {
-        key: {
-            "summary": recipe.summary,
-            "paper": recipe.paper,
-            "options": {**_options(method_model(key)), **_scheduler_option(recipe)},
-        }
-        for key, recipe in recipes.items()
-    }
+    def row(key: str, recipe: Recipe) -> dict[str, Any]:
+        options = {**_options(method_model(key)), **_scheduler_option(recipe)}
+        return {"summary": recipe.summary, "paper": recipe.paper, "options": options}
+
+    rows = METHODS.of_each(row) if name is None else {name: row(name, METHODS[name])}
     _print("methods", rows, detailed=name is not None, as_json=as_json)
 
 
@@ -39,8 +35,7 @@ def models(name: Name = None, as_json: Json = False) -> None:
     """List the models that can be trained."""
     from edgefl.learning.models.registry import MODELS
 
-    specs = {name: MODELS[name]} if name else dict(MODELS)
-    rows = {key: {"summary": _summary(spec), "options": _options(spec)} for key, spec in specs.items()}
+    rows = MODELS.of_each(_row) if name is None else {name: _row(name, MODELS[name])}
     _print("models", rows, detailed=name is not None, as_json=as_json)
 
 
@@ -48,9 +43,12 @@ def datasets(name: Name = None, as_json: Json = False) -> None:
     """List the data sets that can be trained on."""
     from edgefl.learning.data.spec import DATA_SETS
 
-    specs = {name: DATA_SETS[name]} if name else dict(DATA_SETS)
-    rows = {key: {"summary": _summary(spec), "options": _options(spec)} for key, spec in specs.items()}
+    rows = DATA_SETS.of_each(_row) if name is None else {name: _row(name, DATA_SETS[name])}
     _print("datasets", rows, detailed=name is not None, as_json=as_json)
+
+
+def _row(_: str, part: type[BaseModel]) -> dict[str, Any]:
+    return {"summary": _summary(part), "options": _options(part)}
 
 
 def _summary(part: type[Any]) -> str:

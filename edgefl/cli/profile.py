@@ -25,9 +25,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 @app.command("list")
 def list_profiles(as_json: Json = False) -> None:
     """List every device profile that can be had by name."""
-    from edgefl.fleet import load_profile, profile_names, value
+    from edgefl.fleet import all_profiles, value
 
-    profiles = [load_profile(name) for name in profile_names()]
+    profiles = all_profiles()
     if as_json:
         typer.echo(json.dumps([_summary(profile) for profile in profiles], indent=2))
         return

@@ -9,7 +9,7 @@ from edgefl.fleet.assignment import FleetAssignment, FleetGroup, assign, group_c
 from edgefl.fleet.attendance import Accidents, Attendance
 from edgefl.fleet.energy import compute_joules, idle_joules, promotion_joules, tail_joules, transfer_joules
 from edgefl.fleet.figure import Bound, Estimate, value
-from edgefl.fleet.library import load_profile, profile_names, read_profile
+from edgefl.fleet.library import all_profiles, load_profile, profile_names, read_profile
 from edgefl.fleet.pace import Pace
 from edgefl.fleet.profile import DeviceProfile, Direction
 from edgefl.fleet.roofline import Operator, fits, fleet_step_seconds, step_seconds, step_signature
@@ -27,6 +27,7 @@ __all__ = [
     "Operator",
     "Pace",
     "Slowdown",
+    "all_profiles",
     "assign",
     "compute_joules",
     "fits",

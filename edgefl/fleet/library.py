@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from edgefl import shipped
-from edgefl.errors import UserError, nearest
+from edgefl.errors import BrokenPlugIn, UserError, nearest
 from edgefl.fleet.profile import DeviceProfile
-from edgefl.validation import validated
+from edgefl.plug_ins import PlugIns
+from edgefl.validation import shown, validated
 from edgefl.yaml_file import read_yaml
 
-ENTRY_POINTS = "edgefl.device_profiles"
-"""Entry-point group; each object is the path of a profile file, or a mapping that says what such a file would."""
+
+def _check(plug_in: Any) -> None:
+    if not isinstance(plug_in, str | PathLike | Mapping | DeviceProfile):
+        raise UserError(f"expected a path or a mapping, found {shown(plug_in)}")
+
+
+PLUG_INS = PlugIns("device profile", "edgefl.device_profiles", _check)
+"""Profiles from elsewhere; each is the path of a profile file, or a mapping that says what such a file would."""
 
 
 def profile_names() -> list[str]:
     """Every profile that can be had by name, shipped and plugged in, sorted."""
-    return sorted({*shipped.files("device_profiles"), *_plugged_in()})
+    return sorted({*shipped.files("device_profiles"), *PLUG_INS.names()})
+
+
+def all_profiles() -> list[DeviceProfile]:
+    """Every profile that can be had by name.
+
+    A plug-in that is broken is left out with a :class:`BrokenPlugIn` warning.
+    """
+    profiles = []
+    for name in profile_names():
+        try:
+            profiles.append(load_profile(name))
+        except UserError as error:
+            if name not in PLUG_INS:
+                raise
+            warnings.warn(str(error), BrokenPlugIn, stacklevel=2)
+    return profiles
 
 
 def load_profile(name_or_path: str | PathLike[str], *, folder: Path | None = None) -> DeviceProfile:
@@ -57,24 +80,16 @@ def read_profile(path: Path) -> DeviceProfile:
 @lru_cache
 def _named(name: str) -> DeviceProfile:
     files = shipped.files("device_profiles")
-    if name in files:
-        return read_profile(files[name])
-    plugged_in = _plugged_in()
-    if name not in plugged_in:
+    if name not in PLUG_INS:
+        if name in files:
+            return read_profile(files[name])
         raise UserError(
-            f"unknown device profile '{name}'; {nearest(name, [*files, *plugged_in])} "
+            f"unknown device profile '{name}'; {nearest(name, profile_names())} "
             "(the path of a file ends in .yaml or contains a separator)"
         )
-    return _from_plug_in(name, plugged_in[name].load())
-
-
-def _plugged_in() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
-
-
-def _from_plug_in(name: str, plug_in: Any) -> DeviceProfile:
+    if name in files:
+        raise PLUG_INS.clash(name)
+    plug_in = PLUG_INS.load(name)
     if isinstance(plug_in, str | PathLike):
         return read_profile(Path(plug_in))
-    if isinstance(plug_in, Mapping | DeviceProfile):
-        return validated(DeviceProfile, plug_in, file=f"device profile '{name}' (entry point)")
-    raise UserError(f"the entry point '{name}' in {ENTRY_POINTS}: expected a path or a mapping, found {plug_in!r}")
+    return validated(DeviceProfile, plug_in, file=f"device profile '{name}' of {PLUG_INS.origin(name)}")

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, PlainSerializer, PlainValidator
+from pydantic import BaseModel, PlainSerializer, PlainValidator, SerializeAsAny
 
 from edgefl.errors import UserError
+from edgefl.learning.data.catalogue import data_set
+from edgefl.learning.data.spec import DataSpec
 from edgefl.learning.models.registry import MODELS, ModelSpec
 from edgefl.registry import Registry
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockSchedulerSpec
@@ -82,11 +84,11 @@ class Section(Generic[Part]):
 
     def json_schema(self) -> dict[str, Any]:
         """What :meth:`read` accepts, for every registered part."""
-        names = self.registry.names()
-        return {"anyOf": [{"enum": names}, *(self._schema(name) for name in names)]}
+        described = self.registry.of_each(self._schema)
+        return {"anyOf": [{"enum": list(described)}, *described.values()]}
 
-    def _schema(self, name: str) -> dict[str, Any]:
-        schema = self.registry[name].model_json_schema(mode="validation")
+    def _schema(self, name: str, part: type[Part]) -> dict[str, Any]:
+        schema = part.model_json_schema(mode="validation")
         schema["properties"] = {**schema.get("properties", {}), self.tag: {"const": name}}
         schema["required"] = sorted({self.tag, *schema.get("required", [])})
         return schema
@@ -107,6 +109,13 @@ SELECTION_SECTION: Section[SelectorSpec] = Section("kind", SELECTORS)
 SCHEDULER_SECTION: Section[BlockSchedulerSpec] = Section("kind", BLOCK_SCHEDULERS)
 
 
+def _read_data(value: Any) -> DataSpec:
+    try:
+        return data_set(value)
+    except UserError as error:
+        raise within(error, "data") from None
+
+
 def _read_model(value: Any) -> Named[ModelSpec]:
     return MODEL_SECTION.read(value, "model")
 
@@ -114,6 +123,9 @@ def _read_model(value: Any) -> Named[ModelSpec]:
 def _read_selection(value: Any) -> Named[SelectorSpec]:
     return SELECTION_SECTION.read(value, "training.selection")
 
+
+Data = Annotated[SerializeAsAny[DataSpec], PlainValidator(_read_data, json_schema_input_type=Any)]
+"""``data:``, a name and options."""
 
 Model = Annotated[
     Named[ModelSpec],

@@ -139,16 +139,16 @@ def _written(method: ScenarioMethod) -> dict[str, Any]:
 
 def methods_schema() -> dict[str, Any]:
     """The JSON schema of the list, with the options of every registered method."""
+    described = METHODS.of_each(_schema)
     return {
         "type": "array",
         "minItems": 1,
         "description": "what is compared: names, or mappings with options",
-        "items": {"anyOf": [{"enum": METHODS.names()}, *(_schema(name) for name in METHODS.names())]},
+        "items": {"anyOf": [{"enum": list(described)}, *described.values()]},
     }
 
 
-def _schema(name: str) -> dict[str, Any]:
-    recipe = METHODS[name]
+def _schema(name: str, recipe: Recipe) -> dict[str, Any]:
     schema = method_model(name).model_json_schema(mode="validation")
     properties = {**schema.get("properties", {}), "method": {"const": name}}
     properties["as"] = {"type": "string", "pattern": f"^{LABEL_PATTERN}$", "description": "what it is called here"}

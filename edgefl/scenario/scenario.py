@@ -10,11 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from edgefl.errors import UserError, nearest
 from edgefl.fleet import FleetGroup, group_counts
 from edgefl.fleet import resolve as with_profile
-from edgefl.learning.data.catalogue import AnyData
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.personalisation.calibration import CalibrationSpec
 from edgefl.network.specs import NetworkSpec
-from edgefl.scenario.components import Model, within
+from edgefl.scenario.components import Data, Model, within
 from edgefl.scenario.methods import Methods, ScenarioMethod
 from edgefl.scenario.published import Published
 from edgefl.scenario.sweep import SweepSpec
@@ -38,7 +37,7 @@ class Scenario(BaseModel):
     seeds: tuple[Annotated[int, Field(ge=0, le=2**53)], ...] = Field(
         default=(0,), min_length=1, description="each method runs once with each of them"
     )
-    data: AnyData = Field(description="what is learned, and how it is spread over the clients")
+    data: Data = Field(description="what is learned, and how it is spread over the clients")
     model: Model = Field(description="what is trained: a model's name and its options")
     training: TrainingSpec = Field(description="rounds, cohort, and a client's local training")
     evaluation: EvaluationSpec = Field(default_factory=EvaluationSpec, description="when and on what")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from edgefl.learning.data.catalogue import data_sets_schema
 from edgefl.scenario.components import MODEL_SECTION, SELECTION_SECTION
 from edgefl.scenario.methods import methods_schema
 from edgefl.scenario.scenario import Scenario
@@ -17,13 +18,18 @@ def json_schema() -> dict[str, Any]:
     """
     schema = Scenario.model_json_schema(mode="validation")
     definitions = schema["$defs"]
+    described = {
+        "data": data_sets_schema(),
+        "model": MODEL_SECTION.json_schema(),
+        "selection": SELECTION_SECTION.json_schema(),
+    }
     sections: dict[str, tuple[dict[str, Any], str]] = {
+        "data": (schema, "what is learned, and how it is spread over the clients"),
         "model": (schema, "what is trained: a model's name and its options"),
         "selection": (definitions["TrainingSpec"], "how the cohort is picked: a kind and its options"),
     }
-    for name, described in (("model", MODEL_SECTION.json_schema()), ("selection", SELECTION_SECTION.json_schema())):
-        parent, description = sections[name]
-        parent["properties"][name] = {**_lifted(described, definitions), "description": description}
+    for name, (parent, description) in sections.items():
+        parent["properties"][name] = {**_lifted(described[name], definitions), "description": description}
     for name in ("targets", "budgets"):  # null says the same as leaving them out
         allowed = schema["properties"][name]
         meaning = {key: allowed.pop(key) for key in ("description", "default", "title") if key in allowed}

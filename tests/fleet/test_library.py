@@ -3,8 +3,10 @@ from importlib.metadata import EntryPoint
 import pytest
 from ruamel.yaml import YAML
 
+from edgefl import plug_ins
 from edgefl.errors import UserError
 from edgefl.fleet import library, load_profile, profile_names, value
+from edgefl.plug_ins import PlugIns
 
 
 @pytest.fixture
@@ -24,10 +26,14 @@ def plug_in(monkeypatch):
         assert group == "edgefl.device_profiles"
         return [EntryPoint(name, "somewhere:object", group) for name in objects]
 
-    monkeypatch.setattr(library, "entry_points", declared)
+    def add(name, plug_in):
+        objects[name] = plug_in
+        monkeypatch.setattr(library, "PLUG_INS", PlugIns("device profile", "edgefl.device_profiles", library._check))
+
+    monkeypatch.setattr(plug_ins, "entry_points", declared)
     monkeypatch.setattr(EntryPoint, "load", lambda point: objects[point.name])
     library._named.cache_clear()
-    yield objects.__setitem__
+    yield add
     library._named.cache_clear()
 
 
@@ -77,8 +83,10 @@ def test_an_entry_point_is_a_path_or_a_mapping(plug_in, profile_file, profile_da
 
 def test_a_wrong_entry_point_is_named(plug_in, profile_data):
     plug_in("number", 3)
-    with pytest.raises(UserError, match=r"entry point 'number'.*expected a path or a mapping, found 3"):
+    with pytest.raises(
+        UserError, match=r"device profile 'number' .*\(somewhere:object\) .*expected a path or a mapping, found 3"
+    ):
         load_profile("number")
     plug_in("wrong", {**profile_data, "kind": "toaster"})
-    with pytest.raises(UserError, match=r"'wrong' \(entry point\): kind: unknown choice 'toaster'"):
+    with pytest.raises(UserError, match=r"device profile 'wrong' of .*: kind: unknown choice 'toaster'"):
         load_profile("wrong")

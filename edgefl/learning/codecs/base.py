@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from edgefl.learning.component import Component
-from edgefl.registry import Registry
+from edgefl.registry import Registry, class_of
 
 Encoded = Mapping[str, Tensor]
 """What travels of one tensor, by name; the bytes of these tensors are the bytes on the wire."""
@@ -46,5 +46,7 @@ class Codec(Component):
         """What the other end makes of it: float32 ``[*shape]``."""
 
 
-CODECS: Registry[type[Codec]] = Registry("codec", package="edgefl.learning.codecs", group="edgefl.codecs")
+CODECS: Registry[type[Codec]] = Registry(
+    "codec", package="edgefl.learning.codecs", group="edgefl.codecs", check=class_of(Codec)
+)
 """Every codec by name; ``edgefl.codecs`` entry points add to it."""

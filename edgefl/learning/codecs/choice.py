@@ -35,7 +35,7 @@ def _read(value: Any) -> Codec:
 
 
 def _write(part: Codec) -> dict[str, Any]:
-    name = next((name for name, kind in CODECS if type(part) is kind), type(part).__name__)
+    name = CODECS.name_of(type(part)) or type(part).__name__
     return {"kind": name, **part.model_dump(mode="json")}
 
 
@@ -50,14 +50,15 @@ class _Schema:
         self._models = models
 
     def __get_pydantic_json_schema__(self, _schema: Any, _handler: Any) -> dict[str, Any]:
-        suitable = [(name, part) for name, part in CODECS if not (self._models and part.for_changes)]
-        choices: list[dict[str, Any]] = [{"enum": [name for name, _ in suitable]}]
-        for name, part in suitable:
-            schema = part.model_json_schema()
-            schema["properties"] = {"kind": {"const": name}, **schema.get("properties", {})}
-            schema["required"] = ["kind", *schema.get("required", [])]
-            choices.append(schema)
-        return {"anyOf": choices}
+        def schema(name: str, part: type[Codec]) -> dict[str, Any]:
+            described = part.model_json_schema()
+            described["properties"] = {"kind": {"const": name}, **described.get("properties", {})}
+            described["required"] = ["kind", *described.get("required", [])]
+            return described
+
+        described = CODECS.of_each(schema)
+        suitable = [name for name in described if not (self._models and CODECS[name].for_changes)]
+        return {"anyOf": [{"enum": suitable}, *(described[name] for name in suitable)]}
 
 
 _Choice = Annotated[Codec, PlainValidator(_read), PlainSerializer(_write, return_type=dict[str, Any])]

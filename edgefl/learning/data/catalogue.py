@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
-import functools
-import operator
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping
+from typing import Any
 
-from pydantic import Field
-
+from edgefl.errors import UserError
 from edgefl.learning.data.spec import DATA_SETS, DataSpec
+from edgefl.validation import shown, validated
 
 
-def data_set_union() -> Any:
-    """The type of a scenario's ``data`` section: the data sets, built-in and from plug-ins, told apart by ``name``.
+def data_set(value: Any) -> DataSpec:
+    """The data set that a mapping with ``name`` and options describes.
 
-    >>> from pydantic import TypeAdapter
-    >>> TypeAdapter(data_set_union()).validate_python({"name": "digits", "clients": 10}).clients
+    Raises:
+        UserError: unknown name or option; it says the key.
+
+    >>> data_set({"name": "digits", "clients": 10}).clients
     10
     """
-    members = functools.reduce(operator.or_, (part for _, part in DATA_SETS))
-    return Annotated[members, Field(discriminator="name")]
+    if isinstance(value, DataSpec):
+        return value
+    if not isinstance(value, Mapping):
+        raise UserError(f"expected a mapping, found {shown(value)}")
+    if "name" not in value:
+        raise UserError(f"this key is missing; expected one of: {', '.join(DATA_SETS.names())}", field="name")
+    name = value["name"]
+    if not isinstance(name, str):
+        raise UserError(f"expected the name of a data set, found {shown(name)}", field="name")
+    try:
+        part = DATA_SETS[name]
+    except UserError as error:
+        raise error.located(field="name") from None
+    return validated(part, dict(value))
 
 
-if TYPE_CHECKING:
-    AnyData = DataSpec
-else:
-    AnyData = data_set_union()
+def data_sets_schema() -> dict[str, Any]:
+    """The JSON schema of ``data``, with the options of every data set."""
+    return {"oneOf": list(DATA_SETS.of_each(_schema).values())}
+
+
+def _schema(name: str, part: type[DataSpec]) -> dict[str, Any]:
+    schema = part.model_json_schema(mode="validation")
+    schema["properties"]["name"] = {**schema["properties"]["name"], "const": name}
+    schema["required"] = sorted({"name", *schema.get("required", [])})
+    return schema

@@ -16,7 +16,7 @@ from edgefl.learning.data.augment import Augmentation
 from edgefl.learning.data.choice import class_counts
 from edgefl.learning.data.partitions import AnyPartition, Iid
 from edgefl.learning.data.sharding import Integers
-from edgefl.registry import Registry
+from edgefl.registry import Registry, class_of
 
 
 class Pixels(NamedTuple):
@@ -170,7 +170,9 @@ class DataSpec(Component):
         return self
 
 
-DATA_SETS: Registry[type[DataSpec]] = Registry("data set", package="edgefl.learning.data.sets", group="edgefl.datasets")
+DATA_SETS: Registry[type[DataSpec]] = Registry(
+    "data set", package="edgefl.learning.data.sets", group="edgefl.datasets", check=class_of(DataSpec)
+)
 """The data sets by name."""
 
 

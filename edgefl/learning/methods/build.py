@@ -68,14 +68,21 @@ def _shared(recipe: Recipe) -> set[str]:
 
 @cache
 def _server_schema() -> dict[str, Any]:
-    choices: list[dict[str, Any]] = [{"enum": SERVER_UPDATES.names()}]
-    for name, part in SERVER_UPDATES:
-        schema = part.model_json_schema()
-        options = {key: option for key, option in schema.get("properties", {}).items() if key not in _clients_too(part)}
-        schema["properties"] = {"kind": {"const": name}, **options}
-        schema["required"] = ["kind", *schema.get("required", [])]
-        choices.append(schema)
-    return {"anyOf": choices}
+    def schema(name: str, part: type[ServerUpdate]) -> dict[str, Any]:
+        described = part.model_json_schema()
+        of_clients = _clients_too(part)
+        options = {key: option for key, option in described.get("properties", {}).items() if key not in of_clients}
+        described["properties"] = {"kind": {"const": name}, **options}
+        described["required"] = ["kind", *described.get("required", [])]
+        return described
+
+    described = SERVER_UPDATES.of_each(schema)
+    return {"anyOf": [{"enum": list(described)}, *described.values()]}
+
+
+def _describe_server(schema: dict[str, Any]) -> None:
+    """Adds every server update to the JSON schema of ``server``, once somebody asks for that."""
+    schema.update(_server_schema())
 
 
 def _read_server(value: Any) -> ServerUpdate:
@@ -107,7 +114,7 @@ def method_model(name: str) -> type[BaseModel]:
         "overlap": (bool, Field(default=False, description="send parts that are ready early during the last round")),
         "codec": (Codecs, Field(default_factory=Codecs, description="what differs from training.codec")),
     }
-    described = Field(default=None, description="another server update", json_schema_extra=_server_schema())
+    described = Field(default=None, description="another server update", json_schema_extra=_describe_server)
     fields["server"] = (Annotated[ServerUpdate | None, PlainValidator(_read_server)], described)
     defaults = _defaults(recipe)
     for part in _parts(recipe):
@@ -301,4 +308,4 @@ def _check_whole(method: Method) -> None:
 
 def server_name(server: ServerUpdate) -> str:
     """The registered name of a server update, or its class's name."""
-    return next((name for name, part in SERVER_UPDATES if type(server) is part), type(server).__name__)
+    return SERVER_UPDATES.name_of(type(server)) or type(server).__name__

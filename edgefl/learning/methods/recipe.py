@@ -12,7 +12,7 @@ from edgefl.learning.objectives.base import Objective
 from edgefl.learning.payload import Payload
 from edgefl.learning.rules.base import LocalOptions, LocalRule
 from edgefl.learning.servers.base import ServerUpdate, Weighting
-from edgefl.registry import Registry
+from edgefl.registry import Registry, object_of
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,19 @@ class Recipe:
     server_reason: str = ""
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuse what is no such part where the recipe is written, and not where it is used.
+
+        Raises:
+            TypeError: a part is none.
+        """
+        for name, base in (("objective", Objective), ("rule", LocalRule), ("payload", Payload)):
+            part = getattr(self, name)
+            if not (isinstance(part, type) and issubclass(part, base)):
+                raise TypeError(f"{name}: expected a class derived from {base.__name__}, found {part!r}")
+        if not isinstance(self.server, ServerUpdate):
+            raise TypeError(f"server: expected a server update, found {self.server!r}")
+
 
 @dataclass(frozen=True)
 class Method:
@@ -69,5 +82,7 @@ class Method:
     codecs: Codecs = Codecs()  # noqa: RUF009  (frozen)
 
 
-METHODS: Registry[Recipe] = Registry("method", package="edgefl.learning.methods", group="edgefl.methods")
+METHODS: Registry[Recipe] = Registry(
+    "method", package="edgefl.learning.methods", group="edgefl.methods", check=object_of(Recipe)
+)
 """Every method by name; ``edgefl.methods`` entry points add to it."""

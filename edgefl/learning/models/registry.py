@@ -12,7 +12,7 @@ from edgefl.learning.component import Component
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.initialisation import initialise
 from edgefl.randomness import integer_seed
-from edgefl.registry import Registry
+from edgefl.registry import Registry, class_of
 
 
 class ModelSpec(Component):
@@ -27,7 +27,9 @@ class ModelSpec(Component):
         """
 
 
-MODELS: Registry[type[ModelSpec]] = Registry("model", package="edgefl.learning.models.zoo", group="edgefl.models")
+MODELS: Registry[type[ModelSpec]] = Registry(
+    "model", package="edgefl.learning.models.zoo", group="edgefl.models", check=class_of(ModelSpec)
+)
 """Every model by name; ``edgefl.models`` entry points add to it."""
 
 

@@ -13,7 +13,7 @@ from edgefl.learning.client_state import ClientState
 from edgefl.learning.component import Component
 from edgefl.learning.objectives.base import Objective
 from edgefl.learning.rules.base import LocalOptions
-from edgefl.registry import Registry
+from edgefl.registry import Registry, class_of
 
 Weighting = Literal["uniform", "samples"]
 """How clients count in the mean: all alike, or by their number of training images n_k."""
@@ -123,6 +123,6 @@ class ServerUpdate(Component):
 
 
 SERVER_UPDATES: Registry[type[ServerUpdate]] = Registry(
-    "server update", package="edgefl.learning.servers", group="edgefl.servers"
+    "server update", package="edgefl.learning.servers", group="edgefl.servers", check=class_of(ServerUpdate)
 )
 """Every server update by name; ``edgefl.servers`` entry points add to it."""

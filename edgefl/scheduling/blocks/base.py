@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from edgefl.part_choice import chosen_part
-from edgefl.registry import Registry
+from edgefl.registry import Registry, class_of
 from edgefl.scheduling.blocks.makespan import BlockForecast
 
 
@@ -74,7 +74,10 @@ class BlockSchedulerSpec(BaseModel):
 
 
 BLOCK_SCHEDULERS: Registry[type[BlockSchedulerSpec]] = Registry(
-    "block scheduler", package="edgefl.scheduling.blocks", group="edgefl.block_schedulers"
+    "block scheduler",
+    package="edgefl.scheduling.blocks",
+    group="edgefl.block_schedulers",
+    check=class_of(BlockSchedulerSpec),
 )
 """Every block scheduler by name; ``edgefl.block_schedulers`` entry points add to it."""
 

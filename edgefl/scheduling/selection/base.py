@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from edgefl.part_choice import chosen_part
-from edgefl.registry import Registry
+from edgefl.registry import Registry, class_of
 
 
 class Foreseen(NamedTuple):
@@ -103,7 +103,7 @@ class SelectorSpec(BaseModel):
 
 
 SELECTORS: Registry[type[SelectorSpec]] = Registry(
-    "selection", package="edgefl.scheduling.selection", group="edgefl.selectors"
+    "selection", package="edgefl.scheduling.selection", group="edgefl.selectors", check=class_of(SelectorSpec)
 )
 """Every selector by name; ``edgefl.selectors`` entry points add to it."""
 

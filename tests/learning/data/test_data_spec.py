@@ -1,20 +1,18 @@
 import pytest
-from pydantic import BaseModel
 
 from edgefl.errors import UserError
-from edgefl.learning.data.catalogue import data_set_union
+from edgefl.learning.data.catalogue import data_set
 from edgefl.learning.data.location import data_root
 from edgefl.learning.data.partitions import Iid
 from edgefl.learning.data.spec import DATA_SETS
-from edgefl.validation import validated
-
-
-class Scenario(BaseModel):
-    data: data_set_union()
+from edgefl.scenario.components import within
 
 
 def data(**keys):
-    return validated(Scenario, {"data": keys}, file="a.yaml").data
+    try:
+        return data_set(keys)
+    except UserError as error:
+        raise within(error, "data") from None
 
 
 def test_the_contracts_data_sets_are_all_there():
@@ -50,7 +48,7 @@ def test_what_is_written_out_reads_back_as_the_same_specification():
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"name": "digit"}, "data.name: unknown choice 'digit'; did you mean 'digits'?"),
+        ({"name": "digit"}, "data.name: unknown data set 'digit'; did you mean 'digits'?"),
         ({"name": "digits", "partition": {"kind": "iidd"}}, "data.partition.kind: .* did you mean 'iid'?"),
         (
             {"name": "digits", "partition": {"kind": "label_level", "level": 10}},
