@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 import pytest
 
@@ -20,3 +21,20 @@ def ctrl_c_raises():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def _threads_train(request, monkeypatch):
+    """Where a test does not ask for them, worker processes would not see what it replaces in this process."""
+    parallel = sys.modules.get("edgefl.learning.engine.parallel")
+    if parallel is not None and "worker_processes" not in request.fixturenames:
+        monkeypatch.setitem(parallel.ParallelEngine.__init__.__kwdefaults__, "settled", None)
+
+
+@pytest.fixture(scope="module")
+def worker_processes():
+    """Engines may use worker processes, which are ended after the module."""
+    from edgefl.learning.engine.worker_pool import close_pool
+
+    yield
+    close_pool()

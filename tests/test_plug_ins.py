@@ -56,7 +56,7 @@ def simulate(scenario, folder):
     """The summary of a run by another process, which sees ``folder`` as a place of installed packages."""
     path = folder / "scenario.yaml"
     path.write_text(scenario, encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(path), str(folder / "run")],
         env=environment, capture_output=True, text=True, timeout=120, check=False,

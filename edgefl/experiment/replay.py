@@ -15,7 +15,6 @@ from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.progress import Silent
 from edgefl.experiment.recording import Recording
 from edgefl.experiment.replayed_learner import ReplayedLearner
-from edgefl.experiment.side_by_side import side_by_side
 from edgefl.experiment.step_costs import write_costs
 from edgefl.experiment.summary import write_summary
 from edgefl.record import RunPaths
@@ -77,7 +76,6 @@ class Replay:
 
     def _write(self, scenario: Scenario, folder: Path, inputs: dict[str, str]) -> None:
         write_durably(RunPaths(folder).scenario, dump_yaml(resolve(scenario)))
-        # Built beforehand, so that every copy of this process inherits them.
         worlds = {seed: self._run.world(scenario, seed) for seed in dict.fromkeys(seed for _, seed in self._recordings)}
 
         def replayed(place: tuple[str, int]) -> dict[str, Any]:
@@ -88,7 +86,7 @@ class Replay:
             learner = ReplayedLearner(recording, label, stateful=costs.method.state is not None)
             return one.replayed(Silent(), learner) | {"costs": sorted(costs.used)}
 
-        found = dict(zip(self._recordings, side_by_side(replayed, list(self._recordings)), strict=True))
+        found = {place: replayed(place) for place in self._recordings}
         entries: dict[str, list[dict[str, Any]]] = {label: [] for label in self._run.labels}
         for label in self._run.labels:
             for known in self._run.entries[label]:

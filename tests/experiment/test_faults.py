@@ -229,7 +229,7 @@ def test_files_that_may_not_grow_stop_the_command_with_a_way_to_go_on(small, tmp
     small()
     arguments = [str(tmp_path / "small.yaml"), "--set", "training.rounds=13"]
     command = [sys.executable, "-c", "import sys; from edgefl.cli import main; sys.exit(main())", "simulate"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
 
     def limited():
         resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))

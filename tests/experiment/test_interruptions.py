@@ -20,7 +20,6 @@ from edgefl.scenario.writing import dump_yaml
 from .conftest import SMALL
 
 COMMAND = [sys.executable, "-c", "import sys; from edgefl.cli import main; sys.exit(main())"]
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 @pytest.mark.parametrize("interrupted", [0, 1])
@@ -78,7 +77,7 @@ def interrupt(scenario: Path, folder: Path, wait: float, again: float | None = N
     """Exit code and last words of a command that gets Ctrl-C ``wait`` seconds after its first round began."""
     arguments = ["simulate", str(scenario), "--engine", "parallel", "--out", str(folder)]
     with subprocess.Popen(
-        [*COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+        [*COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as process:
         patience = time.monotonic() + 120
         while not list(folder.rglob("journal.sqlite")) and time.monotonic() < patience:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
 import subprocess
@@ -153,13 +152,11 @@ def test_a_killed_process_can_be_resumed_from_the_command_line(uninterrupted, tm
     _, expected = uninterrupted["synchronous"]
     folder = tmp_path / "run"
     scenario = str(expected / "scenario.yaml")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(
         command("simulate", scenario, "--out", str(folder)),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment,
     ) as process:
         waited = time.monotonic() + 120
         while not list(folder.rglob("checkpoints/round-*.json")) and time.monotonic() < waited:
@@ -173,7 +170,6 @@ def test_a_killed_process_can_be_resumed_from_the_command_line(uninterrupted, tm
         command("simulate", scenario, "--out", str(folder)),
         capture_output=True,
         text=True,
-        env=environment,
         check=False,
     )
     assert again.returncode == 2
@@ -182,7 +178,6 @@ def test_a_killed_process_can_be_resumed_from_the_command_line(uninterrupted, tm
         command("simulate", "--resume", str(folder), "--json"),
         capture_output=True,
         text=True,
-        env=environment,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -9,13 +9,7 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.experiment import run, verify
-from edgefl.learning.engine.parallel import ParallelEngine
-from edgefl.learning.engine.process_copy import can_be_copied
-from edgefl.learning.engine.processors import cores
-from edgefl.learning.engine.training_crew import TrainingCrew
 from edgefl.scenario import load_scenario
-
-from .conftest import tree
 
 FIVE = ["fedavg", "fedprox", "fedalign", {"method": "fedadc", "overlap": True}, "fedbr"]
 
@@ -154,13 +148,3 @@ def test_moon_trains_the_small_network(small, tmp_path):
     assert verify(folder) == []
     losses = pq.read_table(folder / "moon/seed-0/rounds.parquet")["loss"].to_pylist()
     assert len(set(losses)) == 4
-
-
-def test_copies_of_the_process_write_the_bytes_that_threads_write(small, tmp_path, monkeypatch):
-    scenario = small(methods=["fedavg", {"method": "fedadc", "overlap": True}, "scaffold", "moon"], training__rounds=12)
-    expected = tree(run(scenario, out=tmp_path / "threads", engine="parallel"))
-    calls, train = [], TrainingCrew.train
-    monkeypatch.setitem(ParallelEngine.__init__.__kwdefaults__, "settled", 0.0)
-    monkeypatch.setattr(TrainingCrew, "train", lambda *arguments: (calls.append(0), train(*arguments))[1])
-    assert tree(run(scenario, out=tmp_path / "copies", engine="parallel")) == expected
-    assert len(calls) == (4 * 12 if can_be_copied() and cores() > 1 else 0)

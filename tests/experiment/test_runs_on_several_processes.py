@@ -1,4 +1,4 @@
-"""Runs that copies of the process train: the same files as threads write, also after an interruption or a fault."""
+"""Runs that worker processes train: the same files as threads write, also after an interruption or a fault."""
 
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ from edgefl.experiment.journal import Journal
 from edgefl.learning.engine.job_inputs import JobResolver
 from edgefl.learning.engine.learner import MethodLearner
 from edgefl.learning.engine.parallel import ParallelEngine
-from edgefl.learning.engine.process_copy import can_be_copied
+from edgefl.learning.engine.pool_training import PoolTraining
+from edgefl.learning.engine.processors import cores
+from edgefl.learning.engine.worker_pool import shared_pool
 
 from .conftest import CELLS, Stop, tree
 
-pytestmark = pytest.mark.skipif(not can_be_copied(), reason="a process with an accelerator is not copied")
+pytestmark = [
+    pytest.mark.usefixtures("worker_processes"),
+    pytest.mark.skipif(cores() < 2, reason="one core: engines train one job after another"),
+]
 
 METHODS = ["fedavg", {"method": "fedadc", "overlap": True}, "fedbr", "scaffold"]
 WORLDS = {
@@ -46,21 +51,32 @@ WORLDS = {
 }
 
 
-def with_copies(monkeypatch, *, from_the_first_job_on: bool) -> None:
-    settled = 0.0 if from_the_first_job_on else None
-    monkeypatch.setitem(ParallelEngine.__init__.__kwdefaults__, "settled", settled)
+def with_workers(monkeypatch, *, from_the_first_job_on: bool) -> list[int]:
+    """Whether worker processes train; returns how many jobs they are given in each call."""
+    monkeypatch.setitem(ParallelEngine.__init__.__kwdefaults__, "settled", 0.0 if from_the_first_job_on else None)
     # Groups of rows end within rounds, too.
     monkeypatch.setattr("edgefl.experiment.tables._ROW_GROUP", 100)
+    jobs, train = [], PoolTraining.train
+
+    def counted(self, tasks, *rest):
+        jobs.append(len(tasks))
+        return train(self, tasks, *rest)
+
+    monkeypatch.setattr(PoolTraining, "train", counted)
+    if from_the_first_job_on:
+        shared_pool(cores()).wait()
+    return jobs
 
 
 @pytest.mark.parametrize("world", WORLDS)
-def test_a_run_that_copies_train_writes_the_same_files(small, tmp_path, monkeypatch, world):
+def test_a_run_that_worker_processes_train_writes_the_same_files(small, tmp_path, monkeypatch, world):
     scenario = small(training__rounds=12, data__test=300, **WORLDS[world])
-    with_copies(monkeypatch, from_the_first_job_on=False)
+    assert not with_workers(monkeypatch, from_the_first_job_on=False)
     expected = tree(run(scenario, out=tmp_path / "expected", engine="parallel"))
 
-    with_copies(monkeypatch, from_the_first_job_on=True)
+    jobs = with_workers(monkeypatch, from_the_first_job_on=True)
     assert tree(run(scenario, out=tmp_path / "run", engine="parallel")) == expected
+    assert len(jobs) > 3 * len(scenario.methods)
 
     with pytest.raises(KeyboardInterrupt):
         run(scenario, out=tmp_path / "again", engine="parallel", progress=Stop(8))
@@ -76,7 +92,7 @@ def runs_of(folder) -> list:
 
 
 def test_a_part_that_fails_before_its_job_is_needed_fails_alone(small, tmp_path, monkeypatch):
-    with_copies(monkeypatch, from_the_first_job_on=True)
+    with_workers(monkeypatch, from_the_first_job_on=True)
     resolve = JobResolver.resolve
 
     def failing(self, job, received, state):
@@ -92,7 +108,7 @@ def test_a_part_that_fails_before_its_job_is_needed_fails_alone(small, tmp_path,
 
 
 def test_a_run_killed_after_a_fault_goes_on_once_the_part_is_mended(small, tmp_path, monkeypatch):
-    with_copies(monkeypatch, from_the_first_job_on=True)
+    with_workers(monkeypatch, from_the_first_job_on=True)
     scenario = small(training__rounds=14)
     expected = tree(run(scenario, out=tmp_path / "expected", engine="parallel"))
 
@@ -115,7 +131,7 @@ def test_a_run_killed_after_a_fault_goes_on_once_the_part_is_mended(small, tmp_p
 
 @pytest.mark.parametrize("what", ["commit", "begin"])
 def test_a_full_disk_is_no_fault_of_a_method(small, tmp_path, monkeypatch, what):
-    with_copies(monkeypatch, from_the_first_job_on=True)
+    with_workers(monkeypatch, from_the_first_job_on=True)
     owner = {"commit": Journal, "begin": CheckpointWriter}[what]
     works = getattr(owner, what)
 

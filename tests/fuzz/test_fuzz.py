@@ -20,6 +20,7 @@ from types import FrameType
 
 import pytest
 import simpy
+import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -203,7 +204,6 @@ def started(arguments: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*installed_command(), *arguments],
         capture_output=True, text=True, timeout=4 * LONGEST, check=False, stdin=subprocess.DEVNULL,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
 
 
@@ -214,6 +214,7 @@ def copied(arguments: list[str]) -> subprocess.CompletedProcess[str]:
         if process == 0:
             code = 1
             try:
+                torch.set_num_threads(1)  # a fork has none of the threads that this process may have used
                 os.dup2(output.fileno(), 1)
                 os.dup2(errors.fileno(), 2)
                 sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115

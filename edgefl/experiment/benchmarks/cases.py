@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from edgefl.learning.engine.parallel import SETTLED_SECONDS
-
 
 @dataclass(frozen=True)
 class TrainingCase:
@@ -34,7 +32,7 @@ class TrainingCase:
     steps: int
     clients: int
     turns: int = 5
-    warm_up: float = 1.25 * SETTLED_SECONDS
+    warm_up: float = 1.0
     rounds: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 

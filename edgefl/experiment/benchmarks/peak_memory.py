@@ -25,19 +25,19 @@ def reset_peak(device: torch.device) -> None:
 def peak_bytes(device: torch.device) -> int:
     """The most bytes held since :func:`reset_peak`, or since the process began where the system cannot begin anew.
 
-    On Linux with what copies of the process hold for themselves, as it is now.
+    On Linux with what the processes that this one began hold for themselves, as it is now.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:
         lines = _STATUS.read_text(encoding="ascii").splitlines()
-        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) + _held_by_copies()
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) + _held_by_children()
     except (OSError, StopIteration, ValueError):
         unit = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def _held_by_copies() -> int:
+def _held_by_children() -> int:
     """Main memory of the processes that this one began, without what they share with it."""
     held = 0
     for thread in Path("/proc/self/task").iterdir():

@@ -19,9 +19,11 @@ from edgefl.experiment.measuring.measure_device.timing import clock_for
 from edgefl.learning.cost.law import CostModel
 from edgefl.learning.data.federated import FederatedData, load_federated
 from edgefl.learning.data.sets.synthetic import Synthetic
+from edgefl.learning.engine import processors
 from edgefl.learning.engine.choice import choose_engine, engines_on
 from edgefl.learning.engine.core import TrainingCore
 from edgefl.learning.engine.spec import EngineSpec
+from edgefl.learning.engine.worker_pool import shared_pool
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.models.registry import MODELS, build_model
 from edgefl.learning.rules.base import LocalOptions
@@ -71,6 +73,8 @@ def bench_engines(case: TrainingCase, device: torch.device, engines: Sequence[st
     turns = {name: federated(case, core, method) for name, core in cores.items()}
     turns[SAME] = centralised(case, data, model, method, case.batch)
     turns[WHOLE] = centralised(case, data, model, method, case.batch * case.cohort)
+    if "parallel" in names and case.warm_up:
+        shared_pool(processors.cores()).wait()  # as after some seconds of training
     times, memory = in_turn(turns, case.turns, device, warm_up=case.warm_up)
     for core in cores.values():
         core.close()

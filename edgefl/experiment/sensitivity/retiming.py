@@ -8,7 +8,6 @@ trained (a device that is away by then), the file says that too, and holds nothi
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -23,7 +22,6 @@ from edgefl.experiment.recording import Recording
 from edgefl.experiment.replayed_learner import ReplayedLearner
 from edgefl.experiment.sensitivity.conditions import CONDITIONS, at_bound, scale_topology, scaled_links
 from edgefl.experiment.sensitivity.held_decisions import HeldScheduler, HeldSelector
-from edgefl.experiment.side_by_side import side_by_side
 from edgefl.experiment.tables import AS_WRITTEN, column, write_parquet
 from edgefl.experiment.wiring import SharedWorld, setup_of
 from edgefl.network.build import build_topology
@@ -137,18 +135,16 @@ def write_sensitivity(path: Path, conditions: Sequence[Condition] = CONDITIONS) 
             held[label] = decided
     if not retimings:
         raise UserError("no method of it was trained to an end, so there is nothing to time again", file=str(path))
-    worlds = list(_worlds(run, conditions))
-
-    def timed(number: int) -> list[tuple[str, pa.Table | str]]:
-        condition, scenario, world = worlds[number]
-        return [(one.label, one.table(scenario, world, condition)) for one in retimings if one.seed == world.seed]
-
     tables: dict[str, list[pa.Table]] = {}
-    for label, table in itertools.chain.from_iterable(side_by_side(timed, range(len(worlds)))):
-        if isinstance(table, str):
-            refused.setdefault(label, table)
-        else:
-            tables.setdefault(label, []).append(table)
+    for condition, scenario, world in _worlds(run, conditions):
+        for one in retimings:
+            if one.seed != world.seed:
+                continue
+            table = one.table(scenario, world, condition)
+            if isinstance(table, str):
+                refused.setdefault(one.label, table)
+            else:
+                tables.setdefault(one.label, []).append(table)
     kept = [table for label in run.labels if label not in refused for table in tables.get(label, ())]
     facts = {"summary": digest(path), "held": held, "refused": refused}
     schema = SENSITIVITY.with_metadata({"edgefl": json.dumps(facts)})

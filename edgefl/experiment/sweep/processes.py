@@ -16,11 +16,6 @@ from edgefl.experiment.sweep.jobs import Job, run_job
 Done = Callable[[Job, str | None], None]
 
 
-def processors() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def run_all(jobs: Sequence[Job], folder: Path, processes: int, done: Done) -> None:
     """Run the jobs; a job whose process dies fails alone.
 

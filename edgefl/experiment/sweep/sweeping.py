@@ -14,9 +14,10 @@ from edgefl.durable_file import make_folder, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.sweep.jobs import Job
 from edgefl.experiment.sweep.over_ray import run_all_on_ray
-from edgefl.experiment.sweep.processes import processors, run_all
+from edgefl.experiment.sweep.processes import run_all
 from edgefl.experiment.sweep.table import figures_by_method, is_done, sweep_table
 from edgefl.experiment.tables import write_parquet
+from edgefl.learning.engine.processors import cores
 
 STATE = "sweep.json"
 TABLE = "sweep.parquet"
@@ -142,7 +143,7 @@ class _Sweep:
         if self._cluster:
             run_all_on_ray(list(left.values()), self._folder, self._processes, one_done)
         else:
-            run_all(list(left.values()), self._folder, self._processes or processors(), one_done)
+            run_all(list(left.values()), self._folder, self._processes or cores(), one_done)
 
     def _result(self, jobs: Sequence[Job]) -> SweepResult:
         table = sweep_table(jobs, self._folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -14,17 +15,22 @@ from torch import Tensor
 from edgefl.learning.engine.base import Arrived, JobData, JobResult, JobTask, told, unnoticed
 from edgefl.learning.engine.evaluation import BatchScore, evaluate_batch, total
 from edgefl.learning.engine.local_training import Abandoned, train_job
-from edgefl.learning.engine.process_copy import CrewLost, can_be_copied
+from edgefl.learning.engine.pool_training import NotSendable, PoolTraining
 from edgefl.learning.engine.threads import one_core_each
-from edgefl.learning.engine.training_crew import TrainingCrew
+from edgefl.learning.engine.worker_pool import PoolBroken, pool_at_hand, shared_pool
 from edgefl.learning.job import Evaluation
 from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.precision import Precision
 
 Result = TypeVar("Result")
 
-SETTLED_SECONDS = 1.0
-"""Seconds of training after which an engine copies its process: short runs are over by then."""
+SETTLED_SECONDS = 5.0
+"""Seconds of training after which worker processes begin, which takes seconds: short runs are over by then."""
+
+_PATIENCE_WITH_POOLS = 4
+"""By how much longer threads train, after each break of a pool, before another one begins."""
+
+_log = logging.getLogger(__name__)
 
 _APPEARS_SECONDS = 5.0
 """How long a thread whose start was interrupted is waited for."""
@@ -35,17 +41,19 @@ class ParallelEngine:
 
     Workers are threads at first: operators let go of Python's lock while they compute, and threads share data and
     weights for nothing. But between operators threads wait for the lock, a fifth of the time with two of them and
-    small batches. So once training has taken a while, the workers are copies of the process where it can be copied;
-    weights then travel, which takes a fraction of a step. It never changes a result.
+    small batches. So once training has taken a while, worker processes begin in the background and take over when they
+    are ready; weights then travel, which takes a fraction of a step. It never changes a result. Where worker processes
+    break, or cannot be sent a method, the log says so and threads go on.
 
     Threads live as long as a call, so there is nothing to leak; what is worth keeping, one skeleton a worker, stays.
+    Worker processes belong to the process, not to the engine or the thread that calls it: the next engine uses them.
 
     Args:
         model: the skeleton that jobs are called with; every worker gets a copy, for a call puts weights into it.
         data: where batches come from; read by all workers.
         workers: jobs at once, at least 1.
         precision: of a local step's products.
-        settled: seconds of training with threads before the process is copied; ``None``: never.
+        settled: seconds of training with threads before worker processes begin; ``None``: never.
     """
 
     def __init__(
@@ -62,38 +70,48 @@ class ParallelEngine:
         self._skeletons = [model, *(copy.deepcopy(model) for _ in range(workers - 1))]
         self._data = data
         self._precision = precision
-        self._crew: TrainingCrew | None = None
-        self._settled = settled if workers > 1 and can_be_copied() else None
-        self._seconds = 0.0
+        self._pool: PoolTraining | None = None
+        self._settled = settled if workers > 1 else None
+        self._threads_only: list[object] = []
+        self._seconds = self._seconds_at_break = 0.0
         self._steps = 0
 
     def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
         """Train all jobs, the longest first, so that no core waits long for the last one."""
         order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
-        crew = self._crew_by_now() if len(tasks) > 1 else None
-        if crew is not None:
+        start = perf_counter()
+        objectives = [task.objective for task in tasks]
+        pool = self._pool_by_now() if len(tasks) > 1 and not self._stays_here(*objectives) else None
+        if pool is not None:
             try:
-                return crew.train(tasks, order, self._patience(max(task.steps for task in tasks)), arrived)
-            except CrewLost:
-                self._go_on_with_threads()
+                results = pool.train(tasks, order, self._patience(max(task.steps for task in tasks)), arrived)
+            except PoolBroken as error:
+                self._broke(error)
+            except NotSendable as error:
+                self._keep_here(error, *objectives)
+            else:
+                self._took(start, tasks)
+                return results
 
         def work(index: int, model: BlockModel, abandoned: Callable[[], bool]) -> JobResult:
             return train_job(tasks[index], model, self._data, abandoned, precision=self._precision)
 
         start = perf_counter()
         results = self._spread(work, order)
-        self._seconds += perf_counter() - start
-        self._steps += sum(task.steps for task in tasks)
+        self._took(start, tasks)
         return told(results, arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split; batches are added up in their own order."""
         places = self._data.evaluation()
-        if self._crew is not None and len(places) > 1:
+        pool = self._pool_by_now() if len(places) > 1 and not self._stays_here(mode) else None
+        if pool is not None:
             try:
-                return total(self._crew.evaluate(vector, len(places), mode, self._patience(len(places))))
-            except CrewLost:
-                self._go_on_with_threads()
+                return total(pool.evaluate(vector, len(places), mode, self._patience(len(places))))
+            except PoolBroken as error:
+                self._broke(error)
+            except NotSendable as error:
+                self._keep_here(error, mode)
 
         def work(index: int, model: BlockModel, _: Callable[[], bool]) -> BatchScore:
             return evaluate_batch(vector, places[index], model, self._data, mode)
@@ -101,30 +119,54 @@ class ParallelEngine:
         return total(self._spread(work, range(len(places))))
 
     def close(self) -> None:
-        """Let go of the workers and their skeletons."""
-        if self._crew is not None:
-            self._crew.dismiss()
-        self._crew = self._settled = None
+        """Let go of the workers' skeletons; worker processes stay for the next engine, or end after a while."""
+        self._pool = self._settled = None
         del self._skeletons[1:]
 
-    def _go_on_with_threads(self) -> None:
-        """Once and for all: they can do it."""
-        if self._crew is not None:
-            self._crew.dismiss()
-        self._crew = self._settled = None
+    def _broke(self, error: Exception) -> None:
+        """Go on with threads for a while."""
+        _log.warning("worker processes: %s; threads go on", error)
+        self._pool = None
+        self._seconds_at_break = self._seconds
+        if self._settled is not None:
+            self._settled = _PATIENCE_WITH_POOLS * max(self._settled, 1.0)
 
-    def _patience(self, steps: int) -> float:
-        """Far longer than so many local steps, or batches to evaluate, can take, by what threads took."""
-        a_step = len(self._skeletons) * self._seconds / max(1, self._steps)
-        return 60 + 100 * a_step * steps
+    def _keep_here(self, error: Exception, *parts: object) -> None:
+        """Leave jobs with one of these objectives, or evaluations in this mode, to threads."""
+        _log.warning("%s; threads do without worker processes", error)
+        self._threads_only += parts
 
-    def _crew_by_now(self) -> TrainingCrew | None:
-        if self._crew is None and self._settled is not None and self._seconds >= self._settled:
-            try:
-                self._crew = TrainingCrew(len(self._skeletons), self._skeletons[0], self._data, self._precision)
-            except CrewLost:
-                self._settled = None
-        return self._crew
+    def _stays_here(self, *parts: object) -> bool:
+        return any(part is each for part in parts for each in self._threads_only)
+
+    def _took(self, start: float, tasks: Sequence[JobTask]) -> None:
+        self._seconds += perf_counter() - start
+        self._steps += sum(task.steps for task in tasks)
+
+    def _patience(self, steps: int) -> float | None:
+        """Far longer than so many local steps, or batches to evaluate, can take, by what steps took before."""
+        if not self._steps:
+            return None
+        return 120 + 100 * steps * len(self._skeletons) * self._seconds / self._steps
+
+    def _pool_by_now(self) -> PoolTraining | None:
+        """The worker processes, if they are ready; they begin when training has taken a while."""
+        if self._pool is not None and self._pool.broken:
+            self._pool = None  # another engine met that, and said so
+        if self._pool is not None or self._settled is None:
+            return self._pool
+        try:
+            pool = pool_at_hand(len(self._skeletons))
+            if pool is None and self._seconds - self._seconds_at_break >= self._settled:
+                pool = shared_pool(len(self._skeletons))
+            if pool is not None and pool.ready:
+                self._pool = PoolTraining(pool, self._skeletons[0], self._data, self._precision)
+        except PoolBroken as error:
+            self._broke(error)
+        except NotSendable as error:
+            _log.warning("%s; threads do without worker processes", error)
+            self._settled = None
+        return self._pool
 
     def _spread(
         self, work: Callable[[int, BlockModel, Callable[[], bool]], Result], order: Sequence[int]
@@ -152,9 +194,9 @@ class ParallelEngine:
                         leaving.set()
 
         with one_core_each():
-            crew = self._skeletons[: len(order)]
-            if len(crew) > 1:
-                _side_by_side(worker, crew, leaving)
+            skeletons = self._skeletons[: len(order)]
+            if len(skeletons) > 1:
+                _side_by_side(worker, skeletons, leaving)
             else:
                 worker(self._skeletons[0])
         if failures:
@@ -162,25 +204,27 @@ class ParallelEngine:
         return [results[index] for index in range(len(order))]
 
 
-def _side_by_side(worker: Callable[[BlockModel], None], crew: Sequence[BlockModel], leaving: threading.Event) -> None:
+def _side_by_side(
+    worker: Callable[[BlockModel], None], skeletons: Sequence[BlockModel], leaving: threading.Event
+) -> None:
     """Run a worker for each skeleton, and see all of them off, also when Ctrl-C reaches the waiting thread.
 
     A thread that still computes while the interpreter ends would abort the process. ``Thread.join`` does not keep it
     from that: once Ctrl-C has interrupted it, CPython 3.11 takes the thread for dead (gh-90882). Events do.
     """
-    entered = [threading.Event() for _ in crew]
-    ended = [threading.Event() for _ in crew]
+    entered = [threading.Event() for _ in skeletons]
+    ended = [threading.Event() for _ in skeletons]
 
     def work(number: int) -> None:
         entered[number].set()
         try:
-            worker(crew[number])
+            worker(skeletons[number])
         finally:
             ended[number].set()
 
     begun = 0
     try:
-        for number in range(len(crew)):
+        for number in range(len(skeletons)):
             begun += 1
             threading.Thread(target=work, args=(number,), name="edgefl-trainer").start()
         for each in ended:

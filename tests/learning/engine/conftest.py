@@ -1,6 +1,8 @@
+import sys
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 
+import cloudpickle
 import numpy as np
 import pytest
 import torch
@@ -18,6 +20,8 @@ from edgefl.learning.objectives.base import Batch
 from edgefl.learning.rules.base import LocalOptions
 
 SIZES = (7, 12, 5, 20, 9, 3)
+# A worker process cannot import the tests.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 class TinyData:

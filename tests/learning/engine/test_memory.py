@@ -8,7 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from edgefl.learning.engine.worker_pool import shared_pool
 from edgefl.learning.job import JobId
+
+pytestmark = pytest.mark.usefixtures("worker_processes")
 
 ROUNDS = 500
 
@@ -29,9 +32,8 @@ def tensors_alive() -> int:
 def test_as_many_tensors_live_after_500_rounds_as_after_20(tiny, engine, entry):
     method = tiny.method(entry, steps=1, epochs=None, batch=4)
     with tiny.core(engine, 2) as core:
-        trainer = core._own.engine._engine
-        if getattr(trainer, "_settled", None) is not None:
-            trainer._settled = 0.0  # copies, and the memory shared with them, from the start, not in between
+        if engine == "parallel":
+            shared_pool(2).wait()  # worker processes, and the memory shared with them, from the start
         learner = core.learner(method)
         depth = method.objective.adapt(core.model).depth
         for round in range(ROUNDS):
