@@ -10,8 +10,8 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.experiment import replay, resume, run, verify
-from edgefl.experiment.directory import STATE
 from edgefl.input_file import input_files
+from edgefl.record.names import STATE
 from edgefl.scenario.paths import FILES
 
 from .conftest import CELLS, Stop, tree
