@@ -52,6 +52,8 @@ EXCEPTIONS = {
     ("experiment/tables.py", "write_table"): "pyarrow writes into memory, or into a durable file",
     ("report/figure_file.py", "savefig"): "matplotlib draws into an open file",
     ("report/tensorboard.py", "EventFileWriter"): "TensorBoard's own writer, which appends",
+    ("learning/engine/shared_buffer.py", "mkstemp"): "memory that processes share, without a name",
+    ("learning/engine/shared_buffer.py", "open"): "memory that processes share, without a name",
     ("learning/engine/result_memory.py", "save"): "gives bytes",
     ("learning/engine/result_memory.py", "write_bytes"): "can be trained again; a digest tells whether it is whole",
     ("learning/engine/result_memory.py", "mkdir"): "holds what can be trained again",

@@ -88,12 +88,12 @@ def survives_power_loss(undisturbed: Undisturbed, folder: Path, number: int, cha
 
 
 def spread(calls: list[str], count: int, seed: int) -> list[int]:
-    """Numbers of calls: of each kind in turn, at random, and the last one."""
+    """Numbers of calls: of each kind in turn, at random."""
     rng, by_kind = random.Random(seed), {}
     for number, kind in enumerate(calls):
         by_kind.setdefault(kind, []).append(number)
     kinds = sorted(by_kind)
-    return [*(rng.choice(by_kind[kinds[place % len(kinds)]]) for place in range(count)), len(calls) - 1]
+    return [rng.choice(by_kind[kinds[place % len(kinds)]]) for place in range(count)]
 
 
 def test_the_run_makes_every_kind_of_call_many_times(undisturbed):
@@ -108,8 +108,14 @@ def test_a_kill_at_a_call_of_each_kind_changes_nothing(undisturbed, tmp_path):
         survives_kills(undisturbed, tmp_path / f"{place}-{number}" / "run", [number])
 
 
+def test_a_kill_at_any_of_the_last_calls_changes_nothing(undisturbed, tmp_path):
+    """Where everything is finished, and what is needed to go on is being removed."""
+    for number in range(len(undisturbed.calls) - 5, len(undisturbed.calls)):
+        survives_kills(undisturbed, tmp_path / str(number) / "run", [number])
+
+
 def test_a_power_loss_at_a_call_of_each_kind_changes_nothing(undisturbed, tmp_path):
-    for place, number in enumerate(spread(undisturbed.calls, 7, seed=2)):
+    for place, number in enumerate([*spread(undisturbed.calls, 7, seed=2), len(undisturbed.calls) - 1]):
         chance = (0.0, 1.0, 0.5)[place % 3]
         survives_power_loss(undisturbed, tmp_path / f"{place}-{number}" / "run", number, chance)
 
