@@ -42,6 +42,10 @@ class UserError(EdgeflError):
         return UserError(self.message, field=self.field or field, file=self.file or file)
 
 
+class WrongAnswer(EdgeflError):  # noqa: N818  (what it says of the part)
+    """A part of a method returned something that no such part may return; the message says what, and what may be."""
+
+
 class BrokenPlugIn(UserWarning):
     """A list of all parts leaves out a plug-in that cannot be used."""
 
@@ -59,6 +63,19 @@ def in_words(error: BaseException) -> str:
     if isinstance(error, EdgeflError) and text:
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def one_line(value: object) -> str:
+    """A value of somebody else's code as a message shows it, cut to 60 characters.
+
+    >>> one_line([1.5, None]), one_line(None)
+    ('[1.5, None]', 'None')
+    """
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # noqa: BLE001  (as in in_words)
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

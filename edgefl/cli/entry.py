@@ -62,9 +62,9 @@ def _invoke(arguments: list[str]) -> int:
         # The reader (`| head`) has seen enough. Without this the interpreter complains once more while it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
-    except (typer.Abort, typer.Exit, Stopped):
+    except (KeyboardInterrupt, typer.Abort, typer.Exit, Stopped):
         raise
-    except Exception as error:  # noqa: BLE001  (the last resort of a program)
+    except BaseException as error:  # noqa: BLE001  (the last resort of a program; a plug-in may call sys.exit)
         if _is_usage_error(error):
             return WRONG_INPUT
         return _fault(error, arguments)
@@ -89,7 +89,7 @@ def _broken_plug_ins_in_a_line() -> Iterator[None]:
         yield
 
 
-def _is_usage_error(error: Exception) -> bool:
+def _is_usage_error(error: BaseException) -> bool:
     """Tells about a misused option; whose class lives in click or in typer, depending on typer's version."""
     form = getattr(error, "format_message", None)
     if form is None:
@@ -102,7 +102,7 @@ def _is_usage_error(error: Exception) -> bool:
     return True
 
 
-def _fault(error: Exception, arguments: list[str]) -> int:
+def _fault(error: BaseException, arguments: list[str]) -> int:
     if "--traceback" in arguments or os.environ.get("EDGEFL_TRACEBACK", "0") not in ("", "0"):
         traceback.print_exception(error)
     else:

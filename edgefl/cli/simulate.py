@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -86,7 +87,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     from edgefl.cli.progress import watching
     from edgefl.experiment import run
 
-    with _finishing(folder, scenario, as_json=as_json), watching() as progress:
+    with _finishing(folder, scenario, as_json=as_json), _quiet(as_json), watching() as progress:
         run(
             chosen,
             out=folder,
@@ -109,12 +110,17 @@ def _check_alone(context: typer.Context, *accepted: str) -> None:
             raise UserError("a resumed run keeps its scenario and options; expected --resume DIR alone", file=option)
 
 
+def _quiet(as_json: bool) -> AbstractContextManager[object]:
+    """Parts of methods that print do so on standard error where standard output is JSON."""
+    return redirect_stdout(sys.stderr) if as_json else nullcontext()
+
+
 def _go_on(folder: Path, *, as_json: bool) -> None:
     """Finish an interrupted run."""
     from edgefl.cli.progress import watching
     from edgefl.experiment import resume
 
-    with _finishing(folder, str(folder), as_json=as_json), watching() as progress:
+    with _finishing(folder, str(folder), as_json=as_json), _quiet(as_json), watching() as progress:
         resume(folder, progress=progress)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from edgefl.experiment.tables import column, write_parquet
+from edgefl.learning.faults import blaming
 from edgefl.learning.methods.recipe import Method
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ def accuracy_of_clients(
         personalisation: how each client fits the model, if it does.
         path: where the table goes.
 
+    Raises:
+        PartFault: a part of the method raised an error.
+
     Returns:
         What the summary gains: ``clients``, and ``personalisation`` with one; nothing unless the test set is
         partitioned.
@@ -62,25 +66,27 @@ def accuracy_of_clients(
     from edgefl.learning.personalisation.accuracy import accuracy_of_one
     from edgefl.learning.personalisation.personalise import personalised_accuracy
 
-    model = method.objective.adapt(core.model).to(final.device)
-    mode = method.objective.evaluation_mode(model)
-    shared = accuracy_of_one(final, model, data.evaluation, data.evaluation_shards, mode)
+    with blaming(method.label, max(rounds - 1, 0), "evaluation on each client"):
+        model = method.objective.adapt(core.model).to(final.device)
+        mode = method.objective.evaluation_mode(model)
+        shared = accuracy_of_one(final, model, data.evaluation, data.evaluation_shards, mode)
     entry: dict[str, Any] = {"clients": _entry(shared)}
     personal = None
     if personalisation is not None:
         engine = core.engine_for(model)
         try:
-            personal = personalised_accuracy(
-                personalisation,
-                method,
-                final,
-                rounds,
-                model=model,
-                data=data,
-                jobs=core.data,
-                engine=engine,
-                seed=seed,
-            )
+            with blaming(method.label, max(rounds - 1, 0), "personalisation"):
+                personal = personalised_accuracy(
+                    personalisation,
+                    method,
+                    final,
+                    rounds,
+                    model=model,
+                    data=data,
+                    jobs=core.data,
+                    engine=engine,
+                    seed=seed,
+                )
         finally:
             engine.close()
         entry["personalisation"] = {"kind": personalisation.kind, **_entry(personal)}

@@ -9,7 +9,6 @@ from edgefl.experiment.client_accuracy import accuracy_of_clients
 from edgefl.learning.methods.recipe import Method
 from edgefl.record import SeedPaths
 from edgefl.scenario import Scenario
-from edgefl.simulation.run import Outcome
 
 if TYPE_CHECKING:
     from edgefl.learning.data.federated import FederatedData
@@ -35,7 +34,7 @@ class Conclusion:
         seed: the seed.
         method: what was trained.
         learner: who trained it; ``keepsakes`` is what it kept.
-        outcome: what the run came to.
+        rounds: rounds that the run came to.
     """
 
     core: TrainingCore
@@ -44,13 +43,13 @@ class Conclusion:
     method: Method
     learner: MethodLearner
     keepsakes: Keepsakes
-    outcome: Outcome
+    rounds: int
 
     def write(self, scenario: Scenario, paths: SeedPaths) -> dict[str, Any]:
         """Write models and tables as the run's files; returns what the summary gains."""
         from edgefl.experiment.models import write_clients, write_model
 
-        final = self.learner.model(self.outcome.rounds)
+        final = self.learner.model(self.rounds)
         model = self.method.objective.adapt(self.core.model)
         if scenario.keep_models != "none":
             write_model(final, model.layout, paths.final_model)
@@ -59,7 +58,7 @@ class Conclusion:
         return accuracy_of_clients(
             self.method,
             final,
-            self.outcome.rounds,
+            self.rounds,
             core=self.core,
             data=self.data,
             seed=self.seed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from edgefl.experiment.recorded_learner import RecordedLearner
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import summarise
 from edgefl.experiment.tables import EventFile, write_rounds
-from edgefl.experiment.wiring import SharedWorld, setup_of
+from edgefl.experiment.wiring import SharedWorld, limits_of, setup_of
 from edgefl.learning.cost.recorder import DataDependentError
 from edgefl.learning.faults import PartFault, blaming
 from edgefl.learning.job import Learner
@@ -28,7 +28,7 @@ from edgefl.record import RunPaths
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.simulation.log import Event, EventLog, Sink
-from edgefl.simulation.run import Outcome, simulate_run
+from edgefl.simulation.run import Outcome, simulate_run, unbegun_run
 from edgefl.simulation.setup import RoundRow
 from edgefl.simulation.work import StepCost
 
@@ -88,8 +88,19 @@ class OneRun:
 
     def trained(self, progress: Progress, core: TrainingCore, data: FederatedData) -> dict[str, Any]:
         """The world with training, on disk after every round."""
-        kept = keepsakes_of(self._scenario)
-        learner = core.learner(self._costs.method, kept)
+        kept, method = keepsakes_of(self._scenario), self._costs.method
+        try:
+            with blaming(self._method.label, 0, "setup"):
+                learner = core.learner(method, kept)
+        except PartFault as fault:
+            with EventFile(self._paths.events) as table:
+                return self._entry(self._unbegun(EventLog(table), fault))
+        gained: dict[str, Any] = {}
+
+        def conclude(rounds: int) -> None:
+            ended = Conclusion(core, data, self._world.seed, method, learner, kept, rounds)
+            gained.update(ended.write(self._scenario, self._paths))
+
         last = self._scenario.training.rounds if self._scenario.personalisation is None else None
         with (
             Journal(self._paths.journal) as journal,
@@ -101,11 +112,8 @@ class OneRun:
                 journal.take(events)
                 table(events)
 
-            outcome = self._simulate(recorded, sink, progress, trains=True, recorded=recorded)
-        if outcome.fault is not None:
-            return self._entry(outcome)
-        ended = Conclusion(core, data, self._world.seed, self._costs.method, learner, kept, outcome)
-        return self._entry(outcome) | ended.write(self._scenario, self._paths)
+            outcome = self._simulate(recorded, sink, progress, trains=True, recorded=recorded, on_end=conclude)
+        return self._entry(outcome) | ({} if outcome.fault is not None else gained)
 
     def _simulate(
         self,
@@ -115,6 +123,7 @@ class OneRun:
         *,
         trains: bool,
         recorded: RecordedLearner | None = None,
+        on_end: Callable[[int], None] | None = None,
     ) -> Outcome:
         label, seed = self._method.label, self._world.seed
 
@@ -141,17 +150,21 @@ class OneRun:
                 write_standing(self._paths, self._pause, seed, rows)
                 raise Paused(label, row.round)
 
-        setup = setup_of(
-            self._scenario,
-            self._method,
-            self._world,
-            self._costs,
-            learner=learner,
-            trains=trains,
-            log=log,
-            on_round=on_round,
-        )
-        outcome = simulate_run(replace(setup, cost=self._step_cost))
+        try:
+            with blaming(label, 0, "setup"):
+                setup = setup_of(
+                    self._scenario,
+                    self._method,
+                    self._world,
+                    self._costs,
+                    learner=learner,
+                    trains=trains,
+                    log=log,
+                    on_round=on_round,
+                )
+        except PartFault as fault:
+            return self._unbegun(log, fault)
+        outcome = simulate_run(replace(setup, cost=self._step_cost, on_end=on_end))
         self.fault = outcome.fault
         return outcome
 
@@ -160,6 +173,11 @@ class OneRun:
         folder = self._paths.folder
         if not (folder.is_dir() and os.path.samestat(folder.stat(), self._made)):
             raise FileNotFoundError(errno.ENOENT, f"{folder} was moved or removed; stopped after round {self.rounds}")
+
+    def _unbegun(self, log: EventLog, fault: PartFault) -> Outcome:
+        """The outcome where a part of the method failed before the run's clock started."""
+        self.fault = fault
+        return unbegun_run(self._method.label, self._world.seed, limits_of(self._scenario), log, fault)
 
     def _step_cost(self, alpha: int, batch: int) -> StepCost:
         label, part = self._method.label, "measuring a local step"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, chdir, nullcontext
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -74,7 +74,7 @@ def run(
     choices = validated(Choices, {"methods": chosen, "device": device, "train": train, "cache": cache})
     if engine is not None:
         scenario = with_overrides(scenario, of_engine(engine))
-    with RunDirectory(out, choices) as directory:
+    with RunDirectory(out.absolute(), choices) as directory:
         return _execute(scenario, directory, progress or Silent(), pause)
 
 
@@ -94,7 +94,7 @@ def resume(path: Path, *, progress: Progress | None = None, pause: Pause | None 
         LogDiffers: re-execution does not come to what the run's journal holds (another build of torch, say).
         RunsFailed, NotWritten, RunMoved, Paused: as for :func:`run`.
     """
-    with RunDirectory(path, None) as directory:
+    with RunDirectory(path.absolute(), None) as directory:
         scenario = load_scenario(directory.paths.scenario)
         directory.check(scenario)
         return _execute(scenario, directory, progress or Silent(), pause)
@@ -168,11 +168,12 @@ class _Experiment:
                 costs = self._costs[method.label]
                 one = OneRun(self._scenario, method, world, costs, self._directory.paths, pause=self._pause)
                 try:
-                    entry = (
-                        one.timed(self._progress)
-                        if core is None or data is None
-                        else one.trained(self._progress, core, data)
-                    )
+                    with chdir("."):  # a part may change the working directory: no other method starts there
+                        entry = (
+                            one.timed(self._progress)
+                            if core is None or data is None
+                            else one.trained(self._progress, core, data)
+                        )
                 finally:
                     self.at = f"after round {one.rounds} of {method.label}, seed {seed}"
                 self._fault = self._fault or one.fault

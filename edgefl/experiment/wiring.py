@@ -103,6 +103,11 @@ def wire_sizes(scenario: Scenario, model: BlockModel, codec: Codec) -> ModelSize
     return replace(sizes, block_bytes=uniform_blocks(sizes)) if isinstance(scenario.cost, PaperCost) else sizes
 
 
+def limits_of(scenario: Scenario) -> Limits:
+    """Budgets and targets of one run, none of them reached."""
+    return Limits(scenario.budgets.limits(), scenario.targets, scenario.target_metric)
+
+
 def setup_of(
     scenario: Scenario,
     chosen: ScenarioMethod,
@@ -149,7 +154,7 @@ def setup_of(
         transport=scenario.network.transport.build(),
         weather=ClientLinks(scenario.network.links, links, world.seed),
         learner=learner,
-        limits=Limits(scenario.budgets.limits(), scenario.targets, scenario.target_metric),
+        limits=limits_of(scenario),
         stop=scenario.stop,
         evaluate_every=scenario.evaluation.every,
         trains=trains,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from edgefl.errors import EdgeflError
+from edgefl.errors import EdgeflError, WrongAnswer, in_words
 
 
 class Diverged(EdgeflError):  # noqa: N818  (an outcome of the method, not a mistake)
@@ -62,7 +62,10 @@ class PartFault(EdgeflError):  # noqa: N818  (exit code 1 calls it a fault)
 
 @contextmanager
 def blaming(method: str, round: int, part: str) -> Iterator[None]:
-    """What is raised inside, other than edgefl's own errors, is the fault of this part.
+    """What a part raises inside, or returns wrongly, is its fault: the run of its method ends, the others go on.
+
+    Every call of a part of a method goes through here. ``sys.exit`` and whatever else is no ``Exception`` are faults,
+    too; Ctrl-C and edgefl's own errors pass.
 
     >>> with blaming("mine", 3, "block scheduler"):
     ...     [][0]
@@ -71,10 +74,11 @@ def blaming(method: str, round: int, part: str) -> Iterator[None]:
     """
     try:
         yield
-    except EdgeflError:
-        raise
-    except Exception as error:
-        raise PartFault(method, round, part, f"{type(error).__name__}: {error}") from error
+    except BaseException as error:
+        passes = KeyboardInterrupt, EdgeflError
+        if isinstance(error, passes) and not isinstance(error, WrongAnswer):
+            raise
+        raise PartFault(method, round, part, in_words(error)) from error
 
 
 class TrainingFault(PartFault):

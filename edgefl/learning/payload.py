@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from edgefl.errors import WrongAnswer, one_line
 from edgefl.learning.component import Component
 
 
@@ -87,3 +88,31 @@ class Payload(Component):
     def uplink(self, sizes: ModelSizes) -> tuple[Part, ...]:
         """What a client returns."""
         return (Part("update", sizes.model_bytes, 0),)
+
+
+def checked_downlink(answer: object, blocks: int) -> Downlink:
+    """What :meth:`Payload.downlink` returned, for a model of so many blocks.
+
+    Raises:
+        WrongAnswer: it is no downlink, or one of impossible parts.
+    """
+    if not isinstance(answer, Downlink):
+        raise WrongAnswer(f"downlink returned {one_line(answer)}; expected a Downlink")
+    if not isinstance(answer.alpha, int) or not 1 <= answer.alpha <= blocks:
+        raise WrongAnswer(f"downlink returned alpha = {one_line(answer.alpha)}; expected 1 to {blocks}")
+    checked_parts(answer.parts)
+    return answer
+
+
+def checked_parts(answer: object) -> tuple[Part, ...]:
+    """The parts that :meth:`Payload.uplink` returned, or that a downlink holds.
+
+    Raises:
+        WrongAnswer: they are no parts, or one has no possible size.
+    """
+    if not isinstance(answer, tuple) or not all(isinstance(part, Part) for part in answer):
+        raise WrongAnswer(f"it sends {one_line(answer)}; expected a tuple of parts")
+    for part in answer:
+        if not isinstance(part.bytes, int) or part.bytes < 0:
+            raise WrongAnswer(f"its part '{part.name}' has {one_line(part.bytes)} bytes; expected 0 or more")
+    return answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from edgefl.errors import UserError
+from edgefl.errors import EdgeflError, UserError, in_words
 from edgefl.fleet import assign
 from edgefl.input_file import find_input
 from edgefl.learning.methods.build import build_method
@@ -16,6 +16,18 @@ from edgefl.network.traces import read_csv, read_mahimahi
 from edgefl.scenario.components import within
 from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
 from edgefl.scenario.scenario import Scenario
+
+
+class BuildFault(EdgeflError):  # noqa: N818  (exit code 1 calls it a fault)
+    """A part that a scenario names raised an error when it was built; the original one is the cause.
+
+    Args:
+        field: the part's place in the scenario.
+        error: what was raised.
+    """
+
+    def __init__(self, field: str, error: BaseException) -> None:
+        super().__init__(f"{field}: the part that it names cannot be built: {in_words(error)}")
 
 
 def rehearse(scenario: Scenario, *, file: str | None = None, overrides: Overrides = ()) -> None:
@@ -30,6 +42,7 @@ def rehearse(scenario: Scenario, *, file: str | None = None, overrides: Override
 
     Raises:
         UserError: files are missing or broken, or parts do not fit together; says where.
+        BuildFault: a part raised another error.
     """
     try:
         _rehearse_learning(scenario)
@@ -44,6 +57,8 @@ def _rehearse_learning(scenario: Scenario) -> None:
     with _at("model"):
         model = build_model(scenario.model.spec, description.shape, description.classes)
     seed = scenario.seeds[0]
+    with _at("training.selection"):
+        scenario.training.selection.spec.start(seed)
     for index, method in enumerate(scenario.methods):
         with _at(f"methods.{index}"):
             adapted = build_method(method.entry, scenario.training.local, scenario.training.codec).objective.adapt(
@@ -80,3 +95,7 @@ def _at(field: str) -> Iterator[None]:
         if error.file is not None:  # the fault is in another file, which the message must keep
             error = UserError(f"{error.file}: {error.message}", field=error.field)
         raise within(error, field) from None
+    except (EdgeflError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise BuildFault(field, error) from error

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import simpy
 from numpy.typing import NDArray
 
 from edgefl.learning.faults import blaming
+from edgefl.scheduling.blocks.base import checked_alphas
 from edgefl.scheduling.blocks.makespan import BlockForecast, least_makespan
-from edgefl.scheduling.selection.base import Foreseen
+from edgefl.scheduling.selection.base import Foreseen, checked_cohort
 from edgefl.simulation.log import detail
 from edgefl.simulation.world import World
 
@@ -27,7 +28,6 @@ class Decisions:
     def __init__(self, world: World) -> None:
         self._world = world
         self.everyone = np.arange(world.setup.clients, dtype=np.int64)
-        self._candidates = world.setup.selector.candidates()
 
     def pick(self, number: int, available: NDArray[np.int64], size: int, round: int) -> list[int]:
         """``size`` of the available clients, or all where there are fewer; nobody, and no row, where nobody may be.
@@ -44,7 +44,8 @@ class Decisions:
             return []
         facts = setup.facts._replace(foreseen=partial(self._foreseen, round))
         with blaming(setup.label, round, "selection"):
-            cohort = [int(client) for client in setup.selector.pick(number, available, size, facts)]
+            picked = setup.selector.pick(number, available.copy(), size, facts)
+            cohort = checked_cohort(picked, available, size, setup.clients)
         if not cohort:
             return []
         self._world.decided(round, "selection", setup.selector.reads, clients=cohort)
@@ -61,6 +62,15 @@ class Decisions:
             np.array([world.foreseen_compute(client, round, world.work.of(client, sizes.blocks)) for client in asked]),
             np.array([world.traffic.foreseen(client, "up").seconds(uplink) for client in asked]),
         )
+
+    @cached_property
+    def _candidates(self) -> NDArray[np.int64] | None:
+        setup = self._world.setup
+        with blaming(setup.label, 0, "selection"):
+            candidates = setup.selector.candidates()
+            if candidates is None:
+                return None
+            return np.array(checked_cohort(candidates, self.everyone, setup.clients, setup.clients), np.int64)
 
     def next_arrival(self) -> float:
         """Seconds until somebody comes who is away and might be picked; infinite where nobody does."""
@@ -85,11 +95,13 @@ class Decisions:
     def blocks(self, round: int, cohort: Sequence[int]) -> dict[int, int]:
         """The number of blocks that a scheduler chose for each client; empty where none chooses in this round."""
         scheduler, payload = self._world.setup.scheduler, self._world.setup.method.payload
-        if scheduler is None or not cohort or not payload.partial(round):
+        with blaming(self._world.setup.label, round, "payload"):
+            sends_blocks = payload.partial(round)
+        if scheduler is None or not cohort or not sends_blocks:
             return {}
         forecast = self._forecast(round, cohort)
         with blaming(self._world.setup.label, round, "block scheduler"):
-            alphas = scheduler.choose(round, cohort, forecast)
+            alphas = checked_alphas(scheduler.choose(round, list(cohort), forecast), cohort, forecast.seconds.shape[1])
         chosen = {str(client): alpha for client, alpha in sorted(alphas.items())}
         # How far from the shortest round that would have sent as many blocks?
         choice = np.array([alphas[client] for client in cohort], np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from edgefl.learning.faults import blaming
 from edgefl.learning.payload import Part
 from edgefl.simulation.prefetching import Prefetch
 from edgefl.simulation.world import World
@@ -69,7 +70,9 @@ class Line:
         """What a client that will train from ``version`` can be sent while ``latest`` is the newest."""
         payload = self._world.setup.method.payload
         parts = self._world.downlink(client, version, None).parts
-        if version == latest and not payload.partial(version):
+        with blaming(self._world.setup.label, version, "payload"):
+            sends_blocks = payload.partial(version)
+        if version == latest and not sends_blocks:
             return parts
         # Early parts come from the version before; which blocks a client needs is decided at its dispatch.
         return tuple(part for part in parts if part.early) if version <= latest + 1 else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from edgefl.simulation.collector import what_was_there_left_alone
 from edgefl.simulation.hierarchical import Hierarchical
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Limits
-from edgefl.simulation.log import detail
+from edgefl.simulation.log import EventLog, detail
 from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec
 from edgefl.simulation.rounds import RoundBook
 from edgefl.simulation.setup import RoundRow, Setup
@@ -72,6 +73,8 @@ def simulate_run(setup: Setup) -> Outcome:
         if fault is None:
             try:
                 book.evaluate_last()
+                if setup.on_end is not None:
+                    setup.on_end(book.rounds_done)
             except PartFault as raised:
                 fault = raised
         if fault is not None:
@@ -91,6 +94,16 @@ def simulate_run(setup: Setup) -> Outcome:
         limits=setup.limits,
         fault=fault,
     )
+
+
+def unbegun_run(label: str, seed: int, limits: Limits, log: EventLog, fault: PartFault) -> Outcome:
+    """The outcome of a run whose setup failed, and its log."""
+    log.write(0.0, "run", item=label, value=seed)
+    log.write(0.0, "fault", fault.round, fault.client, detail=detail(reason=str(fault)))
+    log.write(0.0, "stop", -1, item="fault")
+    log.flush()
+    nothing = Evaluation(math.nan, math.nan)
+    return Outcome("fault", 0, 0.0, Ledger(), nothing, math.nan, math.nan, [], limits, fault)
 
 
 @contextmanager

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.fleet import FleetAssignment
+from edgefl.learning.faults import blaming
 from edgefl.learning.job import Learner
 from edgefl.learning.methods.recipe import Method
-from edgefl.learning.payload import ModelSizes, Part
+from edgefl.learning.payload import ModelSizes, Part, checked_parts
 from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
@@ -66,6 +67,9 @@ class Setup:
         trains: whether the learner's numbers mean anything.
         sizes_up: bytes of the blocks as clients return them; ``sizes`` unless given.
         sizes_plain: their bytes as float32; ``sizes`` unless given.
+        on_round: called with the row of every round.
+        on_end: called once the last model is evaluated, unless a part of the method failed before, with the number of
+            rounds; a :class:`~edgefl.learning.faults.PartFault` that it raises is how the run ended.
     """
 
     label: str
@@ -94,6 +98,7 @@ class Setup:
     sizes_plain: ModelSizes | None = None
     log: EventLog = field(default_factory=EventLog)
     on_round: Callable[[RoundRow], None] | None = None
+    on_end: Callable[[int], None] | None = None
 
     @property
     def clients(self) -> int:
@@ -103,12 +108,16 @@ class Setup:
     @cached_property
     def uplink(self) -> tuple[Part, ...]:
         """What a client returns."""
-        return self.method.payload.uplink(self.sizes_up or self.sizes)
+        return self._returned(self.sizes_up or self.sizes)
 
     @cached_property
     def cell_uplink(self) -> tuple[Part, ...]:
         """What a cell returns: the mean of what it decoded, as float32, for a mean is no codec's work any more."""
-        return self.method.payload.uplink(self.sizes_plain or self.sizes)
+        return self._returned(self.sizes_plain or self.sizes)
+
+    def _returned(self, sizes: ModelSizes) -> tuple[Part, ...]:
+        with blaming(self.label, 0, "payload"):
+            return checked_parts(self.method.payload.uplink(sizes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ import simpy
 from simpy.events import EventPriority
 
 from edgefl.fleet import DeviceProfile, Pace, Slowdown
+from edgefl.learning.faults import blaming
 from edgefl.learning.job import JobId, Mixing, TrainingJob
-from edgefl.learning.payload import Downlink
+from edgefl.learning.payload import Downlink, checked_downlink
 from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
 from edgefl.simulation.front_blocks import FrontBlocks
@@ -78,7 +79,9 @@ class World:
 
     def downlink(self, client: int, round: int, alpha: int | None) -> Downlink:
         """What the client must be sent for a round, given what it holds."""
-        return self.setup.method.payload.downlink(self.setup.sizes, round, alpha, self.held.get(client))
+        with blaming(self.setup.label, round, "payload"):
+            payload, sizes = self.setup.method.payload, self.setup.sizes
+            return checked_downlink(payload.downlink(sizes, round, alpha, self.held.get(client)), sizes.blocks)
 
     def dispatches(self, client: int) -> int:
         """How many jobs the client was given so far, which is the number of its next one."""

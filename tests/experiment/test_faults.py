@@ -146,7 +146,7 @@ def test_a_method_that_raises_at_once_leaves_a_run_of_no_rounds(small, tmp_path,
     [
         ("edgefl.scheduling.selection.uniform.UniformSelector.pick", "selection"),
         ("edgefl.scheduling.blocks.random.RandomScheduler.choose", "block scheduler"),
-        ("edgefl.learning.servers.mean.Mean.update", "aggregation"),
+        ("edgefl.learning.servers.mean.Mean.update", "server update Mean"),
     ],
 )
 def test_a_selector_a_scheduler_and_a_server_that_raise_are_named(small, tmp_path, monkeypatch, place, part):

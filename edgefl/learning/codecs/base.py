@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edgefl.errors import WrongAnswer, one_line
 from edgefl.learning.component import Component
 from edgefl.registry import Registry, class_of
 
@@ -44,6 +45,40 @@ class Codec(Component):
     @abstractmethod
     def decode(self, encoded: Encoded, shape: torch.Size) -> Tensor:
         """What the other end makes of it: float32 ``[*shape]``."""
+
+
+def sent_bytes(codec: Codec, shape: torch.Size) -> int:
+    """Bytes of a tensor of that shape under a codec.
+
+    Raises:
+        WrongAnswer: the codec says something else than a number of bytes.
+    """
+    size = codec.bytes(shape)
+    if not isinstance(size, int) or size < 0:
+        raise WrongAnswer(f"bytes returned {one_line(size)}; expected a whole number, 0 or more")
+    return size
+
+
+def carried(codec: Codec, tensor: Tensor, numbers: np.random.Generator) -> Tensor:
+    """What arrives of a tensor: encoded, and decoded again.
+
+    Raises:
+        WrongAnswer: what travels has another size than the codec says, or what arrives another shape or type.
+    """
+    shape, kind = tensor.shape, (tensor.dtype, tensor.shape, tensor.device)
+    encoded = codec.encode(tensor, numbers)
+    if not isinstance(encoded, Mapping) or not all(isinstance(each, Tensor) for each in encoded.values()):
+        raise WrongAnswer(f"encode returned {one_line(encoded)}; expected tensors by name")
+    size = sum(each.nbytes for each in encoded.values())
+    if size != sent_bytes(codec, shape):
+        raise WrongAnswer(f"encode returned {size} bytes for a tensor {list(shape)}; bytes says {codec.bytes(shape)}")
+    decoded = codec.decode(encoded, shape)
+    if not isinstance(decoded, Tensor):
+        raise WrongAnswer(f"decode returned {one_line(decoded)}; expected a tensor")
+    if (decoded.dtype, decoded.shape, decoded.device) != kind:
+        found = f"{decoded.dtype} {list(decoded.shape)}".removeprefix("torch.")
+        raise WrongAnswer(f"decode returned a tensor of {found}; expected float32 {list(shape)}")
+    return decoded
 
 
 CODECS: Registry[type[Codec]] = Registry(

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from edgefl.learning.codecs.base import Codec
+from edgefl.learning.codecs.base import Codec, carried, sent_bytes
 from edgefl.learning.models.layout import FLOAT_BYTES, Layout
 from edgefl.learning.payload import ModelSizes
 
@@ -20,7 +20,7 @@ def encoded_sizes(codec: Codec, layout: Layout) -> ModelSizes:
     sizes = [0] * len(layout.block_names)
     for entry in layout.parameters:
         plain = FLOAT_BYTES * entry.numel
-        sizes[entry.block] += codec.bytes(entry.shape) if _shortens(codec, entry.shape) else plain
+        sizes[entry.block] += sent_bytes(codec, entry.shape) if _shortens(codec, entry.shape) else plain
     for entry in layout.buffers:
         sizes[entry.block] += FLOAT_BYTES * entry.numel
     return ModelSizes(tuple(sizes), exact=codec.exact)
@@ -41,10 +41,10 @@ def transmitted(codec: Codec, parameters: Tensor, layout: Layout, numbers: np.ra
     for entry in layout.parameters:
         if _shortens(codec, entry.shape):
             place = slice(entry.start, entry.start + entry.numel)
-            tensor = entry.view(parameters[place])
-            arrived[place] = entry.flat(codec.decode(codec.encode(tensor, numbers), entry.shape))
+            # A view of the copy: what a codec writes into it, nobody else reads.
+            arrived[place] = entry.flat(carried(codec, entry.view(arrived[place]), numbers))
     return arrived
 
 
 def _shortens(codec: Codec, shape: torch.Size) -> bool:
-    return 0 < codec.bytes(shape) < FLOAT_BYTES * shape.numel()
+    return 0 < sent_bytes(codec, shape) < FLOAT_BYTES * shape.numel()

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgefl.errors import in_words
 from edgefl.learning.cost.recorder import DataDependentError
 from edgefl.learning.engine.base import Arrived, JobData, JobResult, JobTask, told, unnoticed
 from edgefl.learning.engine.chunk_width import ChunkWidths
@@ -132,12 +133,14 @@ class BatchedEngine:
             self._stacks.clear()
             half = len(tasks) // 2
             return [*self._chunk(tasks[:half]), *self._chunk(tasks[half:])]
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             self._stacks.clear()
             # A stack cannot say whose step failed; one after another, the job says it itself.
             for task in tasks:
                 self._alone(task)
-            first, reason = tasks[0], f"{type(error).__name__}: {error} (side by side only)"
+            first, reason = tasks[0], f"{in_words(error)} (side by side only)"
             raise TrainingFault(first.method, first.client, first.round, stack.taken, reason) from error
 
     def _alone(self, task: JobTask) -> JobResult:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from edgefl.errors import in_words
 from edgefl.learning.engine.base import JobData, JobResult, JobTask
 from edgefl.learning.engine.lent import Lent
 from edgefl.learning.engine.traced_steps import TracedSteps
@@ -56,11 +57,10 @@ def train_job(
     try:
         with using(**TRAINING), torch.enable_grad():
             return _train(task, model, data, abandoned, precision, losses)
-    except Abandoned:
+    except (Abandoned, KeyboardInterrupt):
         raise
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise TrainingFault(task.method, task.client, task.round, len(losses), reason) from error
+    except BaseException as error:  # a loss may even call sys.exit
+        raise TrainingFault(task.method, task.client, task.round, len(losses), in_words(error)) from error
 
 
 def _train(  # noqa: PLR0917  (what train_job is given)

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from edgefl.learning.engine.job_inputs import Received
 from edgefl.learning.engine.wire import Wire
-from edgefl.learning.faults import Diverged
+from edgefl.learning.faults import Diverged, blaming
 from edgefl.learning.methods.recipe import Method
-from edgefl.learning.servers.base import RoundFacts, ServerSide
+from edgefl.learning.servers.base import RoundFacts, ServerSide, checked_state, checked_update
 from edgefl.learning.servers.mean import mean_delta
 
 
@@ -75,7 +75,10 @@ class ServerModel:
         self._difference = self._blocks.view(-1)[:parameter_count]
         self._clients = clients
         self._wire = wire
-        self._state = method.server.begin(initial[:parameter_count].clone())
+        self._part = f"server update {type(method.server).__name__}"
+        with blaming(method.label, 0, self._part):
+            begun = method.server.begin(initial[:parameter_count].clone())
+            self._state = checked_state(begun, method.server.broadcasts)
         self._received = self._arriving(0, None, self._rate(0))
 
     @property
@@ -131,7 +134,9 @@ class ServerModel:
         def arriving(part: str, vector: Tensor, *, age: int = 0) -> Tensor:
             return wire.down(part, vector, version - age)
 
-        told = server.received(ServerSide(parameters, self._state), before, lr, arriving)
+        with blaming(self._method.label, version, self._part):
+            told = server.received(ServerSide(parameters, self._state), before, lr, arriving)
+            checked_update((told.parameters, told.state), parameters, server.broadcasts)
         return Received(torch.cat([told.parameters, buffers]), told.state)
 
     def _rate(self, round: int) -> float:
@@ -154,9 +159,12 @@ class ServerModel:
         weights = deltas.new_tensor(self._weights([outcome.samples for outcome in arrived]))
         steps = deltas.new_tensor([outcome.steps for outcome in arrived])
         facts = RoundFacts(self._rate(round), self._clients, steps, uploads)
-        parameters, self._state = self._method.server.update(
-            self.vector[:count], deltas[:, :count], weights, self._state, facts
-        )
+        server, before = self._method.server, self.vector[:count]
+        # Copies: clients, checkpoints and other methods may still read the model and the state that it is given.
+        state = {name: vector.clone() for name, vector in self._state.items()}
+        with blaming(self._method.label, round, self._part):
+            answer = server.update(before.clone(), deltas[:, :count], weights, state, facts)
+            parameters, self._state = checked_update(answer, before, server.broadcasts)
         if count == len(self.vector):
             return parameters
         return torch.cat([parameters, self.vector[count:] + mean_delta(deltas[:, count:], weights)])

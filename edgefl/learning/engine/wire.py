@@ -13,10 +13,11 @@ from edgefl.learning.codecs.by_tensor import transmitted
 from edgefl.learning.engine.base import JobTask
 from edgefl.learning.engine.client_states import State
 from edgefl.learning.engine.lent import lent_unwritten
+from edgefl.learning.faults import blaming
 from edgefl.learning.job import TrainingJob
 from edgefl.learning.methods.recipe import Method
 from edgefl.learning.models.layout import Layout
-from edgefl.learning.payload import ModelSizes
+from edgefl.learning.payload import ModelSizes, checked_parts
 from edgefl.randomness import generator
 
 
@@ -54,7 +55,7 @@ class Wire:
         self._seed = seed
         self._up, self._down = method.codecs.up, method.codecs.down
         self._server_state: ClientState | None = method.server.client_state()
-        self._uplink_parts = {part.name for part in method.payload.uplink(ModelSizes((1,)))}
+        self._uplink_parts = {part.name for part in checked_parts(method.payload.uplink(ModelSizes((1,))))}
 
     @property
     def exact_down(self) -> bool:
@@ -65,13 +66,16 @@ class Wire:
         """What clients receive of a vector of model version ``version``; one that is not like a model goes exactly."""
         if len(parameters) != self._layout.parameter_count:
             return parameters
-        return transmitted(self._down, parameters, self._layout, generator(self._seed, "codec down", version, part))
+        numbers = generator(self._seed, "codec down", version, part)
+        with blaming(self._method.label, version, f"codec {type(self._down).__name__}"):
+            return transmitted(self._down, parameters, self._layout, numbers)
 
     def up(self, job: TrainingJob, part: str, parameters: Tensor) -> Tensor:
         """What the server receives of a client's vector."""
         id = job.id
         numbers = generator(id.seed, "codec up", id.client, id.dispatch, part)
-        return transmitted(self._up, parameters, self._layout, numbers)
+        with blaming(self._method.label, job.round, f"codec {type(self._up).__name__}"):
+            return transmitted(self._up, parameters, self._layout, numbers)
 
     def upload(
         self, job: TrainingJob, task: JobTask, final: Tensor, sent: Tensor, known: State, *, arrives: bool

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import ClassVar, Literal, NamedTuple, Protocol
 
 from torch import Tensor
 
+from edgefl.errors import WrongAnswer, one_line
 from edgefl.learning.client_state import ClientState
 from edgefl.learning.component import Component
 from edgefl.learning.objectives.base import Objective
@@ -111,7 +112,9 @@ class ServerUpdate(Component):
         state: dict[str, Tensor],
         facts: RoundFacts,
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The next parameters and server state, as new tensors: clients and checkpoints may still read the old ones.
+        """The next parameters and server state.
+
+        All tensors that it is given are its own: what it writes into them, nobody else reads.
 
         Args:
             parameters: θ_t ``[parameter_count]``.
@@ -120,6 +123,52 @@ class ServerUpdate(Component):
             state: the server state as the last update left it.
             facts: the round's learning rate, the number of all clients, and local steps.
         """
+
+
+def checked_update(
+    answer: object, parameters: Tensor, broadcasts: Iterable[str] = ()
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The parameters and the server state that :meth:`ServerUpdate.update` returned.
+
+    Args:
+        answer: what it returned.
+        parameters: what it was given, like which the next ones must be.
+        broadcasts: which vectors of the state clients receive.
+
+    Raises:
+        WrongAnswer: it is no pair of such a tensor and of tensors by name.
+    """
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        raise WrongAnswer(f"update returned {one_line(answer)}; expected the next parameters and the server state")
+    _check_like(answer[0], parameters, "update returned as the next parameters")
+    return answer[0], checked_state(answer[1], broadcasts)
+
+
+def checked_state(answer: object, broadcasts: Iterable[str]) -> dict[str, Tensor]:
+    """The server state that :meth:`ServerUpdate.begin` or :meth:`ServerUpdate.update` returned.
+
+    Args:
+        answer: what it returned.
+        broadcasts: which of its vectors clients receive.
+
+    Raises:
+        WrongAnswer: it does not hold tensors by name, or lacks a vector that clients receive.
+    """
+    tensors = isinstance(answer, Mapping) and all(isinstance(value, Tensor) for value in answer.values())
+    if not isinstance(answer, Mapping) or not tensors:
+        raise WrongAnswer(f"it returned as the server state {one_line(answer)}; expected tensors by name")
+    for name in broadcasts:
+        if name not in answer:
+            raise WrongAnswer(f"it returned a server state without '{name}', which clients are to receive")
+    return dict(answer)
+
+
+def _check_like(found: object, wanted: Tensor, what: str) -> None:
+    if not isinstance(found, Tensor):
+        raise WrongAnswer(f"{what} {one_line(found)}; expected a tensor")
+    kinds = [f"{each.dtype} {list(each.shape)} on {each.device}" for each in (found, wanted)]
+    if kinds[0] != kinds[1]:
+        raise WrongAnswer(f"{what} a tensor of {kinds[0]}; expected {kinds[1]}".replace("torch.", ""))
 
 
 SERVER_UPDATES: Registry[type[ServerUpdate]] = Registry(

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from edgefl.errors import WrongAnswer, one_line
 from edgefl.part_choice import chosen_part
 from edgefl.registry import Registry, class_of
 from edgefl.scheduling.blocks.makespan import BlockForecast
@@ -53,6 +54,34 @@ class BlockScheduler(ABC):
 
     def observe(self, feedback: BlockFeedback) -> None:  # noqa: B027  (not every scheduler learns)
         """Learn from a finished round, before the next :meth:`choose`; α is M where the model came whole."""
+
+
+def checked_alphas(answer: object, cohort: Sequence[int], blocks: int) -> dict[int, int]:
+    """The number of blocks for each client that :meth:`BlockScheduler.choose` returned.
+
+    Args:
+        answer: what it returned.
+        cohort: what it was asked with.
+        blocks: M, the model's blocks.
+
+    Raises:
+        WrongAnswer: it returned something else than a whole number from 1 to M for each client.
+
+    >>> checked_alphas({3: np.int64(2), 5: 4}, [3, 5], 4)
+    {3: 2, 5: 4}
+    """
+    if not isinstance(answer, Mapping):
+        raise WrongAnswer(f"it returned {one_line(answer)}; expected a number of blocks for each client, by client")
+    for client in cohort:
+        if client not in answer:
+            raise WrongAnswer(f"it returned no number of blocks for client {client}")
+        alpha = answer[client]
+        if isinstance(alpha, bool) or not isinstance(alpha, int | np.integer) or not 1 <= alpha <= blocks:
+            raise WrongAnswer(f"it returned {one_line(alpha)} blocks for client {client}; expected 1 to {blocks}")
+    if len(answer) != len(cohort):
+        strangers = [client for client in answer if client not in set(cohort)]
+        raise WrongAnswer(f"it returned blocks for {one_line(strangers[0])}, which is no client of the cohort")
+    return {client: int(answer[client]) for client in cohort}
 
 
 class BlockSchedulerSpec(BaseModel):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from edgefl.errors import WrongAnswer, one_line
 from edgefl.part_choice import chosen_part
 from edgefl.registry import Registry, class_of
 
@@ -90,6 +91,37 @@ class Selector(ABC):
 
     def observe(self, feedback: SelectionFeedback) -> None:  # noqa: B027  (not every selector learns)
         """Learn from a finished round, before the next :meth:`pick`; called where :meth:`learns` says so."""
+
+
+def checked_cohort(answer: object, available: NDArray[np.int64], cohort: int, clients: int) -> list[int]:
+    """The clients that :meth:`Selector.pick` returned, ascending.
+
+    Args:
+        answer: what it returned.
+        available: whom it could pick.
+        cohort: how many it was to pick.
+        clients: how many clients there are.
+
+    Raises:
+        WrongAnswer: it returned something else than different clients that are available, as many as wanted or fewer.
+
+    >>> checked_cohort([2, 0], np.array([0, 2, 3]), 2, 4)
+    [0, 2]
+    """
+    if not isinstance(answer, np.ndarray | list | tuple):
+        raise WrongAnswer(f"it returned {one_line(answer)}; expected an array of clients' numbers")
+    picked = np.asarray(answer)
+    if picked.size and (picked.ndim != 1 or picked.dtype.kind not in "iu"):
+        raise WrongAnswer(f"it returned {one_line(answer)}; expected an array of clients' numbers")
+    if picked.size > cohort:
+        raise WrongAnswer(f"it returned {picked.size} clients; expected {cohort} or fewer")
+    picked = np.sort(picked).astype(np.int64)
+    for client in picked[~np.isin(picked, available)].tolist():
+        known = f"one that is available, of 0 to {clients - 1}"
+        raise WrongAnswer(f"it returned client {client}; expected {known}")
+    for client in picked[1:][picked[1:] == picked[:-1]].tolist():
+        raise WrongAnswer(f"it returned client {client} twice; expected different ones")
+    return [int(client) for client in picked]
 
 
 class SelectorSpec(BaseModel):

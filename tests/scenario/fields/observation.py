@@ -160,7 +160,7 @@ def _seen(text: str, trains: bool) -> Seen:
         first = learner.model(0).clone()
         outcome = run(learner)
         moved = float(torch.linalg.vector_norm(learner.model(outcome.rounds) - first))
-        conclusion = Conclusion(core, data, seed, costs.method, learner, kept, outcome)
+        conclusion = Conclusion(core, data, seed, costs.method, learner, kept, outcome.rounds)
         return _summed(outcome, log, moved=moved, **shards, **_aftermath(conclusion, scenario))
 
 
