@@ -23,7 +23,7 @@ from edgefl.experiment.summary import summarise
 from edgefl.experiment.tables import ROUNDS
 from edgefl.experiment.wiring import SharedWorld, recipe_of, setup_of, shared_world, skeleton
 from edgefl.learning.cost.law import CostModel
-from edgefl.learning.faults import Diverged
+from edgefl.learning.faults import Diverged, PartFault, blaming
 from edgefl.learning.job import Evaluation, Feedback, JobId, Mixing
 from edgefl.learning.methods.recipe import METHODS
 from edgefl.learning.neutral import NeutralLearner
@@ -130,12 +130,15 @@ class ExecutionAgain:
         log = EventLog(comparison.take, chunk=_CHUNK)
         outcome: Outcome | None = None
         try:
+            with blaming(label, 0, "setup"):
+                setup = self._setup(record, label, log)
             with suppress(_EndsHereError):
-                outcome = simulate_run(self._setup(record, label, log))
+                outcome = simulate_run(setup)
             with suppress(_EndsHereError):
                 log.flush()
-        except UserError as error:
-            yield f"the run cannot be executed again: {error}"
+        except (PartFault, UserError) as error:
+            if isinstance(error, UserError) or record.summary["stop"]["reason"] != "fault":
+                yield f"the run cannot be executed again: {error}"
             return
         if comparison.difference is not None:
             yield comparison.difference

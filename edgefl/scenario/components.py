@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, PlainSerializer, PlainValidator, SerializeAsAny
+from pydantic import BaseModel, PlainSerializer, PlainValidator, SerializeAsAny, ValidationError
 
-from edgefl.errors import UserError
+from edgefl.errors import EdgeflError, UserError, in_words
 from edgefl.learning.data.catalogue import data_set
 from edgefl.learning.data.spec import DataSpec
 from edgefl.learning.models.registry import MODELS, ModelSpec
@@ -102,6 +103,38 @@ def within(error: UserError, field: str) -> UserError:
     """
     path = f"{field}.{error.field}" if error.field else field
     return UserError(error.message, field=path, file=error.file)
+
+
+class BuildFault(EdgeflError):  # noqa: N818  (exit code 1 calls it a fault)
+    """A part that a scenario names raised an error when it was built; the original one is the cause.
+
+    Args:
+        field: the part's place in the scenario.
+        error: what was raised.
+    """
+
+    def __init__(self, field: str, error: BaseException) -> None:
+        super().__init__(f"{field}: the part that it names cannot be built: {in_words(error)}")
+
+
+@contextmanager
+def built_at(field: str) -> Iterator[None]:
+    """Complaints from inside, where a part is built, are about this field.
+
+    Raises:
+        UserError: the part does not fit.
+        BuildFault: it raised an error.
+    """
+    try:
+        yield
+    except UserError as error:
+        if error.file is not None:  # the fault is in another file, which the message must keep
+            error = UserError(f"{error.file}: {error.message}", field=error.field)
+        raise within(error, field) from None
+    except (EdgeflError, ValidationError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise BuildFault(field, error) from error
 
 
 MODEL_SECTION: Section[ModelSpec] = Section("name", MODELS)

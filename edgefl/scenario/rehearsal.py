@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from edgefl.errors import EdgeflError, UserError, in_words
+from edgefl.errors import UserError
 from edgefl.fleet import assign
 from edgefl.input_file import find_input
 from edgefl.learning.methods.build import build_method
@@ -13,21 +10,9 @@ from edgefl.learning.models.registry import build_model
 from edgefl.network.build import build_topology
 from edgefl.network.specs import FileTopology, TraceCapacity
 from edgefl.network.traces import read_csv, read_mahimahi
-from edgefl.scenario.components import within
+from edgefl.scenario.components import built_at
 from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
 from edgefl.scenario.scenario import Scenario
-
-
-class BuildFault(EdgeflError):  # noqa: N818  (exit code 1 calls it a fault)
-    """A part that a scenario names raised an error when it was built; the original one is the cause.
-
-    Args:
-        field: the part's place in the scenario.
-        error: what was raised.
-    """
-
-    def __init__(self, field: str, error: BaseException) -> None:
-        super().__init__(f"{field}: the part that it names cannot be built: {in_words(error)}")
 
 
 def rehearse(scenario: Scenario, *, file: str | None = None, overrides: Overrides = ()) -> None:
@@ -52,20 +37,18 @@ def rehearse(scenario: Scenario, *, file: str | None = None, overrides: Override
 
 
 def _rehearse_learning(scenario: Scenario) -> None:
-    with _at("data"):
+    with built_at("data"):
         description = scenario.data.describe()
-    with _at("model"):
+    with built_at("model"):
         model = build_model(scenario.model.spec, description.shape, description.classes)
     seed = scenario.seeds[0]
-    with _at("training.selection"):
-        scenario.training.selection.spec.start(seed)
     for index, method in enumerate(scenario.methods):
-        with _at(f"methods.{index}"):
+        with built_at(f"methods.{index}"):
             adapted = build_method(method.entry, scenario.training.local, scenario.training.codec).objective.adapt(
                 model
             )
         if method.scheduler is not None:
-            with _at(f"methods.{index}.scheduler"):
+            with built_at(f"methods.{index}.scheduler"):
                 method.scheduler.start(seed, adapted.depth)
 
 
@@ -74,7 +57,7 @@ def _rehearse_network(scenario: Scenario) -> None:
     for name, link in network.links.items():
         for direction, capacity in (("down", link.down), ("up", link.up)):
             if isinstance(capacity, TraceCapacity):
-                with _at(f"network.links.{name}.{direction}.file"):
+                with built_at(f"network.links.{name}.{direction}.file"):
                     path = find_input(capacity.file, None)
                     if capacity.format == "csv":
                         read_csv(path)
@@ -82,20 +65,5 @@ def _rehearse_network(scenario: Scenario) -> None:
                         read_mahimahi(path, every=capacity.every)
     if isinstance(network.topology, FileTopology):
         fleet = assign(scenario.fleet, scenario.data.clients, scenario.seeds[0])
-        with _at("network.topology"):
+        with built_at("network.topology"):
             build_topology(network.topology, network.links, [str(name) for name in fleet.link_names()])
-
-
-@contextmanager
-def _at(field: str) -> Iterator[None]:
-    """Complaints from inside are about this field."""
-    try:
-        yield
-    except UserError as error:
-        if error.file is not None:  # the fault is in another file, which the message must keep
-            error = UserError(f"{error.file}: {error.message}", field=error.field)
-        raise within(error, field) from None
-    except (EdgeflError, KeyboardInterrupt):
-        raise
-    except BaseException as error:
-        raise BuildFault(field, error) from error

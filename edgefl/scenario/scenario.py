@@ -13,7 +13,7 @@ from edgefl.fleet import resolve as with_profile
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.personalisation.calibration import CalibrationSpec
 from edgefl.network.specs import NetworkSpec
-from edgefl.scenario.components import Data, Model, within
+from edgefl.scenario.components import Data, Model, built_at
 from edgefl.scenario.methods import Methods, ScenarioMethod
 from edgefl.scenario.published import Published
 from edgefl.scenario.sweep import SweepSpec
@@ -157,15 +157,11 @@ class Scenario(BaseModel):
             )
 
     def _check_parts(self) -> None:
-        try:
+        with built_at("training.selection"):
             selector = self.training.selection.spec.start(self.seeds[0])
-        except UserError as error:
-            raise within(error, "training.selection") from None
         for index, method in enumerate(self.methods):
-            try:
+            with built_at(f"methods.{index}"):
                 recipe = build_method(method.entry, self.training.local, self.training.codec)
-            except UserError as error:
-                raise within(error, f"methods.{index}") from None
             if isinstance(self.cost, SecondsCost) and self.cost.range_of((method.label, method.name)) is None:
                 hint = nearest(method.label, self.cost.methods)
                 raise UserError(f"no seconds of method '{method.label}'; {hint}", field="cost.methods")

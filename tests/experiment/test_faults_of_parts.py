@@ -26,6 +26,7 @@ from edgefl.learning.rules.scaffold import ScaffoldRule
 from edgefl.learning.rules.sgd import Velocity
 from edgefl.learning.servers.base import SERVER_UPDATES
 from edgefl.learning.servers.fedavgm import FedAvgM
+from edgefl.scenario.components import BuildFault
 from edgefl.scenario.loading import check
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS
 from edgefl.scheduling.blocks.random import Random, RandomScheduler
@@ -145,6 +146,13 @@ CASES = dict(cases())
 
 def entry_of(label, family, kind, attribute, function):
     """Registers a part that is broken there, and returns the entry of a method that has it."""
+    if attribute == "downlink":  # that of a whole model is also asked for when the method is built
+        wrong = function
+
+        def function(self, sizes, round, alpha, held):
+            asked = sizes, round, alpha, held
+            return kind.downlink(self, *asked) if alpha is None else wrong(self, *asked)
+
     broken = type(kind)(kind.__name__, (kind,), {attribute: function, "__module__": __name__, "__qualname__": label})
     if family == "server update":
         SERVER_UPDATES.register(label)(broken)
@@ -234,6 +242,14 @@ PICKS = {
     "a number": (lambda a, n: 3, "it returned 3; expected an array of clients' numbers"),
     "exit": (lambda a, n: sys.exit(3), "SystemExit: 3"),
 }
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_a_part_that_raises_when_a_scenario_is_checked_is_named_with_its_place(monkeypatch, deed):
+    function, told = DEEDS[deed]
+    monkeypatch.setattr(BlocksPayload, "downlink", function)
+    with pytest.raises(BuildFault, match=rf"^methods\.1: the part that it names cannot be built: {told}"):
+        scenario_of("fedbr")
 
 
 @pytest.mark.parametrize(("answer", "train"), [*((answer, False) for answer in PICKS), ("-1", True)])
@@ -349,7 +365,7 @@ def test_standard_output_of_json_is_json_whatever_a_part_prints(small, tmp_path,
 def test_no_command_ends_silently_where_a_part_exits(small, tmp_path, monkeypatch, capsys):
     small()
     monkeypatch.setattr(f"{FEDPROX}.adapt", exiting)
-    assert main(["cost", "cnn", "--method", "fedprox"]) == 1
+    assert main(["cost", "--model", "cnn", "--method", "fedprox"]) == 1
     assert "fault: SystemExit: 3" in capsys.readouterr().err
 
 
