@@ -21,6 +21,7 @@ from torch import Tensor
 from edgefl.durable_file import make_folder, write_durably
 from edgefl.experiment.tensor_file import write_tensors
 from edgefl.learning.engine.result_memory import content_of
+from edgefl.record.paths import file_in
 
 KEPT = 2
 """Checkpoints kept; the older one serves where the newest is damaged."""
@@ -76,7 +77,7 @@ def read_checkpoint(folder: Path, manifest: str) -> tuple[dict[str, Tensor], dic
         held.setdefault(pack, []).append(content)
     found: dict[str, Tensor] = {}
     for pack, wanted in held.items():
-        found |= _read_pack(folder / pack, wanted)
+        found |= _read_pack(file_in(folder, pack), wanted)
     return {name: found[content] for name, content in stored["tensors"].items()}, stored["facts"]
 
 
@@ -105,7 +106,7 @@ def _known(folder: Path, earlier: Iterable[str], wanted: Mapping[str, int]) -> d
     live: Counter[str] = Counter()
     for content, pack in places.items():
         live[pack] += wanted[content]
-    worth = {pack for pack, size in live.items() if size >= _WORTH_KEEPING * _size(folder / pack)}
+    worth = {pack for pack, size in live.items() if size >= _WORTH_KEEPING * _size(file_in(folder, pack))}
     return {content: pack for content, pack in places.items() if pack in worth}
 
 
@@ -122,7 +123,7 @@ def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _manifest(folder: Path, name: str) -> dict[str, Any]:
-    text = _read(folder / name)
+    text = _read(file_in(folder, name))
     if _digest(text) != name.rpartition("-")[2].removesuffix(".json"):
         raise CheckpointDamaged(f"{name} is not what was written")
     stored: dict[str, Any] = json.loads(text)

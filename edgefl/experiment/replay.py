@@ -18,6 +18,7 @@ from edgefl.experiment.replayed_learner import ReplayedLearner
 from edgefl.experiment.step_costs import write_costs
 from edgefl.experiment.summary import write_summary
 from edgefl.record import RunPaths
+from edgefl.record.paths import own_file_in
 from edgefl.scenario import Scenario, dump_yaml, resolve, with_overrides
 from edgefl.scenario.overrides import Overrides, parse_overrides
 
@@ -108,7 +109,7 @@ class Replay:
             (run.client_models, copies.client_models),
             (run.clients, copies.clients),
         ):
-            if path.exists():
+            if own_file_in(path.parent, path.name).exists():
                 with path.open("rb") as held, durable_file(place) as copy:
                     shutil.copyfileobj(held, copy)
 

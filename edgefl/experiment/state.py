@@ -39,6 +39,12 @@ class _Stop(_Checked):
     round: int = Field(ge=0)
     message: str | None = None
 
+    @model_validator(mode="after")
+    def _told(self) -> _Stop:
+        if self.reason == "fault" and self.message is None:
+            raise UserError("expected the message of the fault", field="message")
+        return self
+
 
 class _Entry(_Checked):
     """A run's entry in the summary, as far as edgefl itself reads it again; the report checks the rest."""

@@ -40,9 +40,13 @@ _DEVICES = frozenset(
 )
 
 
+SEED = "seed-"
+"""The beginning of the names of seeds' folders."""
+
+
 def seed_folder(seed: int) -> str:
     """The name of a seed's folder in its method's."""
-    return f"seed-{seed}"
+    return f"{SEED}{seed}"
 
 
 def is_plain(name: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,23 @@ def file_in(folder: Path, name: str) -> Path:
         UserError: something else than a file lies there, or the name leads out of the folder.
     """
     return _looked_at(folder, name, "a file")
+
+
+def own_file_in(folder: Path, name: str) -> Path:
+    """The path of a file in a folder that has no second name (a hard link) elsewhere.
+
+    Raises:
+        UserError: as for :func:`file_in`, or the file has one.
+    """
+    path = file_in(folder, name)
+    with suppress(FileNotFoundError):
+        if path.lstat().st_nlink > 1:
+            raise UserError(
+                "expected a file of this run directory alone, found one with a second name (a hard link), which may be "
+                "somebody else's; copy the run directory first (cp -r)",
+                file=str(path),
+            )
+    return path
 
 
 def folder_in(folder: Path, name: str) -> Path:
@@ -187,14 +204,16 @@ class RunPaths:
             labels: the methods.
 
         Raises:
-            UserError: something is neither a file nor a folder, or is a file with a second name (a hard link), which
-                may belong to somebody else.
+            UserError: something else lies in the place of a file or a folder, or a file has a second name (a hard
+                link), which may belong to somebody else.
         """
-        for name in names.FILES:
-            _refuse_second_name(file_in(self.root, name))
-        for name in (names.RESULTS, *labels):
-            for path in _below(folder_in(self.root, name)):
-                _refuse_second_name(path)
+        _check_files(self.root, names.FILES)
+        for seed in _seed_folders(self.results):
+            _check_files(seed)
+        for label in labels:
+            for seed in _seed_folders(folder_in(self.root, label)):
+                _check_files(seed, names.SEED_FILES)
+                _check_files(SeedPaths(seed).checkpoints)
 
     def remove(self, labels: Iterable[str]) -> None:
         """Remove everything that edgefl writes here for these methods; what else lies here stays.
@@ -204,8 +223,8 @@ class RunPaths:
         """
         for label in labels:
             folder = folder_in(self.root, label)
-            for path in sorted(folder.glob("seed-*")) if folder.is_dir() else ():
-                SeedPaths(folder_in(folder, path.name)).remove()
+            for seed in _seed_folders(folder):
+                SeedPaths(seed).remove()
             with suppress(OSError):
                 folder.rmdir()
         shutil.rmtree(self.results, ignore_errors=True)
@@ -236,25 +255,17 @@ def _kind(path: Path) -> str | None:
     return next((words for holds, words in _KINDS if holds(mode)), "a device")
 
 
-def _below(folder: Path) -> Iterator[Path]:
-    """The files below a folder, none of them reached by a link."""
-    if _kind(folder) is None:
-        return
-    for name in sorted(os.listdir(folder)):
-        if _kind(folder / name) == "a folder":
-            yield from _below(folder / name)
-        else:
-            yield file_in(folder, name)
+def _seed_folders(folder: Path) -> list[Path]:
+    """The folders of seeds in a folder, if that is there."""
+    found = sorted(os.listdir(folder)) if _kind(folder) is not None else []
+    return [folder_in(folder, name) for name in found if name.startswith(names.SEED)]
 
 
-def _refuse_second_name(path: Path) -> None:
-    with suppress(FileNotFoundError):
-        if path.lstat().st_nlink > 1:
-            raise UserError(
-                "expected a file of this run directory alone, found one with a second name (a hard link), which would "
-                "change with it; copy the run directory first (cp -r)",
-                file=str(path),
-            )
+def _check_files(folder: Path, files: Iterable[str] | None = None) -> None:
+    """Make sure that these entries of a folder, or all that are there, are files of its own."""
+    if _kind(folder) is not None:
+        for name in files if files is not None else sorted(os.listdir(folder)):
+            own_file_in(folder, name)
 
 
 def _unlink(folder: Path, name: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgefl.errors import UserError
+from edgefl.record.paths import file_in, folder_in
 from edgefl.report.run_result import RunResult
 from edgefl.report.summary import SeedResult
 
@@ -89,17 +90,18 @@ def results_in(path: Path, *, together: bool = True) -> list[RunResult]:
     Raises:
         UserError: the folder is neither, or not finished.
     """
-    if not (path / TABLE).is_file():
+    file = file_in(path, TABLE)
+    if not file.is_file():
         return [RunResult(path)]
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path / TABLE)
+        table = pq.read_table(file)
         varied = table.column_names[1 : table.column_names.index("method")]
         rows = table.select(["job", *varied]).to_pylist()
     except (OSError, pa.ArrowException, ValueError) as error:
-        raise UserError(f"cannot be read: {str(error).splitlines()[0]}", file=str(path / TABLE)) from None
+        raise UserError(f"cannot be read: {str(error).splitlines()[0]}", file=str(file)) from None
     settings: dict[str, dict[str, Any]] = {}
     jobs: dict[str, list[str]] = {}
     short = _short(varied)
@@ -112,7 +114,9 @@ def results_in(path: Path, *, together: bool = True) -> list[RunResult]:
         settings[name] = setting
         if job not in jobs.setdefault(name, []):
             jobs[name].append(job)
-    runs = {name: [RunResult(path / "jobs" / job) for job in named] for name, named in jobs.items()}
+    runs = {
+        name: [RunResult(folder_in(folder_in(path, "jobs"), str(job))) for job in named] for name, named in jobs.items()
+    }
     if not together:
         return [run for each in runs.values() for run in each]
     return [SettingResult(name, settings[name], each, path) for name, each in runs.items()]

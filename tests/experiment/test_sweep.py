@@ -117,6 +117,30 @@ def test_a_finished_sweep_runs_nothing_again(file, tmp_path, here):
     assert (told, table_of(tmp_path / "out")) == ([], before)
 
 
+def test_a_second_process_is_refused_and_changes_nothing(file, tmp_path, here):
+    jobs = jobs_of(file, CHANGES, settings_of(GRID), train=False)
+    refused = []
+
+    def again(*facts):
+        with pytest.raises(UserError, match="another process is working in this folder"):
+            sweep(jobs, tmp_path / "out")
+        refused.append(facts)
+
+    sweep(jobs, tmp_path / "out", done=again)
+    assert len(refused) == 2
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"jobs", "sweep.json", "sweep.parquet"}
+
+
+def test_a_job_that_leads_out_of_the_sweep_is_not_read(file, tmp_path, here):
+    jobs = jobs_of(file, CHANGES, settings_of(GRID), train=False)
+    folder = sweep(jobs, tmp_path / "out").path
+    (tmp_path / "elsewhere").mkdir()
+    table = pq.read_table(folder / "sweep.parquet")
+    pq.write_table(table.set_column(0, "job", [["../../elsewhere"] * len(table)]), folder / "sweep.parquet")
+    with pytest.raises(UserError, match="found a path"):
+        results_in(folder)
+
+
 def test_a_folder_of_another_sweep_is_refused(file, tmp_path, here):
     sweep(jobs_of(file, CHANGES, settings_of(GRID), train=False), tmp_path / "out")
     with pytest.raises(UserError, match="another sweep"):

@@ -103,7 +103,12 @@ def _taken(ray: Any, reference: Any, place: Path) -> str | None:
 
 
 def _read(folder: Path) -> Files:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if _is_file(path)}
+
+
+def _is_file(path: Path) -> bool:
+    """Whether a file lies there, rather than a link to one elsewhere."""
+    return path.is_file() and not path.is_symlink()
 
 
 def _write(files: Files, folder: Path) -> None:

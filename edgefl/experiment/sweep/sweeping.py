@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Sequence
+import os
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from edgefl.durable_file import make_folder, write_durably
+from edgefl.durable_file import aside, make_folder, write_durably
 from edgefl.errors import UserError
+from edgefl.experiment.folder_lock import FolderLock
 from edgefl.experiment.sweep.jobs import Job
 from edgefl.experiment.sweep.over_ray import run_all_on_ray
 from edgefl.experiment.sweep.processes import run_all
 from edgefl.experiment.sweep.table import figures_by_method, is_done, sweep_table
 from edgefl.experiment.tables import write_parquet
 from edgefl.learning.engine.processors import cores
+from edgefl.record.paths import file_in, folder_in
 
 STATE = "sweep.json"
+LOCK = "sweep.lock"
 TABLE = "sweep.parquet"
 
 Search = Generator[list[Job], list[dict[str, list[dict[str, Any]]]], None]
@@ -61,10 +66,10 @@ def sweep(
         done: told of each job that finished, why it failed if it did, and how many are still to come.
 
     Raises:
-        UserError: the folder holds something else, or there is no such cluster.
+        UserError: the folder holds something else, another process works there, or there is no such cluster.
     """
-    _take(out, list(dict.fromkeys(job.id for job in jobs)))
-    return _Sweep(out, processes, done, cluster=cluster).all_at_once(jobs)
+    with _taken(out, list(dict.fromkeys(job.id for job in jobs))):
+        return _Sweep(out, processes, done, cluster=cluster).all_at_once(jobs)
 
 
 def search(
@@ -90,10 +95,10 @@ def search(
         done: told of each job of a step that finished or was left, and how many of the step are still to come.
 
     Raises:
-        UserError: the folder holds something else, or there is no such cluster.
+        UserError: the folder holds something else, another process works there, or there is no such cluster.
     """
-    _take(out, list(identity))
-    return _Sweep(out, processes, done, cluster=cluster).step_by_step(steps)
+    with _taken(out, list(identity)):
+        return _Sweep(out, processes, done, cluster=cluster).step_by_step(steps)
 
 
 class _Sweep:
@@ -151,18 +156,52 @@ class _Sweep:
         return SweepResult(self._out, table, self._failures)
 
 
-def _take(out: Path, ids: list[str]) -> None:
-    """Make the folder, or see that it holds this sweep."""
-    state = out / STATE
+@contextmanager
+def _taken(out: Path, ids: list[str]) -> Iterator[None]:
+    """Hold the folder of a sweep for this process.
+
+    Raises:
+        UserError: it holds something else than this sweep, another process works there, or it cannot be used.
+    """
     try:
-        if state.exists():
-            if json.loads(state.read_text(encoding="utf-8")) != {"jobs": ids}:
-                raise UserError("this folder holds another sweep; choose another", file=f"--out {out}")
-            return
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise UserError("expected a new or an empty folder, or that of the same sweep", file=f"--out {out}")
-        make_folder(out / "jobs")
-        write_durably(state, json.dumps({"jobs": ids}))
+        _holds_sweep(out, ids)  # so that nothing is written where something else lies; the look that counts comes next
+        lock = FolderLock(file_in(out, LOCK), make=True)
+        try:
+            if not _holds_sweep(out, ids):
+                make_folder(out / "jobs", parents=False)
+                write_durably(out / STATE, json.dumps({"jobs": ids}))
+        except BaseException:
+            lock.release(made=True)
+            raise
+    except BlockingIOError:
+        raise UserError("another process is working in this folder", file=f"--out {out}") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(f"cannot be used: {reason}", file=f"--out {out}") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _holds_sweep(out: Path, ids: list[str]) -> bool:
+    """Whether the folder holds this sweep; if not, it is empty or not there.
+
+    Raises:
+        UserError: it holds something else.
+    """
+    state = file_in(out, STATE)
+    if state.exists():
+        if json.loads(state.read_text(encoding="utf-8")) != {"jobs": ids}:
+            raise UserError("this folder holds another sweep; choose another", file=f"--out {out}")
+        return True
+    left = {LOCK, "jobs", aside(state).name}  # by a process that was killed before the sweep began
+    if out.exists() and (not out.is_dir() or not set(os.listdir(out)) <= left or _holds_jobs(out)):
+        raise UserError("expected a new or an empty folder, or that of the same sweep", file=f"--out {out}")
+    return False
+
+
+def _holds_jobs(out: Path) -> bool:
+    """Whether there are jobs; a killed process may leave their folder empty."""
+    jobs = folder_in(out, "jobs")
+    return jobs.exists() and bool(os.listdir(jobs))
