@@ -83,7 +83,7 @@ def test_the_summary_holds_what_its_schema_says_and_nothing_of_the_machine(small
     entry = summary["methods"]["fedavg"][0]
     assert set(entry) == {
         "seed", "stop", "accuracy", "seconds", "rounds", "flops", "joules", "bytes", "communication", "targets",
-        "budgets", "rounds_without_update", "refused",
+        "budgets", "client_bytes", "rounds_without_update", "refused",
     }  # fmt: skip
     assert set(entry["targets"][0]) == {"accuracy", "reached", "seconds", "bytes", "rounds", "flops", "joules"}
     assert {budget["kind"] for budget in entry["budgets"]} == {"seconds", "bytes"}
