@@ -13,6 +13,7 @@ from edgefl.experiment.wiring import recipe_of
 from edgefl.input_file import digest_of_file, find_input, input_files
 from edgefl.learning.data.location import data_root
 from edgefl.learning.data.sizes import reads_pixels
+from edgefl.record import names
 from edgefl.scenario import Scenario, resolve
 from edgefl.scenario.paths import what_decides
 
@@ -63,7 +64,7 @@ class Inputs:
 
     def __init__(self, scenario: Scenario, folder: Path) -> None:
         self._data = scenario.data
-        self._scenario = Input(str(folder / "scenario.yaml"), digest_of_scenario(resolve(scenario)))
+        self._scenario = Input(str(folder / names.SCENARIO), digest_of_scenario(resolve(scenario)))
         self._pixels = reads_pixels(scenario.data, scenario.evaluation.split)
         methods = {each.label: recipe_of(scenario, each) for each in scenario.methods}
         self.files = input_files(scenario) | input_files({"methods": methods})

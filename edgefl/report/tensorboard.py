@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from edgefl.errors import UserError
+from edgefl.record.names import seed_folder
 from edgefl.report.curves import spent_by_round
 from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
@@ -87,4 +88,4 @@ def write_tensorboard(runs: Sequence[RunResult], folder: Path) -> list[Path]:
 
 def _place(folder: Path, run: str, label: str, seed: int) -> Path:
     # A run's name may be a path where several runs share a folder's name.
-    return folder / run.replace("/", "_").replace("\\", "_") / label / f"seed-{seed}"
+    return folder / run.replace("/", "_").replace("\\", "_") / label / seed_folder(seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import os
 from pathlib import Path
@@ -14,7 +15,7 @@ from edgefl.errors import UserError
 from edgefl.experiment import Replay, run
 from edgefl.experiment.sensitivity import write_sensitivity
 from edgefl.record import label_fault
-from edgefl.record.names import CHECKPOINTS, OWN, SEED_FILES
+from edgefl.record.names import CHECKPOINTS, OWN, RESULTS, SEED, SEED_FILES
 from edgefl.report import RunResult, write_pictures
 from edgefl.scenario import load_scenario
 from edgefl.scenario.loading import check
@@ -92,3 +93,16 @@ def test_whatever_edgefl_creates_is_on_the_list(tmp_path):
 def test_shipped_scenarios_keep_their_labels():
     for name in ("5g_100clients",):
         assert all(label_fault(method.label) is None for method in load_scenario(name).methods)
+
+
+def test_only_one_module_spells_the_names():
+    """So that every path in a run directory comes from ``edgefl.record``, which follows no links."""
+    package = Path(edgefl.__file__).parent
+    spelt = {*OWN, *SEED_FILES, CHECKPOINTS, SEED} - {RESULTS}
+    found = {
+        (path.relative_to(package).as_posix(), node.value)
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and node.value in spelt
+    }
+    assert {place for place, _ in found} == {"record/names.py"}, sorted(found)
