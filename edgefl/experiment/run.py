@@ -147,11 +147,14 @@ class _Experiment:
                 self._costs[label].step(alpha, batch)
 
     def begin(self) -> None:
-        """Say which runs are to come."""
+        """Say which runs are to come, and have worker processes begin where these will need them."""
         runs = [(method.label, seed) for seed in self._scenario.seeds for method in self._methods]
-        self._progress.begin(
-            [run for run in runs if run not in self._directory.finished], self._scenario.training.rounds
-        )
+        left = [run for run in runs if run not in self._directory.finished]
+        self._progress.begin(left, self._scenario.training.rounds)
+        if self._choices.train:
+            from edgefl.experiment.worker_start import begin_workers
+
+            begin_workers(self._scenario, self._choices.device, len(left))
 
     def run_seed(self, seed: int) -> None:
         """Every method with one seed, unless it is finished; they share data, first model and evaluations."""
