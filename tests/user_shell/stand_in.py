@@ -19,20 +19,22 @@ LEFT_OUT = {
     "pytest": "is this",
 }
 
+SMALL = ("--set", "training.rounds=2", "--set", "training.cohort=2")
+
 SHORT = (
     ("edgefl simulate", ("--resume",), ()),
-    ("edgefl simulate", ("--seed",), ("--set", "training.rounds=2")),
-    ("edgefl simulate", (), ("--set", "training.rounds=2", "--seed", "0")),
-    ("edgefl --traceback simulate", (), ("--set", "training.rounds=2", "--seed", "0")),
+    ("edgefl simulate", ("--seed",), SMALL),
+    ("edgefl simulate", (), (*SMALL, "--seed", "0")),
+    ("edgefl --traceback simulate", (), (*SMALL, "--seed", "0")),
     ("edgefl sweep", ("--seed",), ("--set", "training.rounds=2")),
     ("edgefl sweep", (), ("--set", "training.rounds=2", "--seed", "0", "--method", "fedavg", "--random", "1")),
     ("edgefl plan", (), ("--rounds", "2")),
     ("edgefl diagnose", (), ("--batches", "1", "--method", "fedavg")),
-    ("edgefl profile measure", (), ("--seconds", "20")),
+    ("edgefl profile measure", (), ("--seconds", "60", "--threads", "1")),
     ("edgefl bench simulation", (), ("--quick",)),
     ("edgefl bench training", ("--case",), ("--quick",)),
     ("edgefl bench training", (), ("--quick", "--case", "cnn", "--method", "fedprox")),
-    ("python measure_device.pyz", (), ("--seconds", "20")),
+    ("python measure_device.pyz", (), ("--seconds", "60", "--threads", "1")),
 )
 """What makes a command short: its first words, words of which one must be there, and the options that follow.
 

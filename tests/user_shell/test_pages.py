@@ -8,7 +8,7 @@ from edgefl.scenario import load_scenario
 
 from .pages import PAGES, ROOT, blocks, commands
 from .session import Session
-from .stand_in import shortened
+from .stand_in import SMALL, shortened
 
 
 def page_with(folder: Path, text: str) -> Path:
@@ -59,7 +59,7 @@ def test_a_block_that_nobody_can_place_is_refused(tmp_path, block):
 
 def test_what_makes_a_command_short_follows_what_it_says():
     assert shortened(["edgefl", "simulate", "--resume", "RUN"]) == ["edgefl", "simulate", "--resume", "RUN"]
-    assert shortened(["edgefl", "simulate", "a", "--seed", "3"])[-2:] == ["--set", "training.rounds=2"]
+    assert shortened(["edgefl", "simulate", "a", "--seed", "3"])[4:] == ["3", *SMALL]
     assert shortened(["edgefl", "report", "RUN"]) == ["edgefl", "report", "RUN"]
 
 

@@ -1,0 +1,154 @@
+"""Every command that README and docs show ends as it should in a shell that nobody has set up, and from a notebook."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from edgefl.cli.app import app
+
+from .given import NEVER, Given, missing, prepare
+from .pages import PAGES, ROOT, Command, commands
+from .session import Session
+
+VARIANTS = {
+    "edgefl simulate": ("--no-train", "--resume"),
+    "edgefl report": ("--html",),
+    "edgefl replay": ("--sensitivity",),
+}
+"""Options with which a command does something else."""
+
+LATER = {
+    "edgefl bench training": "trains for ten seconds; tests/cli/test_bench_command.py calls it with less",
+    "edgefl profile import": "fits for ten seconds; tests/cli/test_profile_measure.py calls it with less",
+    "edgefl profile measure": "takes half a minute at least",
+    "python measure_device.pyz": "takes half a minute at least",
+    "python": "is left out",
+    "pip": "is left out",
+    "pytest": "is left out",
+}
+"""Families without a command in the default suite."""
+
+ELSEWHERE = ("OUT", "PAPER", "runs/tau")
+"""Words of commands for which another of their family is chosen, since what they read takes longer to make."""
+
+THREADS = (None, "1", "4")
+PLACES = ("shell", "notebook")
+
+TREE = get_command(app)
+
+
+def name(value: object) -> str:
+    if isinstance(value, Path):
+        return value.relative_to(ROOT).as_posix()
+    return "unset" if value is None else str(value)
+
+
+def whole(page: Path) -> list[Command]:
+    """The commands of a page that are more than a name."""
+    return [command for command in commands(page) if not command.is_a_name]
+
+
+@pytest.fixture(scope="module", name="given")
+def given_fixture(tmp_path_factory):
+    return Given(tmp_path_factory.mktemp("given"))
+
+
+def families(command: Command) -> Iterator[str]:
+    """What each program of a command does: its name, its subcommand, and an option that makes it do something else."""
+    for call in command.calls:
+        words, node = [call[0]], TREE if call[0] == "edgefl" else None
+        for word in itertools.dropwhile(lambda word: word.startswith("-"), call[1:]):
+            node = getattr(node, "commands", {}).get(word)
+            if node is None and not (call[0] == "python" and word.endswith(".pyz")):
+                break
+            words.append(word)
+        family = " ".join(words)
+        yield " ".join([family, *(option for option in VARIANTS.get(family, ()) if option in call)])
+
+
+@functools.cache
+def one_of_each_family() -> list[Command]:
+    """The first command of each family that can run anywhere, in the order of the pages."""
+    chosen: dict[str, Command] = {}
+    for page in PAGES:
+        for command in whole(page):
+            if any(word in command.text for word in ("ray", "tensorboard", "fashion_mnist", *NEVER, *ELSEWHERE)):
+                continue
+            if "lte" in command.text and "--no-train" not in command.text:
+                continue
+            for family in families(command):
+                if family not in LATER:
+                    chosen.setdefault(family, command)
+    return list(dict.fromkeys(chosen.values()))
+
+
+def failures(session: Session, wanted: list[Command]) -> list[str]:
+    """Run commands in order; what is wrong with those that do not end well."""
+    failures = []
+    for command in wanted:
+        reason = missing(command, session)
+        if reason is not None:
+            print(f"skipped: {command}: {reason}")
+            continue
+        prepare(session, command)
+        done = session.run(command.text)
+        print(f"{done.seconds:6.1f} s  {command}")
+        if done.failure is not None:
+            failures.append(f"{command.page.name}:{command.line}\n{done.failure}")
+    return failures
+
+
+def sessions(folder: Path, given: Given, wanted: list[Command], *surroundings: str | None) -> None:
+    """Run commands of several pages, two sessions at a time: one for each page's blocks, one for its text."""
+
+    def wrong_in(session_of: tuple[Path, bool]) -> list[str]:
+        page, within_text = session_of
+        chosen = [command for command in wanted if (command.page, command.within_text) == session_of]
+        place = folder / f"{page.stem}-{'text' if within_text else 'blocks'}"
+        place.mkdir()
+        session = Session(place, *surroundings)
+        given.to(session, chosen)
+        return failures(session, chosen)
+
+    with ThreadPoolExecutor(2) as two:
+        found = two.map(wrong_in, dict.fromkeys((command.page, command.within_text) for command in wanted))
+        assert not (wrong := [text for texts in found for text in texts]), "\n\n".join(wrong)
+
+
+def test_one_command_of_each_family_ends_in_a_bare_shell(tmp_path, given):
+    sessions(tmp_path, given, one_of_each_family())
+
+
+@pytest.mark.parametrize(("place", "threads"), [("shell", "1"), ("shell", "4"), ("notebook", None)], ids=name)
+def test_what_works_side_by_side_ends_whatever_was_used_before(tmp_path, given, place, threads):
+    family = "edgefl simulate" if threads == "1" else "edgefl replay --sensitivity"
+    wanted = [command for command in one_of_each_family() if family in families(command)]
+    sessions(tmp_path, given, wanted, place, threads)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", THREADS, ids=name)
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("page", [page for page in PAGES if whole(page)], ids=name)
+def test_every_command_of_a_page_ends(tmp_path, given, page, place, threads):
+    sessions(tmp_path, given, whole(page), place, threads)
+
+
+def test_no_family_of_commands_escapes():
+    """Whatever edgefl can do is shown on a page, and what is shown runs in the default suite, or says why not."""
+
+    def leaves(node, words):
+        for word, child in getattr(node, "commands", {}).items():
+            yield from leaves(child, [*words, word]) if hasattr(child, "commands") else [" ".join([*words, word])]
+
+    shown = {family for page in PAGES for command in whole(page) for family in families(command)}
+    run = {family for command in one_of_each_family() for family in families(command)}
+    assert set(leaves(TREE, ["edgefl"])) <= shown
+    assert {family for family in shown if family not in LATER and " " in family} <= run
