@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from edgefl.errors import EdgeflError, UserError
@@ -24,8 +25,9 @@ from edgefl.experiment.tables import ROUNDS
 from edgefl.experiment.wiring import SharedWorld, recipe_of, setup_of, shared_world, skeleton
 from edgefl.learning.cost.law import CostModel
 from edgefl.learning.faults import Diverged, PartFault, blaming
-from edgefl.learning.job import Evaluation, Feedback, JobId, Mixing
+from edgefl.learning.job import Digests, Evaluation, Feedback, JobId, Mixing
 from edgefl.learning.methods.recipe import METHODS
+from edgefl.learning.models.digest import digest_of_model
 from edgefl.learning.neutral import NeutralLearner
 from edgefl.scenario import Scenario
 from edgefl.simulation.invariants.record import Record, at, close
@@ -59,6 +61,10 @@ class RecalledLearner(NeutralLearner):
         if self._recording.diverged is not None and self._recording.diverged[0] == round:
             raise Diverged(self._method, round, Diverged.reason_in(self._recording.diverged[1]))
         return version + 1
+
+    def digests(self, version: int) -> Digests | None:
+        """See :class:`~edgefl.learning.job.Learner`."""
+        return self._recording.digests.get(version)
 
     def feedback(self, job: JobId) -> Feedback:
         """See :class:`~edgefl.learning.job.Learner`."""
@@ -149,6 +155,23 @@ class ExecutionAgain:
             why = comparison.early_end.why(outcome)
             entry = summarise(outcome, int(record.summary["seed"]), block_wise=block_wise, why=why)
             yield from _summed_up(record, outcome, entry)
+
+    def final_model(self, record: Record, label: str, folder: Path) -> Iterator[str]:
+        """Whether ``final.safetensors`` is the model that the last aggregation made, where there is one."""
+        digests = recording_of(record.events).digests
+        file = folder / "final.safetensors"
+        if not digests or not file.is_file():
+            return
+        from edgefl.experiment.models import read_model
+
+        method = recipe_of(self._scenario, self._scenario.method(label))
+        try:
+            model = read_model(file, method.objective.adapt(self._model().model).layout)
+        except UserError as error:
+            yield f"{file.name} cannot be read: {error.message}"
+            return
+        if digest_of_model(model) != digests[max(digests)].model:
+            yield f"{file.name} is not the model that the last aggregation made"
 
     def _setup(self, record: Record, label: str, log: EventLog) -> Setup:
         trains = any(record.by_kind.get(kind) for kind in _TRAINED)

@@ -58,6 +58,8 @@ def read_clients(path: Path, layout: Layout) -> dict[int, Tensor]:
     models: dict[int, dict[str, Tensor]] = {}
     for key, tensor in _tensors(path).items():
         client, _, name = key.partition(".")
+        if not client.isdecimal():
+            raise UserError("expected a client's number in front of a tensor's name", file=str(path), field=key)
         models.setdefault(int(client), {})[name] = tensor
     return {client: _vector(tensors, layout, path) for client, tensors in sorted(models.items())}
 
@@ -70,16 +72,17 @@ def _tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _vector(tensors: Mapping[str, Tensor], layout: Layout, path: Path) -> Tensor:
+    expected = {f"{layout.block_names[each.block]}.{each.name}": each.shape for each in layout.entries}
+    for name in tensors.keys() ^ expected.keys():
+        there, not_there = ("found", "expected") if name in tensors else ("expected", "found")
+        raise UserError(f"{there} this tensor, and {not_there} none: it is another model's", file=str(path), field=name)
+    for name, shape in expected.items():
+        found = tensors[name]
+        if found.shape != shape:
+            raise UserError(f"expected the shape {list(shape)}, found {list(found.shape)}", file=str(path), field=name)
+        if not found.is_floating_point() or not bool(torch.isfinite(found).all()):
+            raise UserError("expected finite numbers, found others", file=str(path), field=name)
     blocks: list[dict[str, Tensor]] = [{} for _ in layout.block_names]
-    places = {name: index for index, name in enumerate(layout.block_names)}
-    for key, tensor in tensors.items():
-        block, _, name = key.partition(".")
-        if block in places:
-            blocks[places[block]][name] = tensor
-    try:
-        vector = layout.flatten(blocks)
-    except KeyError as error:
-        raise UserError(f"expected the scenario's model, found one without {error}", file=str(path)) from None
-    if len(vector) != layout.size or not bool(torch.isfinite(vector).all()):
-        raise UserError(f"expected {layout.size} finite numbers, found {len(vector)}", file=str(path))
-    return vector
+    for each in layout.entries:
+        blocks[each.block][each.name] = tensors[f"{layout.block_names[each.block]}.{each.name}"]
+    return layout.flatten(blocks)

@@ -12,7 +12,7 @@ from torch import Tensor
 from edgefl.experiment.checkpoint_writer import CheckpointWriter
 from edgefl.experiment.checkpoints import CheckpointDamaged, read_checkpoint
 from edgefl.experiment.journal import Journal
-from edgefl.learning.job import Evaluation, Feedback, JobId, Learner, Mixing, TrainingJob
+from edgefl.learning.job import Digests, Evaluation, Feedback, JobId, Learner, Mixing, TrainingJob
 
 CHECKPOINT_EVERY = 10
 """Rounds between checkpoints. A kill costs the rounds since the last one that is whole; it is written meanwhile."""
@@ -76,6 +76,16 @@ class RecordedLearner:
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
         """See :class:`~edgefl.learning.job.Learner`."""
         return self._learner.aggregate(version, jobs, round, mixing) if self._live else version + 1
+
+    def digests(self, version: int) -> Digests | None:
+        """See :class:`~edgefl.learning.job.Learner`."""
+        key = f"digests {version}"
+        if not self._live:
+            known = self._journal.recall(key)
+            return None if known is None else Digests(*known)
+        digests = self._learner.digests(version)
+        self._journal.note(key, digests)
+        return digests
 
     def feedback(self, job: JobId) -> Feedback:
         """See :class:`~edgefl.learning.job.Learner`."""

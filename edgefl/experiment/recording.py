@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from edgefl.errors import UserError
-from edgefl.learning.job import Evaluation, Feedback
+from edgefl.learning.job import Digests, Evaluation, Feedback
 from edgefl.simulation.log import Event
 
 TIMELESS = frozenset({"loss", "distance", "samples", "label_support"})
 """Inputs of decisions that are the same on every network and fleet; whatever else a decision reads depends on time."""
 
 _KINDS = ("decision", "transfer_start", "compute_start", "compute_end", "compute_partial", "aggregation", "feedback")
-_WANTED = (*_KINDS, "evaluation", "diverged", "stop")
+_WANTED = ("run", *_KINDS, "evaluation", "diverged", "stop")
 _ALPHA = re.compile(r"/alpha(\d+)/")
 
 
@@ -52,6 +52,7 @@ class Recording:
         feedback: by job, what it told.
         evaluations: by model version.
         diverged: the round that found a number that is not finite, and what it said.
+        digests: by model version; none where an older edgefl wrote the log.
         reason: why the run stopped.
         timed: decisions that depended on time, as (round, what was decided, what it read).
         cohorts: by round, the clients that were picked for it.
@@ -63,6 +64,7 @@ class Recording:
     feedback: dict[tuple[int, int], Feedback] = field(default_factory=dict)
     evaluations: dict[int, Evaluation] = field(default_factory=dict)
     diverged: tuple[int, str] | None = None
+    digests: dict[int, Digests] = field(default_factory=dict)
     reason: str = ""
     timed: list[tuple[int, str, list[str]]] = field(default_factory=list)
     cohorts: dict[int, list[int]] = field(default_factory=dict)
@@ -105,7 +107,9 @@ def _read(rows: list[dict[str, Any]]) -> Recording:
     for row in rows:
         kind, round, client = row["kind"], row["round"] - 1, row["client"]
         facts: Mapping[str, Any] = json.loads(row["detail"]) if row["detail"] else {}
-        if kind == "decision":
+        if kind == "run" and "model" in facts:
+            recording.digests[0] = Digests("", facts["model"])
+        elif kind == "decision":
             _note_decision(recording, round, row["item"], facts)
         elif kind == "transfer_start" and client >= 0:
             dispatches[client, round] = facts["dispatch"]
@@ -119,13 +123,15 @@ def _read(rows: list[dict[str, Any]]) -> Recording:
             done[client] = job[1]
         elif kind == "aggregation":
             recording.aggregated[round] = list(zip(facts["clients"], facts["dispatches"], strict=True))
+            if "model" in facts:
+                recording.digests[round + 1] = Digests(facts["before"], facts["model"])
         elif kind == "feedback":
             dispatch = dict(recording.aggregated[round])[client]
             recording.feedback[client, dispatch] = Feedback(**dict(_floats(facts)))
         elif kind == "evaluation":
-            numbers = dict(_floats(facts))
-            numbers.pop("ema")
-            recording.evaluations[round + 1] = Evaluation(**numbers)
+            numbers = {name: value for name, value in facts.items() if name not in ("ema", "model")}
+            model = facts.get("model", "")
+            recording.evaluations[round + 1] = Evaluation(**dict(_floats(numbers)), model=model)
         elif kind == "diverged":
             recording.diverged = (round, str(facts["reason"]))
         elif kind == "stop":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from edgefl.errors import UserError
 from edgefl.experiment.recording import Recording
 from edgefl.learning.faults import Diverged
-from edgefl.learning.job import Evaluation, Feedback, JobId, Mixing, TrainingJob
+from edgefl.learning.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 
 
 class ReplayedLearner:
@@ -52,6 +52,10 @@ class ReplayedLearner:
         if diverged and diverged[0] == round:
             raise Diverged(self._method, round, Diverged.reason_in(diverged[1]))
         return version + 1
+
+    def digests(self, version: int) -> Digests | None:
+        """See :class:`~edgefl.learning.job.Learner`."""
+        return self._recording.digests.get(version)
 
     def feedback(self, job: JobId) -> Feedback:
         """See :class:`~edgefl.learning.job.Learner`."""

@@ -155,7 +155,10 @@ class _Verification:
             return
         try:
             broken = list(violations(record))
-            yield from broken or (() if again is None else again.differences(record, label))
+            if again is not None and not broken:
+                yield from again.differences(record, label)
+                yield from again.final_model(record, label, folder)
+            yield from broken
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             yield f"the files are damaged ({type(error).__name__}: {error})"
 

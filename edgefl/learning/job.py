@@ -60,12 +60,26 @@ class Feedback(NamedTuple):
 class Evaluation(NamedTuple):
     """Accuracy in [0, 1] and mean cross-entropy of one model version on the evaluation split.
 
-    ``ensemble`` is the accuracy of the temporal ensemble up to that version, NaN where there is none.
+    ``ensemble`` is the accuracy of the temporal ensemble up to that version, NaN where there is none; ``model`` the
+    digest of the model after it was evaluated, empty where there is none.
     """
 
     accuracy: float
     loss: float
     ensemble: float = nan
+    model: str = ""
+
+
+class Digests(NamedTuple):
+    """Digests of a model version's numbers.
+
+    Attributes:
+        before: of the version before it, after everything was trained from it that was to be; empty for version 0.
+        model: of the version.
+    """
+
+    before: str
+    model: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +114,9 @@ class Learner(Protocol):
         A job may have begun from any version that was the latest when it was submitted. Without ``mixing`` every delta
         counts wholly.
         """
+
+    def digests(self, version: int) -> Digests | None:
+        """What the latest version was made of, and is; ``None`` where there are no models, or no digests of them."""
 
     def feedback(self, job: JobId) -> Feedback:
         """The numbers of a job that was aggregated; ``distance`` is to the aggregate it went into."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import nan
 
-from edgefl.learning.job import Evaluation, Feedback, JobId, Mixing, TrainingJob
+from edgefl.learning.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 
 _FEEDBACK = Feedback(loss=0.0, first_loss=0.0, distance=1.0, drift=0.0)
 _EVALUATION = Evaluation(accuracy=nan, loss=nan)
@@ -32,6 +32,9 @@ class NeutralLearner:
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
         """The number of the next model version."""
         return version + 1
+
+    def digests(self, version: int) -> Digests | None:
+        """There are no models."""
 
     def feedback(self, job: JobId) -> Feedback:
         """The same numbers for every job."""

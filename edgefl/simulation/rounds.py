@@ -106,9 +106,11 @@ class RoundBook:
         self.ema = accuracy if math.isnan(self.ema) else EMA_DECAY * self.ema + (1 - EMA_DECAY) * accuracy
         self.best = accuracy if math.isnan(self.best) else max(self.best, accuracy)
         if self.world.setup.trains:
-            facts = {"accuracy": accuracy, "loss": self.latest.loss, "ema": self.ema}
+            facts: dict[str, object] = {"accuracy": accuracy, "loss": self.latest.loss, "ema": self.ema}
             if not math.isnan(self.latest.ensemble):
                 facts["ensemble"] = self.latest.ensemble
+            if self.latest.model:
+                facts["model"] = self.latest.model
             self.world.wrote("evaluation", version - 1, value=accuracy, note=detail(**facts))
         return self.latest
 

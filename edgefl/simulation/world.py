@@ -60,7 +60,7 @@ class World:
         self.work = WorkModel(setup.cost, setup.fleet, setup.samples, setup.method.local, self._new_work)
         self._front_blocks = FrontBlocks(setup.sizes.blocks)
         self.slowdown = Slowdown(setup.fleet, setup.seed)
-        self._log.write(self.env.now, "run", item=setup.label, value=setup.seed)
+        self._log.write(self.env.now, "run", item=setup.label, value=setup.seed, detail=self._initial_model())
         budget = setup.limits.seconds
         if budget is not None:
             limit = budget.limit
@@ -206,6 +206,8 @@ class World:
         if mixing is not None:
             facts["staleness"] = [round - job.version for job in jobs]
             facts["factors"] = [mixing.factors[job.id] for job in jobs]
+        if self.setup.trains and (digests := self.setup.learner.digests(round + 1)) is not None:
+            facts |= digests._asdict()
         self._log.write(self.env.now, "aggregation", round, value=len(jobs), detail=detail(**facts))
         for job in jobs:
             self.ledger.bytes_useful += self.traffic.carried(job.id.client, job.id.dispatch)
@@ -234,6 +236,10 @@ class World:
         bell._ok, bell._value = True, None
         self.env.schedule(bell, _AFTER_THE_NETWORK, delay)
         return bell
+
+    def _initial_model(self) -> str:
+        digests = self.setup.learner.digests(0) if self.setup.trains else None
+        return "" if digests is None else detail(model=digests.model)
 
     def _new_work(self, work: Work, profile: DeviceProfile) -> None:
         self._log.write(

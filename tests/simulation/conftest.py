@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from edgefl.fleet import DeviceProfile, FleetAssignment
-from edgefl.learning.job import Evaluation, Feedback, JobId, Mixing, TrainingJob
+from edgefl.learning.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.payload import ModelSizes
 from edgefl.learning.rules.base import LocalOptions
@@ -80,6 +80,9 @@ class RecordingLearner:
         self.aggregated.append(jobs)
         self.mixings.append(mixing)
         return version + 1
+
+    def digests(self, version: int) -> Digests | None:
+        return None
 
     def feedback(self, job: JobId) -> Feedback:
         return Feedback(loss=1.0 / (1 + job.dispatch), first_loss=1.0, distance=1.0 + job.client, drift=0.0)

@@ -17,9 +17,10 @@ from edgefl.learning.engine.memory import LearnerMemory
 from edgefl.learning.engine.server_model import Outcome, ServerModel
 from edgefl.learning.engine.threads import one_core_each
 from edgefl.learning.engine.wire import Wire
-from edgefl.learning.job import Evaluation, Feedback, JobId, Mixing, TrainingJob
+from edgefl.learning.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 from edgefl.learning.methods.recipe import Method
 from edgefl.learning.models.block_model import BlockModel
+from edgefl.learning.models.digest import digest_of_model
 
 HORIZON = 16
 """Versions after which a discarded job that a client state may build on is trained, wanted or not.
@@ -75,6 +76,7 @@ class MethodLearner:
         self._states = ClientStates()
         self._feedback: dict[int, dict[JobId, Feedback]] = {}
         self._evaluations: dict[int, Evaluation] = {}
+        self._digests = Digests("", digest_of_model(initial))
 
     def submit(self, job: TrainingJob) -> None:
         """A job has started in the world; nothing is trained yet.
@@ -116,10 +118,12 @@ class MethodLearner:
         old = [id for id in self._discarded if self._waiting[id].version <= version - HORIZON]
         with one_core_each(), torch.no_grad():
             self._train([*jobs, *old])
+            before = digest_of_model(self._server.vector)
             arrived = {id: self._outcome(id) for id in sorted(jobs, key=_order)}
             factors = None if mixing is None else [mixing.factors[id] for id in arrived]
             self._server.update(list(arrived.values()), round, factors, mix="deltas" if mixing is None else mixing.of)
             self._versions[version + 1] = self._server.sent()
+            self._digests = Digests(before, digest_of_model(self._server.vector))
             local = {id.client: outcome.final for id, outcome in arrived.items()}
             self._keepsakes.aggregated(self._server.vector, local)
             for client in {id.client for id in arrived}:
@@ -132,6 +136,16 @@ class MethodLearner:
                 self._states.aggregated(id)
         self._forget()
         return version + 1
+
+    def digests(self, version: int) -> Digests | None:
+        """Of the latest version; see :class:`~edgefl.learning.job.Learner`.
+
+        Raises:
+            ValueError: it is not the latest.
+        """
+        if version != self._server.version:
+            raise ValueError(f"the latest model version is {self._server.version}, not {version}")
+        return self._digests
 
     def feedback(self, job: JobId) -> Feedback:
         """The numbers of a job that was in its client's last aggregation.
@@ -151,7 +165,7 @@ class MethodLearner:
             average = self._keepsakes.average
             if average is not None and version == self._server.version:
                 found = found._replace(ensemble=self._engine.evaluate(average, self._evaluation_mode).accuracy)
-            self._evaluations[version] = found
+            self._evaluations[version] = found._replace(model=digest_of_model(self.model(version)))
         return self._evaluations[version]
 
     def model(self, version: int) -> Tensor:

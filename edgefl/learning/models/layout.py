@@ -80,6 +80,11 @@ class Layout:
                 self.buffer_count += buffer.numel()
 
     @property
+    def entries(self) -> list[Entry]:
+        """Every tensor, in the order of the vector."""
+        return [*self.parameters, *self.buffers]
+
+    @property
     def size(self) -> int:
         """Numbers in the whole vector."""
         return self.parameter_count + self.buffer_count
@@ -87,7 +92,7 @@ class Layout:
     def block_sizes(self) -> tuple[int, ...]:
         """Numbers in each block, parameters and buffers."""
         sizes = [0] * len(self.block_names)
-        for entry in [*self.parameters, *self.buffers]:
+        for entry in self.entries:
             sizes[entry.block] += entry.numel
         return tuple(sizes)
 
@@ -126,8 +131,7 @@ class Layout:
 
     def flatten(self, blocks: Sequence[Mapping[str, Tensor]]) -> Tensor:
         """The vector ``[size]`` of named tensors, a copy."""
-        entries = [*self.parameters, *self.buffers]
-        pieces = [entry.flat(blocks[entry.block][entry.name].detach()).float() for entry in entries]
+        pieces = [entry.flat(blocks[entry.block][entry.name].detach()).float() for entry in self.entries]
         return torch.cat(pieces) if pieces else torch.zeros(0)
 
     def splice(self, front: Tensor, tail: Tensor, first: int) -> Tensor:

@@ -1,0 +1,127 @@
+"""Whoever writes into the server's model between two aggregations is noticed by its digest in the log."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from edgefl.errors import UserError
+from edgefl.experiment import replay, run, verify
+from edgefl.experiment.diagnose import diagnose
+from edgefl.learning.engine.learner import MethodLearner
+from edgefl.learning.engine.server_model import ServerModel
+
+
+def written(path, *kinds):
+    rows = pq.read_table(path / "fedavg" / "seed-0" / "events.parquet").to_pylist()
+    return [json.loads(row["detail"]) for row in rows if row["kind"] in kinds]
+
+
+@pytest.mark.parametrize("engine", ["sequential", "parallel"])
+def test_a_log_names_every_model_and_the_last_one_is_the_file(small, tmp_path, engine):
+    folder = run(small(evaluation={"every": 2}), out=tmp_path / "run", engine=engine)
+    models = [found["model"] for found in written(folder, "run", "aggregation")]
+    assert len(set(models)) == 5
+    assert [found["before"] for found in written(folder, "aggregation")] == models[:-1]
+    assert [found["model"] for found in written(folder, "evaluation")] == models[2::2]
+    assert verify(folder) == []
+    other = run(small(evaluation={"every": 2}), out=tmp_path / "again")
+    assert [found["model"] for found in written(other, "run", "aggregation")] == models
+    assert written(replay(folder, {"network.topology.latency": "9 ms"}, tmp_path / "near"), "aggregation") == written(
+        folder, "aggregation"
+    )
+
+    file = folder / "fedavg" / "seed-0" / "final.safetensors"
+    tensors = load_file(file)
+    name = sorted(tensors)[0]
+    tensors[name].view(-1)[0] += 1e-3
+    save_file(tensors, file)
+    assert verify(folder) == ["fedavg, seed 0: final.safetensors is not the model that the last aggregation made"]
+
+
+def _writing(method):
+    def nudged(self, *args, **options):
+        result = method(self, *args, **options)
+        vector = self.model(self._server.version)
+        with torch.no_grad():
+            vector.detach()[0] += 1e-3
+        return result
+
+    return nudged
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [("_train", "before this aggregation"), ("evaluate", "before this aggregation"), ("feedback", "was evaluated")],
+)
+def test_a_model_that_is_written_to_is_noticed(small, tmp_path, monkeypatch, place, told):
+    scenario = small(methods=[{"method": "fedbr", "as": "fedavg"}])
+    monkeypatch.setattr(MethodLearner, place, _writing(getattr(MethodLearner, place)))
+    found = verify(run(scenario, out=tmp_path / "run"))
+    assert any(told in violation for violation in found), found
+
+
+def test_a_server_that_changes_a_model_without_updates_is_noticed(small, tmp_path, monkeypatch):
+    update = ServerModel.update
+
+    def changing(self, arrived, *args, **options):
+        update(self, arrived, *args, **options)
+        if not arrived:
+            self.vector = self.vector + 1e-3
+
+    monkeypatch.setattr(ServerModel, "update", changing)
+    folder = run(small(protocol={"deadline": "1 ms"}), out=tmp_path / "run")
+    assert any("nothing was aggregated" in violation for violation in verify(folder))
+
+
+def transposed(tensors):
+    name = next(name for name, tensor in tensors.items() if tensor.dim() == 2 and len(set(tensor.shape)) == 2)
+    tensors[name] = tensors[name].T.contiguous()
+    return name
+
+
+def missing(tensors):
+    name = sorted(tensors)[0]
+    del tensors[name]
+    return name
+
+
+def strange(tensors):
+    tensors["other.weight"] = torch.zeros(2)
+    return "other.weight"
+
+
+def infinite(tensors):
+    name = sorted(tensors)[0]
+    tensors[name].view(-1)[0] = float("inf")
+    return name
+
+
+def whole(tensors):
+    name = sorted(tensors)[0]
+    tensors[name] = tensors[name].to(torch.int64)
+    return name
+
+
+@pytest.mark.parametrize("damage", [transposed, missing, strange, infinite, whole])
+@pytest.mark.parametrize("name", ["final", "clients"])
+def test_weights_that_are_not_the_models_are_refused_and_named(small, tmp_path, damage, name):
+    folder = run(small(keep_models="clients", training__rounds=1), out=tmp_path / "run")
+    file = folder / "fedavg" / "seed-0" / f"{name}.safetensors"
+    tensors = load_file(file)
+    if name == "clients":
+        first = sorted(tensors)[0].partition(".")[0]
+        own = {key.partition(".")[2]: each for key, each in tensors.items() if key.startswith(f"{first}.")}
+        others = {key: each for key, each in tensors.items() if not key.startswith(f"{first}.")}
+        field = damage(own)
+        tensors = others | {f"{first}.{key}": each for key, each in own.items()}
+    else:
+        field = damage(tensors)
+    save_file(tensors, file)
+    with pytest.raises(UserError) as refused:
+        list(diagnose(folder, batches=1, device="cpu"))
+    assert (refused.value.file, refused.value.field) == (str(file), field)
