@@ -9,23 +9,22 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from edgefl.errors import UserError
 from edgefl.fleet.availability import Always, AnyAvailability, Trace, read_trace
 from edgefl.fleet.library import load_profile
 from edgefl.fleet.profile import DeviceProfile
 from edgefl.fleet.sampling import Sample, sampled_profiles
+from edgefl.options import Options
 from edgefl.randomness import generator
 from edgefl.validation import validated
 
 SHARES_TOLERANCE = 1e-6
 
 
-class FleetGroup(BaseModel):
+class FleetGroup(Options):
     """One entry of a scenario's ``fleet:`` list: a part of the clients that have the same device and link."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     profile: str | DeviceProfile = Field(
         description="The device: the name of a profile, the path of a profile file, or a whole profile."

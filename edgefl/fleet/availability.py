@@ -9,27 +9,24 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from edgefl.errors import UserError
 from edgefl.fleet.windows import Windows
 from edgefl.input_file import InputFile, digest_of_file, find_input
+from edgefl.options import Options
 from edgefl.units import Seconds
 
 DAY = 86400.0
 
 
-class _Spec(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Always(_Spec):
+class Always(Options):
     """The device can always take part."""
 
     kind: Literal["always"] = Field(default="always", description="always: it can always take part")
 
 
-class Trace(_Spec):
+class Trace(Options):
     """Each device follows one row of a trace of real devices, from a moment of its own."""
 
     kind: Literal["trace"] = Field(description="trace: intervals recorded from real devices")
@@ -52,7 +49,7 @@ class Trace(_Spec):
         return windows, rows, shifts if self.shift else np.zeros(clients)
 
 
-class Diurnal(_Spec):
+class Diurnal(Options):
     """A synthetic daily rhythm: each device can take part once a day, around the same hour.
 
     It is no measurement. Phones are mostly idle, charged and on Wi-Fi at night, hence the defaults.

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from edgefl.fleet.bounds import Bounds, from_number
+from edgefl.options import Options
 from edgefl.randomness import generator
 from edgefl.units import Joules, Watts
 
@@ -21,10 +22,8 @@ class StartCharge(Bounds):
     high: float = Field(ge=0, le=1, description="The greatest part that it may start with.")
 
 
-class Battery(BaseModel):
+class Battery(Options):
     """A battery, and how it is charged while the device takes no part in a round."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     capacity: Annotated[Joules, Field(gt=0)] = Field(description="Joules that it holds; `19 Wh` is a usual unit.")
     start: Annotated[StartCharge, BeforeValidator(from_number, json_schema_input_type=float | StartCharge)] = Field(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import model_validator
+
+from edgefl.options import Options
 
 
-class Bounds(BaseModel):
+class Bounds(Options):
     """``{low: 0.1, high: 0.4}``, in this order; what they mean and how far they may go is the subclass's."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     low: float
     high: float

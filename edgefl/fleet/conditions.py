@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from edgefl.fleet.bounds import Bounds, from_number
 from edgefl.fleet.figure import Estimate
+from edgefl.options import Options
 from edgefl.units import Seconds
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Thermal(_Part):
+class Thermal(Options):
     """Heat: the processor cannot hold its rate for ever.
 
     Every computation starts cool, since a client rests between its rounds and while it transfers.
@@ -36,7 +33,7 @@ AnyLoad = Annotated[Load, BeforeValidator(from_number, json_schema_input_type=fl
 """A load as a profile states it: ``0.2``, or ``{low: 0.1, high: 0.4}``."""
 
 
-class MeasuredStep(_Part):
+class MeasuredStep(Options):
     """The measured time of one training step, which wins over the roofline's prediction of the same step."""
 
     signature: str = Field(

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Generic, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from edgefl.options import Options
 
 Quantity = TypeVar("Quantity", bound=float)
 
@@ -16,10 +18,8 @@ Bound = Literal["low", "nominal", "high"]
 """Which of its values an uncertain figure, or a result calculated from such figures, takes."""
 
 
-class Estimate(BaseModel, Generic[Quantity]):
+class Estimate(Options, Generic[Quantity]):
     """An uncertain figure: ``{low: 17 GB/s, nominal: 20 GB/s, high: 22 GB/s}``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     low: Quantity = Field(description="The lowest value that the sources allow.")
     nominal: Quantity = Field(description="The value to calculate with.")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
 from edgefl.errors import nearest
 from edgefl.fleet.battery import Battery
 from edgefl.fleet.conditions import AnyLoad, Load, MeasuredStep, Thermal
 from edgefl.fleet.figure import Bound, Estimate, opposite, value
 from edgefl.operator_kinds import KINDS
+from edgefl.options import Options
 from edgefl.units import Bytes, BytesPerSecond, FlopsPerSecond, Joules, Seconds, Watts
 
 Kind = Literal["sbc", "jetson", "phone", "laptop", "pc", "microcontroller"]
@@ -28,11 +29,7 @@ OperatorKind = Annotated[str, AfterValidator(_known)]
 """One of :data:`edgefl.operator_kinds.KINDS`."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class OperatorRates(_Part):
+class OperatorRates(Options):
     """What a device reaches on one kind of operators; what is left out is as for all operators."""
 
     fp32_achievable: FlopsPerSecond | Estimate[FlopsPerSecond] | None = Field(
@@ -46,7 +43,7 @@ class OperatorRates(_Part):
     )
 
 
-class Compute(_Part):
+class Compute(Options):
     """How fast the device executes the operators of a training step, in 32-bit floating point."""
 
     processor: str = Field(description="The processor that trains, with cores and clock.")
@@ -91,7 +88,7 @@ class Compute(_Part):
         return self
 
 
-class Memory(_Part):
+class Memory(Options):
     """How large a job it can hold."""
 
     total: Bytes = Field(gt=0, description="Main memory of the device.")
@@ -100,7 +97,7 @@ class Memory(_Part):
     )
 
 
-class RadioDirection(_Part):
+class RadioDirection(Options):
     """What the network interface draws in one direction: active + energy per megabyte x rate."""
 
     active: Watts | Estimate[Watts] = Field(
@@ -111,14 +108,14 @@ class RadioDirection(_Part):
     )
 
 
-class Tail(_Part):
+class Tail(Options):
     """The state of high power in which a cellular radio stays after its last transfer."""
 
     seconds: Seconds = Field(description="How long it lasts.")
     watts: Watts | Estimate[Watts] = Field(description="Watts on top of what the device draws otherwise.")
 
 
-class Radio(_Part):
+class Radio(Options):
     """What the network interface draws."""
 
     down: RadioDirection = Field(description="While receiving.")
@@ -129,7 +126,7 @@ class Radio(_Part):
     tail: Tail | None = Field(None, description="What it draws after its last transfer; null: it sleeps at once.")
 
 
-class Power(_Part):
+class Power(Options):
     """What the device draws."""
 
     idle: Watts | Estimate[Watts] = Field(description="Watts of the whole device while it waits.")
@@ -151,7 +148,7 @@ def _listed(sources: object) -> object:
     return [sources] if isinstance(sources, str) else sources
 
 
-class Provenance(_Part):
+class Provenance(Options):
     """Where the figures come from."""
 
     sources: Annotated[_Texts, BeforeValidator(_listed, json_schema_input_type=str | _Texts)] = Field(
@@ -165,7 +162,7 @@ class Provenance(_Part):
     )
 
 
-class DeviceProfile(_Part):
+class DeviceProfile(Options):
     """A kind of device.
 
     Quantities are in base units (FLOP/s, bytes/s, bytes, seconds, watts, joules) or texts with a unit; an uncertain one

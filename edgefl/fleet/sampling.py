@@ -6,10 +6,11 @@ import math
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from edgefl.fleet.figure import Estimate
 from edgefl.fleet.profile import DeviceProfile, OperatorRates
+from edgefl.options import Options
 
 RANK_CORRELATION = 0.84
 """Spearman's, of CPU score and RAM over the 333 phones of the benchmark."""
@@ -33,10 +34,8 @@ _SIZES = np.array([0.5, 1, 2, 3, 4, 6, 8, 12])
 """GB of RAM that phones are sold with; what lies between two quantiles is rounded to the nearest."""
 
 
-class Sample(BaseModel):
+class Sample(Options):
     """How a group's devices differ from its profile."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Literal["phones"] = Field(default="phones", description="phones: as AI Benchmark's list of 2019-20 spreads.")
     models: Literal["all", "recent"] = Field(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from edgefl.options import Options
 
 
-class Component(BaseModel):
+class Component(Options):
     """A part of a method, model or data set; its fields are the options that a scenario may set.
 
     Parts are values: frozen, comparable, and without state of their own. What changes during a run (momentum, control
     variates) is handed in and out as tensors.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=False)

@@ -6,18 +6,14 @@ import math
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from edgefl.errors import UserError
 from edgefl.input_file import InputFile
 from edgefl.network.topology import Sharing
 from edgefl.network.transport import Transport, lv08
+from edgefl.options import Options
 from edgefl.units import BitsPerSecond, Seconds, parse
-
-
-class _Spec(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
 
 MEASURED_DOWNLINKS: dict[str, dict[float, float]] = {
     "4g_driving": {5: 3, 25: 15, 50: 32, 75: 55, 95: 112},
@@ -32,14 +28,14 @@ artifact of "A Variegated Look at 5G in the Wild" (SIGCOMM 2021)."""
 # --- capacities of a client's link ------------------------------------------------------------------------------------
 
 
-class ConstantCapacity(_Spec):
+class ConstantCapacity(Options):
     """The same for all clients, always; a bare quantity means this."""
 
     kind: Literal["constant"] = Field("constant", description="A capacity that never changes.")
     rate: BitsPerSecond = Field(description="The capacity of each client's link.")
 
 
-class UniformCapacity(_Spec):
+class UniformCapacity(Options):
     """Drawn for each client uniformly from ``[low, high)``; drawn anew as the link's ``redraw`` says."""
 
     kind: Literal["uniform"] = Field("uniform", description="Each client's capacity is drawn from U(low, high).")
@@ -53,7 +49,7 @@ class UniformCapacity(_Spec):
         return self
 
 
-class TraceCapacity(_Spec):
+class TraceCapacity(Options):
     """A recorded trace, looped; each client enters it at a point of its own unless ``shift`` is none."""
 
     kind: Literal["trace"] = Field("trace", description="A capacity that follows a recorded trace.")
@@ -66,7 +62,7 @@ class TraceCapacity(_Spec):
     shift: Literal["random", "none"] = Field("random", description="Whether clients enter the trace at random points.")
 
 
-class GeneratedCapacity(_Spec):
+class GeneratedCapacity(Options):
     """A seeded random series per client: quantiles of the rate, correlation in time, outages."""
 
     kind: Literal["process"] = Field("process", description="A capacity that follows a generated random series.")
@@ -157,7 +153,7 @@ def _checked_redraw(value: Any) -> Any:
     return value
 
 
-class LinkSpec(_Spec):
+class LinkSpec(Options):
     """How one kind of client reaches the network: ``network.links.NAME``."""
 
     down: Capacity = Field(description="Capacity towards the client.")
@@ -186,14 +182,14 @@ class LinkSpec(_Spec):
 # --- topologies -------------------------------------------------------------------------------------------------------
 
 
-class Rates(_Spec):
+class Rates(Options):
     """A capacity in each direction; *down* is from the server towards the clients."""
 
     down: BitsPerSecond = Field(description="Capacity from the server towards the clients.")
     up: BitsPerSecond = Field(description="Capacity from the clients towards the server.")
 
 
-class StarTopology(_Spec):
+class StarTopology(Options):
     """``server`` - ``internet`` - every ``client/k``."""
 
     kind: Literal["star"] = Field("star", description="Every client reaches the server over its own link.")
@@ -201,7 +197,7 @@ class StarTopology(_Spec):
     latency: Seconds = Field(0.0, description="One-way latency between the server and a client.")
 
 
-class CellsTopology(_Spec):
+class CellsTopology(Options):
     """``server`` - ``internet`` - ``cell/c`` - ``client/k``; client k is in cell k modulo the number of cells."""
 
     kind: Literal["cells"] = Field(description="Clients reach the server through cells with a backhaul each.")
@@ -216,7 +212,7 @@ class CellsTopology(_Spec):
     )
 
 
-class FileTopology(_Spec):
+class FileTopology(Options):
     """Any directed graph from a file, with ``capacity`` (bit/s), ``latency`` (s) and ``air`` (a name) on its edges."""
 
     kind: Literal["file"] = Field(description="A graph from a GraphML file, or node-link JSON.")
@@ -235,7 +231,7 @@ class FileTopology(_Spec):
 TopologySpec = Annotated[StarTopology | CellsTopology | FileTopology, Field(discriminator="kind")]
 
 
-class TransportSpec(_Spec):
+class TransportSpec(Options):
     """What a connection makes of its path beyond sharing it."""
 
     kind: Literal["fluid", "lv08"] = Field(
@@ -268,7 +264,7 @@ class TransportSpec(_Spec):
         return Transport(connection_limit=limit, multicast=self.multicast)
 
 
-class NetworkSpec(_Spec):
+class NetworkSpec(Options):
     """A scenario's ``network:``."""
 
     topology: TopologySpec = Field(description="How the server and the clients are connected.")

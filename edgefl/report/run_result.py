@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from edgefl.errors import UserError, nearest
 from edgefl.record import RunPaths
+from edgefl.report.ranges import check_ranges
 from edgefl.report.summary import SeedResult, Summary, read_summary
 from edgefl.yaml_file import read_yaml
 
@@ -114,6 +115,7 @@ class RunResult:
             raise UserError(f"cannot be read: {reason}", file=str(file)) from None
         if missing:
             raise UserError(f"is damaged: it has no column '{missing[0]}'", file=str(file))
+        check_ranges(table, file)
         return table
 
     @cached_property

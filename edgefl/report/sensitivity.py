@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from edgefl.errors import UserError
 from edgefl.report.curves import metric_of
 from edgefl.report.quantities import estimate, limit
+from edgefl.report.ranges import check_ranges
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, leaders, mean_interval, mean_or_none, time_to_target
 from edgefl.sensitivity_file import DEVICES, OWN, Condition, Devices, digest
@@ -192,6 +193,7 @@ def read_sensitivity(run: RunResult) -> Sensitivity | None:
         found = Sensitivity(run, dict(facts["held"]), dict(facts["refused"]), table)
         if facts.get("summary") != digest(run.path):
             raise UserError(f"it was made of another run; {_again(run)}", file=str(file))
+        check_ranges(table, file)
         found.check()
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
         reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__

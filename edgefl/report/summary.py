@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from edgefl.errors import UserError
+from edgefl.options import Options
 from edgefl.validation import validated
 
 SCHEMA = 1
@@ -16,60 +17,65 @@ SCHEMA = 1
 BudgetKind = Literal["seconds", "bytes", "client_bytes", "flops", "joules"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="allow")
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Part(Options):
+    model_config = ConfigDict(extra="allow")
 
 
 class Stop(_Part):
     """Why a run ended, and after which round; what ended it before it was to is told in words, too."""
 
     reason: str
-    round: int
+    round: Count
     message: str | None = None
 
 
 class Accuracy(_Part):
     """Accuracies in [0, 1]; ``None`` where nothing was trained."""
 
-    final: float | None = None
-    best: float | None = None
-    ema: float | None = None
+    final: Share | None = None
+    best: Share | None = None
+    ema: Share | None = None
 
 
 class Bytes(_Part):
     """Bytes over the whole run; ``wasted`` are those of transfers whose work was never aggregated."""
 
-    down: float
-    up: float
-    useful: float
-    wasted: float
+    down: Amount
+    up: Amount
+    useful: Amount
+    wasted: Amount
 
 
 class Communication(_Part):
     """Transfer seconds on the rounds' critical paths that did, and did not, lengthen them."""
 
-    exposed_seconds: float
-    hidden_seconds: float
+    exposed_seconds: Amount
+    hidden_seconds: Amount
 
 
 class TargetResult(_Part):
     """When an accuracy was first reached, and what had been spent by then; ``None`` when it never was."""
 
-    accuracy: float
+    accuracy: Share
     reached: bool
-    seconds: float | None = None
-    bytes: float | None = None
-    rounds: float | None = None
-    flops: float | None = None
-    joules: float | None = None
+    seconds: Amount | None = None
+    bytes: Amount | None = None
+    rounds: Amount | None = None
+    flops: Amount | None = None
+    joules: Amount | None = None
 
 
 class BudgetResult(_Part):
     """The accuracy held when a budget ran out."""
 
     kind: BudgetKind
-    limit: float
-    accuracy: float | None = None
+    limit: Amount
+    accuracy: Share | None = None
 
 
 class Blocks(_Part):
@@ -80,24 +86,24 @@ class Blocks(_Part):
     where there are none, and in runs of edgefl 0.1.0.
     """
 
-    actual: float
-    uniform: float
-    front_age: float | None = None
+    actual: Amount
+    uniform: Amount
+    front_age: Amount | None = None
 
 
 class ClientResult(_Part):
     """Accuracy on each client's own test part: mean over clients, of the worst tenth, and by images."""
 
-    mean: float
-    cumulative: float
-    worst_tenth: float
+    mean: Share
+    cumulative: Share
+    worst_tenth: Share
 
 
 class EnsembleResult(_Part):
     """Accuracies of the temporal ensemble, the moving average of the global models."""
 
-    final: float | None = None
-    best: float | None = None
+    final: Share | None = None
+    best: Share | None = None
 
 
 class SeedResult(_Part):
@@ -108,17 +114,17 @@ class SeedResult(_Part):
     most, ``None`` in runs of edgefl 0.1.0.
     """
 
-    seed: int
+    seed: Count
     stop: Stop
     accuracy: Accuracy
-    seconds: float
-    rounds: int
-    rounds_without_update: int = 0
-    refused: int = 0
-    flops: float
-    joules: float
+    seconds: Amount
+    rounds: Count
+    rounds_without_update: Count = 0
+    refused: Count = 0
+    flops: Amount
+    joules: Amount
     bytes: Bytes
-    client_bytes: float | None = None
+    client_bytes: Amount | None = None
     communication: Communication
     targets: tuple[TargetResult, ...] = ()
     budgets: tuple[BudgetResult, ...] = ()

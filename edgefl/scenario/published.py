@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from edgefl.options import Options
 from edgefl.units import Bytes, Seconds
 
 Metric = Literal[
@@ -27,14 +28,12 @@ OF_CLIENTS = ("accuracy_personalised", "accuracy_gain")
 """What is known at the end of a run only."""
 
 
-class Published(BaseModel):
+class Published(Options):
     """One number of a paper, or a place in its order where it prints no number.
 
     >>> Published(method="fedavg", metric="rounds_to", accuracy=0.4, value=428, source="Table 2").value
     428.0
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     method: str = Field(description="the label of the method here; with `mean_of`, what the comparison calls the mean")
     mean_of: tuple[str, ...] = Field(default=(), description="labels of the methods whose mean the number is")

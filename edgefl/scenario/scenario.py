@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from edgefl.errors import UserError, nearest
 from edgefl.fleet import FleetGroup, group_counts
@@ -13,6 +13,7 @@ from edgefl.fleet import resolve as with_profile
 from edgefl.learning.methods.build import build_method
 from edgefl.learning.personalisation.calibration import CalibrationSpec
 from edgefl.network.specs import NetworkSpec
+from edgefl.options import Options
 from edgefl.scenario.components import Data, Model, built_at
 from edgefl.scenario.methods import Methods, ScenarioMethod
 from edgefl.scenario.published import Published
@@ -28,10 +29,8 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9+_.-]{0,99}$"
 """What may become the name of a folder: letters, digits, + - _ . and no dot in front."""
 
 
-class Scenario(BaseModel):
+class Scenario(Options):
     """One comparison: everything it depends on beside edgefl itself, the data's files and the random seeds' meaning."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(pattern=NAME, description="what the scenario is called; the run directory's default name")
     seeds: tuple[Annotated[int, Field(ge=0, le=2**53)], ...] = Field(

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from edgefl.options import Options
 
 Metric = Literal["accuracy", "best", "ema"]
 
 
-class HalvingSpec(BaseModel):
+class HalvingSpec(Options):
     """Successive halving: all settings train a little, the best of them go on, and so on, until one is left.
 
     Source: Jamieson and Talwalkar, Non-stochastic Best Arm Identification and Hyperparameter Optimization, 2016.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     of: Literal["rounds", "seconds"] = Field(
         default="rounds", description="what the settings are given alike: rounds, or seconds of virtual time"
@@ -33,10 +33,8 @@ class HalvingSpec(BaseModel):
         return self
 
 
-class OptunaSpec(BaseModel):
+class OptunaSpec(Options):
     """Settings proposed by optuna's tree-structured Parzen estimator, which learns from those that were tried."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     trials: Annotated[int, Field(ge=1)] = Field(description="settings to try for each method")
     together: Annotated[int, Field(ge=1)] = Field(
@@ -46,10 +44,8 @@ class OptunaSpec(BaseModel):
     metric: Metric = Field(default="accuracy", description="accuracy of the last model, the best, or the average (ema)")
 
 
-class RangeSpec(BaseModel):
+class RangeSpec(Options):
     """Numbers from low to high."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     low: float = Field(description="the least value")
     high: float = Field(description="the greatest value")
@@ -64,10 +60,8 @@ class RangeSpec(BaseModel):
         return self
 
 
-class SweepSpec(BaseModel):
+class SweepSpec(Options):
     """Values to try, every combination of them or some drawn at random."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     grid: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(
         default_factory=dict, description="for each dotted path (as in --set) the values to try"

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from edgefl.learning.codecs.choice import Codecs
 from edgefl.learning.engine.spec import EngineChoice, EngineSpec
 from edgefl.learning.ensemble import EnsembleSpec
 from edgefl.learning.rules.base import LocalOptions
+from edgefl.options import Options
 from edgefl.scenario.components import Named, Selection
 from edgefl.scheduling.selection.base import selection
 
 
-class TrainingSpec(BaseModel):
+class TrainingSpec(Options):
     """Who trains in each round, how many rounds there are, and how a client trains."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     rounds: int = Field(ge=1, le=10_000_000, description="aggregations at most; a budget may end the run before")
     cohort: int = Field(ge=1, description="clients a round, at most data.clients")
@@ -29,10 +28,8 @@ class TrainingSpec(BaseModel):
     codec: Codecs = Field(default_factory=Codecs, description="how what is sent is encoded, up and down")
 
 
-class EvaluationSpec(BaseModel):
+class EvaluationSpec(Options):
     """When the server's model is evaluated, on what."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     every: int = Field(default=1, ge=1, description="rounds between evaluations; the last model is always evaluated")
     split: Literal["test", "validation"] = Field(

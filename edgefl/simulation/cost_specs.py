@@ -7,16 +7,17 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from edgefl.errors import UserError
 from edgefl.network.specs import redraw_rule
+from edgefl.options import Options
 from edgefl.randomness import generator
 from edgefl.units import Seconds
 
 
-class _Spec(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+class _Spec(Options):
+    model_config = ConfigDict(allow_inf_nan=False)
 
 
 class MeasuredCost(_Spec):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, TypeAdapter, model_validator
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, TypeAdapter, model_validator
 
+from edgefl.options import Options
 from edgefl.units import Seconds
 
 
-class _Spec(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+class _Spec(Options):
+    model_config = ConfigDict(allow_inf_nan=False)
 
 
 def _kind_of(default: str) -> Discriminator:

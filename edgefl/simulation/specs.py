@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from edgefl.options import Options
 from edgefl.units import Bytes, Flops, Joules, Seconds
 
 BudgetKind = Literal["seconds", "bytes", "client_bytes", "flops", "joules"]
 
 
-class _Spec(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+class _Spec(Options):
+    model_config = ConfigDict(allow_inf_nan=False)
 
 
 class BudgetSpec(_Spec):

@@ -147,6 +147,19 @@ def test_a_folder_of_another_sweep_is_refused(file, tmp_path, here):
         sweep(jobs_of(file, CHANGES, [{"training.local.lr": 0.3}], train=False), tmp_path / "out")
 
 
+@pytest.mark.parametrize("state", ["finished", "interrupted"])
+def test_a_jobs_folder_with_the_run_of_another_scenario_is_refused(file, tmp_path, here, state):
+    one, other = jobs_of(file, CHANGES, settings_of(GRID), train=False)
+    out = tmp_path / "out"
+    sweep([one, other], out)
+    shutil.rmtree(out / "jobs" / one.id)
+    shutil.copytree(out / "jobs" / other.id, out / "jobs" / one.id)
+    if state == "interrupted":
+        (out / "jobs" / one.id / "summary.json").unlink()
+    with pytest.raises(UserError, match=f"the sweep's job {one.id}, found another"):
+        sweep([one, other], out)
+
+
 def test_one_failed_job_leaves_the_others_rows(file, tmp_path, here, monkeypatch):
     run = jobs_module.run
 

@@ -7,13 +7,14 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from edgefl.errors import UserError, nearest
 from edgefl.experiment.measuring.counting import operators_of
 from edgefl.experiment.measuring.measure_device.main import FORMAT, VERSION, cases
 from edgefl.experiment.measuring.measure_device.steps import STEP
 from edgefl.fleet.fitting import Step
+from edgefl.options import Options
 from edgefl.validation import validated
 
 MAXIMUM_BYTES = 2**22
@@ -23,11 +24,7 @@ LEAST_STEPS, LEAST_CHAINS = 4, 20
 """Fewer whole steps, or fewer chains of layers, say too little about a device."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Machine(_Part):
+class Machine(Options):
     """The device as it describes itself."""
 
     processor: str = Field(description="The processor's name as the system gives it.")
@@ -41,7 +38,7 @@ class Machine(_Part):
     )
 
 
-class CaseTiming(_Part):
+class CaseTiming(Options):
     """How long one case took."""
 
     seconds: float = Field(gt=0, allow_inf_nan=False, description="The least of all repetitions.")
@@ -49,7 +46,7 @@ class CaseTiming(_Part):
     repetitions: int = Field(ge=1, description="How many there were.")
 
 
-class Measurement(_Part):
+class Measurement(Options):
     """A file of the measuring script."""
 
     format: Literal["edgefl device measurement"] = Field(description="What file this is.")

@@ -11,6 +11,7 @@ from typing import Any
 
 from edgefl.errors import EdgeflError, UserError
 from edgefl.experiment.directory import is_interrupted
+from edgefl.experiment.inputs import digest_of_scenario
 from edgefl.experiment.pausing import Pause, Paused
 from edgefl.experiment.run import resume, run
 from edgefl.experiment.summary import is_summary
@@ -19,6 +20,7 @@ from edgefl.record import RunPaths
 from edgefl.scenario import Scenario, load_scenario, rehearse, resolve, with_overrides
 from edgefl.scenario.loading import check
 from edgefl.scenario.overrides import of_engine, parse_overrides
+from edgefl.yaml_file import read_yaml
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,20 @@ def jobs_of(
 def scenario_of(job: Job) -> Scenario:
     """The job's scenario."""
     return check(job.scenario, file=job.id)
+
+
+def check_folder(job: Job, folder: Path) -> None:
+    """Whether a folder holds the run of this job, if it holds any.
+
+    Raises:
+        UserError: it holds the run of another scenario.
+    """
+    file = folder / "scenario.yaml"
+    if file.exists() and digest_of_scenario(read_yaml(file)) != digest_of_scenario(resolve(scenario_of(job))):
+        raise UserError(
+            f"expected the scenario of the sweep's job {job.id}, found another; without this folder it runs again",
+            file=str(file),
+        )
 
 
 def run_job(job: Job, folder: Path) -> str | None:

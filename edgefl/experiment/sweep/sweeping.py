@@ -15,7 +15,7 @@ import pyarrow as pa
 from edgefl.durable_file import aside, make_folder, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.folder_lock import FolderLock
-from edgefl.experiment.sweep.jobs import Job
+from edgefl.experiment.sweep.jobs import Job, check_folder
 from edgefl.experiment.sweep.over_ray import run_all_on_ray
 from edgefl.experiment.sweep.processes import run_all
 from edgefl.experiment.sweep.table import figures_by_method, is_done, sweep_table
@@ -136,6 +136,8 @@ class _Sweep:
 
     def _run(self, jobs: Sequence[Job]) -> None:
         unique = {job.id: job for job in jobs}
+        for id, job in unique.items():
+            check_folder(job, self._folder / id)
         left = {id: job for id, job in unique.items() if not is_done(job, self._folder / id)}
 
         def one_done(job: Job, failure: str | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, create_model
+from pydantic import BaseModel, Field, PlainValidator, create_model
 
 from edgefl.errors import UserError, nearest
 from edgefl.learning.client_state import ClientState, StatesTogether
@@ -17,6 +17,7 @@ from edgefl.learning.methods.recipe import METHODS, Method, Recipe
 from edgefl.learning.payload import ModelSizes
 from edgefl.learning.rules.base import LocalOptions
 from edgefl.learning.servers.base import SERVER_UPDATES, ServerUpdate, Weighting
+from edgefl.options import Options
 from edgefl.part_choice import chosen_part
 from edgefl.validation import validated
 
@@ -123,8 +124,7 @@ def method_model(name: str) -> type[BaseModel]:
                 raise ValueError(f"the option '{option}' of {part.__name__} is called like a key of every method")
             changed = {"default": defaults[option]} if option in defaults else {}
             fields.setdefault(option, (info.annotation, info.merge_field_infos(info, **changed) if changed else info))
-    config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False)
-    return create_model(f"{name}_entry", __config__=config, **fields)
+    return create_model(f"{name}_entry", __base__=Options, **fields)
 
 
 def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Codecs | None = None) -> Method:

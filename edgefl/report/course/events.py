@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from edgefl.errors import UserError
+from edgefl.report.ranges import check_ranges
 
 
 class Event(NamedTuple):
@@ -57,5 +58,6 @@ def read_events(file: Path) -> Iterator[Event]:
         raise UserError(f"cannot be read: {reason}", file=str(file)) from None
     if missing:
         raise UserError(f"expected the columns of an event log, found no {', '.join(missing)}", file=str(file))
+    check_ranges(table, file)
     for batch in table.to_batches():
         yield from map(Event._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from edgefl.errors import WrongAnswer, one_line
+from edgefl.options import Options
 from edgefl.part_choice import chosen_part
 from edgefl.registry import Registry, class_of
 from edgefl.scheduling.blocks.makespan import BlockForecast
@@ -84,10 +84,8 @@ def checked_alphas(answer: object, cohort: Sequence[int], blocks: int) -> dict[i
     return {client: int(answer[client]) for client in cohort}
 
 
-class BlockSchedulerSpec(BaseModel):
+class BlockSchedulerSpec(Options):
     """What a scenario says of a block scheduler; its fields are the options."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     @abstractmethod
     def start(self, seed: int, blocks: int) -> BlockScheduler:

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from edgefl.errors import WrongAnswer, one_line
+from edgefl.options import Options
 from edgefl.part_choice import chosen_part
 from edgefl.registry import Registry, class_of
 
@@ -124,10 +124,8 @@ def checked_cohort(answer: object, available: NDArray[np.int64], cohort: int, cl
     return [int(client) for client in picked]
 
 
-class SelectorSpec(BaseModel):
+class SelectorSpec(Options):
     """What a scenario says of a selector; its fields are the options."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     @abstractmethod
     def start(self, seed: int) -> Selector:

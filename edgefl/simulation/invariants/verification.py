@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edgefl.simulation.invariants import cells, course, devices, models, power, presence, totals, traffic, transfers
+from edgefl.simulation.invariants import (
+    cells,
+    course,
+    devices,
+    models,
+    power,
+    presence,
+    ranges,
+    totals,
+    traffic,
+    transfers,
+)
 from edgefl.simulation.invariants.record import Record
 
 
@@ -13,6 +24,6 @@ def violations(record: Record) -> Iterator[str]:
     if not record.events:
         yield "the log is empty"
         return
-    for family in (course, cells, transfers, devices, power, presence, traffic, totals, models):
+    for family in (ranges, course, cells, transfers, devices, power, presence, traffic, totals, models):
         for law in family.LAWS:
             yield from law(record)
