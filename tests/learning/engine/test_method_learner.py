@@ -312,7 +312,7 @@ def test_losses_are_exact_floats_of_python(tiny):
     learner.submit(tiny.job(0))
     learner.aggregate(0, ids([0]), 0)
     assert all(type(number) is float and math.isfinite(number) for number in learner.feedback(JobId("m", 3, 0, 0)))
-    assert all(type(number) is float for number in learner.evaluate(1))
+    assert all(type(number) is float for number in learner.evaluate(1)[:3])
 
 
 def stale_pair(tiny, mixing):
