@@ -156,10 +156,9 @@ class ExecutionAgain:
             entry = summarise(outcome, int(record.summary["seed"]), block_wise=block_wise, why=why)
             yield from _summed_up(record, outcome, entry)
 
-    def final_model(self, record: Record, label: str, folder: Path) -> Iterator[str]:
+    def final_model(self, record: Record, label: str, file: Path) -> Iterator[str]:
         """Whether ``final.safetensors`` is the model that the last aggregation made, where there is one."""
         digests = recording_of(record.events).digests
-        file = folder / "final.safetensors"
         if not digests or not file.is_file():
             return
         from edgefl.experiment.models import read_model

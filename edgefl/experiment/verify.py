@@ -157,7 +157,7 @@ class _Verification:
             broken = list(violations(record))
             if again is not None and not broken:
                 yield from again.differences(record, label)
-                yield from again.final_model(record, label, folder)
+                yield from again.final_model(record, label, paths.final_model)
             yield from broken
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             yield f"the files are damaged ({type(error).__name__}: {error})"

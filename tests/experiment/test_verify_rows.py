@@ -12,6 +12,7 @@ from edgefl.experiment import run
 from edgefl.experiment.execution_again import ExecutionAgain
 from edgefl.experiment.step_costs import cost_entries
 from edgefl.experiment.verify import _Verification
+from edgefl.record import RunPaths
 from edgefl.scenario.loading import check
 from edgefl.simulation.invariants import violations
 from edgefl.simulation.log import Event
@@ -50,7 +51,7 @@ def finished(request, tmp_path_factory):
     costs = json.loads((folder / "costs.json").read_text())
     entry = json.loads((folder / "summary.json").read_text())["methods"][label][0]
     verification = _Verification(folder, scenario, cost_entries(costs))
-    record = verification._record(folder / label / "seed-0", label, entry)
+    record = verification._record(RunPaths(folder).of(label, 0), label, entry)
     again = ExecutionAgain(scenario, costs)
     return record, lambda record: list(violations(record)) or list(again.differences(record, label))
 

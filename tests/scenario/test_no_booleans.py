@@ -59,7 +59,7 @@ def refused(kind: type[Options], name: str, value: Any) -> bool:
 
 def test_no_field_that_takes_a_number_takes_true():
     tried = 0
-    concrete = [kind for kind in kinds() if not inspect.isabstract(kind)]
+    concrete = [kind for kind in kinds() if not inspect.isabstract(kind) and kind.model_config["extra"] == "forbid"]
     for kind in sorted(concrete, key=lambda each: each.__qualname__):
         for field, info in kind.model_fields.items():
             if admits(info.annotation, bool):
