@@ -66,8 +66,8 @@ def rounds_table(seed: int, speed: float, height: float, rounds: int, trained: b
         {
             "round": pa.array(numbers, pa.int64()),
             "seconds": np.cumsum(random.uniform(1.0, 1.5, rounds)),
-            "accuracy": accuracy,
-            "accuracy_ema": accuracy,
+            "accuracy": pa.array(accuracy, from_pandas=True),
+            "accuracy_ema": pa.array(accuracy, from_pandas=True),
             "loss": 1 - accuracy,
             "bytes_down": pa.array([5_000_000] * rounds, pa.int64()),
             "bytes_up": pa.array([int(6_000_000 * speed)] * rounds, pa.int64()),
