@@ -97,7 +97,7 @@ def check_folder(job: Job, folder: Path) -> None:
     Raises:
         UserError: it holds the run of another scenario.
     """
-    file = folder / "scenario.yaml"
+    file = RunPaths(folder).scenario
     if file.exists() and digest_of_scenario(read_yaml(file)) != digest_of_scenario(resolve(scenario_of(job))):
         raise UserError(
             f"expected the scenario of the sweep's job {job.id}, found another; without this folder it runs again",
