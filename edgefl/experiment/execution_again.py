@@ -173,8 +173,10 @@ class ExecutionAgain:
             yield f"{file.name} is not the model that the last aggregation made"
 
     def _setup(self, record: Record, label: str, log: EventLog) -> Setup:
-        trains = any(record.by_kind.get(kind) for kind in _TRAINED)
-        recalled = RecalledLearner(recording_of(record.events), label) if trains else None
+        recording = recording_of(record.events)
+        # A part may have failed before anything was trained; the log has the first model's digest then.
+        trains = bool(recording.digests) or any(record.by_kind.get(kind) for kind in _TRAINED)
+        recalled = RecalledLearner(recording, label) if trains else None
         method = self._scenario.method(label)
         costs = RecordedCosts(
             self._model(), recipe_of(self._scenario, method), self._scenario.cost, self._known.get(label, ())

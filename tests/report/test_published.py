@@ -33,7 +33,7 @@ def result(tmp_path):
         data = json.loads(json.dumps(SCENARIO))
         path = tmp_path / "small.yaml"
         path.write_text(dump_yaml({**data, "published": list(published)}), encoding="utf-8")
-        folder = tmp_path / "run"
+        folder = tmp_path / f"run-{len(list(tmp_path.glob('run-*')))}"
         run(load_scenario(path), out=folder, train=False)
         for label, accuracies in ACCURACIES.items():
             file = folder / label / "seed-0" / "rounds.parquet"
