@@ -289,7 +289,7 @@ def through_the_command(number: int, tmp_path: Path, command, side_by_side: int)
 
 
 def test_the_command_runs_a_spoilt_scenario_or_ends_with_2(tmp_path):
-    through_the_command(200, tmp_path, started, os.cpu_count() or 1)
+    through_the_command(60, tmp_path, started, os.cpu_count() or 1)
 
 
 @pytest.mark.slow
