@@ -9,6 +9,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from edgefl.wording import with_article
+
 
 class EdgeflError(Exception):
     """The base of every error that edgefl raises on purpose."""
@@ -74,7 +76,7 @@ def one_line(value: object) -> str:
     try:
         text = " ".join(repr(value).split())
     except Exception:  # noqa: BLE001  (as in in_words)
-        text = f"a {type(value).__name__}"
+        text = with_article(type(value).__name__)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

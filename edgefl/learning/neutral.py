@@ -20,7 +20,7 @@ class NeutralLearner:
     >>> learner.aggregate(4, [JobId("fedavg", 0, 7, 0)], round=4)
     5
     >>> learner.evaluate(5)
-    Evaluation(accuracy=nan, loss=nan, ensemble=nan)
+    Evaluation(accuracy=nan, loss=nan, ensemble=nan, model='')
     """
 
     def submit(self, job: TrainingJob) -> None:

@@ -24,6 +24,7 @@ from edgefl.learning.engine.core import TrainingCore
 from edgefl.learning.job import Learner
 from edgefl.learning.models.registry import ModelSpec, build_model
 from edgefl.learning.neutral import NeutralLearner
+from edgefl.record.paths import SeedPaths
 from edgefl.scenario.components import Named
 from edgefl.scenario.loading import check
 from edgefl.scenario.overrides import overridden, parse_overrides
@@ -166,7 +167,7 @@ def _seen(text: str, trains: bool) -> Seen:
 
 def _aftermath(conclusion: Conclusion, scenario: Scenario) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        entry = conclusion.write(scenario, Path(folder))
+        entry = conclusion.write(scenario, SeedPaths(Path(folder)))
         files = sorted((file.name, hash(file.read_bytes())) for file in Path(folder).iterdir())
     personal = entry.get("personalisation", {}).get("mean", 0.0)
     return {"left": (json.dumps(entry), *map(str, files)), "personalised": personal}
