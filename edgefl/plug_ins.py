@@ -15,6 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from edgefl.errors import UserError, in_words
+from edgefl.process_state import process_state_kept
 
 _LOADING = threading.RLock()
 
@@ -92,8 +93,8 @@ class PlugIns:
                 f"several {self._noun}s are called '{name}': those of {self.origin(name)}; uninstall all but one"
             )
         try:
-            # Importing may neither move this process to another folder nor write into a command's output.
-            with contextlib.chdir("."), contextlib.redirect_stdout(sys.stderr):
+            # Importing may neither change this process's settings nor write into a command's output.
+            with process_state_kept(), contextlib.redirect_stdout(sys.stderr):
                 part = point.load()
             self._check(part)
         except KeyboardInterrupt:

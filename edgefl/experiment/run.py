@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, chdir, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -23,6 +23,7 @@ from edgefl.experiment.step_costs import write_costs
 from edgefl.experiment.summary import write_summary
 from edgefl.experiment.wiring import shared_world, step_costs
 from edgefl.learning.faults import PartFault
+from edgefl.process_state import process_state_kept
 from edgefl.scenario import Scenario, dump_yaml, load_scenario, resolve, with_overrides
 from edgefl.scenario.overrides import of_engine
 from edgefl.validation import validated
@@ -171,7 +172,7 @@ class _Experiment:
                 costs = self._costs[method.label]
                 one = OneRun(self._scenario, method, world, costs, self._directory.paths, pause=self._pause)
                 try:
-                    with chdir("."):  # a part may change the working directory: no other method starts there
+                    with process_state_kept():  # a part may change it, and no other method may notice
                         entry = (
                             one.timed(self._progress)
                             if core is None or data is None

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import sys
+import warnings
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -323,6 +325,48 @@ def test_a_part_that_changes_the_working_directory_leads_nothing_astray(tmp_path
     assert Path.cwd() == tmp_path
     assert tree(tmp_path / "run") == tree(expected)
     assert not list(elsewhere.iterdir())
+
+
+def change_torch():
+    torch.set_default_dtype(torch.float64)
+    torch.set_grad_enabled(False)
+    torch.use_deterministic_algorithms(True)
+    torch.set_float32_matmul_precision("medium")
+
+
+CHANGES = {
+    "torch": change_torch,
+    "numpy": lambda: np.seterr(all="raise"),
+    "environment": lambda: os.environ.update(EDGEFL_DATA="/nowhere", EDGEFL_CHANGED="1"),
+    "warnings": lambda: warnings.simplefilter("error"),
+}
+
+
+def process_settings():
+    numbers = torch.get_default_dtype(), torch.is_grad_enabled(), torch.get_deterministic_debug_mode()
+    return *numbers, torch.get_float32_matmul_precision(), np.geterr(), dict(os.environ), list(warnings.filters)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("place", "entry"), [(f"{FEDAVGM}.update", "fedavgm"), (f"{FEDPROX}.loss", "fedprox")])
+def test_a_part_that_changes_the_process_changes_no_other_method(tmp_path, monkeypatch, sound, place, entry, change):
+    holder, _, name = place.rpartition(".")
+    module, _, kind = holder.rpartition(".")
+    original = getattr(getattr(sys.modules[module], kind), name)
+
+    def changing(*arguments, **options):
+        answer = original(*arguments, **options)
+        CHANGES[change]()
+        return answer
+
+    known = process_settings()
+    with monkeypatch.context() as patched, suppress(RunsFailed):  # the method itself may fail
+        patched.setattr(place, changing)
+        run(scenario_of(entry), out=tmp_path / "run")
+    assert process_settings() == known
+    there = tree(tmp_path / "run")
+    for name in [name for name in sound if "/" in name]:
+        assert there[name] == sound[name]
 
 
 def test_a_fault_after_the_last_round_ends_its_method_alone(tmp_path, monkeypatch, small):
