@@ -55,6 +55,8 @@ EXCEPTIONS = {
     ("learning/engine/shared_buffer.py", "mkstemp"): "memory that processes share, without a name",
     ("learning/engine/shared_buffer.py", "open"): "memory that processes share, without a name",
     ("learning/engine/result_memory.py", "save"): "gives bytes",
+    ("experiment/models.py", "save"): "gives bytes",
+    ("experiment/checkpoints.py", "save"): "gives bytes",
     ("learning/engine/result_memory.py", "write_bytes"): "can be trained again; a digest tells whether it is whole",
     ("learning/engine/result_memory.py", "mkdir"): "holds what can be trained again",
     ("learning/data/sets/tiny_imagenet.py", "extractall"): "the images are counted when they are read",

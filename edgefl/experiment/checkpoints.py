@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor
 
 from edgefl.durable_file import make_folder, write_durably
-from edgefl.experiment.tensor_file import write_tensors
 from edgefl.learning.engine.result_memory import content_of
 from edgefl.record.paths import file_in
 
@@ -57,7 +57,7 @@ def write_checkpoint(
     fresh = _apart({content: tensor for content, tensor in distinct.items() if content not in packs})
     if fresh:
         pack = f"pack-{_digest(' '.join(sorted(fresh)).encode())}.safetensors"
-        write_tensors(fresh, folder / pack)
+        write_durably(folder / pack, save(fresh))
         packs |= dict.fromkeys(fresh, pack)
     text = json.dumps({"round": round, "tensors": contents, "packs": packs, "facts": facts}).encode()
     manifest = f"round-{round:06d}-{_digest(text)}.json"
