@@ -1,4 +1,4 @@
-"""What a run directory holds, and where: the one home of its names and paths."""
+"""The names and paths of everything in a run directory."""
 
 from edgefl.record.names import label_fault
 from edgefl.record.paths import RunPaths, SeedPaths

@@ -1,4 +1,4 @@
-"""The names in a run directory: those that edgefl uses itself, and which labels can name a method's folder."""
+"""The file names that edgefl uses in a run directory, and a check for labels that name a method's folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RESULTS = "results"
 FILES = (SCENARIO, SUMMARY, COSTS, SENSITIVITY, PICTURE, STATE, FAULTED, LOCK)
 """The files next to the methods' folders."""
 OWN = frozenset((*FILES, RESULTS))
-"""What edgefl creates next to the methods' folders; no label may be one of them."""
+"""Everything that edgefl creates next to the methods' folders; a label must not be one of these names."""
 
 EVENTS = "events.parquet"
 ROUNDS = "rounds.parquet"
@@ -27,14 +27,14 @@ CLIENT_MODELS = "clients.safetensors"
 STANDINGS = "standings.json"
 JOURNAL = "journal.sqlite"
 JOURNALS = tuple(f"{JOURNAL}{end}" for end in ("", "-wal", "-shm", "-journal"))
-"""The journal's file, and those that SQLite keeps next to it."""
+"""The journal's file and the files that SQLite keeps next to it."""
 CHECKPOINTS = "checkpoints"
 
 SEED_FILES = (EVENTS, ROUNDS, CLIENTS, FINAL_MODEL, CLIENT_MODELS, STANDINGS, *JOURNALS)
-"""The files in the folder of one method and seed; the folder of checkpoints lies next to them."""
+"""The files in the folder of one method and seed; the folder of checkpoints is next to them."""
 
 LABEL_PATTERN = r"[A-Za-z0-9](?:[A-Za-z0-9+_.-]{0,98}[A-Za-z0-9+_-])?"
-"""No separator, space or control character, no dot at either end. In ASCII, which every file system spells alike."""
+"""No separator, space or control character, no dot at either end. ASCII only, which all file systems encode alike."""
 _DEVICES = frozenset(
     ("con", "prn", "aux", "nul", *(f"{name}{number}" for name in ("com", "lpt") for number in range(10)))
 )
@@ -45,12 +45,12 @@ SEED = "seed-"
 
 
 def seed_folder(seed: int) -> str:
-    """The name of a seed's folder in its method's."""
+    """The name of a seed's folder inside its method's folder."""
     return f"{SEED}{seed}"
 
 
 def is_plain(name: str) -> bool:
-    r"""Whether a text names one file of a folder, rather than a path that leads elsewhere.
+    r"""Whether a text is a plain file name, not a path to another place.
 
     >>> [is_plain(name) for name in ("fedavg", "a b", "..", "a/b", "a\\b", "")]
     [True, True, False, False, False, False]
@@ -59,9 +59,9 @@ def is_plain(name: str) -> bool:
 
 
 def label_fault(label: str) -> str | None:
-    """What is wrong with a label that would name a method's folder in a run directory; ``None`` if nothing is.
+    """Why a label cannot name a method's folder in a run directory; ``None`` if it can.
 
-    Capitals do not count, since some file systems do not tell them from small letters.
+    The check ignores case, because some file systems do.
 
     >>> label_fault("fedmlb+fedadam")
     >>> label_fault("Results")

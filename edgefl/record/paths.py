@@ -1,7 +1,8 @@
-"""The paths in a run directory, each looked at before it is given: what lies there is a file or a folder, never a link.
+"""The paths in a run directory. Each is checked before it is returned: it must be a file or a folder, never a link.
 
-A run directory may come from anybody. A link in it would lead what is read, written or removed to another place, and a
-named pipe would let a reader wait for ever; so every file of a run directory is opened by a path from here.
+A run directory may come from another user. A link in it would redirect reading, writing and removing to another place,
+and a named pipe would block a reader permanently. So every file of a run directory is opened by a path from this
+module.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ def file_in(folder: Path, name: str) -> Path:
     """The path of a file in a folder.
 
     Raises:
-        UserError: something else than a file lies there, or the name leads out of the folder.
+        UserError: the path is not a file, or the name is a path out of the folder.
     """
     return _looked_at(folder, name, "a file")
 
 
 def own_file_in(folder: Path, name: str) -> Path:
-    """The path of a file in a folder that has no second name (a hard link) elsewhere.
+    """The path of a file in a folder that has no second name (a hard link).
 
     Raises:
-        UserError: as for :func:`file_in`, or the file has one.
+        UserError: as for :func:`file_in`, or the file has a second name.
     """
     path = file_in(folder, name)
     with suppress(FileNotFoundError):
@@ -57,7 +58,7 @@ def folder_in(folder: Path, name: str) -> Path:
     """The path of a folder in a folder.
 
     Raises:
-        UserError: something else than a folder lies there, or the name leads out of the folder.
+        UserError: the path is not a folder, or the name is a path out of the folder.
     """
     return _looked_at(folder, name, "a folder")
 
@@ -67,7 +68,7 @@ class SeedPaths:
     """The files of one method with one seed.
 
     Attributes:
-        folder: where they lie.
+        folder: the folder that contains them.
     """
 
     folder: Path
@@ -99,22 +100,22 @@ class SeedPaths:
 
     @property
     def standings(self) -> Path:
-        """What the run stood at whenever it was left."""
+        """The run's figures at each time it was interrupted."""
         return file_in(self.folder, names.STANDINGS)
 
     @property
     def journal(self) -> Path:
-        """The journal while the run is under way."""
+        """The journal while the run is in progress."""
         path, *_ = (file_in(self.folder, name) for name in names.JOURNALS)
         return path
 
     @property
     def checkpoints(self) -> Path:
-        """The folder of checkpoints while the run is under way."""
+        """The folder of checkpoints while the run is in progress."""
         return folder_in(self.folder, names.CHECKPOINTS)
 
     def clear(self) -> None:
-        """Remove what only a run under way needs."""
+        """Remove the files that only a run in progress needs."""
         shutil.rmtree(self.checkpoints, ignore_errors=True)
         for name in names.JOURNALS:
             (self.folder / name).unlink(missing_ok=True)
@@ -122,7 +123,7 @@ class SeedPaths:
             flush_folder(self.folder)
 
     def remove(self) -> None:
-        """Remove everything that edgefl writes here, and the folder unless something else lies in it."""
+        """Remove everything that edgefl writes here, and the folder unless it contains other files."""
         self.clear()
         _remove(self.folder, names.SEED_FILES)
 
@@ -144,7 +145,7 @@ class RunPaths:
 
     @property
     def summary(self) -> Path:
-        """What each method and seed came to."""
+        """The results of each method and seed."""
         return file_in(self.root, names.SUMMARY)
 
     @property
@@ -154,7 +155,7 @@ class RunPaths:
 
     @property
     def sensitivity(self) -> Path:
-        """The run timed again under other conditions."""
+        """The runs' times under other conditions."""
         return file_in(self.root, names.SENSITIVITY)
 
     @property
@@ -164,26 +165,26 @@ class RunPaths:
 
     @property
     def state(self) -> Path:
-        """What is finished while runs are under way; where it lies, there is something to resume."""
+        """The finished runs, while others are in progress; if this file exists, the directory can be resumed."""
         return file_in(self.root, names.STATE)
 
     @property
     def faulted(self) -> Path:
-        """The same of a finished run directory in which runs ended by a fault."""
+        """The same for a finished run directory in which some runs ended by a fault."""
         return file_in(self.root, names.FAULTED)
 
     @property
     def lock(self) -> Path:
-        """Held by the process that works here."""
+        """The lock of the process that uses the run directory."""
         return file_in(self.root, names.LOCK)
 
     @property
     def results(self) -> Path:
-        """The folder of training results that several methods share, while runs are under way."""
+        """The folder of training results that several methods share, while runs are in progress."""
         return folder_in(self.root, names.RESULTS)
 
     def results_of(self, seed: int) -> Path:
-        """The folder of a seed's results, in that folder."""
+        """The folder of one seed's results inside that folder."""
         return folder_in(self.results, names.seed_folder(seed))
 
     def of(self, label: str, seed: int) -> SeedPaths:
@@ -191,21 +192,21 @@ class RunPaths:
         return SeedPaths(folder_in(folder_in(self.root, label), names.seed_folder(seed)))
 
     def make(self, label: str, seed: int) -> SeedPaths:
-        """The same, with their folder made; not the run directory itself, so that one which was moved stays away."""
+        """The same, after creating their folder. The run directory itself is not created again if it was moved."""
         paths = self.of(label, seed)
         make_folder(paths.folder.parent, parents=False)
         make_folder(paths.folder, parents=False)
         return paths
 
     def check_own(self, labels: Iterable[str]) -> None:
-        """Look at everything that a run under way reads, writes or removes here.
+        """Check every path that a run in progress reads, writes or removes here.
 
         Args:
             labels: the methods.
 
         Raises:
-            UserError: something else lies in the place of a file or a folder, or a file has a second name (a hard
-                link), which may belong to somebody else.
+            UserError: a path has the wrong type, or a file has a second name (a hard link), which may belong to another
+                user.
         """
         _check_files(self.root, names.FILES)
         for seed in _seed_folders(self.results):
@@ -216,7 +217,7 @@ class RunPaths:
                 _check_files(SeedPaths(seed).checkpoints)
 
     def remove(self, labels: Iterable[str]) -> None:
-        """Remove everything that edgefl writes here for these methods; what else lies here stays.
+        """Remove everything that edgefl writes here for these methods; other files stay.
 
         Args:
             labels: the methods.
@@ -229,7 +230,7 @@ class RunPaths:
                 folder.rmdir()
         shutil.rmtree(self.results, ignore_errors=True)
         for name in names.FILES:
-            if name != names.LOCK:  # the last to go, by the process that holds it
+            if name != names.LOCK:  # removed last, by the process that holds it
                 _unlink(self.root, name)
 
 
@@ -245,7 +246,7 @@ def _looked_at(folder: Path, name: str, expected: str) -> Path:
 
 
 def _kind(path: Path) -> str | None:
-    """What lies there, in words; ``None`` where nothing does."""
+    """The type of the entry at this path, in words; ``None`` if there is none."""
     try:
         mode = path.lstat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -256,13 +257,13 @@ def _kind(path: Path) -> str | None:
 
 
 def _seed_folders(folder: Path) -> list[Path]:
-    """The folders of seeds in a folder, if that is there."""
+    """The folders of seeds in a folder; empty if the folder does not exist."""
     found = sorted(os.listdir(folder)) if _kind(folder) is not None else []
     return [folder_in(folder, name) for name in found if name.startswith(names.SEED)]
 
 
 def _check_files(folder: Path, files: Iterable[str] | None = None) -> None:
-    """Make sure that these entries of a folder, or all that are there, are files of its own."""
+    """Check that these entries of a folder, or all of its entries, are files without a second name."""
     if _kind(folder) is not None:
         for name in files if files is not None else sorted(os.listdir(folder)):
             own_file_in(folder, name)

@@ -1,1 +1,1 @@
-"""Which clients take part in a round, and which blocks each of them is sent."""
+"""Which clients take part in a round, and which blocks each of them receives."""

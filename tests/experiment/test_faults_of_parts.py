@@ -102,7 +102,7 @@ WRONG = {
         "a half": (lambda self, r, c, f: dict.fromkeys(c, 1.5), "returned 1.5 blocks for client .; expected 1 to 4"),
         "true": (lambda self, r, c, f: dict.fromkeys(c, True), "returned True blocks for client .; expected 1 to 4"),
         "not all": (lambda self, r, c, f: {}, "returned no number of blocks for client ."),
-        "strangers": (lambda self, r, c, f: dict.fromkeys([*c, -1], 2), "blocks for -1, which is no client"),
+        "strangers": (lambda self, r, c, f: dict.fromkeys([*c, -1], 2), "blocks for -1, which is not a client"),
     },
     ("codec up", Quantise, "encode"): {
         "nothing": (nothing, "codec Quantise: encode returned None; expected tensors by name"),
@@ -236,12 +236,12 @@ PICKS = {
     "unknown": (lambda a, n: np.array([8]), "it returned client 8; expected one that is available, of 0 to 7"),
     "one twice": (lambda a, n: [2, 1, 2], "it returned client 2 twice; expected different ones"),
     "too many": (lambda a, n: a, "it returned 8 clients; expected 3 or fewer"),
-    "no numbers": (lambda a, n: ["0", "1"], r"it returned \['0', '1'\]; expected an array of clients' numbers"),
-    "fractions": (lambda a, n: a[:n] + 0.5, "expected an array of clients' numbers"),
-    "a mask": (lambda a, n: a < n, "expected an array of clients' numbers"),
-    "a matrix": (lambda a, n: a[:2].reshape(2, 1), "expected an array of clients' numbers"),
-    "nothing": (lambda a, n: None, "it returned None; expected an array of clients' numbers"),
-    "a number": (lambda a, n: 3, "it returned 3; expected an array of clients' numbers"),
+    "no numbers": (lambda a, n: ["0", "1"], r"it returned \['0', '1'\]; expected an array of client numbers"),
+    "fractions": (lambda a, n: a[:n] + 0.5, "expected an array of client numbers"),
+    "a mask": (lambda a, n: a < n, "expected an array of client numbers"),
+    "a matrix": (lambda a, n: a[:2].reshape(2, 1), "expected an array of client numbers"),
+    "nothing": (lambda a, n: None, "it returned None; expected an array of client numbers"),
+    "a number": (lambda a, n: 3, "it returned 3; expected an array of client numbers"),
     "exit": (lambda a, n: sys.exit(3), "SystemExit: 3"),
 }
 

@@ -1,4 +1,4 @@
-"""Selectors that ask how long clients would take, or learn from what came of rounds."""
+"""Selectors that read the predicted seconds of clients, or learn from the results of rounds."""
 
 from __future__ import annotations
 

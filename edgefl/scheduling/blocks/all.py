@@ -1,4 +1,4 @@
-"""Every block for everyone: FedBR's loss with FedAvg's downlink."""
+"""Every block for every client: FedBR's loss with FedAvg's downlink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a block scheduler is: it chooses each client's number of blocks α, and learns from what came of it."""
+"""The interface of block schedulers: choose each client's number of blocks α, and learn from the results."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from edgefl.scheduling.blocks.makespan import BlockForecast
 
 
 class BlockFeedback(NamedTuple):
-    """What came of one round for its clients that were aggregated; arrays with one entry a client, in any order.
+    """The results of one round for its aggregated clients; arrays with one entry for each client, in any order.
 
     Attributes:
         client: the clients' numbers.
-        alpha: the α that each one played (that :meth:`BlockScheduler.choose` returned), M where the model came whole.
+        alpha: the α of each client (as :meth:`BlockScheduler.choose` returned it), M where it received the whole model.
         distance: squared L2 distance between the returned local model and the new aggregate (not normalised).
         loss: mean cross-entropy of the local path over the last local epoch, ζ_L.
         compute_seconds: seconds of local training.
@@ -44,16 +44,17 @@ class BlockScheduler(ABC):
 
     @abstractmethod
     def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast | None = None) -> dict[int, int]:
-        """The number of blocks α for each client of the cohort; called in order of rounds, in partial rounds.
+        """The number of blocks α for each client of the cohort; called in partial rounds only, in the order of rounds.
 
         Args:
             round: counts from 0.
-            cohort: who is to be sent blocks: all clients of a synchronous round, those dispatched together in others.
-            forecast: what each choice would cost; ``None`` where the world cannot say.
+            cohort: the clients that will receive blocks: all clients of a synchronous round, or the clients dispatched
+                together in other protocols.
+            forecast: the cost of each choice; ``None`` where the world cannot compute it.
         """
 
     def observe(self, feedback: BlockFeedback) -> None:  # noqa: B027  (not every scheduler learns)
-        """Learn from a finished round, before the next :meth:`choose`; α is M where the model came whole."""
+        """Learn from a finished round, before the next :meth:`choose`; α is M for a client with the whole model."""
 
 
 def checked_alphas(answer: object, cohort: Sequence[int], blocks: int) -> dict[int, int]:
@@ -61,17 +62,17 @@ def checked_alphas(answer: object, cohort: Sequence[int], blocks: int) -> dict[i
 
     Args:
         answer: what it returned.
-        cohort: what it was asked with.
+        cohort: the cohort that it was called with.
         blocks: M, the model's blocks.
 
     Raises:
-        WrongAnswer: it returned something else than a whole number from 1 to M for each client.
+        WrongAnswer: the answer is not a whole number from 1 to M for each client.
 
     >>> checked_alphas({3: np.int64(2), 5: 4}, [3, 5], 4)
     {3: 2, 5: 4}
     """
     if not isinstance(answer, Mapping):
-        raise WrongAnswer(f"it returned {one_line(answer)}; expected a number of blocks for each client, by client")
+        raise WrongAnswer(f"it returned {one_line(answer)}; expected a mapping from client to number of blocks")
     for client in cohort:
         if client not in answer:
             raise WrongAnswer(f"it returned no number of blocks for client {client}")
@@ -80,12 +81,12 @@ def checked_alphas(answer: object, cohort: Sequence[int], blocks: int) -> dict[i
             raise WrongAnswer(f"it returned {one_line(alpha)} blocks for client {client}; expected 1 to {blocks}")
     if len(answer) != len(cohort):
         strangers = [client for client in answer if client not in set(cohort)]
-        raise WrongAnswer(f"it returned blocks for {one_line(strangers[0])}, which is no client of the cohort")
+        raise WrongAnswer(f"it returned blocks for {one_line(strangers[0])}, which is not a client of the cohort")
     return {client: int(answer[client]) for client in cohort}
 
 
 class BlockSchedulerSpec(Options):
-    """What a scenario says of a block scheduler; its fields are the options."""
+    """A block scheduler as a scenario describes it; its fields are the options."""
 
     @abstractmethod
     def start(self, seed: int, blocks: int) -> BlockScheduler:

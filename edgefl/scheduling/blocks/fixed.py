@@ -1,4 +1,4 @@
-"""The same number of blocks for everyone, every time."""
+"""The same number of blocks for every client in every round."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ConstantScheduler(BlockScheduler):
 class Fixed(BlockSchedulerSpec):
     """The same α for every client."""
 
-    alpha: int = Field(ge=1, description="number of the last blocks that are sent, 1 … M")
+    alpha: int = Field(ge=1, description="how many of the last blocks are sent, 1 … M")
 
     def start(self, seed: int, blocks: int) -> ConstantScheduler:
         """See :class:`BlockSchedulerSpec`."""

@@ -17,17 +17,18 @@ from edgefl.scheduling.blocks.makespan import BlockForecast
 
 
 class GmbsScheduler(BlockScheduler):
-    """Greedy choice among m = 1 … M-1 by remembered feedback plus a bonus for what was rarely played.
+    """Greedy choice among m = 1 … M-1 by averaged feedback plus a bonus for choices that were rarely made.
 
-    Eqs. 19-24 and Alg. 1 of Tan et al. 2023, with these readings: feedback counts when it arrives and for the number of
-    blocks that was played; the loss is compared with the client's own previous participation, so the first one only
-    counts the choice; nothing decays while a client is away; t is the round's number from 0; ties are drawn.
+    Eqs. 19-24 and Alg. 1 of Tan et al. 2023, with these interpretations: feedback counts when it arrives and for the
+    number of blocks that was chosen; the loss is compared with the client's own previous participation, so the first
+    one only counts the choice; nothing decays while a client does not take part; t is the round's number from 0; ties
+    are broken at random.
 
     Args:
         seed: the run's seed, for ties.
         arms: M-1.
         lam: λ of Eq. 23.
-        bonus_scale: a factor on the second term of Eq. 24 (1 in the paper).
+        bonus_scale: factor on the second term of Eq. 24 (1 in the paper).
     """
 
     reads: ClassVar[frozenset[str]] = frozenset({"loss", "distance", "compute_seconds", "transfer_seconds"})
@@ -51,14 +52,15 @@ class GmbsScheduler(BlockScheduler):
         for client in cohort:
             values = self.values(round, client)
             best = np.flatnonzero(values == values.max())
-            # Without a draw the first of equals would always win, and every client would begin with one block.
+            # Without a random draw the first of equal values would always win, and every client would begin with one
+            # block.
             arm = int(best[0] if len(best) == 1 else generator(self._seed, "gmbs ties", round, client).choice(best))
             self._played[client][arm] += 1
             chosen[client] = arm + 1
         return chosen
 
     def observe(self, feedback: BlockFeedback) -> None:
-        """Eqs. 19-21 and 23; an α outside 1 … M-1 (a model that came whole) is no arm and only refreshes the loss."""
+        """Eqs. 19-21 and 23; an α outside 1 … M-1 (the whole model) is not an arm and only updates the loss."""
         slow = np.exp(_shares(feedback.compute_seconds) + _shares(feedback.transfer_seconds))
         weights = _shares(feedback.distance) / slow
         for client, alpha, weight, loss in zip(
@@ -73,7 +75,7 @@ class GmbsScheduler(BlockScheduler):
 
 
 def _shares(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Values over their sum; equal shares where they are all zero."""
+    """Values divided by their sum; equal shares where they are all zero."""
     total = values.sum()
     return values / total if total > 0 else np.full(len(values), 1 / max(1, len(values)))
 

@@ -1,4 +1,4 @@
-"""What a choice of blocks is foreseen to cost, and the shortest round that sends as many blocks."""
+"""The predicted cost of a choice of blocks, and the shortest round that sends as many blocks."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 
 class BlockForecast(NamedTuple):
-    """What each choice would cost each client of a cohort; clients in the cohort's order, column α-1 for α = 1 … M.
+    """The cost of each choice for each client of a cohort; clients in the cohort's order, column α-1 for α = 1 … M.
 
     Attributes:
-        seconds: of the client's whole part in the round, alone on its path at the present capacities
-            ``[clients, M]``; infinite where a link is down.
+        seconds: of the client's whole participation, alone on its path at the present capacities ``[clients, M]``;
+            infinite where a link is down.
         bytes: of its downlink ``[clients, M]``.
-        free: whether the choice matters: False where the model comes whole whatever is chosen ``[clients]``.
+        free: whether the choice matters: False where the client receives the whole model in any case ``[clients]``.
     """
 
     seconds: NDArray[np.float64]
@@ -23,7 +23,7 @@ class BlockForecast(NamedTuple):
     free: NDArray[np.bool_]
 
     def makespan(self, alphas: NDArray[np.int64]) -> float:
-        """The longest part among clients whose choice matters, for α of each client; 0 where there are none.
+        """The longest participation among clients whose choice matters, given α of each client; 0 without such clients.
 
         >>> forecast = BlockForecast(np.array([[1., 2.], [3., 5.]]), np.ones((2, 2), np.int64), np.array([True, True]))
         >>> forecast.makespan(np.array([2, 1]))
@@ -37,8 +37,8 @@ def least_makespan(forecast: BlockForecast, total: int, arms: int) -> float:
     """The shortest makespan of any choice of 1 … ``arms`` blocks each that sends ``total`` blocks or more.
 
     Only clients whose choice matters count; it is infinite where no choice reaches the total. Within a makespan T,
-    client k can have α_k(T) blocks, the most that fit, and the sum of these only grows with T. So the smallest T among
-    the table's entries that reaches the total is exact, and no integer program is needed.
+    client k can receive at most α_k(T) blocks, and the sum of these never falls as T grows. So the smallest T among the
+    table's entries that reaches the total is exact, and no integer program is needed.
 
     >>> forecast = BlockForecast(np.array([[1., 2.], [3., 5.]]), np.ones((2, 2), np.int64), np.array([True, True]))
     >>> [least_makespan(forecast, total, 2) for total in (2, 3, 4, 5)]

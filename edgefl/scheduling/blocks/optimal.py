@@ -16,11 +16,11 @@ from edgefl.units import Bytes, Seconds
 
 
 class OptimalScheduler(BlockScheduler):
-    """Maximise Σ_k d_k α_k with each client foreseen within ``seconds`` and the cohort's downlinks within ``bytes``.
+    """Maximise Σ_k d_k α_k with each client's predicted time within ``seconds`` and the downlinks within ``bytes``.
 
     d_k is the distance between the client's last returned model and the aggregate, as a share of its cohort's, times
-    the cohort (so 1 on average, and 1 for clients not heard of yet). Where a limit cannot be met by a client's (or by
-    all clients') smallest choice, that is the choice.
+    the cohort (so 1 on average, and 1 for clients without feedback so far). Where even the smallest choice of a client
+    (or of all clients) exceeds a limit, the smallest choice is taken.
 
     Args:
         arms: M-1, the largest α of a partial round.
@@ -40,12 +40,14 @@ class OptimalScheduler(BlockScheduler):
         """See :class:`BlockScheduler`.
 
         Raises:
-            UserError: what choices cost is not known.
+            UserError: there is no forecast of costs.
         """
         if forecast is None:
-            raise UserError("block scheduler 'optimal' needs to foresee seconds and bytes; this world cannot say")
+            raise UserError(
+                "block scheduler 'optimal' needs predicted seconds and bytes, which this world cannot compute"
+            )
         worth = np.array([self._distance.get(client, 1.0) for client in cohort])
-        # A choice that changes nothing is worth nothing; the least is taken.
+        # A choice that changes nothing has the value 0; the smallest α is taken.
         worth = np.where(forecast.free, worth, 0.0)
         alphas = best_blocks(
             worth, forecast.seconds[:, : self._arms], forecast.bytes[:, : self._arms], self._seconds, self._bytes
@@ -68,11 +70,11 @@ def best_blocks(
 ) -> NDArray[np.int64]:
     """α_k ``[clients]`` in 1 … arms that maximises Σ worth_k α_k within the limits.
 
-    One binary variable for each client and choice, one choice a client (HiGHS through scipy). A choice that is too slow
-    is fixed to 0, unless it is its client's quickest.
+    There is one binary variable for each client and choice, and one choice for each client (HiGHS through scipy). A
+    choice that is too slow is fixed to 0, unless it is the client's fastest one.
 
     Args:
-        worth: of one block to each client ``[clients]``.
+        worth: the value of one block for each client ``[clients]``.
         seconds: of each choice ``[clients, arms]``.
         bytes: of each choice ``[clients, arms]``.
         most_seconds: T; infinite for no limit.
@@ -92,7 +94,7 @@ def best_blocks(
     if least.sum() >= most_bytes:
         return np.asarray(np.where(able, bytes, np.iinfo(np.int64).max).argmin(axis=1) + 1)
     if np.isinf(most_bytes):
-        # Without a common limit each client's best is the best.
+        # Without a common limit the best choice of each client is the overall optimum.
         gain = np.where(able, worth[:, None] * np.arange(1, arms + 1), -1.0)
         return np.asarray(gain.argmax(axis=1) + 1)
     return _program(worth, able, bytes, most_bytes)
@@ -105,7 +107,7 @@ def _program(
 
     clients, arms = able.shape
     one_each = np.kron(np.eye(clients), np.ones(arms))
-    budget = bytes.reshape(1, -1) / most_bytes  # of the order of 1, as a solver's tolerances like it
+    budget = bytes.reshape(1, -1) / most_bytes  # of the order of 1, as the solver's tolerances require
     found = milp(
         -(worth[:, None] * np.arange(1, arms + 1)).ravel(),
         integrality=np.ones(clients * arms),
@@ -120,10 +122,10 @@ def _program(
 
 @BLOCK_SCHEDULERS.register("optimal")
 class Optimal(BlockSchedulerSpec):
-    """Σ d_k α_k at its largest within limits on time and bytes: a yardstick for greedy schedulers."""
+    """Maximise Σ d_k α_k within limits on time and bytes: a reference for greedy schedulers."""
 
     seconds: Annotated[Seconds, Field(gt=0)] | None = Field(
-        default=None, description="T, within which each client of a partial round is foreseen to return; null: no limit"
+        default=None, description="T, the limit on each client's predicted seconds in a partial round; null: no limit"
     )
     bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
         default=None, description="of all downlinks of a partial round together; null: no limit"

@@ -12,7 +12,7 @@ from edgefl.scheduling.blocks.makespan import BlockForecast
 
 @dataclass(frozen=True)
 class RandomScheduler(BlockScheduler):
-    """α uniform over 1 … ``arms``, for each client and round by itself."""
+    """α uniform over 1 … ``arms``, independently for each client and round."""
 
     seed: int
     arms: int

@@ -1,1 +1,1 @@
-"""Who takes part in a round: one selector a module."""
+"""Client selection for a round: one selector in each module."""

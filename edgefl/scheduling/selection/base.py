@@ -1,4 +1,4 @@
-"""What a selector is: it picks the clients of a round."""
+"""The interface of selectors, which pick the clients of a round."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgefl.registry import Registry, class_of
 
 
 class Foreseen(NamedTuple):
-    """Seconds that clients would take for a whole round from now on, alone on their paths; arrays, one entry a client.
+    """Seconds that clients would take for a whole round from now on, alone on their paths; one entry for each client.
 
     Attributes:
         download: of the whole model; infinite where a link is down.
@@ -30,11 +30,11 @@ class Foreseen(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What a selector may know of the clients; ``None`` where the scenario's world cannot say.
+    """Facts about the clients for a selector; ``None`` where the scenario's world does not provide them.
 
     Attributes:
         label_support: which classes each client holds ``[clients, classes]``, True or False.
-        foreseen: asks clients, by number, how long a round would take them.
+        foreseen: a function from clients' numbers to the predicted seconds of a round.
     """
 
     label_support: NDArray[np.bool_] | None = None
@@ -42,13 +42,13 @@ class Facts(NamedTuple):
 
 
 class SelectionFeedback(NamedTuple):
-    """What came of a round for its clients that were aggregated; arrays with one entry a client, in any order.
+    """The results of a round for its aggregated clients; arrays with one entry for each client, in any order.
 
     Attributes:
         client: the clients' numbers.
         loss: mean cross-entropy of the local path over the last local epoch.
         samples: the clients' training images n_k.
-        seconds: how long the client took, from the start of its download to the end of its upload.
+        seconds: the client's time from the start of its download to the end of its upload.
     """
 
     client: NDArray[np.int64]
@@ -61,8 +61,8 @@ class Selector(ABC):
     """One run's selector."""
 
     reads: ClassVar[frozenset[str]] = frozenset()
-    """The inputs that its decisions depend on beside who is available: names of :class:`Facts`, and of the arrays of
-    :class:`SelectionFeedback`."""
+    """The inputs that its decisions depend on, in addition to the available clients: names of :class:`Facts` and of
+    arrays of :class:`SelectionFeedback`."""
 
     @classmethod
     def learns(cls) -> bool:
@@ -71,26 +71,26 @@ class Selector(ABC):
 
     @abstractmethod
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        """The clients of round ``round``, ascending; asked once a round, maybe for one that then does not come.
+        """The clients of round ``round``, ascending; called once a round, possibly for a round that never begins.
 
-        A selector that does not read ``foreseen`` may be asked before the last round's model is evaluated.
+        A selector that does not read ``foreseen`` may be called before the last round's model is evaluated.
 
         Args:
             round: counts from 0.
             available: numbers of the clients that could take part, ascending.
             cohort: how many to pick; all that are available where there are fewer.
-            facts: what may be known of clients.
+            facts: facts about the clients.
         """
 
     def candidates(self) -> NDArray[np.int64] | None:
-        """The only clients that it would ever pick; ``None`` where it may pick anybody.
+        """The only clients that it can ever pick; ``None`` where it may pick any client.
 
-        Where none of them can take part the run waits for one of them, and stalls where none ever comes.
+        Where none of them can take part, the run waits for one of them, and stalls if none ever becomes available.
         """
         return None
 
     def observe(self, feedback: SelectionFeedback) -> None:  # noqa: B027  (not every selector learns)
-        """Learn from a finished round, before the next :meth:`pick`; called where :meth:`learns` says so."""
+        """Learn from a finished round, before the next :meth:`pick`; called if :meth:`learns` returns True."""
 
 
 def checked_cohort(answer: object, available: NDArray[np.int64], cohort: int, clients: int) -> list[int]:
@@ -98,21 +98,21 @@ def checked_cohort(answer: object, available: NDArray[np.int64], cohort: int, cl
 
     Args:
         answer: what it returned.
-        available: whom it could pick.
-        cohort: how many it was to pick.
+        available: the clients that it could pick.
+        cohort: how many it was asked to pick.
         clients: how many clients there are.
 
     Raises:
-        WrongAnswer: it returned something else than different clients that are available, as many as wanted or fewer.
+        WrongAnswer: the answer is not an array of different available clients, at most ``cohort`` of them.
 
     >>> checked_cohort([2, 0], np.array([0, 2, 3]), 2, 4)
     [0, 2]
     """
     if not isinstance(answer, np.ndarray | list | tuple):
-        raise WrongAnswer(f"it returned {one_line(answer)}; expected an array of clients' numbers")
+        raise WrongAnswer(f"it returned {one_line(answer)}; expected an array of client numbers")
     picked = np.asarray(answer)
     if picked.size and (picked.ndim != 1 or picked.dtype.kind not in "iu"):
-        raise WrongAnswer(f"it returned {one_line(answer)}; expected an array of clients' numbers")
+        raise WrongAnswer(f"it returned {one_line(answer)}; expected an array of client numbers")
     if picked.size > cohort:
         raise WrongAnswer(f"it returned {picked.size} clients; expected {cohort} or fewer")
     picked = np.sort(picked).astype(np.int64)
@@ -125,11 +125,11 @@ def checked_cohort(answer: object, available: NDArray[np.int64], cohort: int, cl
 
 
 class SelectorSpec(Options):
-    """What a scenario says of a selector; its fields are the options."""
+    """A selector as a scenario describes it; its fields are the options."""
 
     @abstractmethod
     def start(self, seed: int) -> Selector:
-        """The selector of a run with this seed; the same one for all methods, so that all meet the same cohorts."""
+        """The selector of a run with this seed; the same for all methods, so that all have the same cohorts."""
 
 
 SELECTORS: Registry[type[SelectorSpec]] = Registry(

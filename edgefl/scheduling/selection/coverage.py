@@ -1,4 +1,4 @@
-"""Data-aware selection: cohorts that hold every class between them."""
+"""Data-aware selection: cohorts whose clients together hold every class."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from edgefl.scheduling.selection.uniform import sample
 class CoverageSelector(Selector):
     """Uniform among the cohorts that hold every class which any available client holds, by rejection.
 
-    After ``tries`` draws in vain the last one is repaired: one at a time, a client whose classes the others hold as
-    well (or, if there is none, the one whose loss costs fewest classes) makes way for the client that adds most
-    missing classes, as long as that covers more.
+    After ``tries`` unsuccessful draws the last one is repaired. One at a time, a client whose classes the others also
+    hold (or, if there is none, the client whose removal loses the fewest classes) is replaced by the client that adds
+    the most missing classes, as long as this increases the number of classes.
     """
 
     reads: ClassVar[frozenset[str]] = frozenset({"label_support"})
@@ -36,9 +36,7 @@ class CoverageSelector(Selector):
             UserError: the clients' classes are not known.
         """
         if facts.label_support is None:
-            raise UserError(
-                "selection 'coverage' needs to know which classes each client holds; this world has no data"
-            )
+            raise UserError("selection 'coverage' needs the classes that each client holds; this world has no data")
         support = facts.label_support[available]
         draws = generator(self.seed, "selection", round)
         reachable = int(support.any(axis=0).sum())

@@ -1,4 +1,4 @@
-"""Deadline-aware selection: as many clients as a deadline allows, quickest first."""
+"""Deadline-aware selection: as many clients as a deadline allows, fastest first."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from edgefl.units import Seconds
 
 @dataclass(frozen=True)
 class DeadlineSelector(Selector):
-    """FedCS's two steps (Nishio and Yonetani 2019, Protocol 2): ask some clients at random, then pick greedily.
+    """FedCS's two steps (Nishio and Yonetani 2019, Protocol 2): query random clients, then pick greedily.
 
-    Each time the client is added that lengthens the round least, as long as the round stays within the deadline. Where
-    nobody is quick enough, the quickest goes alone, so that a round is never empty.
+    Each step adds the client that lengthens the round least, as long as the round stays within the deadline. If no
+    client is fast enough, the fastest one takes part alone, so that a round is never empty.
     """
 
     reads: ClassVar[frozenset[str]] = frozenset({"foreseen"})
@@ -35,10 +35,12 @@ class DeadlineSelector(Selector):
         """See :class:`Selector`.
 
         Raises:
-            UserError: how long clients take is not known.
+            UserError: there is no forecast of the clients' times.
         """
         if facts.foreseen is None:
-            raise UserError("selection 'deadline' needs to foresee how long clients take; this world cannot say")
+            raise UserError(
+                "selection 'deadline' needs the predicted seconds of clients, which this world cannot compute"
+            )
         number = max(cohort, round_half_up(self.asked * cohort))
         asked = sample(generator(self.seed, "selection", round), available, number)
         seconds = facts.foreseen(asked)
@@ -59,7 +61,7 @@ class DeadlineSelector(Selector):
         return np.sort(asked[chosen])
 
     def _after(self, elapsed: float, ready: NDArray[np.float64], upload: NDArray[np.float64]) -> NDArray[np.float64]:
-        """When the round would end with each client added; one after the other, an upload waits for those before."""
+        """When the round would end with each client added; in sequence, an upload waits for the uploads before it."""
         if self.uploads == "sequential":
             return np.asarray(np.maximum(elapsed, ready) + upload)
         return np.asarray(np.maximum(elapsed, ready + upload))
@@ -76,14 +78,14 @@ def round_half_up(value: float) -> int:
 
 @SELECTORS.register("deadline")
 class Deadline(SelectorSpec):
-    """FedCS (Nishio and Yonetani 2019): clients that are foreseen to be in time, quickest first."""
+    """FedCS (Nishio and Yonetani 2019): clients that are predicted to meet the deadline, fastest first."""
 
-    deadline: Annotated[Seconds, Field(gt=0)] = Field(description="seconds that a round may take by what is foreseen")
+    deadline: Annotated[Seconds, Field(gt=0)] = Field(description="limit on the predicted seconds of a round")
     asked: float = Field(
-        default=3.0, ge=1, description="how many times the cohort are asked, at random, how long they would take"
+        default=3.0, ge=1, description="how many random clients are queried, in multiples of the cohort"
     )
     uploads: Literal["parallel", "sequential"] = Field(
-        default="parallel", description="whether uploads are foreseen side by side, or one after another as in FedCS"
+        default="parallel", description="whether predicted uploads run in parallel, or one after another as in FedCS"
     )
 
     def start(self, seed: int) -> DeadlineSelector:

@@ -14,7 +14,7 @@ from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, Selecto
 
 @dataclass(frozen=True)
 class FixedSelector(Selector):
-    """The listed clients, as far as they are available; without a list, the first of those available."""
+    """The listed clients that are available; without a list, the first available clients."""
 
     clients: tuple[int, ...] | None
 
@@ -31,7 +31,7 @@ class FixedSelector(Selector):
 
 @SELECTORS.register("fixed")
 class Fixed(SelectorSpec):
-    """The same clients every round (FedBR's reading with ten active clients)."""
+    """The same clients every round (FedBR's setup as we interpret it, with ten active clients)."""
 
     clients: tuple[int, ...] | None = Field(
         default=None, min_length=1, description="their numbers, from 0; the first `training.cohort` clients when null"

@@ -1,4 +1,4 @@
-"""Utility-based selection: clients with much to learn from that are not too slow, and some that are unknown."""
+"""Utility-based selection: clients with useful data that are not too slow, and some untried clients."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ class OortSelector(Selector):
     """Oort (Lai et al., OSDI 2021, Alg. 1).
 
     A client's utility is its statistical utility n_k · loss, scaled to [0, 1] over the clients that were tried, plus
-    √(0.1 ln R / L) for one that last took part in pick L of R, times (T/t)^α where its seconds t exceed the preferred
-    duration T. Of a cohort, a part ε explores clients that were never tried; the rest is drawn in proportion to utility
-    from those that reach ``cutoff`` of the utility of the last that would make it. T is a percentile of the tried
-    clients' seconds; the pacer raises it when the utility gathered falls from one window to the next.
+    √(0.1 ln R / L) for a client that last took part in pick L of R, times (T/t)^α where its seconds t exceed the
+    preferred duration T. A share ε of a cohort explores clients that were never tried. The rest is drawn in proportion
+    to utility from the clients that reach ``cutoff`` times the utility of the last one within the cohort's size. T is a
+    percentile of the tried clients' seconds; the pacer raises it when the total utility falls from one window to the
+    next.
 
-    Readings: the loss is a client's mean over its last epoch where the paper has the root of the mean squared losses of
-    single images; unknown clients are explored uniformly; no client is ruled out for having taken part often.
+    Interpretations: the loss is a client's mean over its last epoch, where the paper uses the root of the mean squared
+        losses of single images; untried clients are explored uniformly; no client is excluded because it took part
+        often.
 
     Args:
         seed: the run's seed.
@@ -92,7 +94,7 @@ class OortSelector(Selector):
         return np.asarray(draws.choice(known[able], size=wanted, replace=False, p=chances))
 
     def _pace(self, gathered: float) -> None:
-        """Every window of rounds: where they brought less than the window before, slower clients are welcome."""
+        """After each window of rounds: if its utility is below that of the window before, raise the percentile."""
         self._gathered.append(gathered)
         window = self._spec.window
         if len(self._gathered) >= 2 * window and len(self._gathered) % window == 0:
@@ -112,18 +114,18 @@ def round_up(value: float) -> int:
 
 @SELECTORS.register("oort")
 class Oort(SelectorSpec):
-    """Oort (Lai et al., OSDI 2021): statistical utility times a penalty for the slow, with exploration and a pacer."""
+    """Oort (Lai et al., OSDI 2021): statistical utility with a penalty for slow clients, exploration and a pacer."""
 
-    exploration: float = Field(default=0.9, ge=0, le=1, description="part ε of the first cohort that was never tried")
+    exploration: float = Field(default=0.9, ge=0, le=1, description="share ε of untried clients in the first cohort")
     decay: float = Field(default=0.98, gt=0, le=1, description="factor on ε from pick to pick")
-    least_exploration: float = Field(default=0.2, ge=0, le=1, description="below which ε does not fall")
+    least_exploration: float = Field(default=0.2, ge=0, le=1, description="lower limit of ε")
     penalty: float = Field(default=2.0, ge=0, description="exponent α of the penalty (T/t)^α for slow clients")
-    cutoff: float = Field(default=0.95, ge=0, le=1, description="part of the last utility that must be reached")
+    cutoff: float = Field(default=0.95, ge=0, le=1, description="share of the last utility that a client must reach")
     percentile: float = Field(
         default=30.0, ge=0, le=100, description="preferred duration T, as a percentile of the tried clients' seconds"
     )
     pacer_step: float = Field(default=5.0, ge=0, description="percent by which the pacer raises the percentile")
-    window: int = Field(default=20, ge=1, description="rounds whose gathered utility the pacer compares")
+    window: int = Field(default=20, ge=1, description="rounds whose total utility the pacer compares")
 
     def start(self, seed: int) -> OortSelector:
         """See :class:`SelectorSpec`."""

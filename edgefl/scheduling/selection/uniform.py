@@ -12,7 +12,7 @@ from edgefl.scheduling.selection.base import SELECTORS, Facts, Selector, Selecto
 
 
 def sample(draws: np.random.Generator, available: NDArray[np.int64], cohort: int) -> NDArray[np.int64]:
-    """``cohort`` of the available clients, all subsets alike, ascending; memory in proportion to the cohort.
+    """``cohort`` of the available clients, all subsets equally likely, ascending; memory is proportional to the cohort.
 
     >>> sample(np.random.default_rng(0), np.array([3, 5, 8]), 3)
     array([3, 5, 8])
