@@ -1,4 +1,4 @@
-"""One timer for everything that the network has to do."""
+"""One timer for all scheduled actions of the network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import simpy
 from simpy.events import EventPriority
 
 What = TypeVar("What")
-_LAST = EventPriority(2)  # after SimPy's URGENT (0) and NORMAL (1): whatever else happens at that instant comes first
+_LAST = EventPriority(2)  # after SimPy's URGENT (0) and NORMAL (1): all other events of that instant come first
 
 
 class _Wake(simpy.Event):
@@ -29,15 +29,15 @@ class _Wake(simpy.Event):
 
 
 class Agenda:
-    """What is to be done when. However many entries there are, SimPy holds one timer for the first of them.
+    """A list of actions and their times. SimPy holds one timer, for the first entry, however many entries there are.
 
-    A timer that another one has overtaken is left in SimPy's queue, and finds by its token that it is stale: to remove
-    it would cost more than to let it pass.
+    A timer that an earlier one replaced stays in SimPy's queue and is ignored because of its old token: removing it
+    would cost more than letting it expire.
 
     Args:
         env: the SimPy environment.
         settle: called with (until, now) each time after the entries that are due; everything up to ``until`` is due
-            now. Returns when it wants to be called next.
+            now. Returns the time of its next call.
     """
 
     def __init__(self, env: simpy.Environment, settle: Callable[[float, float], float]) -> None:
@@ -49,13 +49,13 @@ class Agenda:
         self._token = 0
 
     def at(self, seconds: float, action: Callable[[What], None], what: What) -> None:
-        """Call ``action(what)`` at a moment, which may be now: then at the end of this instant."""
+        """Call ``action(what)`` at a given time; if that is now, at the end of this instant."""
         heapq.heappush(self._entries, (seconds, next(self._order), action, what))
         if seconds < self._armed_for:
             self._arm(seconds, self._env.now)
 
     def first_but(self, action: Callable[[What], None]) -> float:
-        """When the first entry is due that does something else; infinite where there is none."""
+        """When the first entry with another action is due; infinite if there is none."""
         return min((entry[0] for entry in self._entries if entry[2] != action), default=math.inf)
 
     def forget(self, action: Callable[[What], None]) -> None:
@@ -64,25 +64,25 @@ class Agenda:
         heapq.heapify(self._entries)
 
     def settle_now(self) -> None:
-        """Settle at the end of this instant, once however often it is asked for."""
+        """Settle once at the end of this instant, even if this is called several times."""
         now = self._env.now
         if now < self._armed_for:
             self._arm(now, now)
 
     def _arm(self, seconds: float, now: float) -> None:
-        """Set the timer; not where one is armed that comes first, for that will look again."""
+        """Set the timer, unless an earlier one is set, which will call this again."""
         self._token += 1
         self._armed_for = seconds
         _Wake(self._env, self._wake, self._token, max(seconds - now, 0.0))
 
     def _wake(self, timer: simpy.Event) -> None:
         if timer.value != self._token:
-            return  # an earlier timer has taken over since
-        self._armed_for = -math.inf  # whatever is done below, one look at the end arms the next timer
+            return  # an earlier timer has replaced this one
+        self._armed_for = -math.inf  # the actions below set no timer; the call at the end sets the next one
         now = self._env.now
-        # now + (t - now) may miss t by a rounding error, and the end of a flow may lie so close after now that no
-        # clock reading lies between: both count as now. Otherwise timers of length zero could follow one another for
-        # ever. Relative to the time of day this is 1e-15, far below the promised 1e-9.
+        # now + (t - now) may miss t by a rounding error, and the end of a flow may be so close after now that no float
+        # is between them: both count as now. Otherwise timers of length zero could follow one another without end.
+        # Relative to the time of day this is 1e-15, far below the promised 1e-9.
         until = now + 4.0 * math.ulp(now)
         while self._entries and self._entries[0][0] <= until:
             _, _, action, what = heapq.heappop(self._entries)

@@ -1,8 +1,8 @@
-"""An independent look at a finished run: did every flow get what max-min fairness gives it, when it should?
+"""An independent check of a finished run: every flow must get its max-min fair rate at the right times.
 
-Nothing here is shared with the network's own solver: rates come from textbook progressive filling (``filling.py``). The
-logged starts, ends and capacities are taken as they stand, so one wrong row is reported where it is, not wherever it
-leads.
+The audit shares no code with the network's own solver: rates come from textbook progressive filling (``filling.py``).
+It takes the logged starts, ends and capacities as given, so one wrong row is reported at that row only, not at later
+rows that depend on it.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ class Violation(NamedTuple):
 
 
 class _Capacity(NamedTuple):
-    """A row that gives a link another capacity."""
+    """A row that changes the capacity of a link."""
 
     link: Link
     bits_per_second: float
 
 
 class _Pruned(NamedTuple):
-    """A flow that ceases to use some of its links."""
+    """A flow that stops using some of its links."""
 
     flow: int
     links: tuple[Link, ...]
 
 
 class _Marked(NamedTuple):
-    """A moment of a repetition: its period begins (0), has passed (1), or the last repetition has (2)."""
+    """A time in a repetition: its period begins (0), its period ends (1), or the last repetition ends (2)."""
 
     repetition: Repetition
     stage: int
@@ -82,23 +82,23 @@ def audit_flows(
     repetitions: Sequence[Repetition] = (),
     tolerance: float = 1e-6,
 ) -> list[Violation]:
-    """Everything in a log of transfers that exact max-min sharing could not have done.
+    """Everything in a log of transfers that contradicts exact max-min sharing.
 
     Args:
         capacities: (seconds, link, bit/s): from then on the link has that capacity. Each link's first row must not come
             after its first use.
         flows: all flows of the run.
-        air: the wireless channel of each link that has one. The flows of a channel take, together, at most the whole of
-            its time, each ``rate / capacity of its link``.
+        air: the wireless channel of each link that has one. The flows of a channel together take at most all of its
+            time; each takes ``rate / capacity of its link``.
         airtime_fair: whether a channel's flows get equal shares of its time; else equal rates.
-        transport: what flows made of their paths; a pure fluid where left out.
-        repetitions: periods that were not told again and again.
+        transport: how flows used their paths; a pure fluid by default.
+        repetitions: repeated periods that the log contains only once.
         tolerance: relative, on bytes and on durations.
 
     Returns:
-        Violations in the order of time; none for a sound log.
+        Violations in the order of time; none for a correct log.
 
-    Two flows share 8 Mbit/s; the second claims to have ended before it could.
+    Two flows share 8 Mbit/s; the logged end of the second is too early.
 
     >>> sound = FlowRecord(0, ("a",), 1e6, started=0.0, ended=2.0)
     >>> hasty = FlowRecord(1, ("a",), 1e6, started=0.0, ended=1.5)
@@ -136,7 +136,7 @@ class _Audit:
         for record in flows:
             self.check_record(record)
             joined = record.started + record.latency
-            # A flow that is cancelled at the very instant at which its latency ends has used nothing.
+            # A flow that is cancelled exactly when its latency ends has used nothing.
             if record.ended is None or record.ended > joined or (record.ended == joined and not record.cancelled):
                 changes.append((joined, 1, record))
                 if record.ended is not None:
@@ -188,7 +188,7 @@ class _Audit:
         active = _Active(record, now)
         for link in record.path:
             if link not in self.capacity:
-                self.report(now, record.flow, f"used link {link} before any capacity of it was told")
+                self.report(now, record.flow, f"used link {link} before its first capacity was logged")
                 self.capacity[link] = 0.0
             self.users.setdefault(link, {})[record.flow] = active
             self.carried.begin(link, now)
@@ -200,11 +200,11 @@ class _Audit:
         record = active.record
         active.advance(now)
         expected = active.bits / 8.0
-        # The clock itself resolves no more than this; a rate turns it into bytes.
+        # This is the resolution of the clock; a rate converts it to bytes.
         blur = 4.0 * math.ulp(now)
         slack = self.tolerance * record.bytes + (active.rate / 8.0 * blur if active.rate < math.inf else 0.0)
         if record.cancelled:
-            # Logs may keep whole bytes of what a cancelled flow had delivered.
+            # Logs may round the delivered bytes of a cancelled flow to whole bytes.
             if record.delivered is not None and abs(min(expected, record.bytes) - record.delivered) > slack + 1.0:
                 self.report(
                     now, record.flow, f"delivered {record.delivered:g} bytes where fair sharing gives {expected:g}"
@@ -224,13 +224,13 @@ class _Audit:
         self.vacate(active, links, 8.0 * delivered, now)
 
     def prune(self, active: _Active, links: Sequence[Link], now: float) -> None:
-        """A flow goes on without some of its links."""
+        """A flow continues without some of its links."""
         active.advance(now)
         active.path = tuple(link for link in active.path if link not in links)
         self.vacate(active, links, min(active.bits, 8.0 * active.record.bytes), now)
 
     def mark(self, active: Iterable[_Active], what: _Marked, now: float) -> None:
-        """Note where flows and links stand as a period begins and ends, or add what its repetitions gave them."""
+        """Record the totals of flows and links when a period begins and ends, or add what its repetitions delivered."""
         for flow in active:
             if what.stage < 2:
                 flow.advance(now)
@@ -241,20 +241,20 @@ class _Audit:
         self.carried.mark(what, now)
 
     def vacate(self, active: _Active, links: Sequence[Link], bits: float, now: float) -> None:
-        """A flow that was sent so far as ``bits`` uses some links no more."""
+        """A flow that has sent ``bits`` so far stops using some links."""
         record = active.record
         for link in links:
             del self.users[link][record.flow]
             excess = self.carried.excess(link, bits, now)
             if excess > self.tolerance:
-                self.report(now, record.flow, f"link {link} carried {excess:.3g} of its capacity too much")
+                self.report(now, record.flow, f"link {link} exceeded its capacity by a share of {excess:.3g}")
             if not self.users[link]:
                 self.carried.end(link)
             if link in self.air and not any(self.air.get(other) == self.air[link] for other in active.path):
                 self.channel_users[self.air[link]].pop(record.flow, None)
 
     def share(self, touched: Mapping[Link, None], now: float) -> None:
-        """New rates for the flows that hang together with the touched links."""
+        """New rates for the flows that are connected with the changed links."""
         links = dict(touched)
         members: dict[int, _Active] = {}
         queue = list(links)
@@ -315,13 +315,13 @@ class _Carried:
             self._possible[link] = self._sent[link] = 0.0
 
     def advance(self, link: Link, now: float) -> None:
-        """Bring what the link could have carried up to now."""
+        """Add what the link could have carried up to now."""
         if link in self._since and self._capacity[link] < math.inf:
             self._possible[link] += self._capacity[link] * (now - self._since[link])
             self._since[link] = now
 
     def mark(self, what: _Marked, now: float) -> None:
-        """Note what links could have carried as a period begins and ends, or add its repetitions."""
+        """Record what links could have carried when a period begins and ends, or add its repetitions."""
         for link in self._since:
             if what.stage < 2:
                 self.advance(link, now)
@@ -332,7 +332,7 @@ class _Carried:
                 self._since[link] = now
 
     def excess(self, link: Link, bits: float, now: float) -> float:
-        """A flow leaves with so many bits delivered; returns the part by which the link carried more than it could."""
+        """Remove a flow that delivered ``bits``; return the share by which the link exceeded its possible load."""
         self.advance(link, now)
         self._sent[link] += bits
         if self._capacity[link] == math.inf:

@@ -1,4 +1,4 @@
-"""What a log says of transfers, as the audit reads it."""
+"""The records of transfers in a log, as the audit reads them."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 Link = Hashable
-"""Whatever names a link: its number, or its two nodes."""
+"""The name of a link: its number, or its two nodes."""
 
 
 @dataclass(frozen=True)
 class FlowRecord:
-    """What a log says of one flow.
+    """The record of one flow in a log.
 
     Attributes:
-        flow: the number by which a violation names it.
+        flow: its number in violations.
         path: the links that it crossed.
         bytes: its size.
-        started: when it was asked for, seconds.
+        started: when it was requested, seconds.
         latency: one-way seconds of its path, in which it used no bandwidth.
-        ended: when it was complete or cancelled; None where it was still under way when the log ends.
-        delivered: bytes that arrived; None for the size, or where nobody knows.
+        ended: when it was complete or cancelled; None where it was still in progress at the end of the log.
+        delivered: bytes that arrived; None for the size, or where it is unknown.
         cancelled: whether it was stopped.
         weight: its share of a contended link.
-        pruned: of a multicast: (seconds, links that it ceased to use then), as receivers left it.
+        pruned: of a multicast: (seconds, links that it stopped using then), as receivers left it.
     """
 
     flow: int
@@ -43,8 +43,8 @@ class FlowRecord:
 def merged(members: Sequence[FlowRecord]) -> FlowRecord:
     """The members of one multicast as the one flow that its links carry.
 
-    It waits for the longest of their latencies, and lasts as long as one of them does. Whoever is cancelled takes the
-    links with it that no other uses.
+    It waits for the longest of their latencies, and lasts until its last member ends. A cancelled member also removes
+    the links that no other member uses.
 
     >>> near = FlowRecord(0, ("trunk", "near"), 1e6, started=0.0, latency=0.1, ended=2.0)
     >>> gone = FlowRecord(1, ("trunk", "far"), 1e6, started=0.0, latency=0.3, ended=1.0, cancelled=True)
@@ -55,7 +55,8 @@ def merged(members: Sequence[FlowRecord]) -> FlowRecord:
     latency = max(member.latency for member in members)
     joined = members[0].started + latency
     lasting = sorted(members, key=lambda member: math.inf if member.ended is None else member.ended)
-    # Who leaves before the first byte flows, or with it, has used nothing; the last one stands for all in any case.
+    # A member that leaves before the first byte flows, or with it, has used nothing; the last one always represents
+    # all.
     using = [m for m in lasting if not (m.cancelled and m.ended is not None and m.ended <= joined)] or lasting[-1:]
     last, path = using[-1], dict.fromkeys(link for member in using for link in member.path)
     pruned = []

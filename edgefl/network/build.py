@@ -1,4 +1,4 @@
-"""From a scenario's ``network:`` to the links of a run."""
+"""Build the links of a run from a scenario's ``network:``."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def build_topology(
     """The links between ``server`` and ``client/0``, ``client/1``, … as a scenario describes them.
 
     In a star and in cells the clients' own capacities are still 0 here, for
-    :class:`~edgefl.network.client_links.ClientLinks` to set. In a file they are what the file says, until the client's
-    link says otherwise.
+    :class:`~edgefl.network.client_links.ClientLinks` to set. In a file they are those of the file, unless the client's
+    link sets others.
 
     Args:
         spec: the topology.
         links: the named links.
         link_of_client: the name of each client's link.
-        folder: where files are looked for that are not found as they are named.
+        folder: where files with relative paths are also searched.
 
     Raises:
-        UserError: a link that is not there; a file that is not there, or is no such graph.
+        UserError: an unknown link; a missing file, or one that is not such a graph.
     """
     for name in dict.fromkeys(link_of_client):
         if name not in links:
@@ -88,9 +88,9 @@ def _read_graph(spec: FileTopology, clients: int, folder: Path | None) -> nx.DiG
         if name not in known:
             raise UserError(f"the graph has no node '{name}'; {nearest(name, known)}", file=spec.file)
     if len(new_names) != clients + 1:
-        raise UserError("expected the server and the clients to be nodes of their own", file=spec.file)
+        raise UserError("expected different nodes for the server and the clients", file=spec.file)
     renamed: nx.DiGraph[Node] = nx.relabel_nodes(graph, {known[old]: new for old, new in new_names.items()})
     for node in graph.nodes:
         if str(node) not in new_names and str(node) in new_names.values():
-            raise UserError(f"node '{node}' bears the name of another's role", file=spec.file)
+            raise UserError(f"node '{node}' has a name that is reserved for another node", file=spec.file)
     return renamed

@@ -1,9 +1,9 @@
-"""Flows that cross the same shared links, carried forward together by one virtual clock.
+"""Flows that cross the same shared links, advanced together by one virtual clock.
 
-All flows of a bundle that their own cap does not hold back run at ``weight * level``. So one clock, advanced by the
-level, says how far each of them is: a flow that joined at clock reading ``v`` with ``left`` bits ends at reading
-``v + left / weight``. Nobody touches it when the level changes. (The idea is that of fair queueing: Demers, Keshav and
-Shenker, SIGCOMM 1989.) Flows below the level run at their constant cap and end at a known time.
+All flows of a bundle that are not limited by their own cap run at ``weight * level``. So one clock, advanced by the
+level, gives the progress of each of them: a flow that joined at clock reading ``v`` with ``left`` bits ends at reading
+``v + left / weight``. The flow needs no update when the level changes. (The idea is that of fair queueing: Demers,
+Keshav and Shenker, SIGCOMM 1989.) Flows below the level run at their constant cap and end at a known time.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ _REBASE = 1024.0  # clock readings stay within this factor of what the flows hav
 
 
 class Stream:
-    """The fluid part of one flow: what is left of it, and how it runs.
+    """The fluid part of one flow: its remaining bits and the limits of its rate.
 
     Attributes:
         flow: the flow's number.
         path: the links that it crosses.
         weight: its share relative to flows of weight 1.
-        own_weight: the weight that was asked for, where those of the channel and of TCP come on top.
+        own_weight: the requested weight, before the weights of the channel and of TCP.
         latency: one-way seconds of its path.
         limit: the most that it gets whatever its links, bit/s.
-        airs: the wireless channels that it uses, each with the link by which it does.
+        airs: the wireless channels that it uses, each with the link by which it uses the channel.
         airtime: for each of them, the share of its time that a bit/s takes.
-        cap: the least capacity of the links that it alone uses, bit/s; infinite where there is none.
+        cap: the least capacity of the links that it alone uses, bit/s; infinite without such links.
         left: bits left at ``since``; meaningful while ``held``.
-        held: whether its cap, not the bundle's level, sets its rate.
+        held: whether its cap, not the bundle's level, determines its rate.
         end: the time (held) or the clock reading (not held) at which it is complete.
     """
 
@@ -73,8 +73,8 @@ class Bundle:
     """The flows that cross one set of shared links.
 
     Args:
-        links: the shared links; none for flows that share nothing, which all run at their caps.
-        number: a number of its own, for a fixed order.
+        links: the shared links; none for flows without shared links, which all run at their caps.
+        number: a unique number, for a fixed order.
         now: the virtual time, seconds.
     """
 
@@ -112,7 +112,7 @@ class Bundle:
         return self._airtime.get(link, self._curve).at(level)
 
     def add(self, stream: Stream, now: float) -> None:
-        """Take in a flow with ``stream.left`` bits left."""
+        """Add a flow with ``stream.left`` bits left."""
         self._advance(now)
         stream.bundle = self
         self.streams[stream.flow] = stream
@@ -120,14 +120,14 @@ class Bundle:
         if self.links:
             self._curve.add(threshold, stream.flow, stream.cap, stream.weight)
             for air, per_bit in stream.airtime.items():
-                # A flow whose own link is down takes no air; 0 times its infinite cap would be no number.
+                # A flow whose own link is down takes no air; 0 times its infinite cap would be NaN.
                 load = stream.cap * per_bit if per_bit else 0.0
                 curve = self._airtime.setdefault(air, DemandCurve())
                 curve.add(threshold, stream.flow, load, stream.weight * per_bit)
         self._place(stream, now, held=threshold <= self.level)
 
     def remove(self, stream: Stream, now: float) -> None:
-        """Let a flow go; ``stream.left`` then says what is left of it."""
+        """Remove a flow; ``stream.left`` is then its remaining bits."""
         stream.left = self.bits_left(stream, now)
         del self.streams[stream.flow]
         if self.links:
@@ -138,7 +138,7 @@ class Bundle:
         stream.bundle = None
 
     def set_level(self, level: float, now: float) -> None:
-        """Go on at another level from now; flows whose cap lies between the two change sides."""
+        """Change the level from now on; flows whose cap is between the two levels become held or not held."""
         self._advance(now)
         rising = level > self.level
         for flow in self._curve.between(self.level, level) if rising else self._curve.between(level, self.level):
@@ -148,7 +148,7 @@ class Bundle:
         self.level = level
 
     def bits_left(self, stream: Stream, now: float) -> float:
-        """What is left of a flow at this moment, in bits."""
+        """The remaining bits of a flow at this moment."""
         if stream.held:
             # A flow with an infinite cap is complete as soon as it is held.
             run = stream.cap * (now - stream.since) if now > stream.since else 0.0
@@ -176,7 +176,7 @@ class Bundle:
         """Remove and return the flows that are complete at ``until`` (now, or a rounding error later)."""
         complete: list[Stream] = []
         while self.find_next_end() <= until:
-            # One of the two heaps has its top due; the other's top may be due too and is met in the next turn.
+            # The top of one of the two heaps is due; the other's top may also be due and is handled in the next pass.
             held_is_due = bool(self._held) and self._held[0][0] <= until
             _, flow = heapq.heappop(self._held if held_is_due else self._free)
             stream = self.streams[flow]
@@ -185,7 +185,8 @@ class Bundle:
         return complete
 
     def _first(self, ends: list[tuple[float, int]], *, held: bool) -> float:
-        # Entries stay in the heaps when a flow leaves or changes sides; the flow itself says which one counts.
+        # Entries stay in the heaps when a flow leaves or changes sides; the flow's own fields show which entry is
+        # valid.
         while ends:
             end, flow = ends[0]
             stream = self.streams.get(flow)
@@ -211,7 +212,7 @@ class Bundle:
 
     def _reading(self, now: float) -> float:
         if self.level == math.inf:
-            return self._clock  # nobody runs by the clock
+            return self._clock  # no flow runs by the clock
         return self._clock + self.level * (now - self._clock_time)
 
     def _advance(self, now: float) -> None:
@@ -224,8 +225,8 @@ class Bundle:
             self._set_back_clock()
 
     def _set_back_clock(self) -> None:
-        # An end is kept as a clock reading, to the precision of that reading. Where a link never falls idle the clock
-        # would run up until the last bits of a small flow drowned in it.
+        # An end is kept as a clock reading, to the precision of that reading. If a link is never idle, the clock would
+        # grow until the last bits of a small flow were lost to rounding.
         free = [stream for stream in self.streams.values() if not stream.held]
         for stream in free:
             stream.end -= self._clock

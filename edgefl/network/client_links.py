@@ -1,7 +1,7 @@
 """The capacities of all clients' own links: drawn, redrawn, or following traces.
 
-One keyed vector stream per (seed, link, direction, epoch) gives all clients' capacities at once. The method is no part
-of the key, so all methods of an experiment meet the same network.
+One keyed vector stream per (seed, link, direction, epoch) gives all clients' capacities at once. The method is not part
+of the key, so all methods of an experiment have the same network.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DIRECTIONS: tuple[Direction, Direction] = ("down", "up")
 
 
 class ClientLinks:
-    """What the clients' links can carry, round by round.
+    """The capacities of the clients' links, round by round.
 
     Args:
         links: the named links of the scenario.
@@ -44,7 +44,7 @@ class ClientLinks:
         folder: where trace files are looked for that are not found as they are named.
 
     Raises:
-        UserError: a link that is not there, or a trace that cannot be read.
+        UserError: an unknown link, or a trace that cannot be read.
 
     >>> spec = LinkSpec.model_validate(
     ...     {"down": {"kind": "uniform", "low": 40e6, "high": 280e6}, "up": "9 Mbit/s", "redraw": "10 rounds"}
@@ -64,7 +64,7 @@ class ClientLinks:
         self._folder = folder
         self._numbers: dict[Direction, NDArray[np.int64]] = {}
         names = np.array(link_of_client, dtype=object)
-        # Sorted, so that the order of a mapping's keys has no say in anything.
+        # Sorted, so that the order of a mapping's keys has no effect.
         self._members = {name: np.flatnonzero(names == name) for name in sorted(set(link_of_client))}
         for name in self._members:
             if name not in links:
@@ -74,7 +74,7 @@ class ClientLinks:
         self._seconds = {name: amount for name, (kind, amount) in self._rules().items() if kind == "seconds"}
 
     def redraws_at(self, round: int) -> bool:
-        """Whether some client's capacity is drawn anew at the beginning of this round (from 0)."""
+        """Whether some client's capacity is redrawn at the beginning of this round (from 0)."""
         return any(round % rounds == 0 for rounds in self._rounds.values())
 
     def capacities(self, direction: Direction, round: int) -> NDArray[np.float64]:
@@ -90,7 +90,7 @@ class ClientLinks:
         return vector
 
     def attach(self, network: FlowNetwork) -> None:
-        """Set all capacities of round 0, and let links with traces or generators follow them."""
+        """Set all capacities of round 0, and attach the traces and generators of links that have one."""
         for direction in DIRECTIONS:
             numbers = client_link_numbers(network.topology, self._count, direction)
             self._numbers[direction] = numbers
@@ -101,7 +101,7 @@ class ClientLinks:
                     network.follow(int(numbers[client]), process)
 
     def round_begins(self, network: FlowNetwork, round: int) -> None:
-        """Draw anew what is drawn anew at the beginning of this round (from 0)."""
+        """Redraw the capacities that are redrawn at the beginning of this round (from 0)."""
         if round == 0 or not self.redraws_at(round):
             return
         for direction in DIRECTIONS:
@@ -117,7 +117,8 @@ class ClientLinks:
         return link.down if direction == "down" else link.up
 
     def _drawn(self, name: str, direction: Direction, spec: UniformCapacity, epoch: int) -> NDArray[np.float64]:
-        # Every client of the fleet is drawn, so that who else has this link changes nobody's capacity.
+        # The draw covers every client of the fleet, so a client's capacity does not depend on which others have this
+        # link.
         key = "down" if self._links[name].symmetric else direction
         luck = generator(self._seed, "link", name, key, epoch).random(self._count)
         return spec.low + (spec.high - spec.low) * luck
@@ -127,7 +128,7 @@ class ClientLinks:
         network.set_capacities(numbers[known], capacities[known])
 
     def _processes(self, name: str, direction: Direction, clients: NDArray[np.int64]) -> list[CapacityProcess]:
-        """One process a client; none where the capacity is constant or drawn by rounds."""
+        """One process for each client; none where the capacity is constant or drawn by rounds."""
         spec = self._spec(name, direction)
         if isinstance(spec, TraceCapacity):
             return self._replayed(name, direction, spec, clients)
@@ -167,7 +168,7 @@ def client_link_numbers(topology: Topology, clients: int, direction: Direction) 
     """The number of each client's own link in one direction.
 
     Raises:
-        UserError: a client that does not hang on one single link.
+        UserError: a client that has not exactly one link.
     """
     return np.array(
         [topology.access(f"client/{client}", up=direction == "up") for client in range(clients)], dtype=np.int64
@@ -175,7 +176,7 @@ def client_link_numbers(topology: Topology, clients: int, direction: Direction) 
 
 
 class _Redrawn:
-    """Capacities of all clients on a link that are drawn anew every so many seconds."""
+    """Capacities of all clients on a link that are redrawn at a fixed interval of seconds."""
 
     def __init__(
         self, links: ClientLinks, name: str, direction: Direction, spec: UniformCapacity, seconds: float

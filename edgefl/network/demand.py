@@ -1,8 +1,8 @@
-"""How much a group of flows asks of a link when every one of them is offered the same level.
+"""The demand of a group of flows on a link when each of them is offered the same level.
 
 A flow with cap ``c`` (bit/s) and weight ``w`` takes ``min(c, w * level)``. The sum over a group is a concave,
-piecewise-linear function of the level; :class:`DemandCurve` evaluates it in O(sqrt n) while flows come and go, which is
-what lets 10,000 flows share one link without being visited at each event.
+piecewise-linear function of the level. :class:`DemandCurve` evaluates it in O(sqrt n) while flows start and end, so
+10,000 flows can share one link without a visit to each flow at each event.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 
-_BUCKET = 128  # two levels of at most ~128 entries serve 16,000 flows with short C-speed sums
+_BUCKET = 128  # two levels of at most ~128 entries serve 16,000 flows with short sums at C speed
 
 
 class DemandCurve:
     """The demand of a group of flows on one link, as a function of the level offered to each.
 
-    Sums are taken over the entries afresh (never updated by subtraction), so they carry no drift from past flows.
+    Sums are computed from the entries each time (never updated by subtraction), so past flows cause no drift.
 
     >>> curve = DemandCurve()
     >>> curve.add(threshold=4.0, flow=0, load=4.0, slope=1.0)
@@ -50,9 +50,9 @@ class DemandCurve:
         self._slope_sums: list[float] = []
 
     def add(self, threshold: float, flow: int, load: float, slope: float) -> None:
-        """Add a flow: below ``threshold`` it asks for ``slope * level``, above it for ``load``."""
+        """Add a flow: below ``threshold`` its demand is ``slope * level``, above it ``load``."""
         key = (threshold, flow)
-        self._low, self._high = math.inf, -math.inf  # the last piece is not known any more
+        self._low, self._high = math.inf, -math.inf  # the last piece is no longer valid
         if not self._keys:
             self._insert_bucket(0, [key], [load], [slope])
             return
@@ -71,7 +71,7 @@ class DemandCurve:
     def remove(self, threshold: float, flow: int) -> None:
         """Remove the flow that was added with this threshold."""
         key = (threshold, flow)
-        self._low, self._high = math.inf, -math.inf  # the last piece is not known any more
+        self._low, self._high = math.inf, -math.inf  # the last piece is no longer valid
         bucket = bisect_left(self._highs, key)
         keys = self._keys[bucket]
         at = bisect_left(keys, key)
@@ -86,7 +86,7 @@ class DemandCurve:
 
     def at(self, level: float) -> tuple[float, float]:
         """``(load, slope)``: the demand near this level is ``load + slope * level``."""
-        # Levels move little between events: mostly the piece of the last call serves again.
+        # Levels change little between events: the piece of the last call is usually still valid.
         if self._low <= level < self._high:
             return self._piece
         buckets = len(self._keys)
@@ -124,7 +124,7 @@ class DemandCurve:
 
     def _sum(self, bucket: int) -> None:
         self._highs[bucket] = self._keys[bucket][-1]
-        if len(self._keys) > 1:  # a bucket that is the only one is never taken as a whole
+        if len(self._keys) > 1:  # the only bucket is never used as a whole
             self._load_sums[bucket] = sum(self._loads[bucket])
             self._slope_sums[bucket] = sum(self._slopes[bucket])
 

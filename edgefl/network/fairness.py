@@ -1,9 +1,9 @@
 """Weighted max-min fairness, solved on groups of flows.
 
-The flows of one group cross the same shared links, so at the optimum they all stand at one *level*, except those that
-their own cap holds below it. Progressive filling (Bertsekas and Gallager, Data Networks, section 6.5.2) is done here on
-the groups, and in each sweep on every *local* bottleneck at once: a link whose level is the lowest among all links that
-its groups cross can never be overtaken, because levels of other links only rise when it is frozen.
+The flows of one group cross the same shared links, so at the optimum they all have the same *level*, except flows whose
+own cap is below it. Progressive filling (Bertsekas and Gallager, Data Networks, section 6.5.2) is applied to the groups
+here, and each sweep handles every *local* bottleneck at once: a link whose level is the lowest among all links that its
+groups cross stays the lowest, because levels of other links only rise when it is frozen.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 
 
 class Group(Protocol):
-    """What the solver asks of a group of flows."""
+    """The interface of a group of flows that the solver uses."""
 
     links: tuple[int, ...]
     level: float
@@ -24,16 +24,16 @@ class Group(Protocol):
 
 
 def link_level(capacity: float, link: int, groups: Sequence[Group], guess: float) -> float:
-    """The level at which these groups fill the link exactly; infinite where they never do.
+    """The level at which these groups fill the link exactly; infinite if they never do.
 
-    Newton's method on a concave, piecewise-linear function: the first step lands at or left of the root, every further
-    one moves right across at least one kink, and the last is exact because the function is linear there.
+    Newton's method on a concave, piecewise-linear function: the first step ends at or left of the root, each further
+    step moves right across at least one kink, and the last is exact because the function is linear there.
 
     Args:
-        capacity: what the link has left for them, bit/s.
+        capacity: the link's remaining capacity for them, bit/s.
         link: the link.
-        groups: those whose level this link may set.
-        guess: where to begin, usually the level before the change.
+        groups: the groups whose level this link may determine.
+        guess: the start value, usually the level before the change.
     """
     level, moved = guess, False
     while True:
@@ -51,8 +51,8 @@ def link_level(capacity: float, link: int, groups: Sequence[Group], guess: float
             level = 0.0  # the guess was far right of the root; at 0 every flow that has a cap is below it
             continue
         step = max((capacity - load) / slope, 0.0)
-        # After the first step the sequence can only rise. Where rounding at a kink lets it fall, it has arrived:
-        # going on could alternate between the two sides of that kink for ever.
+        # After the first step the sequence can only rise. If rounding at a kink makes it fall, it has converged: more
+        # steps could alternate between the two sides of that kink without end.
         if step == level or (moved and step < level):
             return level
         level, moved = step, True
@@ -61,17 +61,17 @@ def link_level(capacity: float, link: int, groups: Sequence[Group], guess: float
 def fair_levels(
     capacity: Mapping[int, float], groups: Sequence[Group], open_levels: dict[int, float] | None = None
 ) -> list[float]:
-    """The max-min fair level of each group; infinite where only the flows' own caps bind.
+    """The max-min fair level of each group; infinite where only the flows' own caps limit it.
 
     Args:
         capacity: bit/s of each shared link that a group crosses.
         groups: all groups of one connected component, in a fixed order.
-        open_levels: the levels of links before any group is frozen, as this function left them here in an earlier call;
-            links whose capacity or groups have changed since must not be in it.
+        open_levels: the levels of links before any group is frozen, as stored here by an earlier call of this function;
+            it must not contain links whose capacity or groups have changed since.
     """
     known = {} if open_levels is None else open_levels
     if len(capacity) == 1:
-        (link,) = capacity  # a star's server, the commonest case: all groups stand at its level
+        (link,) = capacity  # a star's server, the most common case: all groups have its level
         if link not in known:
             known[link] = link_level(capacity[link], link, groups, _guess(groups))
         return [known[link]] * len(groups)
@@ -83,7 +83,7 @@ def fair_levels(
 
 
 class _Filling:
-    """Progressive filling under way: which groups still rise, and what is left of each link for them."""
+    """The state of progressive filling: the groups that still rise, and the remaining capacity of each link."""
 
     def __init__(self, capacity: Mapping[int, float], groups: Sequence[Group], open_levels: dict[int, float]) -> None:
         self.groups = groups
@@ -99,7 +99,7 @@ class _Filling:
         open_levels.update(self.link_levels)
 
     def find_levels(self) -> None:
-        """The level of each link whose remainder or groups have changed."""
+        """The level of each link whose remaining capacity or groups have changed."""
         for link in self.stale:
             if link in self.crossing:
                 members = [self.groups[number] for number in self.crossing[link]]
@@ -107,7 +107,7 @@ class _Filling:
         self.stale = {}
 
     def local_bottlenecks(self) -> list[int]:
-        """The links on which every group meets its lowest level."""
+        """The links that have the lowest level for each of their groups."""
         link_levels, crossing = self.link_levels, self.crossing
         lowest = [math.inf] * len(self.groups)
         for link, numbers in crossing.items():
@@ -121,7 +121,7 @@ class _Filling:
     def freeze(self, bottlenecks: Sequence[int]) -> None:
         """Freeze the groups of these links at their level, and take what they use from the other links."""
         for bottleneck in bottlenecks:
-            # A neighbour of exactly the same level may have frozen all groups of this link a moment ago.
+            # A neighbour of exactly the same level may just have frozen all groups of this link.
             for number in self.crossing.pop(bottleneck, ()):
                 level = self.levels[number] = self.link_levels[bottleneck]
                 for link in self.groups[number].links:

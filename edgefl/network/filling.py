@@ -1,7 +1,7 @@
-"""Textbook progressive filling, the yardstick of the audit; the network itself solves on groups (``fairness.py``).
+"""Textbook progressive filling, the reference of the audit; the network itself solves on groups (``fairness.py``).
 
-All rates rise together, each in proportion to its weight, until a constraint is full and freezes the flows that it
-holds; the others rise on (Bertsekas and Gallager, Data Networks, section 6.5.2).
+All rates rise together, each in proportion to its weight, until a constraint is full and freezes its flows; the other
+rates continue to rise (Bertsekas and Gallager, Data Networks, section 6.5.2).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 
 class Claim(NamedTuple):
-    """A flow as progressive filling sees it.
+    """A flow in progressive filling.
 
     Attributes:
         flow: its number.
-        weight: its rate is ``weight`` times the level that its bottleneck gives.
-        limits: (constraint, its capacity, what one bit/s takes of it), one a link or channel.
+        weight: its rate is ``weight`` times the level of its bottleneck.
+        limits: (constraint, its capacity, the amount of it that one bit/s takes), one for each link or channel.
     """
 
     flow: int
@@ -58,7 +58,7 @@ def fill(claims: Sequence[Claim]) -> dict[int, float]:
                 changed[constraint] = None
         for constraint in changed:
             if slopes[constraint]:
-                # Summed afresh: subtracting the weights one by one would leave rounding in the divisor.
+                # Summed again each time: subtracting the weights one by one would leave rounding errors in the divisor.
                 latest[constraint] = max(left[constraint] / sum(slopes[constraint].values()), offer)
                 heapq.heappush(offers, (latest[constraint], order[constraint], constraint))
     return rates

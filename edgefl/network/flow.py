@@ -1,4 +1,4 @@
-"""A transfer as the simulated world sees it, and what an observer is told about it."""
+"""The transfers of the simulated world, and the interface of their observers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Flow(simpy.Event):
         target: the receiving node; the tuple of them for a multicast.
         bytes: the size.
         started: virtual time of the call, seconds.
-        ended: virtual time at which it was complete or cancelled, seconds; None while it is under way.
-        tag: whatever the caller attached.
-        path: the links that it crosses, as indices into the network's link arrays.
-        nodes: the names of the nodes on the way, the source first.
-        latency: seconds that pass before the first byte flows: the path's, as the transport counts them.
+        ended: virtual time at which it was complete or cancelled, seconds; None while it is in progress.
+        tag: any object that the caller attached.
+        path: the links that it crosses, as indices of the network's link arrays.
+        nodes: the names of the nodes on its path, the source first.
+        latency: seconds before the first byte flows: the path's latency under the transport model.
         weight: its share of a contended link relative to flows of weight 1.
-        multicast: the number of the multicast that it is part of, None for a flow of its own.
+        multicast: the number of the multicast that it is part of, None for a single flow.
         cancelled: whether it was stopped before it was complete.
     """
 
@@ -64,13 +64,13 @@ class Flow(simpy.Event):
 
     @property
     def delivered(self) -> float:
-        """Bytes that have arrived by now; the whole size once the flow has ended."""
+        """Bytes that have arrived so far; the whole size once the flow has ended."""
         if self.ended is None:
             return max(self.bytes - self._bytes_left(self), 0.0)
         return self._delivered
 
     def settle(self, now: float, delivered: float, *, cancelled: bool) -> None:
-        """Fix the flow's last figures; the network calls this once, when the flow ends."""
+        """Set the flow's final figures; the network calls this once, when the flow ends."""
         self.ended = now
         self._delivered = delivered
         self.cancelled = cancelled
@@ -80,14 +80,14 @@ class Flow(simpy.Event):
 
 
 class FlowObserver(Protocol):
-    """What wants to know of flows and capacities, at the virtual instant at which it happens.
+    """An observer of flows and capacities; its methods are called at the virtual time of each change.
 
-    A link's capacity is told before the first flow uses it, and again, while it carries flows, at every change. A
-    change that meets an idle link may be told only when a flow next uses the link: it concerned nobody earlier.
+    A link's capacity is reported before the first flow uses it and, while it carries flows, at every change. A change
+    of an idle link may be reported only when a flow next uses the link, because no flow depends on it earlier.
     """
 
     def flow_started(self, flow: Flow) -> None:
-        """A transfer has been asked for."""
+        """A transfer was requested."""
 
     def flow_ended(self, flow: Flow) -> None:
         """A transfer is complete."""
@@ -99,7 +99,8 @@ class FlowObserver(Protocol):
         """The link from ``source`` to ``target`` has this capacity from now on."""
 
     def capacities_repeated(self, since: float, period: float, times: int) -> None:
-        """What capacities and flows did in the ``period`` seconds from ``since`` on they did ``times`` more up to now.
+        """The changes in the ``period`` seconds from ``since`` have repeated ``times`` more until now.
 
-        Told only where capacities follow looped traces of one period and a calm of thousands of changes was seen.
+        Called only where capacities follow looped traces of one period, after thousands of changes without other
+        events.
         """

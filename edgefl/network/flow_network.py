@@ -1,7 +1,7 @@
-"""The network as the simulated world uses it: transfers that share links max-min fairly.
+"""The network of the simulated world: transfers that share links max-min fairly.
 
-One engine serves all flows. There is no process per flow and no interrupt: one timer (:class:`Agenda`) is armed for the
-next thing that will happen, and all that happens at one instant is solved once, after all other events of that instant.
+One engine serves all flows. There is no process per flow and no interrupt. One timer (:class:`Agenda`) is set for the
+next change, and all changes of one instant are solved together, after all other events of that instant.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from edgefl.network.transport import Transport
 class FlowNetwork:
     """A directed network whose links are shared by concurrent flows with exact (weighted) max-min fairness.
 
-    Rates are solved again whenever a flow starts or ends or a capacity changes; in between progress is exact. A flow
-    takes no bandwidth until the latency of its path has passed. A link of capacity 0 stalls its flows until it rises.
+    Rates are solved again whenever a flow starts or ends or a capacity changes; progress between these events is exact.
+    A flow takes no bandwidth until the latency of its path has passed. A link of capacity 0 stalls its flows until its
+    capacity rises.
 
     Args:
         env: the SimPy environment, whose clock counts seconds.
         topology: a directed networkx graph whose edges carry ``capacity`` (bit/s) and ``latency`` (s, 0 where left
             out), or links as arrays (:class:`~edgefl.network.tree.TreeLinks`). Read once; later changes to the graph
             are not seen.
-        observer: told of every flow and capacity at its virtual instant.
-        transport: what flows make of their paths; a pure fluid where left out
-            (:func:`~edgefl.network.transport.lv08` for TCP).
+        observer: called for every flow and capacity change at its virtual time.
+        transport: how flows use their paths; a pure fluid by default (:func:`~edgefl.network.transport.lv08` for TCP).
 
-    Two clients share a server of 8 Mbit/s; the first alone is held back by its own link.
+    Two clients share a server of 8 Mbit/s; only the first is limited by its own link.
 
     >>> env = simpy.Environment()
     >>> graph = nx.DiGraph()
@@ -96,19 +96,19 @@ class FlowNetwork:
         weight: float = 1.0,
         payload: Hashable = None,
     ) -> Flow:
-        """Start to send ``bytes`` over the least-latency path; the flow triggers when they have arrived.
+        """Send ``bytes`` over the least-latency path; the flow triggers when they have arrived.
 
         Args:
             source: the sending node.
             target: the receiving node.
-            bytes: how many; 0 takes the latency alone.
-            tag: anything that the caller wants to find on the flow again.
+            bytes: the size; a transfer of 0 bytes takes only the latency.
+            tag: any object that the caller wants to attach to the flow.
             weight: the flow's share of a contended link relative to flows of weight 1.
             payload: what is sent. Under a transport with ``multicast``, transfers of equal payloads that the node
-                begins at this instant are one multicast: they end together. None for what nobody else is sent.
+                begins at this instant are one multicast: they end together. None for a payload with one receiver.
 
         Raises:
-            UserError: an unknown node, or nodes that no path joins.
+            UserError: an unknown node, or no path between the nodes.
             ValueError: a size below 0, infinite or NaN, or a weight that is not positive and finite.
         """
         return self._start(self.route(source, target), source, target, bytes, tag=tag, weight=weight, payload=payload)
@@ -116,13 +116,14 @@ class FlowNetwork:
     def multicast(
         self, source: Node, targets: Sequence[Node], bytes: float, *, tag: object = None, weight: float = 1.0
     ) -> Flow:
-        """Send one payload to many at once: each link of the paths carries it once, at one rate for all.
+        """Send one payload to several nodes at once: each link of the paths carries it once, at one rate for all.
 
-        The slowest link of the tree paces everyone, and a link that is down stalls everyone. The flow's ``target`` is
-        the tuple of targets; it is delivered when it has passed the longest latency and the last byte has arrived.
+        The slowest link of the tree sets the rate for all receivers, and a link that is down stalls all of them. The
+        flow's ``target`` is the tuple of targets; it is delivered after the longest latency, when the last byte has
+        arrived.
 
         Raises:
-            UserError: an unknown node, or one that no path reaches.
+            UserError: an unknown node, or one without a path to it.
             ValueError: as for :meth:`transfer`, or no targets.
         """
         routes = [self.route(source, target) for target in targets]
@@ -176,7 +177,7 @@ class FlowNetwork:
     def cancel(self, flow: Flow) -> None:
         """Stop a flow now. What has arrived stays ``flow.delivered``; its event never triggers.
 
-        A flow that has already ended, or was cancelled before, is left as it is.
+        A flow that has already ended or was cancelled does not change.
         """
         if self._under_way.pop(flow.id, None) is None:
             return
@@ -192,7 +193,7 @@ class FlowNetwork:
         self._agenda.settle_now()
 
     def set_capacity(self, source: Node, target: Node, bits_per_second: float) -> None:
-        """Give the link from ``source`` to ``target`` another capacity from now on; 0 is an outage.
+        """Change the capacity of the link from ``source`` to ``target`` from now on; 0 is an outage.
 
         A process that was attached to the link is detached.
 
@@ -207,10 +208,10 @@ class FlowNetwork:
         self._apply(link)
 
     def set_capacities(self, links: NDArray[np.int64], bits_per_second: NDArray[np.float64]) -> None:
-        """Give many links, named by number, another capacity from now on; the numbers must differ.
+        """Change the capacity of many links, given by number, from now on; the numbers must differ.
 
-        The observer is told at once of links that carry flows, and of an idle link when a flow next uses it: a redraw
-        over a whole fleet costs an array assignment.
+        The observer is called immediately for links that carry flows, and for an idle link when a flow next uses it, so
+        a redraw for a whole fleet costs one array assignment.
         """
         self._repetition.disturbed()
         if self._processes:
@@ -222,7 +223,8 @@ class FlowNetwork:
     def set_process(self, source: Node, target: Node, process: CapacityProcess) -> None:
         """Let a link's capacity follow a process from now on.
 
-        It is looked at only while the link carries flows: an idle link costs nothing, however often its trace changes.
+        The process is evaluated only while the link carries flows: an idle link costs nothing, however often its trace
+        changes.
 
         Raises:
             UserError: no such link.
@@ -230,7 +232,7 @@ class FlowNetwork:
         self.follow(self.topology.link(source, target), process)
 
     def follow(self, link: int, process: CapacityProcess) -> None:
-        """:meth:`set_process` for a link named by number."""
+        """:meth:`set_process` for a link given by number."""
         self._repetition.disturbed()
         self._processes[link] = process
         if self._sharing.is_busy(link):
@@ -246,10 +248,10 @@ class FlowNetwork:
         return self._sharing.rate(_stream(flow))
 
     def alone(self, source: Node, target: Node) -> Alone:
-        """What transfers would take that had the network to themselves, each of them, at the present capacities.
+        """What each transfer would take if it had the network to itself, at the present capacities.
 
         Raises:
-            UserError: an unknown node, or nodes that no path joins.
+            UserError: an unknown node, or no path between the nodes.
         """
         topology, transport = self.topology, self._transport
         route = self.route(source, target)
@@ -264,7 +266,7 @@ class FlowNetwork:
 
     @property
     def flows(self) -> list[Flow]:
-        """The flows under way, in the order of their start."""
+        """The flows in progress, in the order of their start."""
         return [self._under_way[number] for number in sorted(self._under_way)]
 
     def _present(self, link: int) -> float:
@@ -280,10 +282,10 @@ class FlowNetwork:
             self._observer.capacities_repeated(since, period, times)
 
     def _follow(self, link: int, change: float | None = None) -> None:
-        """Take a link's capacity from its process, and look again at the next change.
+        """Set a link's capacity from its process, and schedule the next change.
 
-        A change is evaluated at its own moment, not at the clock, which may read a rounding error less: the process
-        would give its old value and name the same moment as the next one.
+        A change is evaluated at its own time, not at the clock's time. The clock may be a rounding error earlier: then
+        the process would return its old value and the same time as its next change.
         """
         process = self._processes.get(link)
         if process is None:
@@ -298,7 +300,7 @@ class FlowNetwork:
     def _change(self, what: tuple[int, CapacityProcess, float]) -> None:
         link, process, seconds = what
         if self._following.get(link) is not process:
-            return  # another process has taken over
+            return  # another process has replaced this one
         del self._following[link]
         if self._processes.get(link) is process and self._sharing.is_busy(link):
             self._follow(link, seconds)
@@ -321,7 +323,7 @@ class FlowNetwork:
             self._sharing.join(flow.id, flow.path, bits, now, weight=flow.weight, latency=flow.latency)
 
     def _gather(self, flow: Flow, key: Hashable) -> Multicast:
-        """Let a flow be part of the multicast that others have begun at this instant, or begin one."""
+        """Add a flow to the multicast that others have begun at this instant, or begin one."""
         group = self._gathering.get(key)
         if group is None:
             group = self._gathering[key] = Multicast(next(self._multicast_numbers), key)
@@ -331,7 +333,7 @@ class FlowNetwork:
 
     def _join_together(self, what: tuple[Multicast, float]) -> None:
         group, starts = what
-        # It may run already, or wait for a member whose path is longer.
+        # It may already be running, or wait for a member whose path is longer.
         if group.members and not group.joined and starts == group.starts:
             group.joined = True
             del self._gathering[group.key]
@@ -344,7 +346,7 @@ class FlowNetwork:
         self._sharing.join(-group.id, group.path, bits, self.env.now, weight=weight, latency=latency)
 
     def _prune(self, group: Multicast, flow: Flow) -> None:
-        """A member leaves a multicast, and with it the links that it alone used."""
+        """Remove a member from a multicast, and the links that only this member used."""
         before = group.path
         del group.members[flow.id]
         bits = self._sharing.bits_left(-group.id, self.env.now)
@@ -358,7 +360,7 @@ class FlowNetwork:
             self._use(group, bits)
 
     def _flows_of(self, numbers: Iterable[int]) -> Iterator[int]:
-        """The flows behind numbers that the links know: themselves, or the members of multicasts."""
+        """The flows for the numbers that links use: single flows, or the members of multicasts."""
         for number in numbers:
             if number >= 0:
                 yield number
@@ -366,7 +368,7 @@ class FlowNetwork:
                 yield from self._multicasts.pop(-number).members
 
     def _settle(self, until: float, now: float) -> float:
-        """End the flows that are complete, or else bring all rates up to date; returns when the next flow will end."""
+        """End the flows that are complete, or else update all rates; return when the next flow will end."""
         complete = self._sharing.take_complete(until, now)
         if complete:
             for number in sorted(self._flows_of(complete)):
@@ -376,11 +378,11 @@ class FlowNetwork:
                     self._observer.flow_ended(flow)
                 flow.succeed(flow)
             self._repetition.disturbed()
-            return now  # whoever waited for these flows may start others at this very instant; solve after them
+            return now  # processes that waited for these flows may start others at this instant; solve after them
         self._sharing.solve(now)
         return self._sharing.next_end()
 
 
 def _stream(flow: Flow) -> int:
-    """By which number a flow's links know it: that of its multicast, below 0, or its own."""
+    """The number that a flow's links use for it: that of its multicast (below 0), or its own."""
     return flow.id if flow.multicast is None else -flow.multicast

@@ -1,9 +1,10 @@
-"""A seeded generator of capacities: quantiles seen in the field, correlation in time, and outages.
+"""A seeded generator of capacities: measured quantiles, correlation in time, and outages.
 
 Each client's capacity steps at fixed intervals. A Gaussian AR(1) series gives the correlation, the quantile function
 turns its ranks into rates, and a two-state Markov chain switches the link off and on. All clients of a link advance
-together, by one keyed stream a step, so no client's series depends on who asked before. At fixed intervals the series
-forgets where it was, so that a link that lay idle for years is not followed through all of them.
+together, with one keyed stream for each step, so no client's series depends on the order of calls. At fixed intervals
+the series restarts independently of its past, so that a link that was idle for years does not require all steps in
+between.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from edgefl.network.processes import SteppedProcess
 from edgefl.randomness import generator
 
 _EPOCH = 2**14
-"""Steps after which a series begins again in its stationary distribution; four and a half hours at a step a second."""
+"""Steps after which a series restarts in its stationary distribution; 4.5 hours with steps of one second."""
 
 
 class GeneratedRates:
@@ -26,10 +27,10 @@ class GeneratedRates:
 
     Args:
         seed: the run's seed.
-        name: what tells this series from others (the link's name and direction).
-        clients: how many.
+        name: identifies the series (the link's name and direction).
+        clients: the number of clients.
         quantiles: percent (0 to 100) to bit/s, at least two, rising; linear in between, flat outside.
-        step: seconds that a value holds.
+        step: seconds for which a value is valid.
         correlation: lag-1 autocorrelation of the Gaussian series, in [0, 1).
         outage_every: mean seconds between the end of an outage and the next one; infinite for none.
         outage_seconds: mean length of an outage.
@@ -73,7 +74,7 @@ class GeneratedRates:
         """All clients' capacities during step ``number``, bit/s."""
         begin = number - number % _EPOCH
         if not begin <= self._at <= number:
-            self._at = begin - 1  # time went on by far or, for a new reader, back: tell the series from its last start
+            self._at = begin - 1  # a jump forward or, for a new reader, back: compute from the last start
         while self._at < number:
             self._advance()
         return self._present

@@ -1,4 +1,4 @@
-"""One payload for many: a tree of links that carries it once, at one rate, for everyone who asked for it."""
+"""One payload for many receivers: a tree of links that carries it once, at one rate for all."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from edgefl.network.flow import Flow
 
 
 class Multicast:
-    """Flows that carry the same payload from one node, as the one flow that the links see.
+    """Flows that carry the same payload from one node, combined to one flow on the links.
 
     The first byte flows when the longest latency of the members' paths has passed, and all members end at once. A
-    member that is cancelled takes the links with it that it alone used; what it delayed before stays so.
+    cancelled member also removes the links that only it used; delays that it caused before remain.
 
     Args:
         number: 1, 2, 3, … in the order of start.
-        key: what all its members have in common: where from, when, and what is sent.
+        key: what all its members have in common: source, time and payload.
 
     Attributes:
         members: the flows, by number.
@@ -31,7 +31,7 @@ class Multicast:
         self.joined = False
 
     def add(self, flow: Flow) -> None:
-        """Take in one more who asks for the payload, before the first byte flows."""
+        """Add one more receiver of the payload, before the first byte flows."""
         flow.multicast = self.id
         self.members[flow.id] = flow
         self.starts = max(self.starts, flow.started + flow.latency)
@@ -43,5 +43,5 @@ class Multicast:
 
     @property
     def first(self) -> Flow:
-        """A member that says size, start and weight for all."""
+        """A member; all members have its size, start and weight."""
         return next(iter(self.members.values()))

@@ -1,4 +1,4 @@
-"""Capacities that change by themselves: piecewise-constant functions of virtual time, asked for only when used."""
+"""Capacities that change over time: piecewise-constant functions of virtual time, evaluated only when used."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from edgefl.errors import UserError
 
 
 class CapacityProcess(Protocol):
-    """A capacity over time. Idle links never ask; busy ones ask at each change."""
+    """A capacity over time. It is evaluated at each change of a busy link, and never for an idle link."""
 
     def value(self, seconds: float) -> float:
-        """The capacity at this moment, bit/s (from each change on: the function is right-continuous)."""
+        """The capacity at this time, bit/s (the new one at a change: the function is right-continuous)."""
 
     def next_change(self, seconds: float) -> float:
         """The first moment after ``seconds`` at which the capacity may change; infinite where it never does."""
 
 
 class StepTrace:
-    """A capacity that holds from each of the given moments to the next.
+    """A capacity that is constant from each of the given times to the next.
 
     Args:
-        times: rising moments in seconds, the first one 0.
+        times: rising times in seconds, the first one 0.
         bits_per_second: the capacity from each of them on.
-        period: where given, the trace begins again after that many seconds, for ever; else the last value stays.
-        offset: seconds of the trace that lie before the start of the simulation.
+        period: if given, the trace repeats without end after that many seconds; else the last value stays.
+        offset: seconds of the trace before the start of the simulation.
 
     Raises:
-        UserError: times that do not rise from 0, a negative rate, a period that does not exceed the last time.
+        UserError: times that do not rise from 0, a negative rate, or a period that does not exceed the last time.
 
     >>> trace = StepTrace([0.0, 1.0], [8e6, 0.0], period=3.0)
     >>> [trace.value(t) for t in (0.5, 1.0, 2.9, 3.0)], trace.next_change(1.0)
@@ -57,7 +57,7 @@ class StepTrace:
             raise UserError("expected finite rates of at least 0 bit/s")
         if period is not None and not times[-1] < period < math.inf:
             raise UserError(f"expected a period above the last time, {times[-1]} s, found {period}")
-        # Equal neighbours are merged: a change that changes nothing would only wake the network.
+        # Equal neighbours are merged: a change to the same value would only cause useless work in the network.
         kept = [0, *(i for i in range(1, len(times)) if bits_per_second[i] != bits_per_second[i - 1])]
         self.times = [float(times[i]) for i in kept]
         self.rates = [float(bits_per_second[i]) for i in kept]
@@ -65,7 +65,7 @@ class StepTrace:
         self.offset = offset
 
     def shifted(self, seconds: float) -> StepTrace:
-        """The same trace, entered ``seconds`` later; its arrays are shared."""
+        """The same trace, shifted by ``seconds``; the arrays are shared."""
         other = object.__new__(StepTrace)
         other.times, other.rates, other.period = self.times, self.rates, self.period
         other.offset = self.offset + seconds
@@ -86,11 +86,11 @@ class StepTrace:
         return float(np.dot(np.diff([*self.times, self.period]), self.rates) / self.period)
 
     def _find(self, seconds: float) -> tuple[int, int]:
-        """The cycle, and the step in it, that hold at this moment.
+        """The cycle, and the step in it, at this time.
 
-        A moment of change is always computed by the same expression (:meth:`_moment`), and the step found here is the
-        one whose moments enclose ``seconds`` exactly. Else rounding could name the same change as the next one, again
-        and again, without time going on.
+        The time of a change is always computed by the same expression (:meth:`_moment`), and the step found here is the
+        one whose times enclose ``seconds`` exactly. Otherwise rounding could return the same change as the next one
+        repeatedly, and time would not advance.
         """
         cycle = 0 if self.period == math.inf else math.floor((seconds + self.offset) / self.period)
         phase = seconds + self.offset - (cycle * self.period if cycle else 0.0)
@@ -131,13 +131,13 @@ class SteppedProcess:
         return float(self._series.at_step(self._number(seconds))[self._client])
 
     def next_change(self, seconds: float) -> float:
-        """The end of the present step, or of all steps that are shorter than what a float can tell apart by then."""
+        """The end of the present step, or of all steps that are shorter than the resolution of a float at that time."""
         return max((self._number(seconds) + 1) * self._series.step, math.nextafter(seconds, math.inf))
 
     def _number(self, seconds: float) -> int:
         step = self._series.step
         number = int(seconds / step)
-        # Steps begin at number * step as rounded; the quotient may miss that by one.
+        # Steps begin at the rounded value of number * step; the quotient may be off by one.
         if (number + 1) * step <= seconds:
             return number + 1
         return number - 1 if number * step > seconds else number

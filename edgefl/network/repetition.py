@@ -1,8 +1,8 @@
-"""Whole periods of looped traces, taken at once while nothing but the traces moves.
+"""Skip whole periods of looped traces while nothing but the traces changes.
 
-Where all capacities that change by themselves have one period, and no flow comes or goes, a flow gets the same bits in
-every period. So once one period has been lived through, the next ones need not be: a transfer that lasts for years over
-a trace of seconds takes as long to compute as one of minutes.
+If all changing capacities have one period, and no flow starts or ends, a flow gets the same bits in every period. So
+once one period has been simulated, the next ones can be skipped: a transfer that lasts for years over a trace of
+seconds takes as long to compute as one of minutes.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from edgefl.network.processes import CapacityProcess
 from edgefl.network.sharing import Sharing
 
 _PATIENCE = 5000
-"""Changes in succession without anything else before a period is looked at: most transfers end long before."""
+"""Changes in succession without other events before a period is watched: most transfers end long before."""
 
 
 class Repetition:
-    """Watches for a calm period, and skips its repetitions.
+    """Detects a period without other events, and skips its repetitions.
 
     Args:
-        env: the clock; what it has on its own agenda bounds what can be skipped.
+        env: the clock; its next event limits what can be skipped.
         agenda: the network's agenda.
         sharing: the flows.
         following: the processes of busy links, whose next changes are on the agenda.
         change: the agenda's action for those changes.
-        told: called with the seconds at which the period that repeats began, its length, and how often it was skipped.
+        told: called with the time at which the repeating period began, its length, and how often it was skipped.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Repetition:
         self._watch = 0
 
     def disturbed(self) -> None:
-        """A flow has come or gone, or a capacity was set: what was seen so far says nothing of what follows."""
+        """A flow started or ended, or a capacity was set: the observed period is discarded."""
         self._changes = 0
         self._watch += 1
 
@@ -61,7 +61,7 @@ class Repetition:
             now = self._env.now
             period = _common_period(self._following.values())
             gap = min((process.next_change(now) - now for process in self._following.values()), default=math.inf)
-            # Begin between two changes, where no rounding can take one step for another.
+            # Begin between two changes, where rounding cannot confuse two steps.
             if period is not None and gap > 1e-6 * period:
                 self._agenda.at(now + gap / 2, self._begin, (self._watch, period))
             else:
@@ -83,7 +83,7 @@ class Repetition:
         got = {flow: before[flow] - bits for flow, bits in left.items()}
         horizon = min(self._env.peek(), self._agenda.first_but(self._change))
         lasting = min((left[flow] / bits for flow, bits in got.items() if bits > 0.0), default=0.0)
-        # One period less than there is room for: ends and other events are then met in the ordinary way.
+        # One period less than would fit: ends and other events are then handled in the ordinary way.
         times = math.floor(min(lasting, (horizon - now) / period)) - 1
         if times < 1:
             return
@@ -101,7 +101,7 @@ class Repetition:
 
 
 def _common_period(processes: Collection[CapacityProcess]) -> float | None:
-    """The period that all of them share; None where one has another, or none."""
+    """The period that all of them share; None if one of them has a different period or no period."""
     periods = {getattr(process, "period", math.inf) for process in processes}
     period = periods.pop() if len(periods) == 1 else math.inf
     return period if period < math.inf else None

@@ -1,4 +1,4 @@
-"""The way that transfers take through the network, found once for each pair of nodes, and how long they take alone."""
+"""The paths of transfers, computed once for each pair of nodes, and the duration of a transfer alone on its path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgefl.network.flow import Node
 from edgefl.network.topology import Topology
 
 _KEPT = 4096
-"""Routes that are remembered: all of a small fleet's, and no memory to speak of for a large one."""
+"""The number of cached routes: enough for all routes of a small fleet, and little memory for a large one."""
 
 
 class Route(NamedTuple):
@@ -19,8 +19,8 @@ class Route(NamedTuple):
 
     Attributes:
         links: their numbers, in the order in which they are crossed.
-        latency: seconds that they take together.
-        nodes: the names of all nodes on the way, both ends included.
+        latency: their total latency, seconds.
+        nodes: the names of all nodes on the path, both ends included.
     """
 
     links: tuple[int, ...]
@@ -32,7 +32,7 @@ class Alone(NamedTuple):
     """A path that one transfer has to itself.
 
     Attributes:
-        latency: seconds that pass before its first byte flows.
+        latency: seconds before the first byte flows.
         bits_per_second: the rate of the transfer; 0 where a link is down.
     """
 
@@ -40,7 +40,7 @@ class Alone(NamedTuple):
     bits_per_second: float
 
     def seconds(self, bytes: float) -> float:
-        """What a transfer takes; infinite where none flows.
+        """The seconds of a transfer; infinite if the rate is 0.
 
         >>> Alone(latency=0.02, bits_per_second=8e6).seconds(1_500_000)
         1.52
@@ -49,7 +49,7 @@ class Alone(NamedTuple):
 
 
 def router(topology: Topology) -> Callable[[Node, Node], Route]:
-    """Finds routes between two nodes of a topology; UserError where there is none.
+    """Finds routes between two nodes of a topology; raises UserError if there is none.
 
     >>> from edgefl.network.tree import TreeLinks
     >>> route = router(TreeLinks(server=(1e9, 1e9), down=[8e6, 4e6], up=[1e6, 1e6], latency=0.02))

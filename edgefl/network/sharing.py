@@ -1,4 +1,4 @@
-"""Which flows share which links, and at what rates: the state behind the network, without a clock of its own."""
+"""Which flows share which links, and at what rates: the state of the network, without a clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from edgefl.network.transport import Transport
 
 
 class _BusyLink:
-    """A link that carries flows: which ones, and in which bundles once there are two of them."""
+    """A link that carries flows: the flows, and their bundles once there are two or more."""
 
     __slots__ = ("bundles", "streams")
 
@@ -34,15 +34,15 @@ class _BusyLink:
 class Sharing:
     """Flows on links. Changes are collected and solved together by :meth:`solve`.
 
-    Only links that carry flows have a state here, so the size of the network costs nothing but its arrays. A link with
-    a single flow is folded into that flow's cap; flows that cross the same shared links form a bundle.
+    Only links that carry flows have a state here, so an idle link costs only its place in the arrays. A link with a
+    single flow becomes part of that flow's cap; flows that cross the same shared links form a bundle.
 
     Args:
         topology: the links.
-        transport: what flows make of their paths.
+        transport: how flows use their paths.
         now: the virtual time, seconds.
         announce: called with a link and its capacity before a flow first uses it and when a busy link's changes.
-        occupied: called with a link when it begins to carry flows, so that its capacity can be brought up to date.
+        occupied: called with a link when it begins to carry flows, so that its capacity can be updated.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Sharing:
         self._topology = topology
         self._transport = transport
         self._wires = len(topology.capacity)
-        # Each wireless channel is one more link, whose capacity is the whole of its time.
+        # Each wireless channel is an additional link, whose capacity is all of its time.
         self._capacity = array("d", topology.capacity) + array("d", [1.0] * topology.airs)
         self._announced = array("d", [math.nan]) * len(self._capacity)
         self._announce = announce
@@ -81,29 +81,30 @@ class Sharing:
         return link in self._busy
 
     def announce(self, link: int) -> None:
-        """Tell the observer of the link's capacity, unless that is what it was told last."""
+        """Report the link's capacity to the observer, unless it is the one reported last."""
         capacity = self._capacity[link]
         if capacity != self._announced[link]:
             self._announced[link] = capacity
             self._announce(link, capacity)
 
     def assign_capacities(self, links: NDArray[np.int64], bits_per_second: NDArray[np.float64]) -> list[int]:
-        """Note other capacities of many links; returns the busy ones that changed, in a fixed order."""
+        """Set the capacities of many links; return the busy ones that changed, in a fixed order."""
         before = [(link, self._capacity[link]) for link in self._busy]
         np.frombuffer(self._capacity)[links] = bits_per_second
         return [link for link, capacity in before if self._capacity[link] != capacity]
 
     def set_capacity(self, link: int, bits_per_second: float) -> None:
-        """Note another capacity; :meth:`apply_capacity` must follow where the link is busy."""
+        """Set a capacity; :meth:`apply_capacity` must follow if the link is busy."""
         self._capacity[link] = bits_per_second
 
     def apply_capacity(self, link: int, now: float) -> None:
-        """Let the flows on a busy link feel its present capacity."""
+        """Apply a busy link's present capacity to its flows."""
         self.announce(link)
         busy = self._busy[link]
         if busy.shared:
             self._unsolved[link] = None
-        # The capacity of a client's link in a cell says what air it takes; that of any link may weigh in TCP's shares.
+        # The capacity of a client's link in a cell determines the air that it takes; that of any link may change TCP's
+        # shares.
         if not busy.shared or self._topology.air(link) >= 0 or self._transport.penalty_bytes is not None:
             for stream in list(busy.streams.values()):
                 self._rebundle(stream, now)
@@ -114,10 +115,10 @@ class Sharing:
         Args:
             flow: its number.
             path: the links.
-            bits: what is left of it.
+            bits: its remaining bits.
             now: the virtual time, seconds.
             weight: its share relative to flows of weight 1.
-            latency: seconds that have passed before its first byte, as the transport counts them.
+            latency: seconds before its first byte, under the transport model.
         """
         latency /= self._transport.latency_factor
         limit = self._transport.limit(latency)
@@ -141,23 +142,23 @@ class Sharing:
         self._bundle(stream, now)
 
     def leave(self, flow: int, now: float) -> None:
-        """A flow is gone from its links; nothing happens where it had not joined them."""
+        """Remove a flow from its links; nothing happens if it had not joined them."""
         stream = self._streams.get(flow)
         if stream is not None:
             self._unbundle(stream, now)
             self._vacate([stream], now)
 
     def bits_left(self, flow: int, now: float) -> float | None:
-        """What is left of a flow, in bits; None where it has not joined."""
+        """The remaining bits of a flow; None if it has not joined."""
         stream = self._streams.get(flow)
         return None if stream is None or stream.bundle is None else stream.bundle.bits_left(stream, now)
 
     def all_bits_left(self, now: float) -> dict[int, float]:
-        """What is left of every flow that has joined, in bits."""
+        """The remaining bits of every flow that has joined."""
         return {flow: stream.bundle.bits_left(stream, now) for flow, stream in self._streams.items() if stream.bundle}
 
     def suspend(self, now: float) -> list[Stream]:
-        """Take all flows off their links for a while; ``stream.left`` says what is left of each."""
+        """Remove all flows from their links for a while; ``stream.left`` is the remaining bits of each."""
         streams = list(self._streams.values())
         for stream in streams:
             self._unbundle(stream, now)
@@ -172,7 +173,7 @@ class Sharing:
             self.join(stream.flow, path, stream.left, now, weight=stream.own_weight, latency=latency)
 
     def rate(self, flow: int) -> float:
-        """The present rate of a flow, bit/s; 0 where it has not joined or is gone."""
+        """The present rate of a flow, bit/s; 0 if it has not joined or was removed."""
         stream = self._streams.get(flow)
         return 0.0 if stream is None or stream.bundle is None else stream.bundle.rate(stream)
 
@@ -195,7 +196,7 @@ class Sharing:
         return self._ends[0][0] if self._ends else math.inf
 
     def solve(self, now: float) -> None:
-        """Bring all rates up to date after the changes since the last call."""
+        """Update all rates after the changes since the last call."""
         while self._unsolved:
             for bundle, level in self._levels(next(iter(self._unsolved))):
                 if level != bundle.level:
@@ -207,16 +208,16 @@ class Sharing:
                 heapq.heappush(self._ends, (end, bundle.number, bundle))
         self._moved.clear()
         if len(self._ends) > 4 * len(self._bundles) + 64:
-            # Entries of former levels would pile up where many bundles change at every event.
+            # Entries of former levels would accumulate where many bundles change at every event.
             self._ends = [(b.next_end, b.number, b) for b in self._bundles.values() if b.next_end < math.inf]
             heapq.heapify(self._ends)
 
     def _levels(self, link: int) -> Iterable[tuple[Bundle, float]]:
-        """The fair levels of all bundles that hang together with this link, which is solved then."""
+        """The fair levels of all bundles that are connected with this link; marks it as solved."""
         busy, efficiency = self._busy.get(link), self._transport.efficiency
         if busy is not None and len(busy.bundles) == 1:
             (bundle,) = busy.bundles.values()
-            if len(bundle.links) == 1:  # a star's server, the commonest case: it hangs together with nothing
+            if len(bundle.links) == 1:  # a star's server, the most common case: it is connected with no other link
                 del self._unsolved[link]
                 self._open_levels.pop(link, None)
                 guess = bundle.level if bundle.level < math.inf else 0.0
@@ -230,7 +231,7 @@ class Sharing:
         return zip(bundles, fair_levels(usable, bundles, self._open_levels), strict=True)
 
     def _component(self, link: int) -> tuple[list[int], list[Bundle]]:
-        """The shared links and bundles that this link's rates hang together with, in a fixed order."""
+        """The shared links and bundles that this link's rates depend on, in a fixed order."""
         links = {link: None}
         bundles: dict[tuple[int, ...], Bundle] = {}
         queue = [link]
@@ -272,7 +273,7 @@ class Sharing:
         """What a flow takes of its channels, given the present capacities of the links by which it uses them."""
         airtime: dict[int, float] = {}
         for air, link in stream.airs:
-            # A flow whose link is down does not move; whatever it takes of its channels is nothing.
+            # A flow whose link is down has the rate 0, so it takes nothing of its channels.
             rate = self._capacity[link]
             airtime[air] = airtime.get(air, 0.0) + (1.0 / rate if rate > 0.0 else 0.0)
         longest = max(airtime.values())
@@ -294,7 +295,7 @@ class Sharing:
         self._bundle(stream, now)
 
     def _touch(self, bundle: Bundle) -> None:
-        """The bundle's flows have changed: its links must be solved again, or it is empty and goes."""
+        """The bundle's flows have changed: mark its links to be solved again, or remove it if it is empty."""
         for link in bundle.links:
             self._unsolved[link] = None
         if bundle.streams or not bundle.links:
@@ -308,7 +309,7 @@ class Sharing:
                 self._busy[link].bundles.pop(bundle.links, None)
 
     def _vacate(self, streams: list[Stream], now: float) -> None:
-        # All of them leave before any link is looked at again, or one that is gone could be bundled anew.
+        # All of them leave before any link is processed again; otherwise a removed flow could be bundled again.
         links: dict[int, None] = {}
         for stream in streams:
             del self._streams[stream.flow]

@@ -1,4 +1,4 @@
-"""What a scenario's ``network:`` may say: the topology, and the named links by which clients reach it."""
+"""The options of a scenario's ``network:``: the topology, and the named links that connect clients to it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEASURED_DOWNLINKS: dict[str, dict[float, float]] = {
     "5g_driving": {5: 12, 25: 98, 50: 124, 75: 550, 95: 1170},
     "5g_walking": {5: 8, 25: 112, 50: 503, 75: 904, 95: 1420},
 }
-"""Percentiles in Mbit/s of the Lumos5G replay traces (Minneapolis; Narayanan et al., IMC 2020), as they lie in the
+"""Percentiles in Mbit/s of the Lumos5G replay traces (Minneapolis; Narayanan et al., IMC 2020), as published in the
 artifact of "A Variegated Look at 5G in the Wild" (SIGCOMM 2021)."""
 
 
@@ -29,14 +29,14 @@ artifact of "A Variegated Look at 5G in the Wild" (SIGCOMM 2021)."""
 
 
 class ConstantCapacity(Options):
-    """The same for all clients, always; a bare quantity means this."""
+    """The same for all clients at all times; a plain quantity means this."""
 
     kind: Literal["constant"] = Field("constant", description="A capacity that never changes.")
     rate: BitsPerSecond = Field(description="The capacity of each client's link.")
 
 
 class UniformCapacity(Options):
-    """Drawn for each client uniformly from ``[low, high)``; drawn anew as the link's ``redraw`` says."""
+    """Drawn for each client uniformly from ``[low, high)``; redrawn as set by the link's ``redraw``."""
 
     kind: Literal["uniform"] = Field("uniform", description="Each client's capacity is drawn from U(low, high).")
     low: BitsPerSecond = Field(description="Lowest capacity.")
@@ -50,31 +50,31 @@ class UniformCapacity(Options):
 
 
 class TraceCapacity(Options):
-    """A recorded trace, looped; each client enters it at a point of its own unless ``shift`` is none."""
+    """A recorded trace, looped; each client starts at its own point of it unless ``shift`` is none."""
 
-    kind: Literal["trace"] = Field("trace", description="A capacity that follows a recorded trace.")
-    file: InputFile = Field(description="The trace's file; a relative path is looked up here, then below EDGEFL_DATA.")
+    kind: Literal["trace"] = Field("trace", description="A capacity from a recorded trace.")
+    file: InputFile = Field(description="The trace's file; a relative path is searched here, then below EDGEFL_DATA.")
     format: Literal["mahimahi", "csv"] = Field(
         "mahimahi", description="mahimahi: a millisecond per packet of 1500 bytes; csv: seconds,bits_per_second."
     )
     every: Seconds = Field(1.0, gt=0, description="Interval over which a mahimahi trace is averaged; 1 ms is exact.")
     scale: float = Field(1.0, gt=0, description="Factor on every rate of the trace.")
-    shift: Literal["random", "none"] = Field("random", description="Whether clients enter the trace at random points.")
+    shift: Literal["random", "none"] = Field("random", description="Whether clients start at random points.")
 
 
 class GeneratedCapacity(Options):
     """A seeded random series per client: quantiles of the rate, correlation in time, outages."""
 
-    kind: Literal["process"] = Field("process", description="A capacity that follows a generated random series.")
+    kind: Literal["process"] = Field("process", description="A capacity from a generated random series.")
     like: Literal["4g_driving", "4g_walking", "5g_driving", "5g_walking"] | None = Field(
-        None, description="Quantiles of measured downlinks, instead of quantiles of one's own."
+        None, description="Quantiles of measured downlinks, instead of `quantiles`."
     )
     quantiles: dict[Annotated[float, Field(ge=0, le=100)], BitsPerSecond] | None = Field(
         None,
         min_length=2,
         description="Percent to rate, {10: 12 Mbit/s, 50: 98 Mbit/s, …}; linear between, flat outside.",
     )
-    step: Seconds = Field(1.0, gt=0, description="How long a value holds.")
+    step: Seconds = Field(1.0, gt=0, description="How long a value is valid.")
     correlation: float = Field(0.7, ge=0, lt=1, description="Lag-1 autocorrelation of the underlying Gaussian series.")
     outage_every: Seconds | None = Field(None, gt=0, description="Mean time between outages; null for none.")
     outage_length: Seconds = Field(2.0, gt=0, description="Mean length of an outage.")
@@ -92,7 +92,7 @@ class GeneratedCapacity(Options):
 
     @property
     def rates(self) -> dict[float, float]:
-        """Percent to bit/s, whichever way it was said."""
+        """Percent to bit/s, from ``quantiles`` or ``like``."""
         if self.quantiles is not None:
             return self.quantiles
         return {percent: rate * 1e6 for percent, rate in MEASURED_DOWNLINKS[self.like or "5g_driving"].items()}
@@ -119,7 +119,7 @@ Capacity = Annotated[
         json_schema_input_type=BitsPerSecond | ConstantCapacity | UniformCapacity | TraceCapacity | GeneratedCapacity,
     ),
 ]
-"""What ``down`` and ``up`` of a link may be: a quantity, or a mapping with ``kind``."""
+"""The values of a link's ``down`` and ``up``: a quantity, or a mapping with ``kind``."""
 
 _REDRAW = re.compile(r"\s*(\d+)\s*rounds?\s*")
 
@@ -159,12 +159,12 @@ class LinkSpec(Options):
     down: Capacity = Field(description="Capacity towards the client.")
     up: Capacity = Field(description="Capacity from the client.")
     redraw: Annotated[str | None, BeforeValidator(_checked_redraw)] = Field(
-        None, description="When drawn capacities are drawn anew: '10 rounds', '30 s', or null for never."
+        None, description="When drawn capacities are redrawn: '10 rounds', '30 s', or null for never."
     )
     symmetric: bool = Field(
-        False, description="Drawn capacities are as high within their range upwards as downwards, not drawn apart."
+        False, description="One draw sets both capacities: up has the same position in its range as down."
     )
-    latency: Seconds | None = Field(None, description="One-way latency of this link; null takes the topology's.")
+    latency: Seconds | None = Field(None, description="One-way latency of this link; null: the topology's.")
 
     @model_validator(mode="after")
     def _both_are_drawn(self) -> Self:
@@ -200,7 +200,7 @@ class StarTopology(Options):
 class CellsTopology(Options):
     """``server`` - ``internet`` - ``cell/c`` - ``client/k``; client k is in cell k modulo the number of cells."""
 
-    kind: Literal["cells"] = Field(description="Clients reach the server through cells with a backhaul each.")
+    kind: Literal["cells"] = Field(description="Clients reach the server through cells, each with a backhaul.")
     server: Rates = Field(description="Capacity of the server's connection, shared by all cells.")
     cells: int = Field(gt=0, description="Number of cells.")
     backhaul: Rates = Field(description="Capacity of each cell's connection.")
@@ -216,7 +216,7 @@ class FileTopology(Options):
     """Any directed graph from a file, with ``capacity`` (bit/s), ``latency`` (s) and ``air`` (a name) on its edges."""
 
     kind: Literal["file"] = Field(description="A graph from a GraphML file, or node-link JSON.")
-    file: InputFile = Field(description="The graph's file (.graphml or .json); looked up here, then below EDGEFL_DATA.")
+    file: InputFile = Field(description="The graph's file (.graphml or .json); searched here, then below EDGEFL_DATA.")
     server: str = Field("server", description="The node that is the server.")
     clients: list[str] | None = Field(
         None, description="The nodes that are clients 0, 1, …; null takes those named client/0, client/1, …"
@@ -232,7 +232,7 @@ TopologySpec = Annotated[StarTopology | CellsTopology | FileTopology, Field(disc
 
 
 class TransportSpec(Options):
-    """What a connection makes of its path beyond sharing it."""
+    """How a connection uses its path in addition to fair sharing."""
 
     kind: Literal["fluid", "lv08"] = Field(
         "fluid", description="fluid: whole capacities, plain latency, equal shares; lv08: TCP as in SimGrid's LV08."
@@ -241,7 +241,7 @@ class TransportSpec(Options):
         "none", description="lv08 only; shared: both directions are one medium, and acknowledgements take 5 % of it."
     )
     connection_limit: BitsPerSecond | None = Field(
-        None, gt=0, description="The most that one transfer gets, whatever its path; null for no limit."
+        None, gt=0, description="The maximum rate of one transfer, whatever its path; null for no limit."
     )
 
     multicast: bool = Field(
@@ -257,7 +257,7 @@ class TransportSpec(Options):
         return self
 
     def build(self) -> Transport:
-        """The transport that a :class:`~edgefl.network.flow_network.FlowNetwork` takes."""
+        """The transport for a :class:`~edgefl.network.flow_network.FlowNetwork`."""
         limit = math.inf if self.connection_limit is None else self.connection_limit
         if self.kind == "lv08":
             return lv08(acknowledgements=self.acknowledgements, connection_limit=limit, multicast=self.multicast)
@@ -268,5 +268,5 @@ class NetworkSpec(Options):
     """A scenario's ``network:``."""
 
     topology: TopologySpec = Field(description="How the server and the clients are connected.")
-    transport: TransportSpec = Field(TransportSpec(), description="What a transfer makes of its path.")
-    links: dict[str, LinkSpec] = Field(min_length=1, description="The links that fleet groups name.")
+    transport: TransportSpec = Field(TransportSpec(), description="How a transfer uses its path.")
+    links: dict[str, LinkSpec] = Field(min_length=1, description="The links that fleet groups refer to.")

@@ -1,7 +1,7 @@
 """Links as arrays, and the least-latency path between two nodes.
 
 :class:`GraphLinks` reads any directed networkx graph once; :class:`TreeLinks` (``tree.py``) describes stars and cells
-of any size without a graph. :class:`Topology` is what the network asks of either.
+of any size without a graph. :class:`Topology` is their common interface.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from edgefl.errors import UserError, nearest
 from edgefl.network.flow import Node
 
 Sharing = Literal["wired", "rate_fair", "airtime_fair"]
-"""How the flows of a wireless channel share its air: not at all, by equal rates, or by equal shares of the time."""
+"""How the flows of a wireless channel share its air: not at all, at equal rates, or with equal shares of the time."""
 
 
 class Topology(Protocol):
@@ -28,26 +28,26 @@ class Topology(Protocol):
     airs: int
     """How many wireless channels there are, each shared by some of the links."""
     airtime_fair: bool
-    """Whether a channel gives its flows equal shares of its time; else equal rates."""
+    """Whether a channel's flows get equal shares of its time; else equal rates."""
 
     def air(self, link: int) -> int:
         """The wireless channel that a link is part of, from 0; -1 for a wired link."""
 
     def link(self, source: Node, target: Node) -> int:
-        """The number of the link; UserError where there is none."""
+        """The number of the link; raises UserError if there is none."""
 
     def ends(self, link: int) -> tuple[Node, Node]:
-        """The nodes that a link joins."""
+        """The two nodes of a link."""
 
     def path(self, source: Node, target: Node) -> tuple[int, ...]:
-        """The links of the least-latency path; UserError where there is none."""
+        """The links of the least-latency path; raises UserError if there is none."""
 
     def access(self, node: Node, *, up: bool) -> int:
-        """The one link by which a node sends (``up``) or receives; UserError where it has none or several."""
+        """The only link by which a node sends (``up``) or receives; raises UserError if it has none or several."""
 
 
 def unknown_node(node: Node, known: list[str]) -> UserError:
-    """The error for a node that the network does not have."""
+    """The error for an unknown node."""
     return UserError(f"the network has no node {node!r}; {nearest(str(node), known)}")
 
 
@@ -62,22 +62,22 @@ def checked_capacity(bits_per_second: float, what: str) -> float:
 class GraphLinks:
     """The links of a directed graph whose edges carry ``capacity`` (bit/s) and ``latency`` (s, 0 where left out).
 
-    Paths have the least latency, then the fewest hops; among equals the node that stands first in the graph wins.
+    Paths have the least latency, then the fewest hops; among equal paths the node that comes first in the graph wins.
 
-    Edges with the same ``air`` are one wireless channel, whose whole time their flows share: each flow takes, for each
-    of its edges there, its rate over the edge's capacity. So one name for both directions of a link is a channel that
-    carries either at a time, and a relay that receives and sends on one channel halves it.
+    Edges with the same ``air`` are one wireless channel, and their flows share its time: for each of its edges in the
+    channel, a flow takes its rate divided by the edge's capacity. So one name for both directions of a link is a
+    half-duplex channel, and a relay that receives and sends on one channel halves its capacity.
 
     Args:
         graph: the graph.
-        sharing: how the channels are shared; ``wired`` leaves ``air`` unread. ``rate_fair``: equal rates.
-            ``airtime_fair``: equal shares of the time, by weights: a flow of weight 1 whose bits take 1/C seconds of a
-            channel counts like C/(1 Mbit/s) flows, on every link that it crosses. Of several channels the one counts in
-            which its bits take longest; a flow that uses none keeps its weight.
+        sharing: how the channels are shared; ``wired`` ignores ``air``. ``rate_fair``: equal rates. ``airtime_fair``:
+            equal shares of the time, by weights: a flow of weight 1 whose bits take 1/C seconds of a channel has the
+            weight C/(1 Mbit/s) on every link that it crosses. If it uses several channels, the one in which its bits
+            take longest counts; a flow that uses none keeps its weight.
 
     Raises:
-        UserError: an undirected graph, an edge without a capacity, a negative capacity or latency; sharing of air where
-            no edge has any.
+        UserError: an undirected graph, an edge without a capacity, a negative capacity or latency, or sharing of air
+            where no edge has ``air``.
 
     >>> graph = nx.DiGraph()
     >>> graph.add_edge("server", "client/0", capacity=8e6, latency=0.02)
@@ -134,15 +134,15 @@ class GraphLinks:
         return self._links[ends]
 
     def ends(self, link: int) -> tuple[Node, Node]:
-        """The nodes that a link joins."""
+        """The two nodes of a link."""
         source, target = self._ends[link]
         return self._nodes[source], self._nodes[target]
 
     def path(self, source: Node, target: Node) -> tuple[int, ...]:
-        """The links of the least-latency path; UserError where there is none."""
+        """The links of the least-latency path; raises UserError if there is none."""
         start, goal = self._find(source), self._find(target)
-        # A node with one way out (or in) has no choice. Stripping such ends leaves only the core to be searched and
-        # cached: nothing at all in a tree, where a client each would otherwise hold a search over all the others.
+        # A node with one link out (or in) has only one path. Without such ends only the core is searched and cached:
+        # nothing at all in a tree, where each client would otherwise cache a search over all the others.
         head: list[int] = []
         tail: list[int] = []
         while start != goal and len(self._out[start]) == 1 and len(head) < len(self._nodes):
@@ -159,7 +159,7 @@ class GraphLinks:
         return (*head, *self._paths[start, goal], *reversed(tail))
 
     def access(self, node: Node, *, up: bool) -> int:
-        """The one link by which a node sends (``up``) or receives; UserError where it has none or several."""
+        """The only link by which a node sends (``up``) or receives; raises UserError if it has none or several."""
         links = (self._out if up else self._in)[self._find(node)]
         if len(links) != 1:
             direction = "out of" if up else "into"

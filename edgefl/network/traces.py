@@ -11,22 +11,22 @@ from edgefl.errors import UserError
 from edgefl.network.processes import StepTrace
 
 MAHIMAHI_PACKET_BITS = 1500 * 8
-"""What one line of a Mahimahi trace stands for: one packet of 1500 bytes (Winstein et al., NSDI 2013)."""
+"""The bits of one line of a Mahimahi trace: one packet of 1500 bytes (Winstein et al., NSDI 2013)."""
 
 
 def read_mahimahi(file: str | Path, *, every: float = 1e-3) -> StepTrace:
     """A Mahimahi trace: each line is the millisecond at which one packet of 1500 bytes may leave; looped at its end.
 
     A line ``t`` is spread over the interval that ends at ``t``, so that the bits passed by the end of each interval
-    equal the count of lines so far. The period is the last line, as in Mahimahi; a line 0 belongs to the end of a loop.
+    equal the count of lines so far. The period is the last line, as in Mahimahi; a line 0 counts at the end of a loop.
 
     Args:
         file: the trace.
         every: length of the intervals, seconds (a multiple of 1 ms). The millisecond of the trace is exact, at 1000
-            changes a second; 0.1 s or 1 s is plenty for transfers of seconds. The last interval may be shorter.
+            changes a second; 0.1 s or 1 s is sufficient for transfers of seconds. The last interval may be shorter.
 
     Raises:
-        UserError: a file that is not there, or is no such trace.
+        UserError: a missing file, or one that is not such a trace.
     """
     step = round(every * 1000)
     if step < 1 or abs(step - every * 1000) > 1e-9:
@@ -49,11 +49,11 @@ def read_mahimahi(file: str | Path, *, every: float = 1e-3) -> StepTrace:
 def read_csv(file: str | Path) -> StepTrace:
     """A CSV with the columns ``seconds`` and ``bits_per_second``; others are ignored; looped at its end.
 
-    Each rate holds from its row's time to the next one's, and the last as long as the one before it. Times may begin
-    anywhere: the first becomes 0.
+    Each rate is valid from its row's time to the next row's, and the last for as long as the one before it. Times may
+    begin at any value: the first becomes 0.
 
     Raises:
-        UserError: a file that is not there, a missing column, text where a number belongs, times that do not rise.
+        UserError: a missing file, a missing column, a value that is not a number, or times that do not rise.
     """
     rows = csv.DictReader(_text(file).splitlines())
     times: list[float] = []

@@ -1,4 +1,4 @@
-"""What a connection makes of its path beyond sharing it: nothing (a pure fluid), or what TCP is known to do."""
+"""How a connection uses its path in addition to fair sharing: as a pure fluid, or like TCP."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Transport:
     """How a flow uses its path. The default is a pure fluid: whole capacities, plain latency, equal shares.
 
     Attributes:
-        efficiency: the part of a link's capacity that carries payload.
-        latency_factor: how often the path's latency passes before the first byte flows (handshake, slow start).
-        window: bytes under way at most, so that the rate is at most ``efficiency * window / (2 * latency)``; infinite
-            for none.
+        efficiency: the share of a link's capacity that carries payload.
+        latency_factor: the delay before the first byte, in multiples of the path's latency (handshake, slow start).
+        window: the maximum of bytes in flight, so that the rate is at most ``efficiency * window / (2 * latency)``;
+            infinite for none.
         penalty_bytes: with a latency of L and links of B bytes/s, a flow's share of a contended link is in inverse
             proportion to ``L + sum(penalty_bytes / B)``; None for equal shares.
-        connection_limit: the most that one flow gets, bit/s, whatever its path.
+        connection_limit: the maximum rate of one flow, bit/s, whatever its path.
         multicast: whether transfers of one payload that one node begins at one instant cross each link once, at one
             rate for all.
     """
@@ -32,14 +32,14 @@ class Transport:
     multicast: bool = False
 
     def limit(self, latency: float) -> float:
-        """The most that a flow gets on a path of this one-way latency (seconds), bit/s."""
+        """The maximum rate of a flow on a path of this one-way latency (seconds), bit/s."""
         window_limit = self.efficiency * self.window * 8.0 / (2.0 * latency) if latency > 0.0 else math.inf
         return min(self.connection_limit, window_limit)
 
     def weight(self, latency: float, bits_per_second: Iterable[float]) -> float:
         """A flow's share relative to others, from its path's latency (seconds) and capacities.
 
-        A link that is down stalls the flow anyway and is left out.
+        A link that is down stalls the flow anyway and is ignored.
         """
         if self.penalty_bytes is None:
             return 1.0
@@ -53,14 +53,14 @@ def lv08(
     connection_limit: float = math.inf,
     multicast: bool = False,
 ) -> Transport:
-    """TCP as SimGrid's LV08 model has it (Velho and Legrand, SIMUTools 2009; Velho et al., INRIA RR-7821, 2011).
+    """TCP as in SimGrid's LV08 model (Velho and Legrand, SIMUTools 2009; Velho et al., INRIA RR-7821, 2011).
 
-    The path's latency counts 13.01 times, 97 % of a capacity carries payload, the window is 4 MiB, and shares fall with
-    the round-trip time.
+    The delay before the first byte is 13.01 times the path's latency, 97 % of a capacity carries payload, the window is
+    4 MiB, and shares fall with the round-trip time.
 
     Args:
         acknowledgements: ``shared`` where both directions are one medium: acknowledgements take 5 % more of each link.
-        connection_limit: the most that one flow gets, bit/s.
+        connection_limit: the maximum rate of one flow, bit/s.
         multicast: as for :class:`Transport`.
 
     SimGrid's documented case, 100 kB over 1 Mbit/s and 10 ms:

@@ -1,8 +1,8 @@
-"""Stars and cells of any size as arrays: no graph, a few bytes a client.
+"""Stars and cells of any size as arrays: no graph, and a few bytes for each client.
 
 ``server`` - ``internet`` - ``client/0``, ``client/1``, … or, in cells, ``server`` - ``internet`` - ``cell/0`` -
-``client/0``, …; every edge in both directions. Links 0 and 1 are the server's (down, up), then come each cell's, then
-each client's, down before up.
+``client/0``, …; every edge in both directions. Links 0 and 1 are the server's (down, up), followed by each cell's and
+then each client's, down before up.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ class TreeLinks:
         latency: one-way seconds between the server and a client, for all or for each client.
         backhaul: each cell's capacity (down, up), bit/s; none for a star.
         cell: each client's cell; needed where there are cells.
-        sharing: how the clients of a cell share its air, down and up apart. ``wired``: not at all. ``rate_fair``: equal
-            rates, each taking air in proportion to 1/capacity (WiFi's anomaly: Heusse et al., INFOCOM 2003).
-            ``airtime_fair``: equal shares of the time, so rates in proportion to capacity (proportionally fair cells).
+        sharing: how the clients of a cell share its air, separately for down and up. ``wired``: not at all.
+            ``rate_fair``: equal rates, each taking air in proportion to 1/capacity (WiFi's anomaly: Heusse et al.,
+            INFOCOM 2003). ``airtime_fair``: equal shares of the time, so rates in proportion to capacity
+            (proportionally fair cells).
 
     Raises:
-        UserError: lengths that differ, a cell that is not there, a negative capacity or latency.
+        UserError: different lengths, an unknown cell, or a negative capacity or latency.
 
     >>> star = TreeLinks(server=(1e9, 1e9), down=[8e6, 4e6], up=[1e6, 1e6], latency=0.02)
     >>> star.path("server", "client/1"), star.path("client/1", "server")
@@ -90,7 +91,7 @@ class TreeLinks:
         return 2 * self._cell[(link - first) // 2] + link % 2
 
     def link(self, source: Node, target: Node) -> int:
-        """The number of the link from ``source`` to ``target``; UserError where there is none."""
+        """The number of the link from ``source`` to ``target``; raises UserError if there is none."""
         if (source, target) in {(SERVER, INTERNET), (INTERNET, SERVER)}:
             return int(source == INTERNET)
         for near, far, up in ((source, target, 0), (target, source, 1)):
@@ -100,13 +101,13 @@ class TreeLinks:
         raise UserError(f"the network has no link {source!r} -> {target!r}")
 
     def ends(self, link: int) -> tuple[Node, Node]:
-        """The nodes that a link joins."""
+        """The two nodes of a link."""
         down = self._far_ends(link - link % 2)
         return (down[1], down[0]) if link % 2 else down
 
     def path(self, source: Node, target: Node) -> tuple[int, ...]:
-        """The links of the only path; UserError for a node that is not there."""
-        # Between the server and a client, which is what a world asks for at every transfer, nothing need be searched.
+        """The links of the only path; raises UserError for an unknown node."""
+        # Most transfers of a simulation are between the server and a client; these paths need no search.
         if source == SERVER and target != SERVER:
             return (0, *reversed(self._chain(target)))
         if target == SERVER and source != SERVER:
@@ -115,18 +116,18 @@ class TreeLinks:
         while up and down and up[-1] == down[-1]:
             up.pop()
             down.pop()
-        # The server hangs on the internet like a client does, but its down link leads away from it.
+        # The server is connected to the internet like a client, but its down link leads away from it.
         ascent = (link if link == 0 else link + 1 for link in up)
         descent = (1 if link == 0 else link for link in reversed(down))
         return (*ascent, *descent)
 
     def access(self, node: Node, *, up: bool) -> int:
-        """The one link by which a client, a cell or the server sends (``up``) or receives."""
+        """The only link by which a client, a cell or the server sends (``up``) or receives."""
         if node == SERVER:
             return 0 if up else 1
         chain = self._chain(node)
         if not chain:
-            raise UserError(f"{node!r} has no link of its own")
+            raise UserError(f"{node!r} does not have exactly one link")
         return chain[0] + up
 
     def _chain(self, node: Node) -> list[int]:
