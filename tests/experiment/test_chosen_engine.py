@@ -56,7 +56,7 @@ def test_tf32_is_refused_where_training_runs_on_a_cpu_and_nothing_is_left_behind
 
 def test_the_key_exact_is_refused_with_one_message_and_read_where_an_older_run_directory_holds_its_default(small):
     for kind in ("auto", "sequential"):
-        with pytest.raises(UserError, match=r"training\.engine: 'exact' is gone: engines are chosen by rule") as told:
+        with pytest.raises(UserError, match=r"training\.engine: 'exact' was removed: engines are chosen") as told:
             small(training__engine={"kind": kind, "exact": False})
         assert "\n" not in str(told.value)
     old = {**DEFAULT, "exact": True}

@@ -37,7 +37,7 @@ def test_they_begin_for_the_parallel_engine_alone(small, begun, engine):
 
 def test_a_system_that_lets_none_begin_is_the_engines_to_tell(small, begun, monkeypatch):
     def refused(size):
-        raise PoolBroken("no worker process can begin")
+        raise PoolBroken("cannot start a worker process")
 
     monkeypatch.setattr(worker_start, "shared_pool", refused)
     begin_workers(small(training__rounds=10_000), "cpu", 1)

@@ -1,1 +1,1 @@
-"""How training jobs become results: the same jobs, the same results, at the speed of the hardware."""
+"""Engines that run training jobs: the same jobs give the same results, at the speed of the hardware."""

@@ -1,4 +1,4 @@
-"""The door of the training engine: resolved jobs go in, trained weights and losses come out."""
+"""The interface of a training engine: it takes resolved jobs and returns trained weights and losses."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from edgefl.learning.rules.base import LocalOptions, LocalRule
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobTask:
-    """A training job with everything resolved: plain tensors and plain values, nothing to look up.
+    """A training job with all inputs resolved to plain tensors and values.
 
     Attributes:
         method: the method's label, for messages.
-        seed: the run's seed; with ``client`` and ``dispatch`` the key of every random draw of the job.
-        client: whose data is trained on.
-        round: for messages; ``lr`` says what it decides.
-        dispatch: the how-manieth job of the client.
+        seed: the run's seed; together with ``client`` and ``dispatch`` the key of every random draw of the job.
+        client: the client whose data is used.
+        round: used in messages only; its effect on the learning rate is already in ``lr``.
+        dispatch: index of the client's job, from 0.
         objective, rule, options: the parts of a local step.
         lr: η_t of the round.
         steps: local steps H_k.
-        alpha: how many of the last blocks were received; M when the model came whole.
+        alpha: number of the last blocks that were received; M for the whole model.
         start: the weights before the first step ``[size]``.
         frozen: frozen copies ``[size]`` by name.
-        vectors: what the objective or the rule reads ``[parameter_count]``, by name.
-        facts: what the objective reads of the client's data, by name.
+        vectors: vectors ``[parameter_count]`` that the objective or the rule reads, by name.
+        facts: facts about the client's data that the objective reads, by name.
     """
 
     method: str
@@ -52,13 +52,13 @@ class JobTask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobResult:
-    """What a job came to.
+    """The result of a job.
 
     Attributes:
         final: the weights after the last step ``[size]``.
         cross_entropies: mean cross-entropy of the local path on each step's batch ``[steps]``.
         batch_sizes: images in each step's batch.
-        kept: what the rule's memory leaves to the client's state ``[parameter_count]``, by name.
+        kept: vectors ``[parameter_count]`` that the rule's local optimizer state adds to the client's state, by name.
     """
 
     final: Tensor
@@ -68,73 +68,73 @@ class JobResult:
 
 
 class JobData(Protocol):
-    """What training reads of a data set that is spread over clients; safe to read from several threads at once."""
+    """A data set divided among clients, as training reads it; reading is thread-safe."""
 
     @property
     def clients(self) -> int:
         """N, the number of clients."""
 
     def samples(self, client: int) -> int:
-        """n_k, the client's training images."""
+        """n_k, the number of the client's training images."""
 
     def facts(self, client: int) -> Mapping[str, Tensor]:
-        """What an objective may know of the client's data: ``label_counts`` ``[classes]``, ``relative_size``."""
+        """Facts about the client's data for the objective: ``label_counts`` ``[classes]``, ``relative_size``."""
 
     def batches(self, task: JobTask) -> Iterable[Batch]:
-        """The job's ``task.steps`` minibatches on the training device; the same ones for the same key, always."""
+        """The job's ``task.steps`` minibatches on the training device; the job's key determines them."""
 
     def side_by_side(self, tasks: Sequence[JobTask]) -> Iterable[Batch] | None:
-        """The minibatches of several jobs, step by step as ``[jobs, batch, ...]``, with the numbers of :meth:`batches`.
+        """The minibatches of several jobs, step by step as ``[jobs, batch, ...]``; same values as :meth:`batches`.
 
-        ``None`` where the jobs do not take as many steps on as many images each, or the data cannot do it.
+        ``None`` if the jobs differ in their number of steps or images, or if the data does not support it.
         """
 
     def evaluation(self) -> Sequence[slice]:
-        """The evaluation split in consecutive batches of a fixed size."""
+        """The evaluation split as consecutive batches of a fixed size."""
 
     def evaluation_batch(self, place: slice) -> Batch:
-        """One of them on the training device, without augmentation."""
+        """One evaluation batch on the training device, without augmentation."""
 
 
 Arrived = Callable[[int, JobResult], None]
-"""Told that the job at a place among those that are trained has come to a result."""
+"""Called with the index of a job and its result."""
 
 
 def unnoticed(place: int, result: JobResult) -> None:
-    """Nobody is told."""
+    """Ignore the result."""
 
 
 class Engine(Protocol):
-    """How jobs become results. Every engine gives every job the result that :func:`train_job` gives it alone."""
+    """Trains jobs. Every engine returns for every job the result that :func:`train_job` returns for it alone."""
 
     def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
-        """Train all jobs; the results come in the order of the tasks, whatever ran first.
+        """Train all jobs and return the results in the order of the tasks, independent of the order of execution.
 
         Args:
             tasks: the jobs.
-            arrived: told of every result, in the calling thread, in any order; where it can be, while other jobs are
-                still under way. Of a job that had to be trained again, it is told again.
+            arrived: called with every result, in the calling thread, in any order; if possible, while other jobs are
+                still running. If a job had to be trained again, it is called again.
 
         Raises:
-            TrainingFault: a local step failed; it names method, client, round and step.
-            Exception: what ``arrived`` raised.
+            TrainingFault: a local step failed; the message names method, client, round and step.
+            Exception: ``arrived`` raised it.
         """
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy of the model ``vector`` ``[size]`` on the evaluation split.
 
-        ``mode`` says how the evaluation differs from a plain one; see ``Objective.evaluation_mode``.
+        ``mode`` states how the evaluation differs from a plain one; see ``Objective.evaluation_mode``.
         """
 
     def close(self) -> None:
-        """Let go of workers and memory; the engine is not used again."""
+        """Release workers and memory; the engine must not be used again."""
 
 
 class Around:
-    """An engine around another, which does whatever a subclass does not do otherwise.
+    """An engine that wraps another one; a subclass overrides what it changes.
 
     Args:
-        engine: the other one.
+        engine: the wrapped engine.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -149,12 +149,12 @@ class Around:
         return self._engine.evaluate(vector, mode)
 
     def close(self) -> None:
-        """Let go of the engine's workers and memory."""
+        """Release the engine's workers and memory."""
         self._engine.close()
 
 
 def told(results: Sequence[JobResult], arrived: Arrived) -> list[JobResult]:
-    """The results, once ``arrived`` was told of each."""
+    """Call ``arrived`` with every result, and return the results."""
     for place, result in enumerate(results):
         arrived(place, result)
     return list(results)

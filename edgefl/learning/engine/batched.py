@@ -1,4 +1,4 @@
-"""The engine for accelerators: many clients' local steps in one call, their parameters stacked."""
+"""The engine for accelerators: one call runs the local steps of many clients on stacked parameters."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ from edgefl.learning.objectives.base import Batch
 from edgefl.learning.precision import Precision
 
 KEPT_STACKS = 2
-"""Chunks whose memory is kept for replaying: a cohort's full chunks, and its last one."""
+"""Number of chunks whose memory is kept for replay: one for a cohort's full chunks, one for its last chunk."""
 
 
 class BatchedEngine:
     """Trains chunks of jobs side by side in single calls (``torch.func.vmap``).
 
-    Jobs stand in one chunk if they take the same local step: objective, rule, options, learning rate and number of
-    received blocks. In each step, those of the chunk that still train and whose minibatches have the same size go in
-    one call, padded to at least 2 rows (:func:`~edgefl.learning.engine.chunk_width.padded`), because one row alone
-    takes other kernels. How jobs are chunked depends on the jobs and on the device's memory alone. Jobs whose draws
-    decide shapes (GradAug) or whose step reads data, and a job that is alone, are trained one after another.
+    A chunk contains jobs with the same local step: the same objective, rule, options, learning rate and number of
+    received blocks. In each step, one call runs all jobs of the chunk that are not finished and whose minibatches have
+    the same size, padded to at least 2 rows (:func:`~edgefl.learning.engine.chunk_width.padded`), because a single row
+    uses other kernels. The division into chunks depends only on the jobs and on the device's memory. A single job, jobs
+    whose random draws decide shapes (GradAug), and jobs whose step depends on data are trained one after another.
 
-    On CUDA, steps that a whole chunk takes are replayed as graphs, from round to round for as long as the learning rate
-    stays: the memory of the last chunks is kept and used again.
+    On CUDA, steps of a whole chunk are replayed as CUDA graphs. The memory of the last chunks is kept, so graphs are
+    reused in later rounds as long as the learning rate does not change.
 
-    Results agree with the sequential engine's within rounding, not to the bit.
+    Results agree with the sequential engine's within rounding; they are not bit-identical.
 
     Args:
         model: the skeleton that jobs are called with.
         data: where batches come from.
-        device: where model, data and jobs live.
-        width: jobs in a chunk at most; by the device's memory unless given.
-        replay: what repeats the step of a whole chunk; by the device unless given.
+        device: the device that holds model, data and jobs.
+        width: maximum number of jobs in a chunk; by default chosen by the device's memory.
+        replay: repeats the step of a whole chunk; by default chosen by the device.
         precision: of a local step's products.
-        convolutions: how those of several clients are one call; see
+        convolutions: how the convolutions of several clients become one call; see
             :class:`~edgefl.learning.engine.spec.EngineSpec`.
     """
 
@@ -91,12 +91,12 @@ class BatchedEngine:
         return self._reference.evaluate(vector, mode)
 
     def close(self) -> None:
-        """Let go of the reference engine and of kept memory."""
+        """Release the reference engine and the kept memory."""
         self._reference.close()
         self._stacks.clear()
 
     def _chunks(self, tasks: Sequence[JobTask]) -> Iterator[list[int]]:
-        """Places of jobs to train together, the longest jobs of a kind first, so that chunks end together."""
+        """Indices of jobs to train together; longest first within a kind, so that a chunk's jobs end together."""
         kinds: list[tuple[tuple[object, ...], list[int]]] = []
         for place, task in enumerate(tasks):
             kind = _kind(task)
@@ -128,7 +128,7 @@ class BatchedEngine:
                 self._steps(stack)
             return stack.results()
         except torch.OutOfMemoryError:
-            # Other programs may share the device: half as many, down to one after another.
+            # Other programs may use the device's memory: retry with half as many jobs, down to one job at a time.
             del stack
             self._stacks.clear()
             half = len(tasks) // 2
@@ -137,17 +137,17 @@ class BatchedEngine:
             raise
         except BaseException as error:
             self._stacks.clear()
-            # A stack cannot say whose step failed; one after another, the job says it itself.
+            # In a stack, the failing job is unknown; training the jobs one by one raises the fault with its client.
             for task in tasks:
                 self._alone(task)
-            first, reason = tasks[0], f"{in_words(error)} (side by side only)"
+            first, reason = tasks[0], f"{in_words(error)} (only when jobs are batched)"
             raise TrainingFault(first.method, first.client, first.round, stack.taken, reason) from error
 
     def _alone(self, task: JobTask) -> JobResult:
         return train_job(task, self._model, self._data, precision=self._precision)
 
     def _stacked(self, tasks: Sequence[JobTask]) -> Stack:
-        """The jobs' matrices; where steps are replayed, in the memory that they were recorded on."""
+        """The jobs' matrices; for replayed steps, in the memory on which they were recorded."""
         stack = Stack(tasks, self._model, self._precision)
         if self._replay is None:
             return stack
@@ -159,7 +159,7 @@ class BatchedEngine:
         return stack
 
     def _steps(self, stack: Stack) -> None:
-        """Take every job's steps; in each, jobs with minibatches of one size in one call."""
+        """Run every job's steps; in each step, one call per minibatch size."""
         together = self._data.side_by_side(stack.tasks)
         if together is not None:
             for each in together:
@@ -181,5 +181,5 @@ class BatchedEngine:
 
 
 def _kind(task: JobTask) -> tuple[object, ...]:
-    """All that jobs of one chunk have in common."""
+    """The properties that jobs of one chunk share."""
     return task.objective, task.rule, task.options, task.lr, task.alpha

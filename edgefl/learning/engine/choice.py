@@ -1,4 +1,4 @@
-"""Which engine trains, by rule: never by a stopwatch, so that a run can be repeated."""
+"""The choice of the engine: by rule, not by timing, so that a run can be repeated."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.precision import Precision
 
 ALIKE: tuple[EngineName, ...] = ("sequential", "parallel", "ray")
-"""Engines that give every job the bits that it has alone."""
+"""Engines whose results are bit-identical to training each job alone."""
 
 
 def choose_engine(name: str, device: torch.device, workers: int | None = None) -> EngineName:
-    """The engine that ``name`` stands for; ``auto`` is decided by the device and the number of cores.
+    """The engine called ``name``; ``auto`` is resolved by the device and the number of cores.
 
-    An accelerator is shared by all jobs, so they queue: ``sequential``. On a CPU with more than one core, jobs run side
-    by side: ``parallel`` (which runs a lone job in the calling thread), else ``sequential``. Both give every job the
-    same bits, so the choice changes the waiting and nothing else. ``batched`` agrees with them within rounding only and
-    is taken by name alone: it is meant for accelerators, where its gain must be measured first, by model and size of
-    cohort. So is ``ray``, which uses other machines.
+    On an accelerator, which all jobs share, ``auto`` is ``sequential``. On a CPU with more than one core it is
+    ``parallel`` (which runs a single job in the calling thread), else ``sequential``. Both give bit-identical results,
+    so the choice changes only the duration. ``batched`` agrees with them only within rounding and must be chosen by
+    name: it is meant for accelerators, and its gain depends on the model and the size of the cohort, so measure it
+    first. ``ray``, which uses other machines, must also be chosen by name.
 
     >>> choose_engine("auto", torch.device("cpu"), workers=2), choose_engine("auto", torch.device("cpu"), workers=1)
     ('parallel', 'sequential')
@@ -47,7 +47,7 @@ def choose_engine(name: str, device: torch.device, workers: int | None = None) -
 
 
 def engines_on(device: torch.device) -> tuple[EngineName, ...]:
-    """The engines that run on a device of this process; ``ray`` runs in others.
+    """The engines that run on a device of this process; ``ray`` uses other processes.
 
     >>> engines_on(torch.device("cuda"))
     ('sequential', 'batched')
@@ -56,10 +56,10 @@ def engines_on(device: torch.device) -> tuple[EngineName, ...]:
 
 
 def check_precision(precision: Precision, device: torch.device) -> None:
-    """Refuse a precision that the device does not have.
+    """Raise an error if the device does not support the precision.
 
     Raises:
-        UserError: it is ``tf32``, and the device no CUDA device.
+        UserError: it is ``tf32`` and the device is not a CUDA device.
     """
     if precision == "tf32" and device.type != "cuda":
         raise UserError(
@@ -83,7 +83,7 @@ def build_engine(  # noqa: PLR0917  (what engines are made of)
     if name == "batched":
         return BatchedEngine(model, data, device, precision=precision, convolutions=convolutions)
     if name == "ray":
-        # Whoever does without Ray shall not wait for its module.
+        # Imported only on use, so that other engines do not wait for Ray's import.
         from edgefl.learning.engine.ray_engine import RayEngine
 
         return RayEngine(model, data, device, precision)

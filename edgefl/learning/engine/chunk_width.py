@@ -1,4 +1,4 @@
-"""How many jobs are trained side by side: by what one step holds in memory, never by trying."""
+"""The number of jobs trained side by side: computed from the memory of one step, not by trial."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from edgefl.learning.engine.base import JobTask
 from edgefl.learning.models.block_model import BlockModel
 
 WIDEST = 64
-"""Jobs in a chunk at most: beyond, an accelerator is busy and only memory is spent."""
+"""Maximum number of jobs in a chunk: with more, an accelerator is already busy and only memory use grows."""
 
 HOST_BYTES = 1 << 30
-"""What a chunk may hold in main memory."""
+"""Memory limit of a chunk in main memory."""
 
 DEVICE_SHARE = 0.3
-"""Share of an accelerator's memory that a chunk may hold: two may be kept, and data and kernels need the rest."""
+"""Share of an accelerator's memory for one chunk: two chunks may be kept, and data and kernels need the rest."""
 
 MARGIN = 2
-"""Bytes held over those counted: stacks, their gathered rows, and copies that batching makes."""
+"""Ratio of bytes held to bytes counted: stacks, their gathered rows, and copies made by batching."""
 
 
 def padded(jobs: int) -> int:
@@ -36,7 +36,7 @@ class ChunkWidths:
     Args:
         model: the skeleton.
         device: where jobs are trained.
-        width: used for all jobs if given.
+        width: if given, used for all jobs.
     """
 
     def __init__(self, model: BlockModel, device: torch.device, width: int | None = None) -> None:
@@ -48,10 +48,10 @@ class ChunkWidths:
         self._known: list[tuple[tuple[object, ...], int]] = []
 
     def of(self, task: JobTask) -> int:
-        """A power of two of jobs like ``task`` that fit in memory together; 1 where not even two do.
+        """The number of jobs like ``task`` that fit in memory together, as a power of two; 1 if two do not fit.
 
         Raises:
-            DataDependentError: the job's step reads data, so what it holds cannot be known.
+            DataDependentError: the job's step depends on data, so its memory cannot be computed.
         """
         if self._width is not None:
             return self._width
@@ -59,7 +59,8 @@ class ChunkWidths:
         for known, width in self._known:
             if known == kind:
                 return width
-        # Whoever aggregates does so without gradients, and the memory of a step is that of its backward pass.
+        # The caller may have disabled gradients (aggregation does), but the memory of a step is that of its backward
+        # pass.
         with torch.enable_grad():
             one = measure(self._model, _Step(task), task.alpha, task.options.batch).peak_memory_bytes
         fitting = min(WIDEST, int(self._budget() // (MARGIN * max(1, one))))
@@ -74,7 +75,7 @@ class ChunkWidths:
 
 
 class _Step:
-    """A job as the cost model knows a method: what its local step is made of."""
+    """A job in the form that the cost model takes: the parts of its local step."""
 
     def __init__(self, task: JobTask) -> None:
         self.label = task.method

@@ -1,4 +1,4 @@
-"""A data set cut for its clients, as training jobs read it."""
+"""A data set divided among clients, as training jobs read it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from edgefl.learning.objectives.base import Batch
 class ClientData:
     """Batches and facts of the clients' data; implements :class:`~edgefl.learning.engine.base.JobData`.
 
-    Nothing in it changes after it is made, so several jobs may read it at once.
+    It is immutable, so several jobs may read it at once.
 
     Args:
-        data: the images on the training device. Where the test set is partitioned, all clients' parts together are
-            evaluated (the cumulative accuracy of one model on what its clients see).
+        data: the images on the training device. If the test set is partitioned, the model is evaluated on all clients'
+            parts together (the cumulative accuracy of one model on its clients' data).
     """
 
     def __init__(self, data: FederatedData) -> None:
@@ -48,11 +48,11 @@ class ClientData:
         return {"label_counts": counts, "relative_size": torch.tensor(share, dtype=torch.float32, device=counts.device)}
 
     def batches(self, task: JobTask) -> Iterator[Batch]:
-        """The job's minibatches: images stay bytes on the device until their step comes."""
+        """The job's minibatches; images stay bytes on the device until their step runs."""
         return self._plan(task).in_turn()
 
     def side_by_side(self, tasks: Sequence[JobTask]) -> Iterator[Batch] | None:
-        """All jobs' images of a step in one gather."""
+        """The images of all jobs for each step, with one gather per step."""
         stacked = StackedBatches.of([self._plan(task) for task in tasks])
         return None if stacked is None else (stacked.step(step) for step in range(len(stacked.indices)))
 
@@ -74,5 +74,5 @@ class ClientData:
         return [slice(start, start + BATCH) for start in range(0, len(self._evaluated), BATCH)]
 
     def evaluation_batch(self, place: slice) -> Batch:
-        """The images of one of them, without augmentation."""
+        """The images of one evaluation batch, without augmentation."""
         return fetch(self._data.evaluation, self._evaluated[place])

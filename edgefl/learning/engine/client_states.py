@@ -1,4 +1,4 @@
-"""What clients keep between their jobs, as chains of futures: a state is the outcome of a job, trained or not yet."""
+"""Client states between jobs, as chains of futures: a state is the outcome of a job, which may not be trained yet."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ State = Mapping[str, Tensor]
 
 
 class ClientStates:
-    """The states that a later job may still build on, and no others.
+    """The client states that a later job may still read.
 
-    A client's next job builds on its last one or, where the client gave that one up, on the one before. Once the last
-    one is aggregated it was not given up. So at most two states a client are kept, however many rounds go by, beside
-    those that a waiting job reads.
+    A client's next job continues from its last job or, if the client abandoned that one, from the one before. An
+    aggregated job was not abandoned. So at most two states per client are kept, in addition to the states that pending
+    jobs read.
 
     Args:
-        states, last_jobs: what :meth:`kept` and :meth:`last_jobs` gave, to go on from there.
+        states, last_jobs: values of :meth:`kept` and :meth:`last_jobs`, to resume from.
     """
 
     def __init__(
@@ -30,16 +30,16 @@ class ClientStates:
         self._tips: dict[int, tuple[JobId, ...]] = dict(last_jobs or {})
 
     def submitted(self, job: TrainingJob) -> None:
-        """``job`` is its client's last one from now on."""
+        """Record ``job`` as its client's last job."""
         self._tips[job.id.client] = (job.id,) if job.previous is None else (job.id, job.previous)
 
     def aggregated(self, job: JobId) -> None:
-        """The server used the job's result, so its client did not give it up."""
+        """Record that the server used the job's result, so the client did not abandon it."""
         if self._tips.get(job.client, (None,))[0] == job:
             self._tips[job.client] = (job,)
 
     def put(self, job: JobId, state: State) -> None:
-        """The client's state after ``job``."""
+        """Store the client's state after ``job``."""
         self._states[job] = state
 
     def __len__(self) -> int:
@@ -49,22 +49,22 @@ class ClientStates:
         try:
             return self._states[job]
         except KeyError:
-            raise KeyError(f"no client state is kept of {job}: the client's later jobs did not build on it") from None
+            raise KeyError(f"no client state is kept for {job}: later jobs of the client do not depend on it") from None
 
     def kept(self) -> Mapping[JobId, State]:
-        """Every state that is kept, by the job that left it."""
+        """All kept states, by the job that produced them."""
         return self._states
 
     def last_jobs(self) -> Mapping[int, tuple[JobId, ...]]:
-        """For every client the jobs, trained or not, that its next one may build on."""
+        """For every client, the jobs, trained or not, that its next job may continue from."""
         return self._tips
 
     def tips(self) -> set[JobId]:
-        """The jobs, trained or not, that a client's next job may build on."""
+        """The jobs, trained or not, that any client's next job may continue from."""
         return {job for tips in self._tips.values() for job in tips}
 
     def keep(self, waiting: Iterable[TrainingJob]) -> None:
-        """Forget every state that neither a ``waiting`` job nor a job to come can read."""
+        """Delete every state that neither a ``waiting`` job nor a future job can read."""
         needed = self.tips() | {job.previous for job in waiting if job.previous is not None}
         for job in self._states.keys() - needed:
             del self._states[job]

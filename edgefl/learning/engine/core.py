@@ -1,4 +1,4 @@
-"""What all methods of one scenario and seed share, so that they differ in their method alone."""
+"""The parts that all methods of one scenario and seed share, so that only the method differs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from edgefl.learning.objectives.base import Objective
 
 
 class Ground(NamedTuple):
-    """What methods stand on that train the same model: its skeleton, its first values, and an engine for it."""
+    """Shared by methods that train the same model: its skeleton, its initial weights and its engine."""
 
     model: BlockModel
     initial: Tensor
@@ -33,12 +33,13 @@ class Ground(NamedTuple):
 
 
 class TrainingCore:
-    """Data on the training device, one skeleton, one initial model, one engine; made into a learner per method.
+    """Data on the training device, one skeleton, one initial model and one engine; creates a learner for each method.
 
-    A method whose objective adapts the model (MOON's projection head) gets ground of its own. Blocks are drawn in
-    their order from one generator, so whatever stands in front of the first change begins as it does for all others.
+    A method whose objective adapts the model (MOON's projection head) gets its own :class:`Ground`. Blocks are
+    initialised in order from one generator, so the blocks before the first change have the same initial values as in
+    all other methods.
 
-    Used as a context manager, it closes its engines at the end.
+    As a context manager, it closes its engines at the end.
 
     Args:
         data: the clients' data, on the training device.
@@ -46,16 +47,17 @@ class TrainingCore:
         seed: decides the initial model x^0; see ``initial_vector``.
         device: the training device.
         engine: a specification, or an engine's name; see :func:`~edgefl.learning.engine.choice.choose_engine`.
-        workers: jobs at once in the parallel engine; the process's cores unless given. It never changes a result.
-        memory: where results are kept, so that no job is trained twice; not for the batched engine, whose bits depend
-            on which jobs stand side by side.
+        workers: number of concurrent jobs in the parallel engine; by default the process's cores. It never changes a
+            result.
+        memory: cache of results, so that no job is trained twice; not for the batched engine, whose bits depend on the
+            jobs that are trained side by side.
 
     Attributes:
-        engine_name: the engine that was chosen by rule.
+        engine_name: the chosen engine.
         memory: as given.
 
     Raises:
-        UserError: there is no such engine or precision, or not on that device.
+        UserError: the engine or the precision does not exist, or not on that device.
     """
 
     def __init__(
@@ -107,7 +109,7 @@ class TrainingCore:
         return self._own.initial
 
     def learner(self, method: Method, keepsakes: Keepsakes | None = None) -> MethodLearner:
-        """A fresh learner of ``method``, at model version 0; ``keepsakes`` holds what is to be kept beside.
+        """A new learner for ``method``, at model version 0; ``keepsakes`` selects additional values to keep.
 
         Raises:
             UserError: the method's objective cannot train the scenario's model.
@@ -134,7 +136,7 @@ class TrainingCore:
         return Ground(model, initial, SharedEvaluation(self.engine_for(model)))
 
     def engine_for(self, model: BlockModel) -> Engine:
-        """A new engine for a skeleton, which lies on the training device; whoever asks closes it."""
+        """A new engine for a skeleton on the training device; the caller closes it."""
         spec = self._spec
         engine = build_engine(
             self.engine_name, model, self.data, self._device, self._workers, spec.precision, spec.convolutions
@@ -145,7 +147,7 @@ class TrainingCore:
         return RememberingEngine(engine, self.memory, ground, self._device)
 
     def close(self) -> None:
-        """Let go of the engines' workers and memory."""
+        """Release the engines' workers and memory."""
         for ground in [self._own, *(ground for _, ground in self._adapted)]:
             ground.engine.close()
 
@@ -159,10 +161,10 @@ class TrainingCore:
 
 
 class SharedEvaluation(Around):
-    """An engine that evaluates a model only once in each mode, whichever method came to it.
+    """An engine that evaluates a model only once in each mode, even if several methods produce the same model.
 
     Args:
-        engine: what does the work.
+        engine: the wrapped engine.
     """
 
     def __init__(self, engine: Engine) -> None:

@@ -1,4 +1,4 @@
-"""Where tensors live, and how exactly an accelerator computes on them."""
+"""The training device, and the settings for exact arithmetic on it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from edgefl.hardware import DEVICES
 
 
 def choose_device(name: str) -> torch.device:
-    """The training device that ``name`` stands for; ``auto`` is a CUDA device where there is one.
+    """The training device called ``name``; ``auto`` is a CUDA device if there is one.
 
     >>> choose_device("cpu")
     device(type='cpu')
 
     Raises:
-        UserError: unknown name, or no such device here.
+        UserError: the name is unknown, or the device is not available.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -27,7 +27,7 @@ def choose_device(name: str) -> torch.device:
     if kind not in DEVICES:
         raise UserError(f"unknown device '{name}'; {nearest(name, DEVICES)}")
     if kind == "cuda" and not torch.cuda.is_available():
-        raise UserError("device 'cuda' was asked for, but PyTorch finds none here; choose 'cpu' or 'auto'")
+        raise UserError("device 'cuda' is not available: PyTorch finds no CUDA device; choose 'cpu' or 'auto'")
     try:
         return torch.device(name)
     except RuntimeError:
@@ -36,16 +36,16 @@ def choose_device(name: str) -> torch.device:
 
 @contextmanager
 def exact_arithmetic(device: torch.device, *, tf32: bool = False) -> Iterator[None]:
-    """Run the block with repeatable kernels and whole float32 products on ``device``, then restore the settings.
+    """Run the block with deterministic kernels and full float32 products on ``device``, then restore the settings.
 
-    A CPU with one intra-op thread is exact as it is. On CUDA, TF32 is off unless ``tf32`` asks for it, cuDNN takes
-    deterministic kernels without timing them against each other, and cuBLAS gets a fixed workspace. Operators that have
-    no deterministic kernel warn.
+    A CPU with one intra-op thread needs no settings. On CUDA, TF32 is off unless ``tf32`` is set, cuDNN uses
+    deterministic kernels and does not choose them by timing, and cuBLAS gets a fixed workspace. Operators without a
+    deterministic kernel warn.
     """
     if device.type != "cuda":
         yield
         return
-    # Read by cuBLAS when its handle is made, so it must stand before the first product.
+    # cuBLAS reads it when it creates its handle, so it must be set before the first product.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     before = (cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32)
@@ -53,7 +53,7 @@ def exact_arithmetic(device: torch.device, *, tf32: bool = False) -> Iterator[No
     strict, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = True, False, tf32, tf32
     torch.use_deterministic_algorithms(True, warn_only=True)
-    # Nothing here reads memory before it is written, and filling it is a kernel for every tensor.
+    # No code here reads uninitialised memory, and filling it costs one kernel per tensor.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     try:
         yield

@@ -17,10 +17,10 @@ class EpochLosses(NamedTuple):
 
 
 def epoch_losses(result: JobResult, options: LocalOptions, samples: int) -> EpochLosses:
-    """What the job's cross-entropies come to, in float64.
+    """The mean cross-entropies of the job's first and last local epoch, in float64.
 
-    An epoch is one pass over the client's ``samples`` images; a job shorter than that is one epoch, and where steps
-    are counted instead of epochs, the last epoch is the last pass's worth of steps.
+    An epoch is one pass over the client's ``samples`` images. A shorter job counts as one epoch. If the options give
+    steps instead of epochs, the last epoch is the last steps that together make one pass.
     """
     sizes = result.batch_sizes
     losses = result.cross_entropies.tolist()
@@ -32,5 +32,5 @@ def _mean(losses: list[float], sizes: tuple[int, ...]) -> float:
     if not sizes:
         return nan
     terms = [loss * size for loss, size in zip(losses, sizes, strict=True)]
-    # fsum refuses inf - inf; a diverged loss must come through as it is.
+    # fsum raises an error for inf - inf, but a diverged loss must be returned.
     return (fsum(terms) if all(map(isfinite, terms)) else sum(terms)) / sum(sizes)

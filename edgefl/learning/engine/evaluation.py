@@ -1,4 +1,4 @@
-"""Accuracy and loss of one model, batch by batch, in numbers that do not depend on who computes which batch."""
+"""Accuracy and loss of one model, batch by batch; the result does not depend on which worker computes which batch."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.mode import using
 
 PLAIN = {"training": False, "track": False, "width": 1.0, "keep": None, "keep_probability": None, "unfolded": False}
-"""The mode of an evaluation, whatever mode the caller is in, unless an objective asks for more."""
+"""The mode of an evaluation, independent of the caller's mode; an objective may change parts of it."""
 
 EVALUATED = "the evaluated model"
 
 BATCH = 128
-"""Images in an evaluation batch, on every device and engine; the last batch holds the rest."""
+"""Images in an evaluation batch, on every device and engine; the last batch contains the remaining images."""
 
 
 class BatchScore(NamedTuple):
-    """Right answers, summed cross-entropy, and images of one batch; the first two stay on the device."""
+    """Correct predictions, summed cross-entropy and number of images of one batch; the first two stay on the device."""
 
     right: Tensor
     cross_entropy: Tensor
@@ -38,14 +38,14 @@ def evaluate_batch(
 ) -> BatchScore:
     """Score the model ``vector`` ``[size]`` on one batch, with running statistics and without gradients.
 
-    Every batch is scored on a copy of the model, so that no score depends on what a layer did with another batch.
+    Every batch is scored on a copy of the model, so that a layer that changes the model cannot affect another batch.
 
     Args:
         vector: the model.
-        place: which batch.
+        place: the images of the batch.
         model: the skeleton.
-        data: where the batch comes from.
-        mode: what differs from :data:`PLAIN`.
+        data: the source of the batch.
+        mode: the differences from :data:`PLAIN`.
 
     Raises:
         WrittenInPlace: a layer wrote into the model.
@@ -60,10 +60,10 @@ def evaluate_batch(
 
 
 def total(scores: Iterable[BatchScore]) -> Evaluation:
-    """The evaluation that the batches add up to.
+    """The evaluation over all batches.
 
     Raises:
-        ValueError: there is no image to evaluate on.
+        ValueError: there are no images.
     """
     scores = list(scores)
     images = sum(score.images for score in scores)
@@ -76,7 +76,7 @@ def total(scores: Iterable[BatchScore]) -> Evaluation:
 
 
 def _sum(numbers: list[float]) -> float:
-    """An exactly rounded sum; NaN or infinite where a term is (``fsum`` refuses inf - inf)."""
+    """An exactly rounded sum; NaN or infinite if a term is (``fsum`` raises an error for inf - inf)."""
     try:
         return fsum(numbers)
     except (OverflowError, ValueError):

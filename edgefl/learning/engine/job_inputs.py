@@ -1,4 +1,4 @@
-"""From a job to a task: the model it starts from, the frozen copies and vectors that its method reads."""
+"""Resolve a job to a task: the model it starts from, and the frozen copies and vectors that its method reads."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from edgefl.learning.models.layout import Layout
 
 
 class Received(NamedTuple):
-    """What the server sent for one version: the model ``[size]``, and its broadcasts ``[parameter_count]`` by name."""
+    """The model ``[size]`` and the broadcasts ``[parameter_count]``, by name, that the server sent for one version."""
 
     vector: Tensor
     broadcasts: Mapping[str, Tensor]
 
 
 class JobInputs(NamedTuple):
-    """A job's task, and the vectors that its client's next state is made of: its state and the server's broadcasts."""
+    """A job's task, and the vectors for computing the client's next state: its state and the server's broadcasts."""
 
     task: JobTask
     vectors: State
 
 
 class JobResolver:
-    """Looks up, for one method, everything that a job names.
+    """Resolves the inputs of one method's jobs.
 
     Args:
-        method: whose jobs they are.
+        method: the method of the jobs.
         layout: the model's layout.
         depth: M, the model's number of blocks.
         initial: the initial model x^0 ``[size]``.
         data: the clients' data.
 
     Raises:
-        ValueError: the method's parts do not fit together: one reads what no other provides.
+        ValueError: the method's parts do not fit together: one reads a value that no other part provides.
     """
 
     def __init__(self, method: Method, layout: Layout, depth: int, initial: Tensor, data: JobData) -> None:
@@ -65,10 +65,10 @@ class JobResolver:
                 )
 
     def resolve(self, job: TrainingJob, received: Received, state: State | None) -> JobInputs:
-        """The job's inputs; ``state`` is what ``job.previous`` left behind, ``None`` at first or for stateless methods.
+        """The job's inputs; ``state`` is the state after ``job.previous``, or ``None`` if there is no state.
 
         Raises:
-            ValueError: only some blocks were received and the client has no others.
+            ValueError: the client received only some of the blocks and does not have the others.
             WrittenInPlace: the client state wrote into the received model.
         """
         method, layout = self._method, self._layout
@@ -97,7 +97,7 @@ class JobResolver:
         return JobInputs(task, {**received.broadcasts, **(state or {})})
 
     def _start(self, job: TrainingJob, received: Tensor, state: State | None) -> Tensor:
-        """The received model, with the client's own blocks in front where only the last alpha came."""
+        """The received model; if only the last alpha blocks were received, with the client's own blocks in front."""
         if job.alpha >= self._depth:
             return received
         if self._method.state is None or "previous" not in self._method.state.vectors:
@@ -105,12 +105,12 @@ class JobResolver:
                 f"method '{self._method.label}' received {job.alpha} of {self._depth} blocks, "
                 "but its clients keep no model to build on"
             )
-        # A client that was never sent a whole model holds the initial one, which all clients share.
+        # A client that has never received a whole model has the initial one, which all clients share.
         own = self._initial if state is None else state["previous"]
         return self._layout.splice(own, received, self._depth - job.alpha)
 
     def _whole(self, name: str, vector: Tensor, start: Tensor) -> Tensor:
-        """A vector as a whole model ``[size]``: one of parameters alone has the buffers of the local model."""
+        """A vector as a whole model ``[size]``; if it has only parameters, the local model's buffers are appended."""
         layout = self._layout
         if len(vector) == layout.size:
             return vector
@@ -119,7 +119,7 @@ class JobResolver:
                 f"the frozen copy '{name}' has {len(vector)} numbers; expected the model's {layout.parameter_count} "
                 f"parameters, or all of its {layout.size} numbers"
             )
-        # The same tensor for all clients of a version, so that engines hold it once.
+        # One tensor for all clients of a version, so that engines store it once.
         if self._completed is None or self._completed[0] is not vector or self._completed[1] is not start:
             self._completed = vector, start, torch.cat([vector, start[layout.parameter_count :]])
         return self._completed[2]
@@ -133,5 +133,5 @@ class JobResolver:
 
 
 def _first(vector: Tensor, count: int) -> Tensor:
-    """The first ``count`` numbers; the vector itself where it has no more, so that it travels once under both names."""
+    """The first ``count`` numbers; the vector itself if it has no more, so that it is sent once under both names."""
     return vector if len(vector) == count else vector[:count]

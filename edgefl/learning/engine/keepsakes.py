@@ -1,4 +1,4 @@
-"""What a learner keeps for others, beside what it needs to go on."""
+"""Optional values that a learner keeps for later analysis; training does not need them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _PREFIX = "keepsake/"
 
 
 class Keepsakes:
-    """The moving average of the global models, and the local models of the last round; each only where it is wanted.
+    """The moving average of the global models and the local models of the last round; each is optional.
 
     Args:
-        ensemble: how models are averaged; ``None``: not at all.
-        clients: whether the local models of the newest aggregation are kept.
+        ensemble: how models are averaged; ``None``: no average.
+        clients: whether to keep the local models of the latest aggregation.
 
     Attributes:
-        local: the local models ``[size]`` that went into the newest version, by client.
+        local: the local models ``[size]`` in the latest version, by client.
     """
 
     def __init__(self, ensemble: EnsembleSpec | None = None, *, clients: bool = False) -> None:
@@ -34,7 +34,7 @@ class Keepsakes:
         return None if self._ensemble is None else self._ensemble.vector
 
     def aggregated(self, model: Tensor, local: Mapping[int, Tensor]) -> None:
-        """A new model was made of local ones, by client."""
+        """Record a new model and the local models, by client, that it was computed from."""
         if self._ensemble is not None:
             self._ensemble.add(model)
         if self._clients and local:
@@ -47,7 +47,7 @@ class Keepsakes:
         return {_PREFIX + name: tensor for name, tensor in tensors.items()}
 
     def restore(self, tensors: Mapping[str, Tensor], device: torch.device) -> None:
-        """Hold what :meth:`packed` put among ``tensors``, on ``device``."""
+        """Restore the values that :meth:`packed` returned from ``tensors``, on ``device``."""
         mine = {name.removeprefix(_PREFIX): each for name, each in tensors.items() if name.startswith(_PREFIX)}
         if self._ensemble is not None:
             self._ensemble.restore({name: each if name == "weight" else each.to(device) for name, each in mine.items()})

@@ -1,4 +1,4 @@
-"""A method's learner: jobs are futures, and what is needed is trained all at once."""
+"""A method's learner: jobs are futures, and all jobs whose results are needed are trained in one call."""
 
 from __future__ import annotations
 
@@ -23,31 +23,32 @@ from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.models.digest import digest_of_model
 
 HORIZON = 16
-"""Versions after which a discarded job that a client state may build on is trained, wanted or not.
+"""Number of versions after which a discarded job is trained if a client state may depend on it.
 
-Until then it keeps its model version alive; without a limit, clients that gave up long ago would each hold one.
+Until then the job's model version is kept. Without a limit, every client that abandoned a job long ago would keep one.
 """
 
 
 class MethodLearner:
     """Trains one method's jobs and aggregates them; implements :class:`~edgefl.learning.job.Learner`.
 
-    A job starts from the model version it received. With ``job.alpha`` < M only the last alpha blocks came: the others
-    are the client's own, of its ``previous`` job or, without one, of the initial model. A job's delta is its final
-    weights minus the *server's* version, so that the mean of deltas is the mean of local models whatever was sent.
-    Where a codec rounds, both are what arrived at the other end, and the server's own model stays unrounded.
+    A job starts from the model version it received. With ``job.alpha`` < M only the last alpha blocks were received;
+    the others are the client's own, from its ``previous`` job or, without one, from the initial model. A job's delta is
+    its final weights minus the *server's* version, so that the mean of deltas is the mean of local models, whichever
+    blocks were sent. If a codec rounds, both are the decoded values at the receiver, and the server's own model stays
+    unrounded.
 
-    The latest model version is kept, and those that a submitted job has yet to start from: a job is submitted while
-    its version is the latest, or while another job waits for the same version.
+    The learner keeps the latest model version and the versions that pending jobs start from. A job must be submitted
+    while its version is the latest, or while another job with the same version is pending.
 
     Args:
-        method: what is trained.
-        model: the skeleton that the method trains, adapted by its objective; nothing is written to it.
+        method: the method to train.
+        model: the skeleton that the method trains, adapted by its objective; it is not modified.
         initial: the initial model x^0 ``[size]``, version 0.
         data: the clients' data.
         engine: trains and evaluates.
         seed: the run's seed, for random choices of a codec.
-        keepsakes: what is kept beside.
+        keepsakes: additional values to keep.
     """
 
     def __init__(
@@ -79,11 +80,11 @@ class MethodLearner:
         self._digests = Digests("", digest_of_model(initial))
 
     def submit(self, job: TrainingJob) -> None:
-        """A job has started in the world; nothing is trained yet.
+        """Register a job that has started in the simulation; nothing is trained yet.
 
         Raises:
             KeyError: the job's model version is no longer kept.
-            ValueError: a job of that id still waits.
+            ValueError: a job with that id is already pending.
         """
         self._received(job.version)
         if job.id in self._waiting or job.id in self._outcomes:
@@ -93,20 +94,20 @@ class MethodLearner:
             self._states.submitted(job)
 
     def discard(self, job: JobId) -> None:
-        """The job's result will never be aggregated; it is trained only if a later client state builds on it."""
+        """Record that the job will never be aggregated; it is trained only if a later client state depends on it."""
         self._outcomes.pop(job, None)
         if job in self._waiting:
             self._discarded.add(job)
         self._forget()
 
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
-        """Train what is needed and make model ``version + 1`` of the jobs' deltas.
+        """Train the required jobs and compute model ``version + 1`` from their deltas.
 
         Args:
             version: the latest model version, to which the deltas are applied.
-            jobs: whose results arrived, in any order; without any, the model stays as it is.
+            jobs: the jobs whose results arrived, in any order; without any, the model does not change.
             round: sets the learning rate that a server update may read.
-            mixing: how updates count that began from older versions; ``None``: all wholly.
+            mixing: weights of updates that started from older versions; ``None``: all have full weight.
 
         Raises:
             Diverged: a job's loss or weights, or the new model, are not finite.
@@ -138,7 +139,7 @@ class MethodLearner:
         return version + 1
 
     def digests(self, version: int) -> Digests | None:
-        """Of the latest version; see :class:`~edgefl.learning.job.Learner`.
+        """Digests of the latest version; see :class:`~edgefl.learning.job.Learner`.
 
         Raises:
             ValueError: it is not the latest.
@@ -148,18 +149,18 @@ class MethodLearner:
         return self._digests
 
     def feedback(self, job: JobId) -> Feedback:
-        """The numbers of a job that was in its client's last aggregation.
+        """The feedback values of a job that was in its client's last aggregation.
 
         Raises:
             KeyError: the job was not aggregated, or another one of its client was since.
         """
         feedback = self._feedback.get(job.client, {}).get(job)
         if feedback is None:
-            raise KeyError(f"no feedback is kept of {job}: it was not aggregated, or a later job of the client was")
+            raise KeyError(f"no feedback is kept for {job}: it is not the client's last aggregated job")
         return feedback
 
     def evaluate(self, version: int) -> Evaluation:
-        """Accuracy and loss of a model version that is still kept, with its ensemble's accuracy; computed once."""
+        """Accuracy and loss of a kept model version, with its ensemble's accuracy; computed once."""
         if version not in self._evaluations:
             found = self._engine.evaluate(self.model(version), self._evaluation_mode)
             average = self._keepsakes.average
@@ -169,14 +170,14 @@ class MethodLearner:
         return self._evaluations[version]
 
     def model(self, version: int) -> Tensor:
-        """The weights ``[size]`` of a model version that is still kept; not to be written to.
+        """The weights ``[size]`` of a kept model version; do not modify them.
 
-        Of versions before the latest they are those that clients received, which a codec may have rounded.
+        For versions before the latest, these are the weights that clients received, which a codec may have rounded.
         """
         return self._server.vector if version == self._server.version else self._received(version).vector
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Everything that the learner holds between two rounds: tensors by name, and the rest as JSON data."""
+        """The learner's complete state between two rounds: tensors by name, and the rest as JSON data."""
         tensors, facts = LearnerMemory(
             version=self._server.version,
             vector=self._server.vector,
@@ -191,7 +192,7 @@ class MethodLearner:
         return {**tensors, **self._keepsakes.packed()}, facts
 
     def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Hold what :meth:`snapshot` gave; numbers of earlier rounds are forgotten.
+        """Restore a state from :meth:`snapshot`; feedback of earlier rounds is discarded.
 
         Raises:
             KeyError: something is missing.
@@ -216,13 +217,13 @@ class MethodLearner:
             ) from None
 
     def _train(self, jobs: Iterable[JobId]) -> None:
-        """Train the jobs that are not yet, all in one call, after the jobs whose client state they build on."""
+        """Train the untrained jobs, all in one call, after the jobs whose client state they depend on."""
         needed = self._with_predecessors(jobs)
         while needed:
             ready = [job for job in needed.values() if job.previous not in needed]
             ready.sort(key=lambda job: _order(job.id))
             inputs = [self._inputs(job) for job in ready]
-            # Rows of one tensor, so that aggregation finds them stacked.
+            # Rows of one tensor, so that aggregation need not stack them.
             deltas = self._server.vector.new_empty(len(ready), len(self._server.vector))
             trained: dict[int, tuple[State | None, Outcome]] = {}
 
@@ -242,7 +243,7 @@ class MethodLearner:
     def _trained(
         self, job: TrainingJob, inputs: JobInputs, result: JobResult, delta: Tensor
     ) -> tuple[State | None, Outcome]:
-        """What a job leaves to its client's state, and what it brings to the server; ``delta`` is filled."""
+        """The client's state after a job, and the job's outcome for the server; fills ``delta``."""
         task, samples = inputs.task, self._data.samples(job.id.client)
         losses = epoch_losses(result, task.options, samples)
         sent = self._versions[job.version].vector
@@ -273,11 +274,11 @@ class MethodLearner:
             return self._outcomes[job]
         except KeyError:
             raise KeyError(
-                f"no training job {job} waits: it was never submitted, or it was aggregated before"
+                f"no training job {job} is pending: it was never submitted, or it was aggregated before"
             ) from None
 
     def _with_predecessors(self, jobs: Iterable[JobId]) -> dict[JobId, TrainingJob]:
-        """The untrained ones among ``jobs``, and the untrained jobs whose client state they build on."""
+        """The untrained jobs among ``jobs``, and the untrained jobs whose client state they depend on."""
         needed: dict[JobId, TrainingJob] = {}
         for id in jobs:
             job = self._waiting.get(id)
@@ -293,7 +294,7 @@ class MethodLearner:
         return dict(self._states[job.previous])
 
     def _forget(self) -> None:
-        """Let go of everything that no job to come can read."""
+        """Delete everything that no future job can read."""
         wanted = self._with_predecessors([*(self._waiting.keys() - self._discarded), *self._states.tips()])
         self._waiting = {id: job for id, job in self._waiting.items() if id in wanted}
         self._discarded &= self._waiting.keys()
@@ -304,5 +305,5 @@ class MethodLearner:
 
 
 def _order(job: JobId) -> tuple[int, int]:
-    """The order in which results are gathered and added up, whatever ran or arrived first."""
+    """The order in which results are collected and summed, independent of the order of execution or arrival."""
     return job.client, job.dispatch

@@ -1,8 +1,8 @@
-"""Tensors that a method's parts may read and must not change: lent as copies, and checked for writes.
+"""Tensors that a method's parts may read but must not change: passed as copies, and checked for writes.
 
-PyTorch has no read-only tensors. A view of the server's model that is handed to a loss or a layer can be written to,
-and some layers do so by design: plain batch norm updates its statistics in place. So whatever others read as well is
-lent as a copy, which costs a fraction of a local step, and a write ends the method with a fault that names it.
+PyTorch has no read-only tensors. A loss or a layer can write to a view of the server's model, and some layers do so by
+design: plain batch norm updates its statistics in place. So every shared tensor is passed as a copy, which costs a
+fraction of a local step, and a write ends the method with a fault that names the tensor.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from edgefl.learning.models.layout import Layout
 
 
 class WrittenInPlace(Exception):  # noqa: N818  (what happened)
-    """A part of a method wrote into a tensor that was lent to it.
+    """A part of a method wrote to a tensor that it may only read.
 
     Args:
-        what: the tensors, in words.
+        what: a description of the tensors.
     """
 
     def __init__(self, what: str) -> None:
@@ -31,13 +31,13 @@ class WrittenInPlace(Exception):  # noqa: N818  (what happened)
 
 
 class Lent:
-    """Copies of tensors, and whether they are still what they were.
+    """Copies of tensors, with a check that they were not changed.
 
-    Vectors that begin at the same place, as the received model and its parameters do, share one copy.
+    Vectors with the same start address, such as the received model and its parameters, share one copy.
 
     Args:
-        originals: the tensors by what messages call them.
-        layout: of the model, so that messages name the tensors within a vector.
+        originals: the tensors, by their names in messages.
+        layout: the model's layout, so that messages name the tensors within a vector.
     """
 
     def __init__(self, originals: Mapping[str, Tensor], layout: Layout | None = None) -> None:
@@ -51,14 +51,15 @@ class Lent:
         return self._copies[name]
 
     def check(self) -> None:
-        """Check that nobody wrote into a copy.
+        """Check that no copy was written to.
 
         Raises:
             WrittenInPlace: somebody did.
         """
         written = [name for name, copy in self._copies.items() if copy._version != self._versions[name]]
         if written:
-            # Those that share memory share their count of writes; the numbers tell which was meant.
+            # Tensors that share memory share their version counter; comparing the values finds the one that was
+            # written.
             changed = [name for name in written if not _same_bits(self._copies[name], self._originals[name])]
             raise WrittenInPlace(" and ".join(self._described(name) for name in changed or written[:1]))
 
@@ -80,7 +81,7 @@ class Lent:
 
 @contextmanager
 def lent_unwritten(tensors: Mapping[str, Tensor]) -> Iterator[None]:
-    """Within the block nobody may write into these tensors, which are lent as they are.
+    """Check that the block does not write to these tensors, which are passed without a copy.
 
     Raises:
         WrittenInPlace: somebody did.
@@ -109,7 +110,7 @@ def _copies(originals: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _start(tensor: Tensor) -> object:
-    """Where a vector begins; other tensors are on their own."""
+    """The start address of a vector; other tensors get a unique value."""
     return (tensor.data_ptr(), tensor.dtype) if len(tensor.shape) == 1 and tensor.is_contiguous() else id(tensor)
 
 

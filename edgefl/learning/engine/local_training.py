@@ -1,4 +1,4 @@
-"""One client's local training, from the received weights to the final ones: the reference that all engines share."""
+"""One client's local training, from the received to the final weights: the reference for all engines."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from edgefl.learning.precision import Precision
 from edgefl.randomness import generator
 
 TRAINING = {"training": True, "track": True, "width": 1.0, "keep": None, "keep_probability": None, "unfolded": False}
-"""The mode at the start of every step, whatever mode the caller is in."""
+"""The mode at the start of every step, independent of the caller's mode."""
 
 
 class Abandoned(Exception):  # noqa: N818  (not an error: the caller is leaving)
-    """Training was asked to stop between two local steps."""
+    """Training was stopped between two local steps."""
 
 
 def _never() -> bool:
@@ -44,14 +44,14 @@ def train_job(
 
     Args:
         task: the job.
-        model: a skeleton that no other thread uses meanwhile: a call puts weights into it and takes them out again.
-        data: where the batches come from.
-        abandoned: asked before every step whether to give up.
-        precision: of a step's products.
+        model: a skeleton that no other thread uses at the same time: a call inserts weights and removes them again.
+        data: the source of the batches.
+        abandoned: called before every step; training stops if it returns true.
+        precision: precision of a step's products.
 
     Raises:
         TrainingFault: a step failed.
-        Abandoned: ``abandoned`` said so.
+        Abandoned: ``abandoned`` returned true.
     """
     losses: list[Tensor] = []
     try:
@@ -71,7 +71,7 @@ def _train(  # noqa: PLR0917  (what train_job is given)
     precision: Precision,
     losses: list[Tensor],
 ) -> JobResult:
-    """Train, appending the cross-entropy of every step to ``losses`` as it is done."""
+    """Train, and append the cross-entropy of every step to ``losses``."""
     layout = model.layout
     received, first_buffers = layout.split(task.start)
     parameters, buffers = received.clone(), first_buffers.clone()
@@ -106,17 +106,17 @@ def _train(  # noqa: PLR0917  (what train_job is given)
             differentiate=differentiate,
         )
         lent.check()
-        # Kept as a tensor: reading it now would make an accelerator wait for every step.
+        # Kept as a tensor: reading its value would synchronise with the accelerator in every step.
         losses.append(loss.cross_entropy)
         sizes.append(size)
     if not losses or len(losses) != task.steps:
-        raise ValueError(f"the data gave {len(losses)} batches for {task.steps} local steps")
+        raise ValueError(f"the data returned {len(losses)} batches for {task.steps} local steps")
     kept = {name: memory[name] for name in task.rule.kept}
     return JobResult(torch.cat([parameters, buffers]), torch.stack(losses), tuple(sizes), kept)
 
 
 def lent_to(task: JobTask) -> dict[str, Tensor]:
-    """What the job's loss may read and must not change, by what its author calls it."""
+    """The tensors that the job's loss may read but must not change, by the names that its author uses."""
     return {
         f"{kind}['{name}']": tensor
         for kind, named in (("frozen", task.frozen), ("vectors", task.vectors), ("client", task.facts))
@@ -125,18 +125,18 @@ def lent_to(task: JobTask) -> dict[str, Tensor]:
 
 
 def first_memory(task: JobTask, received: Tensor) -> dict[str, Tensor]:
-    """The rule's memory before the first step; it may keep and change what it is given, which are copies.
+    """The rule's local optimizer state before the first step; the rule gets copies, which it may keep and change.
 
     Args:
         task: the job.
-        received: the parameters that it starts from ``[parameter_count]``.
+        received: the initial parameters ``[parameter_count]``.
     """
     vectors = {name: task.vectors[name].clone() for name in sorted(task.rule.vectors)}
     return task.rule.begin(received.clone(), vectors, task.options, task.steps)
 
 
 def draws_of(task: JobTask) -> Callable[[int], Mapping[str, Tensor]] | None:
-    """The source of the objective's random inputs, batch size by batch size, or ``None`` when it has none."""
+    """A function from the batch size to the objective's random inputs; ``None`` if it has none."""
     if type(task.objective).draw is Objective.draw:
         return None
     numbers = generator(task.seed, "objective", task.client, task.dispatch)

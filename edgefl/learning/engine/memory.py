@@ -1,4 +1,4 @@
-"""What a learner holds between two rounds, as tensors and plain data: for checkpoints, and back again."""
+"""A learner's state between two rounds, as tensors and plain data: written to checkpoints and restored."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from edgefl.learning.job import JobId, TrainingJob
 
 @dataclass
 class LearnerMemory:
-    """Everything that a learner needs to go on after a round.
+    """Everything that a learner needs to continue after a round.
 
     Attributes:
         version: the latest model version.
         vector: its weights ``[size]``.
         server: the server update's vectors, by name.
-        versions: model versions that waiting jobs will start from, and the latest.
-        waiting: jobs that were submitted and are not trained; ``discarded`` ones among them are trained only for their
-            client's state.
-        outcomes: jobs that are trained and not aggregated.
-        states: what clients keep, by the job that left it; ``tips`` are the jobs that each client's next may build on.
+        versions: the model versions that pending jobs start from, and the latest.
+        waiting: submitted jobs that are not trained; the ``discarded`` ones are trained only for their client's state.
+        outcomes: jobs that are trained but not aggregated.
+        states: client states, by the job that produced them; ``tips`` are the jobs that each client's next job may
+            continue from.
     """
 
     version: int
@@ -68,7 +68,7 @@ class LearnerMemory:
 
     @staticmethod
     def unpacked(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> LearnerMemory:
-        """What :meth:`packed` gave.
+        """The inverse of :meth:`packed`.
 
         Raises:
             KeyError: something is missing.

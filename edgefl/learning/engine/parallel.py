@@ -1,4 +1,4 @@
-"""The engine for CPUs: clients side by side on the cores, each on one."""
+"""The engine for CPUs: clients run in parallel, each on one core."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ from edgefl.learning.precision import Precision
 Result = TypeVar("Result")
 
 SETTLED_SECONDS = 5.0
-"""Seconds of training after which worker processes begin, which takes seconds: short runs are over by then."""
+"""Seconds of training after which worker processes start; starting takes seconds, and short runs end before."""
 
 _PATIENCE_WITH_POOLS = 4
-"""By how much longer threads train, after each break of a pool, before another one begins."""
+"""Factor by which the time with threads grows after each failure of a pool, before the next pool starts."""
 
 _log = logging.getLogger(__name__)
 
 _APPEARS_SECONDS = 5.0
-"""How long a thread whose start was interrupted is waited for."""
+"""Seconds to wait for a thread whose start was interrupted."""
 
 
 class ParallelEngine:
-    """Trains jobs on several cores at once; each job runs the same code as in the sequential engine, so bits agree.
+    """Trains jobs on several cores at once; each job runs the sequential engine's code, so results are bit-identical.
 
-    Workers are threads at first: operators let go of Python's lock while they compute, and threads share data and
-    weights for nothing. But between operators threads wait for the lock, a fifth of the time with two of them and
-    small batches. So once training has taken a while, worker processes begin in the background and take over when they
-    are ready; weights then travel, which takes a fraction of a step. It never changes a result. Where worker processes
-    break, or cannot be sent a method, the log says so and threads go on.
+    Workers are threads at first: operators release Python's global lock while they compute, and threads share data and
+    weights at no cost. But between operators threads wait for the lock, a fifth of the time with two threads and small
+    batches. So after some training, worker processes start in the background and replace the threads when they are
+    ready; sending weights to them takes a fraction of a step. This never changes a result. If worker processes fail, or
+    a method cannot be sent to them, the log states it and training continues with threads.
 
-    Threads live as long as a call, so there is nothing to leak; what is worth keeping, one skeleton a worker, stays.
-    Worker processes belong to the process, not to the engine or the thread that calls it: the next engine uses them.
+    Threads end with each call, so they cannot leak; the engine keeps one skeleton per worker. Worker processes belong
+    to the process, not to the engine or the calling thread: the next engine uses them again.
 
     Args:
-        model: the skeleton that jobs are called with; every worker gets a copy, for a call puts weights into it.
-        data: where batches come from; read by all workers.
-        workers: jobs at once, at least 1.
-        precision: of a local step's products.
-        settled: seconds of training with threads before worker processes begin; ``None``: never.
+        model: the skeleton that jobs are called with; every worker gets a copy, because a call inserts weights into it.
+        data: the source of batches; read by all workers.
+        workers: number of concurrent jobs, at least 1.
+        precision: precision of a local step's products.
+        settled: seconds of training with threads before worker processes start; ``None``: never.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ParallelEngine:
         self._steps = 0
 
     def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
-        """Train all jobs, the longest first, so that no core waits long for the last one."""
+        """Train all jobs, the longest first, so that all cores finish at about the same time."""
         order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
         start = perf_counter()
         objectives = [task.objective for task in tasks]
@@ -102,7 +102,7 @@ class ParallelEngine:
         return told(results, arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Accuracy and mean cross-entropy on the evaluation split; batches are added up in their own order."""
+        """Accuracy and mean cross-entropy on the evaluation split; batches are summed in their order."""
         places = self._data.evaluation()
         pool = self._pool_by_now() if len(places) > 1 and not self._stays_here(mode) else None
         if pool is not None:
@@ -119,21 +119,21 @@ class ParallelEngine:
         return total(self._spread(work, range(len(places))))
 
     def close(self) -> None:
-        """Let go of the workers' skeletons; worker processes stay for the next engine, or end after a while."""
+        """Release the workers' skeletons; worker processes stay for the next engine, or end after a while."""
         self._pool = self._settled = None
         del self._skeletons[1:]
 
     def _broke(self, error: Exception) -> None:
-        """Go on with threads for a while."""
-        _log.warning("worker processes: %s; threads go on", error)
+        """Continue with threads for a while."""
+        _log.warning("worker processes: %s; training continues with threads", error)
         self._pool = None
         self._seconds_at_break = self._seconds
         if self._settled is not None:
             self._settled = _PATIENCE_WITH_POOLS * max(self._settled, 1.0)
 
     def _keep_here(self, error: Exception, *parts: object) -> None:
-        """Leave jobs with one of these objectives, or evaluations in this mode, to threads."""
-        _log.warning("%s; threads do without worker processes", error)
+        """Use threads for jobs with one of these objectives, or for evaluations in this mode."""
+        _log.warning("%s; training uses threads only", error)
         self._threads_only += parts
 
     def _stays_here(self, *parts: object) -> bool:
@@ -144,15 +144,15 @@ class ParallelEngine:
         self._steps += sum(task.steps for task in tasks)
 
     def _patience(self, steps: int) -> float | None:
-        """Far longer than so many local steps, or batches to evaluate, can take, by what steps took before."""
+        """A timeout far above the time that so many steps or evaluation batches take, estimated from earlier steps."""
         if not self._steps:
             return None
         return 120 + 100 * steps * len(self._skeletons) * self._seconds / self._steps
 
     def _pool_by_now(self) -> PoolTraining | None:
-        """The worker processes, if they are ready; they begin when training has taken a while."""
+        """The worker processes, if they are ready; they start after some training."""
         if self._pool is not None and self._pool.broken:
-            self._pool = None  # another engine met that, and said so
+            self._pool = None  # another engine found and logged the failure
         if self._pool is not None or self._settled is None:
             return self._pool
         try:
@@ -164,21 +164,21 @@ class ParallelEngine:
         except PoolBroken as error:
             self._broke(error)
         except NotSendable as error:
-            _log.warning("%s; threads do without worker processes", error)
+            _log.warning("%s; training uses threads only", error)
             self._settled = None
         return self._pool
 
     def _spread(
         self, work: Callable[[int, BlockModel, Callable[[], bool]], Result], order: Sequence[int]
     ) -> list[Result]:
-        """``work`` on every index, taken in ``order`` by whoever is free; the results in ascending order of index."""
+        """Run ``work`` on every index: free workers take them in ``order``; results are in ascending order of index."""
         waiting = deque(order)
         results: dict[int, Result] = {}
         failures: dict[int, BaseException] = {}
         leaving = threading.Event()
 
         def worker(model: BlockModel) -> None:
-            # A new thread takes over the number of intra-op threads only when it asks; some kernels never do.
+            # A new thread applies the number of intra-op threads only when it is queried; some kernels never query it.
             with one_core_each():
                 while not leaving.is_set():
                     try:
@@ -189,7 +189,7 @@ class ParallelEngine:
                         results[index] = work(index, model, leaving.is_set)
                     except Abandoned:
                         return
-                    except BaseException as error:  # noqa: BLE001  (a worker hands every failure to the caller)
+                    except BaseException as error:  # noqa: BLE001  (a worker passes every failure to the caller)
                         failures[index] = error
                         leaving.set()
 
@@ -207,10 +207,10 @@ class ParallelEngine:
 def _side_by_side(
     worker: Callable[[BlockModel], None], skeletons: Sequence[BlockModel], leaving: threading.Event
 ) -> None:
-    """Run a worker for each skeleton, and see all of them off, also when Ctrl-C reaches the waiting thread.
+    """Run a worker for each skeleton and wait until all end, even if Ctrl-C interrupts the waiting thread.
 
-    A thread that still computes while the interpreter ends would abort the process. ``Thread.join`` does not keep it
-    from that: once Ctrl-C has interrupted it, CPython 3.11 takes the thread for dead (gh-90882). Events do.
+    A thread that still computes while the interpreter ends would abort the process. ``Thread.join`` does not prevent
+    that: after Ctrl-C interrupts it, CPython 3.11 considers the thread ended (gh-90882). Events work.
     """
     entered = [threading.Event() for _ in skeletons]
     ended = [threading.Event() for _ in skeletons]
@@ -232,6 +232,6 @@ def _side_by_side(
     finally:
         leaving.set()
         for number in range(begun):
-            # Ctrl-C may come within `start`: then nobody knows whether the thread is about to appear.
+            # Ctrl-C may interrupt `start`: then it is unknown whether the thread will still appear.
             if entered[number].wait(_APPEARS_SECONDS):
                 ended[number].wait()

@@ -1,4 +1,4 @@
-"""The form in which jobs and results travel between processes: plain values, and tensors as arrays of bytes."""
+"""The form in which jobs and results are sent between processes: plain values, and tensors as arrays of bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgefl.learning.engine.base import JobResult, JobTask
 
 
 class Packed(NamedTuple):
-    """A tensor's bytes, and how to read them."""
+    """A tensor's bytes, with its dtype and shape."""
 
     bytes: NDArray[np.uint8]
     dtype: torch.dtype
@@ -23,19 +23,19 @@ class Packed(NamedTuple):
 
 
 class PackedResult(NamedTuple):
-    """A job's result on its way: its tensors by name, and its batch sizes."""
+    """A job's result for sending: its tensors by name, and its batch sizes."""
 
     tensors: dict[str, Packed]
     batch_sizes: tuple[int, ...]
 
 
 _NOTHING = cast("Tensor", None)
-"""Where a tensor was: even an empty one takes a quarter of a millisecond to pickle."""
+"""Placeholder for a removed tensor; even an empty tensor takes a quarter of a millisecond to pickle."""
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """A job on its way: the task without its tensors, and beside it these, or where in the object store they are."""
+    """A job for sending: the task without its tensors, and the tensors or their references in the object store."""
 
     task: JobTask
     tensors: Mapping[str, Any]
@@ -52,12 +52,12 @@ def packed(tensor: Tensor) -> Packed:
 
 
 def unpacked(parcel: Packed, device: torch.device) -> Tensor:
-    """The tensor again, on ``device``; a copy, because shared memory cannot be written to."""
+    """The tensor on ``device``; a copy, because shared memory is read-only."""
     return torch.from_numpy(parcel.bytes.copy()).view(parcel.dtype).reshape(parcel.shape).to(device)
 
 
 def tensors_of(task: JobTask) -> dict[str, Tensor]:
-    """All tensors of a task, by the place where each belongs."""
+    """All tensors of a task, by their place in it."""
     named = {
         f"{kind}/{name}": tensor
         for kind in ("frozen", "vectors", "facts")
@@ -67,12 +67,12 @@ def tensors_of(task: JobTask) -> dict[str, Tensor]:
 
 
 def without_tensors(task: JobTask) -> JobTask:
-    """The task with nothing but plain values."""
+    """The task without tensors."""
     return replace(task, start=_NOTHING, frozen={}, vectors={}, facts={})
 
 
 def with_tensors(task: JobTask, tensors: Mapping[str, Tensor]) -> JobTask:
-    """The task as it was before :func:`without_tensors` and :func:`tensors_of`."""
+    """The inverse of :func:`without_tensors` and :func:`tensors_of`."""
 
     def of(kind: str) -> dict[str, Tensor]:
         return {name.removeprefix(kind): tensor for name, tensor in tensors.items() if name.startswith(kind)}
@@ -81,24 +81,24 @@ def with_tensors(task: JobTask, tensors: Mapping[str, Tensor]) -> JobTask:
 
 
 def tensors_of_result(result: JobResult) -> dict[str, Tensor]:
-    """All tensors of a result, by the place where each belongs."""
+    """All tensors of a result, by their place in it."""
     kept = {f"kept/{name}": tensor for name, tensor in result.kept.items()}
     return {"final": result.final, "cross_entropies": result.cross_entropies, **kept}
 
 
 def as_result(tensors: Mapping[str, Tensor], batch_sizes: tuple[int, ...]) -> JobResult:
-    """The result as it was before :func:`tensors_of_result`."""
+    """The inverse of :func:`tensors_of_result`."""
     kept = {name.removeprefix("kept/"): tensor for name, tensor in tensors.items() if name.startswith("kept/")}
     return JobResult(tensors["final"], tensors["cross_entropies"], batch_sizes, kept)
 
 
 def packed_result(result: JobResult) -> PackedResult:
-    """A result that is ready to travel."""
+    """A result in the form for sending."""
     return PackedResult(
         {name: packed(tensor) for name, tensor in tensors_of_result(result).items()}, result.batch_sizes
     )
 
 
 def result_of(parcel: PackedResult, device: torch.device) -> JobResult:
-    """What :func:`packed_result` gave, as a result."""
+    """The inverse of :func:`packed_result`."""
     return as_result({name: unpacked(one, device) for name, one in parcel.tensors.items()}, parcel.batch_sizes)

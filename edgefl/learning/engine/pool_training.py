@@ -1,4 +1,4 @@
-"""Local training and evaluation by worker processes: what travels to them, and back."""
+"""Local training and evaluation by worker processes: sending jobs and receiving results."""
 
 from __future__ import annotations
 
@@ -24,44 +24,45 @@ from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.precision import Precision
 
 _VECTORS = 8
-"""Vectors of a model's size that each region of the buffer holds; what is more travels with the message."""
+"""Number of model-sized vectors that each region of the buffer holds; further ones are sent with the message."""
 
 _PLAIN: dict[str, Any] = {"seed": 0, "client": 0, "round": 0, "dispatch": 0, "lr": 0.0, "steps": 0, "alpha": 0}
-"""The numbers in which the jobs of a method differ, all of them zero."""
+"""The fields in which the jobs of a method differ, all set to zero."""
 
 
 class NotSendable(EdgeflError):  # noqa: N818  (what it is)
-    """A part of a method, the model or the data cannot be pickled, or not be read by a worker process."""
+    """A part of a method, the model or the data cannot be pickled, or a worker process cannot read it."""
 
 
 class PoolTraining:
-    """Has jobs trained by the worker processes of a pool.
+    """Trains jobs in the worker processes of a pool.
 
-    The data set and the model are shared once. Weights lie in a buffer: in one region those that several jobs read or
-    that are evaluated, and in two for each job that is under way, what it alone reads and its result.
+    The data set and the model are shared once. Weights are sent in a shared-memory buffer. One region holds the weights
+    that several jobs read or that are evaluated. Each running job has two more: one for the weights that it alone
+    reads, and one for its result.
 
     Args:
-        pool: trains; it is ready.
+        pool: the worker pool, which is ready.
         model: the skeleton that jobs are called with.
-        data: where batches come from.
-        precision: of a local step's products.
+        data: the source of batches.
+        precision: precision of a local step's products.
 
     Raises:
         NotSendable: the model or the data cannot be pickled.
-        PoolBroken: the system has no memory to share.
+        PoolBroken: the system has no shared memory available.
     """
 
     def __init__(self, pool: WorkerPool, model: BlockModel, data: JobData, precision: Precision) -> None:
         self._pool = pool
         room = _VECTORS * (model.layout.size * 4 + 4096)
-        # With one that is ready for whoever is free next, and one whose result is taken.
+        # One more is queued for the next free process, and one more has its result being read.
         self._slots = 2 * pool.size + 1
         try:
             self._model = _shared(model, "the model")
             self._data = _shared_data(data)
             self._buffer = SharedBuffer(room * (1 + 2 * self._slots))
         except OSError as error:
-            raise PoolBroken(f"there is no memory to share with worker processes: {error}") from None
+            raise PoolBroken(f"no shared memory is available for worker processes: {error}") from None
         self._common = Region(self._buffer, 0, room)
         self._inboxes = [Region(self._buffer, (1 + slot) * room, room) for slot in range(self._slots)]
         self._outboxes = [((1 + self._slots + slot) * room, room) for slot in range(self._slots)]
@@ -70,7 +71,7 @@ class PoolTraining:
 
     @property
     def broken(self) -> bool:
-        """Whether the pool can do no more work."""
+        """Whether the pool is unusable."""
         return self._pool.broken
 
     def train(
@@ -80,19 +81,19 @@ class PoolTraining:
         patience: float | None = None,
         arrived: Arrived = unnoticed,
     ) -> list[JobResult]:
-        """Train all jobs, begun in this ``order``.
+        """Train all jobs, started in this ``order``.
 
         Args:
             tasks: the jobs.
-            order: their numbers.
-            patience: seconds without any result after which a worker process is taken for stuck.
-            arrived: called with every result, while others are still under way.
+            order: indices of the jobs.
+            patience: seconds without any result after which a worker process is considered stuck.
+            arrived: called with every result, while other jobs are still running.
 
         Raises:
-            NotSendable: a method cannot be pickled or read.
+            NotSendable: a method cannot be pickled, or a worker process cannot read it.
             PoolBroken: a worker process ended or is stuck.
             TrainingFault: a local step failed.
-            Exception: what ``arrived`` raised.
+            Exception: ``arrived`` raised it.
         """
         methods = [self._method(task) for task in tasks]
         tensors = [tensors_of(task) for task in tasks]
@@ -128,7 +129,7 @@ class PoolTraining:
 
         Args:
             vector: the model ``[size]``.
-            batches: how many there are.
+            batches: number of batches.
             mode: as for ``evaluate_batch``.
             patience: as for :meth:`train`.
 
@@ -161,13 +162,13 @@ class PoolTraining:
 
     @staticmethod
     def _sent(tensors: Mapping[str, Tensor], common: Mapping[int, Sent], inbox: Region) -> dict[str, Sent]:
-        """A job's tensors on their way; those that several jobs read are in ``common``, by ``id``."""
+        """A job's tensors for sending; those that several jobs read are in ``common``, by ``id``."""
         own = {id(each): each for each in tensors.values() if id(each) not in common}
         placed = {**common, **{number: sent(each, inbox) for number, each in own.items()}}
         return {name: placed[id(each)] for name, each in tensors.items()}
 
     def _method(self, task: JobTask) -> bytes:
-        """What the jobs of a method share; pickled once for all of them, because that takes a while."""
+        """The parts that the jobs of a method share; pickled once, because pickling is slow."""
         parts = task.method, task.objective, task.rule, task.options
         if self._known is None or any(one is not other for one, other in zip(self._known[0], parts, strict=True)):
             self._known = parts, _pickled(replace(without_tensors(task), **_PLAIN), f"method '{task.method}'")
@@ -202,6 +203,6 @@ def _pickled(value: Any, name: str) -> bytes:
 
 
 def _shares(batches: int, parts: int) -> list[range]:
-    """The numbers of so many batches in at most that many runs of nearly equal length."""
+    """The indices of so many batches, split into at most ``parts`` ranges of nearly equal length."""
     size = max(1, -(-batches // parts))
     return [range(start, min(start + size, batches)) for start in range(0, batches, size)]

@@ -1,4 +1,4 @@
-"""What a worker process does: it trains jobs and evaluates batches exactly as the sequential engine does."""
+"""The code that a worker process runs: it trains jobs and evaluates batches exactly as the sequential engine does."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.precision import Precision
 
 _KEPT = 4
-"""Objects of each kind that a worker process keeps: data sets, models, buffers, methods."""
+"""Number of objects of each kind that a worker process keeps: data sets, models, buffers, methods."""
 
 _CPU = torch.device("cpu")
 
 Kept = TypeVar("Kept")
 Sent = Place | Packed
-"""A tensor on its way: where it lies in the buffer or, where that has no room, itself."""
+"""A tensor for sending: its place in the buffer or, if the buffer is full, the tensor itself."""
 
 
 class Unreadable(EdgeflError):  # noqa: N818  (what it is)
-    """What was sent cannot be read here: its class cannot be imported, for example."""
+    """A received object cannot be unpickled; for example, its class cannot be imported."""
 
 
 class Numerics(NamedTuple):
-    """What a process is set to that decides bits, beside the number of threads."""
+    """The settings of a process that affect the bits of results, except the number of threads."""
 
     dtype: torch.dtype
     products: str
@@ -46,7 +46,7 @@ class Numerics(NamedTuple):
 
     @classmethod
     def present(cls) -> Numerics:
-        """Those of this process."""
+        """The settings of this process."""
         return cls(
             torch.get_default_dtype(),
             torch.get_float32_matmul_precision(),
@@ -55,7 +55,7 @@ class Numerics(NamedTuple):
         )
 
     def adopt(self) -> None:
-        """Set this process to them."""
+        """Apply the settings to this process."""
         if self != Numerics.present():
             torch.set_default_dtype(self.dtype)
             torch.set_float32_matmul_precision(self.products)
@@ -64,7 +64,7 @@ class Numerics(NamedTuple):
 
 
 class Ground(NamedTuple):
-    """What all jobs of an engine stand on: model and data as shared objects, and the buffer that tensors travel in."""
+    """Shared by all jobs of an engine: model and data as shared objects, and the buffer for tensors."""
 
     model: ObjectToken
     data: ObjectToken
@@ -74,7 +74,7 @@ class Ground(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A job on its way: its method, what the method's jobs differ in, its tensors, and where its result may lie."""
+    """A job for sending: its method, the fields specific to the job, its tensors, and the region for its result."""
 
     method: bytes
     plain: Mapping[str, Any]
@@ -83,14 +83,14 @@ class Job(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """A job's result on its way: its tensors by name, and its batch sizes."""
+    """A job's result for sending: its tensors by name, and its batch sizes."""
 
     tensors: Mapping[str, Sent]
     batch_sizes: tuple[int, ...]
 
 
 class Score(NamedTuple):
-    """A batch's score on its way: right answers, summed cross-entropy, and images."""
+    """A batch's score for sending: correct predictions, summed cross-entropy, and number of images."""
 
     right: int
     cross_entropy: float
@@ -98,12 +98,12 @@ class Score(NamedTuple):
 
 
 def sent(tensor: Tensor, region: Region) -> Sent:
-    """Put a tensor where the other process finds it."""
+    """Write a tensor to the shared region, or return it for the message."""
     return region.put(tensor) or packed(tensor)
 
 
 def received(tensor: Sent, buffer: SharedBuffer) -> Tensor:
-    """A tensor that the other process sent: the buffer's memory where it lies there."""
+    """A tensor that the other process sent; if it is in the buffer, a view of the buffer's memory."""
     return buffer.at(tensor) if isinstance(tensor, Place) else unpacked(tensor, _CPU)
 
 
@@ -111,7 +111,7 @@ def train(ground: Ground, job: Job) -> Trained:
     """Train one job.
 
     Raises:
-        Unreadable: the method, the model or the data cannot be read here.
+        Unreadable: the method, the model or the data cannot be unpickled.
         TrainingFault: a local step failed.
     """
     model, data, buffer = _stand_on(ground)
@@ -126,10 +126,10 @@ def train(ground: Ground, job: Job) -> Trained:
 
 
 def score(ground: Ground, vector: Sent, batches: range, mode: bytes) -> list[Score]:
-    """Evaluate the model ``vector`` on some batches of the evaluation split, in a mode that was pickled.
+    """Evaluate the model ``vector`` on some batches of the evaluation split, in a pickled mode.
 
     Raises:
-        Unreadable: the model or the data cannot be read here.
+        Unreadable: the model or the data cannot be unpickled.
     """
     model, data, buffer = _stand_on(ground)
     weights, places = received(vector, buffer), data.evaluation()

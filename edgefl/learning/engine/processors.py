@@ -1,4 +1,4 @@
-"""How many processor cores there are for this process."""
+"""The number of processor cores that this process may use."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _ROOT = Path("/")
 
 
 def cores(root: Path = _ROOT) -> int:
-    """Processor cores that this process may use: those of its CPU affinity, at most what its cgroups allow.
+    """Processor cores that this process may use: those of its CPU affinity, limited by the quotas of its cgroups.
 
-    A quota of a container (``docker run --cpus 1.5``) is rounded up, because worker processes also wait.
+    A container's quota (``docker run --cpus 1.5``) is rounded up, because worker processes sometimes wait.
 
     Args:
-        root: where ``proc`` and ``sys`` are found.
+        root: the folder that contains ``proc`` and ``sys``.
 
     >>> cores() >= 1
     True
@@ -29,7 +29,7 @@ def cores(root: Path = _ROOT) -> int:
 
 
 def _quotas(root: Path) -> Iterator[float]:
-    """The CPU quotas, in cores, of the cgroups that hold this process, version 1 or 2."""
+    """The CPU quotas, in cores, of the cgroups (version 1 or 2) that contain this process."""
     for folder in _folders(root):
         try:
             if (folder / "cpu.max").is_file():
@@ -44,7 +44,7 @@ def _quotas(root: Path) -> Iterator[float]:
 
 
 def _folders(root: Path) -> Iterator[Path]:
-    """The folders of this process's cgroups with the controller ``cpu``, and of all cgroups around them."""
+    """The folders of this process's cgroups with the controller ``cpu``, and of all their parent cgroups."""
     try:
         groups = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
         mounts = (root / "proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
@@ -61,7 +61,7 @@ def _folders(root: Path) -> Iterator[Path]:
         if controller not in own or (controller and controller not in options.split(",")):
             continue
         inside, mounted = place.split(" ")[3:5]
-        # In a container, a cgroup may be mounted without those around it.
+        # In a container, a cgroup may be mounted without its parents.
         group = own[controller]
         within = group.relative_to(inside) if group.is_relative_to(inside) else PurePosixPath()
         folder = root / mounted.lstrip("/")

@@ -1,4 +1,4 @@
-"""A Ray cluster as a place of work: joined where ``RAY_ADDRESS`` names one, else started on this machine."""
+"""The connection to a Ray cluster: the one at ``RAY_ADDRESS`` if set, else one started on this machine."""
 
 from __future__ import annotations
 
@@ -14,18 +14,17 @@ from edgefl.errors import UserError
 from edgefl.learning.engine.processors import cores
 
 RETRIES = 5
-"""How often work is given to another worker after its own was lost, before it counts as failed."""
+"""How often a task is retried on another worker after its worker was lost, before it counts as failed."""
 
 
 def joined() -> ModuleType:
     """The module ``ray``, connected to a cluster.
 
     It is the caller's cluster if there is one, else that of ``RAY_ADDRESS``, else a local one with this process's
-    cores, which ends with the process. Ray's dashboard and its reports to its makers stay off.
+    cores, which ends with the process. Ray's dashboard and usage reports stay off.
 
-    Work that nobody waits for any more is left to end by itself, or with this process. It is not cancelled: where a
-    task ends in the moment in which it is cancelled, Ray (2.60) finds its own books wrong and aborts the process that
-    asked.
+    Tasks whose results are no longer needed run to their end, or end with this process. They are not cancelled: if a
+    task ends at the moment of its cancellation, an internal check of Ray (2.60) fails and aborts the calling process.
 
     Raises:
         UserError: Ray is not installed, or the cluster cannot be reached.
@@ -60,20 +59,20 @@ def joined() -> ModuleType:
         raise UserError(f"{where} cannot be used: {reason}", file="--engine ray") from error
     finally:
         if in_charge:
-            # Ray takes the signal for itself; the command's own way to stop is restored.
+            # Ray replaces the signal handler; restore the command's own one.
             signal.signal(signal.SIGTERM, stopping or signal.SIG_DFL)
     return ray
 
 
 def needs(ray: ModuleType, device: torch.device) -> dict[str, object]:
-    """What a piece of work asks the cluster for: one CPU, or one GPU where it computes on those.
+    """The resources that a task requests: one CPU, or one GPU if it computes on GPUs.
 
     Args:
         ray: the connected module.
-        device: where the work computes.
+        device: the device on which the task computes.
 
     Raises:
-        UserError: the cluster has nothing of the kind.
+        UserError: the cluster has no such resource.
     """
     kind, asked = ("CPU", "num_cpus") if device.type == "cpu" else ("GPU", "num_gpus")
     if not ray.cluster_resources().get(kind):

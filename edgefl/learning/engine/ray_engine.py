@@ -1,4 +1,4 @@
-"""The engine for several machines: jobs spread over a Ray cluster's CPUs or GPUs."""
+"""The engine for several machines: jobs are distributed over a Ray cluster's CPUs or GPUs."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.precision import Precision
 
 BATCHES_A_PIECE = 16
-"""Evaluation batches that a worker scores at a time, whatever the cluster's size."""
+"""Number of evaluation batches per task, independent of the cluster's size."""
 
 
 class WorkersLost(Exception):  # noqa: N818  (what happened to them)
-    """A piece of work was given to one worker after another, and all of them were lost."""
+    """A task was retried on several workers, and all of them were lost."""
 
 
 class RayEngine:
     """Trains each job by itself on one CPU, with one intra-op thread, or on one GPU of a Ray cluster.
 
-    A job is the same code as in the sequential engine and is never cut or merged, so on processors of one kind the
-    bits are the sequential engine's, however many workers there are. Model and data are placed in the cluster's
-    object store once; a worker unpacks them when its first job comes. A tensor that several jobs read, such as the
-    server's model, is sent once. When a worker or its machine is lost, Ray gives its jobs to others. After a fault the
-    jobs that are under way end by themselves, see :func:`~edgefl.learning.engine.ray_cluster.joined`.
+    A job runs the sequential engine's code and is never split or merged, so on processors of one kind the results are
+    bit-identical to the sequential engine's, for any number of workers. Model and data are placed in the cluster's
+    object store once; a worker unpacks them at its first job. A tensor that several jobs read, such as the server's
+    model, is sent once. If a worker or its machine is lost, Ray reruns its jobs on other workers. After a fault the
+    running jobs are not cancelled, see :func:`~edgefl.learning.engine.ray_cluster.joined`.
 
     Args:
         model: the skeleton that jobs are called with.
-        data: where batches come from.
-        device: ``cpu`` or ``cuda``: which of the cluster's processors are used, and where results lie.
-        precision: of a local step's products.
+        data: the source of batches.
+        device: ``cpu`` or ``cuda``: the kind of the cluster's processors to use, and the device of the results.
+        precision: precision of a local step's products.
 
     Raises:
-        UserError: Ray is not installed, its cluster cannot be reached, or has no such processor.
+        UserError: Ray is not installed, or its cluster cannot be reached or has no such processor.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class RayEngine:
         return told(results, arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Accuracy and mean cross-entropy on the evaluation split; batches are added up in their own order.
+        """Accuracy and mean cross-entropy on the evaluation split; batches are summed in their order.
 
         Raises:
-            WorkersLost: a piece of it had no worker that lived.
-            Exception: what a batch raised on its worker.
+            WorkersLost: all workers that a task was given to were lost.
+            Exception: a batch raised it on its worker.
         """
         batches = self._data.evaluation()
         pieces = [batches[start : start + BATCHES_A_PIECE] for start in range(0, len(batches), BATCHES_A_PIECE)]
@@ -84,11 +84,11 @@ class RayEngine:
         )
 
     def close(self) -> None:
-        """Let the cluster forget model and data; the connection stays for the next engine."""
+        """Delete model and data from the cluster; the connection stays open for the next engine."""
         self._place = []
 
     def _parcels(self, tasks: Sequence[JobTask]) -> list[Parcel]:
-        """The jobs, their common tensors placed in the object store."""
+        """The jobs; their common tensors are placed in the object store."""
         named = [tensors_of(task) for task in tasks]
         readers = Counter(id(tensor) for tensors in named for tensor in tensors.values())
         placed: dict[int, Any] = {}
@@ -116,7 +116,7 @@ class RayEngine:
         return result
 
     def _answer(self, reference: Any) -> Any:
-        """What a worker came to; what it raised is raised as it was, without Ray's report of where."""
+        """A worker's result; its exception is raised unchanged, without Ray's wrapper."""
         errors = self._ray.exceptions
         try:
             return self._ray.get(reference)

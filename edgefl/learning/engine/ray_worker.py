@@ -1,6 +1,6 @@
-"""What runs on a worker of a Ray cluster.
+"""The code that runs on a worker of a Ray cluster.
 
-Tensors travel as arrays of bytes, which Ray keeps in the nodes' shared memory without copying them into a pickle.
+Tensors are sent as arrays of bytes, which Ray keeps in the nodes' shared memory without copying them into a pickle.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from edgefl.learning.models.block_model import BlockModel
 from edgefl.learning.precision import Precision
 
 GROUNDS_KEPT = 2
-"""Models with their data that a worker holds at a time: the scenario's, and one that a method adapted."""
+"""Number of models with their data that a worker keeps: the scenario's, and one that a method adapted."""
 
 
 class Ground(NamedTuple):
-    """What jobs stand on: placed in the cluster's object store once, and unpacked once by each worker."""
+    """Shared by all jobs: placed in the cluster's object store once, and unpacked once by each worker."""
 
     model: BlockModel
     data: JobData
@@ -59,7 +59,7 @@ def train_parcel(place: Sequence[Any], parcel: Parcel) -> PackedResult:
 def score_batches(
     place: Sequence[Any], vector: Packed, batches: Sequence[slice], mode: Mapping[str, Any]
 ) -> list[tuple[int, float, int]]:
-    """Right answers, summed cross-entropy and images of some evaluation batches under the model ``vector``."""
+    """Correct predictions, summed cross-entropy and image count of evaluation batches with the model ``vector``."""
     ground = _ground(place)
     weights = unpacked(vector, ground.device)
     with one_core_each(), exact_arithmetic(ground.device):

@@ -1,4 +1,4 @@
-"""A step on fixed memory that is worked out once and then repeated: on CUDA as a graph of its kernels."""
+"""A step on fixed memory that is recorded once and then repeated: on CUDA as a graph of its kernels."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import Tensor
 
 
 class Replay(Protocol):
-    """A step that reads ``reads`` and writes ``writes``, both in fixed memory, beside what it changes in place."""
+    """A step that reads ``reads`` and writes ``writes``, both in fixed memory, and may change other memory in place."""
 
     reads: Mapping[str, Tensor]
     writes: Tensor
 
     def __call__(self, given: Mapping[str, Tensor]) -> Tensor:
-        """Do the step with these inputs; a copy of what it wrote."""
+        """Run the step with these inputs, and return a copy of its output."""
 
 
 class DirectReplay:
-    """Calls the step; for devices without graphs, and to test that a step keeps to its memory.
+    """Calls the step; for devices without graphs, and to test that a step uses fixed memory only.
 
     Args:
         step: reads and writes fixed memory only.
@@ -33,7 +33,7 @@ class DirectReplay:
         self._step = step
 
     def __call__(self, given: Mapping[str, Tensor]) -> Tensor:
-        """Copy the inputs in, do the step, copy the result out."""
+        """Copy the inputs in, run the step, copy the result out."""
         for name, tensor in given.items():
             self.reads[name].copy_(tensor)
         self._run()
@@ -44,11 +44,12 @@ class DirectReplay:
 
 
 class GraphReplay(DirectReplay):
-    """Records the kernels of the second call as a CUDA graph, and launches that graph from then on.
+    """Records the kernels of the second call as a CUDA graph; later calls launch that graph.
 
-    A local step of a small model is a few hundred kernels of microseconds each; launched one by one they wait for
-    Python. The first call runs as it is, so that libraries set themselves up outside the recording. Kernels, and so
-    bits, are the same. A step that cannot be recorded, because it waits for the device, runs as it is for good.
+    A local step of a small model is a few hundred kernels of microseconds each; launched one by one, they wait for
+    Python. The first call runs without recording, so that libraries initialise outside the recording. The kernels, and
+    so the bits, are the same. A step that cannot be recorded, because it waits for the device, always runs without a
+    graph.
 
     Args:
         step: reads and writes fixed memory only.
@@ -72,7 +73,7 @@ class GraphReplay(DirectReplay):
         graph = torch.cuda.CUDAGraph()
         torch.cuda.synchronize()
         try:
-            # Recording runs nothing: what the step changes in place is as before.
+            # Recording executes nothing, so the memory that the step changes in place is unchanged.
             with torch.cuda.graph(graph):
                 self._step()
         except RuntimeError:

@@ -1,4 +1,4 @@
-"""Results of training jobs on disk, found again by everything that they are a function of."""
+"""Cached results of training jobs on disk, keyed by all inputs of the job."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from edgefl.learning.engine.base import Arrived, Engine, JobResult, JobTask, tol
 from edgefl.learning.job import Evaluation
 
 LIMIT_BYTES = 1 << 30
-"""What a memory may hold on disk; beyond, results are trained again where they are needed again."""
+"""Size limit of the cache on disk; results beyond it are not stored and must be trained again when needed."""
 
 
 class ResultMemory:
-    """A folder of results, for one seed of one run directory: one data set, one build of torch, one device.
+    """A folder of results for one seed of one run directory: one data set, one build of torch, one device.
 
-    That they stay so is for the run directory to see to; keys do not hold them.
+    The run directory must ensure that these do not change; the keys do not contain them.
 
     Args:
-        folder: made when the first result comes.
-        limit: bytes on disk at most.
+        folder: created with the first result.
+        limit: maximum bytes on disk.
 
     Attributes:
-        trained: jobs that were trained because nothing was known of them.
-        found: jobs whose result was known.
+        trained: number of jobs that were trained because no result was stored.
+        found: number of jobs whose result was stored.
     """
 
     def __init__(self, folder: Path, limit: int = LIMIT_BYTES) -> None:
@@ -43,7 +43,7 @@ class ResultMemory:
         self.found = 0
 
     def get(self, key: str, device: torch.device) -> JobResult | None:
-        """The result under a key; ``None`` where there is none, or its file is not what was written."""
+        """The result for a key; ``None`` if there is none or its file is damaged."""
         try:
             digest, content = (self._folder / key).read_bytes().split(b"\n", 1)
             if hashlib.blake2b(content).hexdigest().encode() != digest:
@@ -55,7 +55,7 @@ class ResultMemory:
         return JobResult(tensors["final"], tensors["losses"], tuple(tensors["sizes"].tolist()), kept)
 
     def put(self, key: str, result: JobResult) -> None:
-        """Keep a result, as long as there is room and the disk takes it."""
+        """Store a result, unless the limit is reached or writing fails."""
         kept = {f"kept/{name}": tensor for name, tensor in result.kept.items()}
         named = {"final": result.final, "losses": result.cross_entropies, **kept}
         sizes = torch.tensor(result.batch_sizes, dtype=torch.int64)
@@ -63,9 +63,9 @@ class ResultMemory:
         if self._held + len(content) > self._limit:
             return
         try:
-            for folder in (self._folder.parent, self._folder):  # not the run directory: one that was moved stays away
+            for folder in (self._folder.parent, self._folder):  # not the run directory, which may have been moved
                 folder.mkdir(exist_ok=True)
-            # No flush: after a power cut the digest tells that the file is not whole.
+            # No flush: after a power failure the digest shows that the file is incomplete.
             (self._folder / key).write_bytes(hashlib.blake2b(content).hexdigest().encode() + b"\n" + content)
         except OSError:
             return
@@ -73,13 +73,13 @@ class ResultMemory:
 
 
 class RememberingEngine:
-    """An engine that trains no job twice. Only for engines that give every job the bits that it has alone.
+    """An engine that trains no job twice; only for engines whose results are bit-identical to training each job alone.
 
     Args:
-        engine: trains what is not known.
-        memory: what is known.
-        ground: says which model and which engine it is.
-        device: where results are to lie.
+        engine: trains jobs without a stored result.
+        memory: the stored results.
+        ground: identifies the model and the engine.
+        device: the device of the returned results.
     """
 
     def __init__(self, engine: Engine, memory: ResultMemory, ground: str, device: torch.device) -> None:
@@ -89,7 +89,7 @@ class RememberingEngine:
         self._device = device
 
     def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
-        """Train the jobs that are not known; see :class:`~edgefl.learning.engine.base.Engine`."""
+        """Train the jobs without a stored result; see :class:`~edgefl.learning.engine.base.Engine`."""
         digests: dict[int, str] = {}
         keys = [signature(task, self._ground, digests) for task in tasks]
         known = [None if key is None else self._memory.get(key, self._device) for key in keys]
@@ -109,12 +109,12 @@ class RememberingEngine:
         return self._engine.evaluate(vector, mode)
 
     def close(self) -> None:
-        """Let go of the engine's workers and memory."""
+        """Release the engine's workers and memory."""
         self._engine.close()
 
 
 def content_of(tensor: Tensor) -> str:
-    """A digest of a tensor's numbers, type and shape.
+    """A digest of a tensor's values, dtype and shape.
 
     >>> zeros = torch.zeros(2)
     >>> content_of(zeros.clone()) == content_of(zeros), content_of(-zeros) == content_of(zeros)
@@ -125,14 +125,14 @@ def content_of(tensor: Tensor) -> str:
 
 
 def signature(task: JobTask, ground: str, digests: dict[int, str]) -> str | None:
-    """A digest of everything that the job's result is a function of; ``None`` where parts cannot be told apart by it.
+    """A digest of all inputs that determine the job's result; ``None`` if it cannot distinguish the job's parts.
 
-    The method's label and the round's number are left out: they stand in messages only.
+    The method's label and the round number are left out: they are used in messages only.
 
     Args:
         task: the job.
-        ground: says which model, data and engine it is.
-        digests: of tensors that were met before, by ``id``; filled.
+        ground: identifies model, data and engine.
+        digests: digests of tensors seen before, by ``id``; new ones are added.
     """
     parts = [_said(part) for part in (task.objective, task.rule, task.options)]
     if None in parts:
@@ -153,9 +153,10 @@ def signature(task: JobTask, ground: str, digests: dict[int, str]) -> str | None
 
 
 def _said(part: object) -> list[object] | None:
-    """A part's type and options, with the types of the parts within it; ``None`` where it holds more than that.
+    """A part's type and options, with the types of the parts within it; ``None`` if it has other state.
 
-    Two parts may have the same options: FedDyn on one loss without any is not FedDyn on another.
+    The types are needed because parts may have equal options: FedDyn on one loss without options is not FedDyn on
+    another.
     """
     if not isinstance(part, BaseModel) or part.__pydantic_private__:
         return None

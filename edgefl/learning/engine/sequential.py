@@ -19,13 +19,13 @@ from edgefl.learning.precision import Precision
 
 
 class SequentialEngine:
-    """Trains jobs in the order they come, in the calling thread.
+    """Trains jobs in the given order, in the calling thread.
 
     Args:
         model: the skeleton that jobs are called with.
-        data: where batches come from.
-        device: where model, data and jobs live.
-        precision: of a local step's products.
+        data: the source of batches.
+        device: the device that holds model, data and jobs.
+        precision: precision of a local step's products.
     """
 
     def __init__(
@@ -49,4 +49,4 @@ class SequentialEngine:
             return total([evaluate_batch(vector, place, self._model, self._data, mode) for place in places])
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to release."""

@@ -1,4 +1,4 @@
-"""The server's side: the latest model, the state of its update, and the next model from the clients' deltas."""
+"""The server side: the latest model, the state of the server update, and the next model from the clients' deltas."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from edgefl.learning.servers.mean import mean_delta
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """What a trained job brings to the server.
+    """The result of a trained job at the server.
 
     Attributes:
-        client: who trained.
-        final: the local model θ_k that it returns ``[size]``, as it arrived.
-        sent: the server model θ_t that it was to train from ``[size]``.
-        samples: n_k, the client's training images.
+        client: the client that trained.
+        final: the returned local model θ_k ``[size]``, as received.
+        sent: the server model θ_t of the job's version ``[size]``.
+        samples: n_k, the number of the client's training images.
         steps: H_k, its local steps.
         loss: mean cross-entropy over the last local epoch.
         first_loss: the same over the first.
-        drift: squared distance between ``sent`` and what the client started from.
-        delta: θ_k - θ_t as it arrived ``[size]``.
-        others: what arrived beside it, by the part's name; see ``RoundFacts.uploads``.
+        drift: squared distance between ``sent`` and the model that the client started from.
+        delta: θ_k - θ_t ``[size]``, as received.
+        others: other received vectors, by the part's name; see ``RoundFacts.uploads``.
     """
 
     client: int
@@ -48,21 +48,21 @@ class Outcome:
 
 
 _BLOCK = 512
-"""Numbers of a difference whose squares are summed in their own precision."""
+"""Length of the blocks of a difference whose squares are summed in their own precision."""
 
 
 class ServerModel:
-    """The latest model version and how the next one is made.
+    """The latest model version and the computation of the next one.
 
-    Parameters go through the method's server update. Buffers (batch norm's running statistics and counters) are
-    averaged with the same weights, as the papers' code does with every other entry of a model's state.
+    The method's server update computes the parameters. Buffers (batch norm's running statistics and counters) are
+    averaged with the same weights; the papers' code does the same with all other entries of a model's state.
 
     Args:
-        method: whose server it is.
-        initial: version 0 ``[size]``.
-        parameter_count: numbers of the vector's first half, the parameters.
-        clients: N, all clients of the fleet.
-        wire: what clients receive of what is sent.
+        method: the method of the server.
+        initial: model version 0 ``[size]``.
+        parameter_count: number of parameters, which are the first part of the vector.
+        clients: N, the number of clients in the fleet.
+        wire: encodes and decodes the traffic.
     """
 
     def __init__(self, method: Method, initial: Tensor, parameter_count: int, clients: int, wire: Wire) -> None:
@@ -70,7 +70,7 @@ class ServerModel:
         self.vector = initial
         self._method = method
         self._count = parameter_count
-        # Whole blocks: what lies behind a difference stays zero and adds nothing to its squares.
+        # Whole blocks: the padding after a difference stays zero and adds nothing to the sum of squares.
         self._blocks = initial.new_zeros(-(-parameter_count // _BLOCK), _BLOCK)
         self._difference = self._blocks.view(-1)[:parameter_count]
         self._clients = clients
@@ -83,15 +83,15 @@ class ServerModel:
 
     @property
     def state(self) -> Mapping[str, Tensor]:
-        """The server update's vectors by name, as the last update left them."""
+        """The server update's vectors by name, after the last update."""
         return self._state
 
     def resume(self, version: int, vector: Tensor, state: Mapping[str, Tensor], received: Received) -> None:
-        """Go on from a version that an earlier process had reached, and what clients received of it."""
+        """Resume from a version of an earlier process, and the form of it that clients received."""
         self.version, self.vector, self._state, self._received = version, vector, dict(state), received
 
     def sent(self) -> Received:
-        """What clients receive of the latest version."""
+        """The latest version as clients receive it."""
         return self._received
 
     def update(
@@ -102,13 +102,16 @@ class ServerModel:
         *,
         mix: Literal["deltas", "models"] = "deltas",
     ) -> None:
-        """Make the next version of what ``arrived``, in ascending order of client; of nothing, an equal one.
+        """Compute the next version from the results in ``arrived``, in ascending order of client.
+
+        Without results, the next version has the same values.
 
         Args:
             arrived: the clients' results.
-            round: sets the learning rate η_t that the server update may read.
-            factors: what each delta is multiplied by; ``None``: 1.
-            mix: a delta leads from what the client was sent (``deltas``) or from the latest model (``models``).
+            round: determines the learning rate η_t that the server update may read.
+            factors: the factor of each delta; ``None``: 1.
+            mix: a delta is the difference from the model that the client was sent (``deltas``) or from the latest model
+                (``models``).
 
         Raises:
             Diverged: a client's loss, or the next model, is not finite.
@@ -125,7 +128,7 @@ class ServerModel:
         self.version += 1
 
     def _arriving(self, version: int, before: ServerSide | None, lr: float) -> Received:
-        """What clients receive of the model ``version``, which ``vector`` and the server state are now."""
+        """The model ``version``, which is the current ``vector`` and server state, as clients receive it."""
         server, wire = self._method.server, self._wire
         if wire.exact_down:
             return Received(self.vector, {name: self._state[name] for name in server.broadcasts})
@@ -160,7 +163,7 @@ class ServerModel:
         steps = deltas.new_tensor([outcome.steps for outcome in arrived])
         facts = RoundFacts(self._rate(round), self._clients, steps, uploads)
         server, before = self._method.server, self.vector[:count]
-        # Copies: clients, checkpoints and other methods may still read the model and the state that it is given.
+        # Copies: clients, checkpoints and other methods may still read the current model and state.
         state = {name: vector.clone() for name, vector in self._state.items()}
         with blaming(self._method.label, round, self._part):
             answer = server.update(before.clone(), deltas[:, :count], weights, state, facts)
@@ -172,30 +175,31 @@ class ServerModel:
     def squared_distance(self, vector: Tensor, other: Tensor | None = None) -> float:
         """‖a - b‖² over the parameters; ``other`` is the latest model unless given.
 
-        Buffers stay out: batch norm's counters and variances are not distances in the space of weights.
+        Buffers are excluded: batch norm's counters and variances are not distances in weight space.
         """
         other = self.vector if other is None else other
         if vector is other:
             return 0.0
         difference = torch.sub(vector[: self._count], other[: self._count], out=self._difference)
-        # Blocks in their own precision, their sum in float64: as exact as the differences, in a third of the time.
+        # Blocks are summed in their own precision, their sums in float64: as exact as the differences, in a third of
+        # the time.
         squared = float(torch.linalg.vector_norm(self._blocks, dim=1).double().square().sum())
-        # A block's sum may lie beyond float32 where the distance does not (a model on its way to divergence).
+        # A block's sum may overflow float32 although the distance does not (a model that is diverging).
         return squared if isfinite(squared) else float(difference.double().square().sum())
 
     def _weights(self, samples: Sequence[int]) -> list[float]:
-        """Shares that sum to 1: equal, or by the images that a pass really uses."""
+        """Shares that sum to 1: equal, or proportional to the images that a pass uses."""
         counts = [1] * len(samples) if self._method.weighting == "uniform" else [self._used(n) for n in samples]
         return [count / sum(counts) for count in counts]
 
     def _used(self, samples: int) -> int:
-        """n_k, or ⌊n_k/B⌋·B where an incomplete last batch is left out; a client with less than one batch uses it."""
+        """n_k, or ⌊n_k/B⌋·B if an incomplete last batch is dropped; a client with less than one batch uses it."""
         local = self._method.local
         return (samples // local.batch * local.batch or samples) if local.drop_last else samples
 
 
 def _stacked(vectors: Sequence[Tensor]) -> Tensor:
-    """The vectors as rows of one tensor, which is theirs where they lie in memory as such rows do."""
+    """The vectors as rows of one tensor, without a copy if they are already adjacent rows in memory."""
     first = vectors[0]
     memory, row = first.untyped_storage().data_ptr(), first.nbytes
     if all(
@@ -207,5 +211,5 @@ def _stacked(vectors: Sequence[Tensor]) -> Tensor:
 
 
 def _finite(vector: Tensor) -> bool:
-    """Whether all numbers are finite; where their sum is, they are, and that is forty times faster to see."""
+    """Whether all numbers are finite. If their sum is finite, they are; checking the sum is forty times faster."""
     return isfinite(float(vector.sum())) or bool(torch.isfinite(vector).all())

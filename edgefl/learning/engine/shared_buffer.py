@@ -1,4 +1,4 @@
-"""Memory that this process shares with its worker processes, for tensors and for whole objects."""
+"""Shared memory between this process and its worker processes, for tensors and for whole objects."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 
 _ALIGNED = 64
-"""Tensors begin at multiples of as many bytes: a line of the processor's cache."""
+"""Alignment of tensors in bytes: one cache line of the processor."""
 
 _SMALL = 1024
-"""Bytes up to which a tensor is pickled with the object that holds it."""
+"""Tensors up to this number of bytes are pickled with the object that contains them."""
 
 
 class Place(NamedTuple):
-    """Where a tensor lies in a buffer."""
+    """The place of a tensor in a buffer."""
 
     start: int
     dtype: torch.dtype
@@ -32,27 +32,27 @@ class Place(NamedTuple):
 
 
 class Token(NamedTuple):
-    """How another process finds a buffer: its file, and that file's number, as its name may be used again."""
+    """Identifies a buffer for another process: its file's path, and the file's number, because a path may be reused."""
 
     path: str
     inode: int
 
 
 class SharedBuffer:
-    """A file in memory that several processes map. It guards nothing: each side knows when it may read and write.
+    """A file in memory that several processes map; it has no locks, so the processes must coordinate their accesses.
 
-    On Linux the file has no name, so nothing is left behind however the processes end; elsewhere it is temporary.
-    Memory is taken from the machine only as it is written to. It is given back when no process holds the buffer or a
+    On Linux the file has no name, so no file remains, even if a process is killed; on other systems it is a temporary
+    file. The system allocates its memory only when it is written to, and frees it when no process holds the buffer or a
     tensor in it.
 
     Args:
         size: bytes.
 
     Attributes:
-        token: how a worker process finds it.
+        token: identifies the buffer for a worker process.
 
     Raises:
-        OSError: the system has no room for it.
+        OSError: the system has not enough memory.
     """
 
     def __init__(self, size: int) -> None:
@@ -70,14 +70,14 @@ class SharedBuffer:
 
     @classmethod
     def found(cls, token: Token) -> SharedBuffer:
-        """The buffer that another process made.
+        """The buffer that another process created.
 
         Raises:
-            OSError: it is gone, or belongs to another user.
+            OSError: it no longer exists, or belongs to another user.
         """
         with open(token.path, "r+b") as file:
             if os.fstat(file.fileno()).st_ino != token.inode:
-                raise FileNotFoundError(f"{token.path} is another file by now")
+                raise FileNotFoundError(f"{token.path} is now another file")
             buffer = cls.__new__(cls)
             buffer.token, buffer._memory = token, mmap.mmap(file.fileno(), 0)
             return buffer
@@ -86,7 +86,7 @@ class SharedBuffer:
         return len(self._memory)
 
     def at(self, place: Place) -> Tensor:
-        """What lies at a place: the buffer's own memory, not a copy."""
+        """The tensor at a place: a view of the buffer's memory, not a copy."""
         count = prod(place.shape)
         if not count:
             return torch.empty(place.shape, dtype=place.dtype)
@@ -94,20 +94,20 @@ class SharedBuffer:
         return flat.view(place.shape)
 
     def write(self, content: bytes) -> None:
-        """Put bytes at the buffer's beginning."""
+        """Write bytes at the start of the buffer."""
         self._memory[: len(content)] = content
 
     def read(self, length: int) -> bytes:
-        """So many bytes at the buffer's beginning."""
+        """The first ``length`` bytes of the buffer."""
         return self._memory[:length]
 
 
 class Region:
-    """A part of a buffer that is filled from its beginning, one tensor after another.
+    """A part of a buffer that is filled from its start, one tensor after another.
 
     Args:
         buffer: the buffer.
-        start, size: bytes.
+        start, size: offset and size in bytes.
 
     >>> region = Region(SharedBuffer(1000), 100, 500)
     >>> place = region.put(torch.tensor([[1.0, 2.0]]))
@@ -126,11 +126,11 @@ class Region:
         self._next = self._start
 
     def clear(self) -> None:
-        """Fill it from the beginning again; what lies there may be overwritten."""
+        """Fill the region from its start again; its tensors may be overwritten."""
         self._next = self._start
 
     def put(self, tensor: Tensor) -> Place | None:
-        """Copy a tensor of the CPU into it; ``None`` where there is no room left."""
+        """Copy a CPU tensor into the region; returns ``None`` if it does not fit."""
         start, size = self._next, tensor.numel() * tensor.element_size()
         if start + size > self._end:
             return None
@@ -141,17 +141,17 @@ class Region:
 
 
 class SharedObject:
-    """A pickled object whose tensors lie in a buffer, so that they are copied once, however many processes read them.
+    """A pickled object whose tensors are in a buffer, so that they are copied once for any number of processes.
 
     Args:
-        value: anything that cloudpickle takes, also where its class stands in ``__main__``.
+        value: any object that cloudpickle can pickle, even if its class is defined in ``__main__``.
 
     Attributes:
-        token: what :func:`load` takes.
+        token: the argument of :func:`load`.
 
     Raises:
-        Exception: the object cannot be pickled; its parts may raise anything.
-        OSError: the system has no room for it.
+        Exception: the object cannot be pickled; its parts may raise any exception.
+        OSError: the system has not enough memory.
 
     >>> shared = SharedObject({"images": torch.arange(1000.0), "classes": 10})
     >>> load(shared.token)["images"].sum(), load(shared.token)["classes"]
@@ -163,7 +163,7 @@ class SharedObject:
         pickler = _Pickler(stream)
         pickler.dump(value)
         content = stream.getvalue()
-        # The pickle holds each tensor's number; where it lies is known only once the pickle is.
+        # The pickle contains each tensor's number; the tensors' places depend on the length of the pickle.
         sizes = [_aligned(each.numel() * each.element_size()) for each in pickler.tensors]
         start = _aligned(len(content)) + _aligned(_room_of_places(len(sizes)))
         self._buffer = SharedBuffer(start + sum(sizes))
@@ -175,21 +175,21 @@ class SharedObject:
 
 
 class ObjectToken(NamedTuple):
-    """How another process finds an object: its buffer, and the length of the pickle in it."""
+    """Identifies an object for another process: its buffer, and the length of the pickle in it."""
 
     buffer: Token
     length: int
 
 
 def load(token: ObjectToken) -> Any:
-    """The object that another process shared; its tensors are the shared memory, not to be written to."""
+    """The object that another process shared; its tensors are views of the shared memory and must not be written to."""
     buffer = SharedBuffer.found(token.buffer)
     places, content = pickle.loads(buffer.read(token.length))
     return _Unpickler(BytesIO(content), buffer, places).load()
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Leaves out large tensors, in order."""
+    """Collects large tensors, in order, instead of pickling them."""
 
     def __init__(self, stream: BytesIO) -> None:
         super().__init__(stream, protocol=pickle.HIGHEST_PROTOCOL)
@@ -197,7 +197,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self._numbers: dict[int, int] = {}
 
     def persistent_id(self, value: Any) -> int | None:
-        # Of other layouts the strides would be lost, and with them the order in which kernels add up.
+        # Other layouts would lose their strides, which decide the order in which kernels add.
         plain = (
             type(value) is Tensor and value.device.type == "cpu" and value.is_contiguous() and not value.requires_grad
         )
@@ -224,7 +224,7 @@ def _aligned(number: int) -> int:
 
 
 def _room_of_places(count: int) -> int:
-    """More bytes than so many pickled places take, with their dtypes and at most a dozen dimensions."""
+    """An upper bound on the bytes of so many pickled places, with their dtypes and at most a dozen dimensions."""
     return 512 * (count + 1)
 
 

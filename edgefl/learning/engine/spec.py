@@ -15,34 +15,35 @@ Convolutions = Literal["grouped", "products"]
 
 
 class EngineSpec(Component):
-    """Which engine trains, and with which numbers."""
+    """The training engine and its numerical precision."""
 
     kind: EngineKind = Field(
         default="auto",
-        description="auto decides by the device and its cores, never by a stopwatch; batched rounds otherwise than the "
+        description="auto chooses by the device and its cores, not by timing; batched rounds differently from the "
         "others, which agree to the bit",
     )
     precision: Precision = Field(
         default="float32",
-        description="of the products in a local step: float32, tf32 (CUDA only) or bfloat16 (autocast); parameters, "
-        "aggregation and evaluation are float32 always",
+        description="precision of products in a local step: float32, tf32 (CUDA only) or bfloat16 (autocast); "
+        "parameters, aggregation and evaluation are always float32",
     )
     convolutions: Convolutions = Field(
         default="grouped",
-        description="of batched, for clients side by side: grouped makes one convolution with a group for each client, "
-        "products multiplies matrices of patches, which takes more memory; which is faster depends on the device",
+        description="for engine batched, how clients' convolutions are combined: grouped is one convolution with a "
+        "group for each client; products multiplies matrices of patches, which needs more memory; which is faster "
+        "depends on the device",
     )
 
     @model_validator(mode="before")
     @classmethod
     def _exact_is_gone(cls, value: Any) -> Any:
-        """Edgefl 0.1 had ``exact``; its run directories hold the default, true, which always applies now."""
+        """Edgefl 0.1 had ``exact``; its run directories contain the default, true, which now always applies."""
         if not isinstance(value, dict) or "exact" not in value:
             return value
         if value["exact"] is not True:
             raise ValueError(
-                "'exact' is gone: engines are chosen by rule, never by a stopwatch; leave it out, and name an engine "
-                "in 'kind' to take another one"
+                "'exact' was removed: engines are chosen by rule, not by timing; delete it, and set 'kind' to choose "
+                "another engine"
             )
         return {key: each for key, each in value.items() if key != "exact"}
 
@@ -50,14 +51,14 @@ class EngineSpec(Component):
     def _convolutions_are_batched(self) -> Self:
         if self.convolutions != "grouped" and self.kind != "batched":
             raise ValueError(
-                f"convolutions: {self.convolutions} concerns the engine 'batched' alone, found kind: {self.kind}; "
-                "set kind: batched, or leave it out"
+                f"convolutions: {self.convolutions} applies to the engine 'batched' only, found kind: {self.kind}; "
+                "set kind: batched, or delete it"
             )
         return self
 
     @classmethod
     def of(cls, value: EngineSpec | str) -> Self:
-        """A specification as it is, or that of an engine's name.
+        """A specification unchanged, or the default specification of a named engine.
 
         Raises:
             UserError: there is no such engine.

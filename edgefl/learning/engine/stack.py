@@ -1,4 +1,4 @@
-"""Several clients' weights as the rows of matrices, and one local step of some of them in one call."""
+"""The weights of several clients as rows of matrices, and local steps of several rows in one call."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ Named = Mapping[str, Tensor]
 
 
 class Stack:
-    """The jobs of a chunk while they train.
+    """The jobs of a chunk during training.
 
-    Rows are padded as calls are (see :func:`~edgefl.learning.engine.chunk_width.padded`): further rows repeat the last
-    job and are thrown away, so that a step of all jobs is a step of the whole matrices, without gathering rows. What
-    all jobs share, such as the received model as a frozen copy, is held once. All of it is copied, so that no step can
-    write into what others read.
+    The number of rows is padded like the calls (see :func:`~edgefl.learning.engine.chunk_width.padded`): the additional
+    rows repeat the last job and are discarded, so a step of all jobs uses the whole matrices, without gathering rows.
+    Tensors that all jobs share, such as the received model as a frozen copy, are stored once. All tensors are copies,
+    so no step can write to shared ones.
 
-    Matrices stay where they are in memory from step to step, and :meth:`adopt` puts another chunk into them. So a step
-    of all rows can be recorded once and replayed.
+    The matrices keep their memory from step to step, and :meth:`adopt` writes another chunk into it. So a step of all
+    rows can be recorded once and replayed.
 
     Args:
-        tasks: at least two jobs that take the same local step.
+        tasks: at least two jobs with the same local step.
         model: the skeleton.
-        precision: of a step's products.
+        precision: precision of a step's products.
 
     Attributes:
         tasks: the jobs; row i is the i-th.
-        taken: steps taken so far by the longest job.
+        taken: number of steps that the longest job has run.
     """
 
     def __init__(self, tasks: Sequence[JobTask], model: BlockModel, precision: Precision = "float32") -> None:
@@ -50,7 +50,7 @@ class Stack:
         starts = [layout.split(task.start) for task in rows]
         self._parameters = torch.stack([parameters for parameters, _ in starts])
         self._buffers = torch.stack([buffers for _, buffers in starts])
-        # Row by row, because the number of a client's steps may be part of it (FedADC).
+        # Row by row, because the optimizer state may depend on the client's number of steps (FedADC).
         memories = [first_memory(task, received) for task, (received, _) in zip(rows, starts, strict=True)]
         self._memory = {name: torch.stack([memory[name] for memory in memories]) for name in memories[0]}
         self._shared: dict[str, dict[str, Tensor]] = {}
@@ -72,21 +72,21 @@ class Stack:
 
     @property
     def shapes(self) -> tuple[object, ...]:
-        """What two stacks of the same kind of jobs must have in common to lie in the same memory."""
+        """The shapes that two stacks of the same kind of jobs must share to use the same memory."""
         return tuple((name, tensor.shape, tensor.dtype) for name, tensor in self._tensors())
 
     def adopt(self, other: Stack) -> None:
-        """Hold what ``other`` holds, of the same kind of jobs and the same :attr:`shapes`, in this one's memory."""
+        """Copy ``other``, which has the same kind of jobs and the same :attr:`shapes`, into this stack's memory."""
         for (_, here), (_, there) in zip(self._tensors(), other._tensors(), strict=True):
             here.copy_(there)
         self._begin(other.tasks)
 
     def step_all(self, batch: Batch, replay: Callable[[Callable[[], None]], Replay] | None = None) -> None:
-        """One local step of all jobs.
+        """Run one local step of all jobs.
 
         Args:
             batch: their minibatches ``[jobs, batch, ...]``.
-            replay: makes the step repeatable on fixed memory; ``None``: every step is worked out anew.
+            replay: records the step on fixed memory for repetition; ``None``: no step is recorded.
         """
         rows = list(range(len(self.tasks)))
         extra, size = self._rows - len(rows), batch.labels.shape[1]
@@ -103,7 +103,7 @@ class Stack:
         self._note(rows, losses, size)
 
     def step(self, rows: list[int], batch: Batch) -> None:
-        """One local step of the jobs ``rows`` on their minibatches ``[rows, batch, ...]``; the others stay."""
+        """Run one local step of only the jobs ``rows`` on their minibatches ``[rows, batch, ...]``."""
         size = batch.labels.shape[1]
         extra = padded(len(rows)) - len(rows)
         index = torch.tensor(rows + [rows[-1]] * extra, device=self._parameters.device)
@@ -125,23 +125,23 @@ class Stack:
         self._note(rows, losses, size)
 
     def results(self) -> list[JobResult]:
-        """What the jobs came to.
+        """The results of the jobs.
 
         Raises:
-            ValueError: the data gave a job fewer minibatches than it has steps.
+            ValueError: the data returned fewer minibatches for a job than it has steps.
         """
         made = []
-        # Without the rows that pad; copies throughout, because the memory is used again.
+        # Without the padding rows; all are copies, because the memory is reused.
         for row, (task, losses, sizes) in enumerate(zip(self.tasks, self._losses, self._sizes, strict=True)):
             if not losses or len(losses) != task.steps:
-                raise ValueError(f"the data gave {len(losses)} batches for {task.steps} local steps")
+                raise ValueError(f"the data returned {len(losses)} batches for {task.steps} local steps")
             kept = {name: self._memory[name][row].clone() for name in task.rule.kept}
             final = torch.cat([self._parameters[row], self._buffers[row]])
             made.append(JobResult(final, torch.stack(losses), tuple(sizes), kept))
         return made
 
     def _tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """Everything that a step reads or writes beside its minibatch."""
+        """All tensors that a step reads or writes, except its minibatch."""
         yield "parameters", self._parameters
         yield "buffers", self._buffers
         for kind, named in (("memory", self._memory), *self._own.items()):
@@ -159,7 +159,7 @@ class Stack:
             self._sizes[row].append(size)
 
     def _repeatable(self, given: Named, replay: Callable[[Callable[[], None]], Replay]) -> Replay:
-        """The step of all rows on minibatches of these shapes, reading and writing fixed memory."""
+        """The step of all rows on minibatches of these shapes, on fixed memory."""
         held = {name: tensor.clone() for name, tensor in given.items()}
         draws = {name.removeprefix("draw "): tensor for name, tensor in held.items() if name.startswith("draw ")}
         losses = torch.empty(self._rows, dtype=self._parameters.dtype, device=self._parameters.device)
@@ -172,7 +172,7 @@ class Stack:
         return made
 
     def _step(self, inputs: Tensor, labels: Tensor, draws: Named) -> Tensor:
-        """One step of all rows, in place; their losses ``[rows]``."""
+        """Run one step of all rows, in place; returns their losses ``[rows]``."""
         memory = dict(self._memory)
         parameters, buffers, losses = self._advanced(
             self._parameters, self._buffers, memory, self._own, inputs, labels, draws
@@ -193,7 +193,7 @@ class Stack:
         labels: Tensor,
         draws: Named,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Parameters, buffers and losses after a step of rows; ``memory`` is changed."""
+        """Parameters, buffers and losses after a step of rows; changes ``memory``."""
         first = self.tasks[0]
         point = first.rule.point(parameters, memory, first.lr)
         lent = {
@@ -215,7 +215,7 @@ class Stack:
         own: Mapping[str, Named],
         draws: Named,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """One client's loss; beside it its cross-entropy, and its buffers after the forward pass."""
+        """One client's loss, its cross-entropy, and its buffers after the forward pass."""
         task, layout = self.tasks[0], self._model.layout
         buffers = buffers.clone()
         named = {kind: {**self._shared[kind], **own[kind]} for kind in self._shared}
@@ -229,22 +229,22 @@ class Stack:
         )
         with computing(self._precision, parameters.device):
             loss = task.objective.loss(layout.weights(parameters, buffers), Batch(inputs, labels), context)
-        # A loss without parameters has gradient zero, and torch.func wants a path to them.
+        # A loss that does not depend on the parameters has gradient zero, but torch.func requires a dependence.
         total = loss.total + 0 * parameters[0]
         return total, (loss.cross_entropy.detach(), buffers.detach())
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors are one in memory."""
+    """Whether two tensors share their memory."""
     return one.data_ptr() == other.data_ptr() and one.shape == other.shape and one.stride() == other.stride()
 
 
 def _widened(rows: Tensor, extra: int) -> Tensor:
-    """The rows, and the last one again ``extra`` times."""
+    """The rows, followed by ``extra`` copies of the last one."""
     return torch.cat([rows, rows[-1:].expand(extra, *rows.shape[1:])]) if extra else rows
 
 
 def _put(place: Tensor, value: Tensor) -> None:
-    """Write a matrix where it belongs, unless it was changed there."""
+    """Copy a matrix to its place, unless it was changed in place."""
     if not _same(place, value):
         place.copy_(value)

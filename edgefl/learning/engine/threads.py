@@ -1,7 +1,7 @@
-"""How many cores one operator may use.
+"""The number of cores that one operator uses.
 
-Sums split over threads round differently, so the number of intra-op threads is part of a result. edgefl trains,
-aggregates and evaluates with one, whatever the machine; cores are used by running jobs side by side.
+Sums that are split over threads round differently, so the number of intra-op threads affects results. edgefl trains,
+aggregates and evaluates with one on every machine, and uses several cores by running jobs in parallel.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from contextlib import contextmanager
 import torch
 
 INTRA_OP_THREADS = 1
-"""Threads inside one operator while edgefl computes, on every machine and in every engine."""
+"""Number of threads inside one operator while edgefl computes, on every machine and in every engine."""
 
 
 @contextmanager
 def one_core_each() -> Iterator[None]:
-    """Run the block, and the threads that it starts, with one intra-op thread; then restore what was set before.
+    """Run the block, and the threads that it starts, with one intra-op thread; then restore the previous setting.
 
-    PyTorch keeps the number twice: for the thread that sets it, and as the default of threads to come. Both are set
-    and restored here, so a caller who uses all cores for work of its own finds them again.
+    PyTorch stores the number twice: for the thread that sets it, and as the default of new threads. Both are set and
+    restored here, so a caller that uses all cores itself can continue to do so.
 
     >>> before = torch.get_num_threads()
     >>> with one_core_each():

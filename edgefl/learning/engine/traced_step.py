@@ -23,30 +23,30 @@ TracedStep = Callable[..., tuple[Tensor, ...]]
 """The operators of a block, called one after another: from its inputs to its outputs."""
 
 _HANDED_ON = frozenset({"aten::detach", "aten::alias", "aten::lift_fresh"})
-"""Operators whose result is the memory that they are given."""
+"""Operators that return memory of their argument."""
 
 _ONE_ORDER = frozenset({
     "aten::threshold_backward", "aten::hardtanh_backward", "aten::leaky_relu_backward", "aten::add"
 })  # fmt: skip
-"""Operators that take ten times as long where what they read is channels-last in part, as behind a flattened map.
+"""Operators that take ten times as long if only some of their inputs are channels-last, as after a flattened map.
 
-Every element comes of its own alone and by one rounding at most, so that the order changes no bit.
+Each element is computed from that element only and with at most one rounding, so the order changes no bit.
 """
 
 _PLAIN = (bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format, type(None))
-"""Arguments of operators that are the same every time."""
+"""Arguments of operators that are the same in every step."""
 
 
 class _CannotBeTraced(Exception):  # noqa: N818  (what a block is)
-    """What a block does cannot be written down as operators on its inputs."""
+    """A block cannot be represented as operators on its inputs."""
 
 
 class _Reading(TorchFunctionMode):
-    """Calls back where numbers leave a tensor without an operator."""
+    """Calls back when values are read out of a tensor without an operator."""
 
     _WAYS = frozenset({Tensor.tolist, Tensor.numpy, Tensor.__array__, Tensor.__dlpack__})
     _SPLITS = frozenset({torch.tensor_split, Tensor.tensor_split})
-    """They read where to split out of a tensor without an operator."""
+    """They read the split points out of a tensor without an operator."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         super().__init__()
@@ -65,18 +65,18 @@ def _second_is_tensor(args: tuple[Any, ...], kwargs: Mapping[str, Any] | None) -
 
 
 class StepTracer(UncompiledMode):
-    """A context that traces every operator which runs within it, those of backward passes included.
+    """A context that traces all operators that run within it, including those of backward passes.
 
-    Nothing else changes: what runs comes to what it would come to without. Until the context is forgotten, all tensors
-    that are made within are held, so that none comes to lie where another was.
+    Tracing does not change results. Until the tracer is deleted, it holds all tensors that are created within, so that
+    no tensor reuses the memory of another.
 
     Args:
-        inputs: all tensors from outside that operators may read.
-        room: bytes that may be made; with more than that, tracing is given up.
+        inputs: all outside tensors that operators may read.
+        room: maximum number of bytes created; above it, tracing is abandoned.
     """
 
     supports_higher_order_operators = True
-    """They pass through, which ends tracing; PyTorch would refuse to run them otherwise."""
+    """Other tensor types are passed through, which ends tracing; without this, PyTorch would raise an error."""
 
     def __init__(self, inputs: Sequence[Tensor], room: int) -> None:
         super().__init__()
@@ -94,11 +94,11 @@ class StepTracer(UncompiledMode):
             self._most_bytes += self._bytes
 
     def traced_step(self, *outputs: Tensor) -> TracedStep | None:
-        """What leads from the inputs to these tensors; ``None`` where it cannot be traced.
+        """The computation of these tensors from the inputs; ``None`` if it cannot be traced.
 
-        It cannot where a number was read out of a tensor or drawn from a global generator, where the size of a result
-        depends on data (``x[mask]``, ``unique``), where a tensor from outside is no input, and where more was made than
-        there is room for.
+        It cannot be traced if a number was read out of a tensor or drawn from a global generator, if the size of a
+        result depends on data (``x[mask]``, ``unique``), if an outside tensor is not an input, or if more than ``room``
+        bytes were created.
         """
         if self._graph is None:
             return None
@@ -109,7 +109,7 @@ class StepTracer(UncompiledMode):
             exec(code.src, found)
         except Exception:  # noqa: BLE001  (what cannot be traced runs as it is)
             return None
-        # Without constants the code reads nothing of the module that it is written for.
+        # Without constants, the code reads nothing from its module.
         return partial(found["forward"], None)
 
     def __torch_dispatch__(
@@ -123,7 +123,7 @@ class StepTracer(UncompiledMode):
         return result
 
     def give_up(self) -> None:
-        """What runs is not traced any more, and nothing is held."""
+        """Stop tracing and release all tensors."""
         self._graph = None
         self._held.clear()
 
@@ -138,7 +138,7 @@ class StepTracer(UncompiledMode):
 
     @contextmanager
     def _unless_it_cannot(self) -> Iterator[None]:
-        """Tensors may be of any kind, and whoever trains must not notice that something is traced."""
+        """Abandon tracing on any error: tensors may be of any kind, and tracing must not affect training."""
         try:
             yield
         except Exception:  # noqa: BLE001  (what cannot be traced runs as it is)
@@ -173,10 +173,10 @@ class StepTracer(UncompiledMode):
         raise _CannotBeTraced
 
     def _node(self, tensor: Tensor) -> Node:
-        """Where a tensor comes from."""
+        """The node that computes a tensor."""
         if id(tensor) in self._held:
             return self._held[id(tensor)][0]
-        # Autograd may have wrapped anew what it kept for the backward pass; it lies where it lay.
+        # Autograd may have wrapped a saved tensor in a new object; its memory is the same.
         if not tensor.numel() or _place(tensor) not in self._places:
             raise _CannotBeTraced
         return self._places[_place(tensor)]
@@ -195,9 +195,9 @@ class StepTracer(UncompiledMode):
 
 
 def _repeats(func: OpOverload, args: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
-    """Whether an operator, called with other numbers of the same shapes, does what it did.
+    """Whether an operator does the same computation on other numbers of the same shapes.
 
-    Operators from elsewhere are not tagged reliably.
+    Operators of other libraries are not tagged reliably.
     """
     if func.namespace != "aten" or torch.Tag.nondeterministic_seeded in func.tags:
         return False
@@ -205,12 +205,12 @@ def _repeats(func: OpOverload, args: tuple[Any, ...], keywords: dict[str, Any]) 
 
 
 def _place(tensor: Tensor) -> Hashable:
-    """Where a tensor's numbers lie, and how."""
+    """The memory of a tensor's numbers, and their layout."""
     return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
 def _in_order(graph: Graph, node: Any, argument: Any, result: Tensor) -> Any:
-    """An argument, brought into the order of an operator's result first if both are dense, but one channels-last."""
+    """An argument; converted to the result's memory format if both are dense but only one is channels-last."""
     if not isinstance(argument, Tensor) or argument.dim() != 4 or argument.shape != result.shape:
         return node
     lies, wanted = _orders(argument), _orders(result)
@@ -220,13 +220,13 @@ def _in_order(graph: Graph, node: Any, argument: Any, result: Tensor) -> Any:
 
 
 def _orders(tensor: Tensor) -> list[torch.memory_format]:
-    """The orders in which a tensor is dense: none, one, or with a single channel or pixel both."""
+    """The memory formats in which a tensor is dense: none, one, or, with a single channel or pixel, both."""
     orders = torch.channels_last, torch.contiguous_format
     return [order for order in orders if tensor.is_contiguous(memory_format=order)]
 
 
 def _called(graph: Graph, func: OpOverload, args: Any, keywords: Any) -> Node:
-    """The call of an operator, if there is one by its binding in ``torch`` or ``torch.Tensor``: half the time."""
+    """The call of an operator; by its binding in ``torch`` or ``torch.Tensor``, if any, which halves the time."""
     space, _, name = func._schema.name.partition("::")
     if space == "aten" and isinstance(getattr(torch, name, None), BuiltinFunctionType):
         return graph.call_function(getattr(torch, name), args, keywords)

@@ -1,12 +1,13 @@
-"""Traced steps: a step's operators are traced once, and replayed without autograd's bookkeeping from then on.
+"""Traced steps: a step's operators are traced once and then replayed without autograd's bookkeeping.
 
-A step of a small network is dozens of operators of some microseconds each, and modules, autograd and its records take
-a tenth of it. What a step executes does not depend on the data (the cost model counts it on tensors that have none), so
-the operators of a step, backward pass included, can be called again with other tensors. They are the same ones in the
-same order, and where images are brought into another order for them, their elements are the same: so is every bit.
+A step of a small network is dozens of operators of some microseconds each; modules and autograd's bookkeeping take a
+tenth of the time. The operators of a step do not depend on the data (the cost model counts them on tensors without
+data), so they, including the backward pass, can be called again with other tensors. They are the same operators in the
+same order, and if images are converted to another memory format for them, the elements are the same. So results are
+bit-identical.
 
-A step that executes other operators or sizes with other data is not traced: the operators that can do so are known
-(:mod:`edgefl.learning.data_dependence`). Every traced step is compared with a plain one before it is used.
+A step whose operators or sizes depend on the data is not traced; :mod:`edgefl.learning.data_dependence` lists the
+operators that can cause this. Every traced step is compared with a plain step before it is used.
 """
 
 from __future__ import annotations
@@ -28,29 +29,32 @@ from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
 from edgefl.learning.precision import Precision
 
 KINDS_KEPT = 256
-"""Kinds of steps (objective, shapes) of which something is known at a time."""
+"""Maximum number of kinds of steps (objective, shapes) that are kept at a time."""
 
 FREE_TRACES, STEPS_A_TRACE = 8, 32
-"""Steps that are traced in any case, and replayed steps for each one more: tracing costs as much as a dozen gain."""
+"""Number of steps that are always traced, and of replayed steps required for each further one.
+
+Tracing one step costs as much as a dozen replays save.
+"""
 
 ROOM_BYTES = 64 << 20
-"""A step that makes more than that is not traced: its operators take so long that nothing else matters."""
+"""A step that creates more bytes is not traced: its operators take so long that the overhead does not matter."""
 
 _tracing = threading.Lock()
-"""PyTorch keeps what a dispatch mode changes for the whole process, so one thread traces at a time."""
+"""A dispatch mode changes process-wide state of PyTorch, so only one thread traces at a time."""
 
 Plainly = Callable[[], tuple[Tensor, Loss]]
-"""Takes a step's gradient as it would be taken without traced steps."""
+"""Computes a step's gradient without traced steps."""
 
 
 class _Kind:
-    """What is known of a kind of steps.
+    """The state of one kind of steps.
 
-    The first step is taken as it is: it may be the only one, as a client's last, smaller batch. The second is traced,
-    and with the third the traced step is compared.
+    The first step runs plainly: it may be the only one, such as a client's last, smaller batch. The second step is
+    traced, and the third is compared with the traced step.
 
     Attributes:
-        traced: what the steps execute, once it was found to be that.
+        traced: the traced step, after a successful comparison.
     """
 
     def __init__(self) -> None:
@@ -59,7 +63,7 @@ class _Kind:
         self._candidate: TracedStep | None = None
 
     def step(self, plainly: Plainly, inputs: Sequence[Tensor], steps: TracedSteps) -> tuple[Tensor, Loss]:
-        """Take a step that is not replayed."""
+        """Run a step that is not replayed."""
         if self._ended or not self._seen:
             self._seen = True
             return plainly()
@@ -89,11 +93,11 @@ class _Kind:
 
 
 class TracedSteps:
-    """The traced steps of one skeleton, which one thread uses at a time.
+    """The traced steps of one skeleton; only one thread may use them at a time.
 
     Attributes:
-        traced: steps so far, those that are no longer kept included.
-        replayed: steps that were taken by a traced one.
+        traced: number of traced steps so far, including those no longer kept.
+        replayed: number of steps run by replaying a traced step.
     """
 
     _of: ClassVar[WeakKeyDictionary[BlockModel, TracedSteps]] = WeakKeyDictionary()
@@ -105,33 +109,33 @@ class TracedSteps:
 
     @classmethod
     def of(cls, model: BlockModel) -> TracedSteps:
-        """Those of a skeleton, as long as there is it."""
+        """The traced steps of a skeleton; they exist as long as the skeleton."""
         return cls._of.setdefault(model, cls())
 
     def job(self, objective: Objective, context: Context) -> Differentiate:
-        """What differentiates the steps of one job, traced where they can be.
+        """A function that computes the gradients of one job's steps, with traced steps if possible.
 
         Args:
             objective: its loss.
-            context: what it reads beside weights and batch; the random inputs of a step come with the step.
+            context: the loss's other inputs, except weights and batch; each step has its own random inputs.
         """
         read = [
             *(tensor for name in sorted(context.frozen) for tensor in _tensors(context.frozen[name])),
             *(context.vectors[name] for name in sorted(context.vectors)),
             *(context.client[name] for name in sorted(context.client)),
         ]
-        # Where a draw decides shapes, the loss reads numbers out of tensors.
+        # If a random draw decides shapes, the loss reads numbers out of tensors.
         if not objective.side_by_side or not _hashable(objective) or not _ordinary(read):
             return differentiated
         return _JobSteps(self, objective, context, read)
 
     @property
     def pays(self) -> bool:
-        """Whether steps are replayed often enough to trace another; where every client has a size of its own, no."""
+        """Whether steps are replayed often enough to trace another; not if every client has a different size."""
         return self.traced < FREE_TRACES + self.replayed // STEPS_A_TRACE
 
     def kind(self, key: Hashable) -> _Kind:
-        """What is known of a kind of steps, from now on if nothing is yet."""
+        """The state of a kind of steps; created if it does not exist."""
         kind = self._kinds.setdefault(key, _Kind())
         self._kinds.move_to_end(key)
         if len(self._kinds) > KINDS_KEPT:
@@ -140,7 +144,7 @@ class TracedSteps:
 
 
 class _JobSteps:
-    """Differentiates the steps of one job; see :meth:`TracedSteps.job`."""
+    """Computes the gradients of one job's steps; see :meth:`TracedSteps.job`."""
 
     def __init__(self, steps: TracedSteps, objective: Objective, context: Context, read: Sequence[Tensor]) -> None:
         self._steps = steps
@@ -162,7 +166,7 @@ class _JobSteps:
         context: Context,
         precision: Precision,
     ) -> tuple[Tensor, Loss]:
-        """Gradient and loss of a step, to the bits of :func:`~edgefl.learning.local_step.differentiated`."""
+        """Gradient and loss of a step, bit-identical to :func:`~edgefl.learning.local_step.differentiated`."""
 
         def plainly() -> tuple[Tensor, Loss]:
             return differentiated(objective, leaves, weights, batch, context, precision)
@@ -170,7 +174,7 @@ class _JobSteps:
         names = sorted(context.draws)
         given = [*batch, *(context.draws[name] for name in names)]
         if weights is not self._weights:
-            # Where the rule steps in place, they are the same tensors from step to step.
+            # If the rule updates in place, they are the same tensors in every step.
             self._weights, self._own = weights, _tensors(weights)
             self._apart = self._lie_apart(self._own)
         if not (self._apart and _ordinary(given) and self._lie_apart(given)):
@@ -186,7 +190,7 @@ class _JobSteps:
         return _replayed(kind.traced, inputs)
 
     def _lie_apart(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether none of them lies in memory of what the job reads beside."""
+        """Whether none of them shares memory with the job's other inputs."""
         return not (self._storages and any(each.untyped_storage().data_ptr() in self._storages for each in tensors))
 
 
@@ -197,7 +201,7 @@ def _replayed(traced: TracedStep, inputs: Sequence[Tensor]) -> tuple[Tensor, Los
 
 
 def _agrees(traced: TracedStep, copies: Sequence[Tensor], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> bool:
-    """Whether a traced step makes of ``copies`` the bits that a step made of ``inputs``, and changes them as it did."""
+    """Whether a traced step on ``copies`` agrees to the bit with a plain step's outputs and its inputs afterwards."""
     try:
         gradient, loss = _replayed(traced, copies)
     except Exception:  # noqa: BLE001  (the binding of an operator that takes other arguments)
@@ -212,7 +216,7 @@ def _bits(tensor: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _copy(tensor: Tensor) -> Tensor:
-    """The same numbers elsewhere, in the same order."""
+    """A copy of the tensor with the same memory layout."""
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
@@ -221,9 +225,9 @@ def _tensors(weights: Weights) -> list[Tensor]:
 
 
 def _ordinary(tensors: Sequence[Tensor]) -> bool:
-    """Whether all are numbers in a CPU's memory, each in a place of its own.
+    """Whether all are tensors in CPU memory without overlapping elements.
 
-    On accelerators operators are launched ahead of what they compute, so that Python's time costs nothing.
+    Accelerators launch operators asynchronously, so there Python's overhead costs no time.
     """
     return all(
         tensor.device.type == "cpu"
@@ -238,7 +242,7 @@ def _forms(tensors: Sequence[Tensor]) -> tuple[Hashable, ...]:
 
 
 def _overlaps(tensors: Sequence[Tensor]) -> tuple[Hashable, ...]:
-    """Which of them begin within another, as the received and the previous model of a new client do, and where."""
+    """Which tensors start within another, and where, such as the received and the previous model of a new client."""
     starts = [tensor.data_ptr() for tensor in tensors]
     ends = [start + tensor.numel() * tensor.element_size() for start, tensor in zip(starts, tensors, strict=True)]
     found = []

@@ -1,4 +1,4 @@
-"""Between server and clients: what a method's codecs make of the numbers that travel."""
+"""The traffic between server and clients: a method's codecs encode and decode the numbers that are sent."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from edgefl.randomness import generator
 
 
 class Upload(NamedTuple):
-    """What the server has of a job's result.
+    """A job's result after the upload.
 
     Attributes:
-        final: the local model as the server sees it ``[size]``.
-        delta: how far it lies from the model that was sent ``[size]``; ``None``: it is the difference.
-        others: what else was sent ``[parameter_count]``, by the part's name.
-        state: what the client keeps, ``None`` for stateless methods.
+        final: the local model ``[size]`` as the server decodes it.
+        delta: its difference from the model that was sent ``[size]``; ``None``: compute it from both.
+        others: other sent vectors ``[parameter_count]``, by the part's name.
+        state: the client's new state, ``None`` for stateless methods.
     """
 
     final: Tensor
@@ -38,13 +38,14 @@ class Upload(NamedTuple):
 
 
 class Wire:
-    """Encodes and decodes a method's traffic; with codecs that round nothing it hands everything on as it is.
+    """Encodes and decodes a method's traffic; with lossless codecs, all vectors pass unchanged.
 
-    Random choices are keyed by what is sent, by whom and when, so they depend on neither engine nor order, and all
-    methods meet the same. A version's downlink is encoded once: all its clients receive the same numbers.
+    Random choices are keyed by part, and by version (downlink) or job (uplink), so they depend on neither engine nor
+    order, and are the same for all methods. A version's downlink is encoded once: all its clients receive the same
+    numbers.
 
     Args:
-        method: whose traffic.
+        method: the method of the traffic.
         layout: the model's layout.
         seed: the run's seed.
     """
@@ -59,11 +60,11 @@ class Wire:
 
     @property
     def exact_down(self) -> bool:
-        """Whether clients receive what the server sends, to the bit."""
+        """Whether clients receive exactly the bits that the server sends."""
         return self._down.exact
 
     def down(self, part: str, parameters: Tensor, version: int) -> Tensor:
-        """What clients receive of a vector of model version ``version``; one that is not like a model goes exactly."""
+        """A vector of a model version as clients receive it; vectors not shaped like a model are sent exactly."""
         if len(parameters) != self._layout.parameter_count:
             return parameters
         numbers = generator(self._seed, "codec down", version, part)
@@ -71,7 +72,7 @@ class Wire:
             return transmitted(self._down, parameters, self._layout, numbers)
 
     def up(self, job: TrainingJob, part: str, parameters: Tensor) -> Tensor:
-        """What the server receives of a client's vector."""
+        """A client's vector as the server receives it."""
         id = job.id
         numbers = generator(id.seed, "codec up", id.client, id.dispatch, part)
         with blaming(self._method.label, job.round, f"codec {type(self._up).__name__}"):
@@ -80,19 +81,20 @@ class Wire:
     def upload(
         self, job: TrainingJob, task: JobTask, final: Tensor, sent: Tensor, known: State, *, arrives: bool
     ) -> Upload:
-        """What becomes of a trained model, at the server and in the client's state.
+        """The result of sending a trained model: at the server and in the client's state.
 
-        What travels is the change from what the server sent last of each block, which both ends know, and with error
-        feedback what was left out before. A client that begins a block from its own weights still has in them what it
-        left out there, and adds nothing. Of an upload that never arrives everything is left out.
+        The client sends the change from the server's last version of each block, which both sides have, plus, with
+        error feedback, the residual of earlier uploads. For a block that started from the client's own weights, these
+        weights still contain the residual, so nothing is added. If the upload never arrives, everything becomes
+        residual.
 
         Args:
             job: the job.
-            task: what it was trained from.
+            task: the job's resolved inputs.
             final: the local model ``[size]``.
-            sent: what the server sent for the job's version ``[size]``.
-            known: the client's vectors before, and what the server broadcast, by name.
-            arrives: whether the server will have it.
+            sent: the model that the server sent for the job's version ``[size]``.
+            known: the client's previous vectors and the server's broadcasts, by name.
+            arrives: whether the server receives the upload.
         """
         if self._up.exact:
             return Upload(final, None, {}, self._state(task, final, known, job.steps))
@@ -105,7 +107,7 @@ class Wire:
             meant = meant + (self._of_received(known["unsent"], first) if partial else known["unsent"])
         arrived = self.up(job, "update", meant)
         known = {**known, "reference": reference, "unsent": meant - arrived if arrives else meant}
-        # Buffers travel as they are; see encoded_sizes.
+        # Buffers are sent unencoded; see encoded_sizes.
         delta = torch.cat([arrived, change[count:]])
         seen = reference + delta
         state = self._state(task, final, known, job.steps)
@@ -122,9 +124,9 @@ class Wire:
     def _agreed(
         self, job: TrainingJob, task: JobTask, seen: Tensor, exact: State, known: State
     ) -> tuple[State, dict[str, Tensor]]:
-        """The part of the client's state that must match the server's, from the numbers that the server has.
+        """The part of the client's state that must match the server's, computed from the server's numbers.
 
-        Either it follows from the update as it arrived or, where its change travels in a part of its own, from that.
+        It follows from the update as received or, if its change is sent in a separate part, from that part.
         """
         assert self._server_state is not None
         agreed = _after(self._server_state, task, seen, known, job.steps)
@@ -136,7 +138,7 @@ class Wire:
         return agreed, others
 
     def _of_received(self, unsent: Tensor, first: int) -> Tensor:
-        """The blocks from ``first`` on (0-based), zeros in front of them."""
+        """The blocks from index ``first`` (0-based), with zeros in front."""
         kept = unsent.clone()
         for entry in self._layout.parameters:
             if entry.block < first:
@@ -145,7 +147,7 @@ class Wire:
 
 
 def _after(state: ClientState, task: JobTask, final: Tensor, known: State, steps: int) -> dict[str, Tensor]:
-    """The client's state after a job; the server and other clients hold what it is made of."""
+    """The client's state after a job; it must not change its inputs, which the server and other clients share."""
     lent = {f"vectors['{name}']": vector for name, vector in known.items()}
     with lent_unwritten({"the received model": task.start, "the trained model": final, **lent}):
         return state.after(known, task.start, final, task.lr, steps)

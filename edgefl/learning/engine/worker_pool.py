@@ -1,4 +1,4 @@
-"""Worker processes: fresh ones, never forks of this process, whose threads a fork would wait for."""
+"""Worker processes; they are new processes, not forks, because a fork can block on this process's threads."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from edgefl.errors import EdgeflError
 from edgefl.learning.engine.threads import INTRA_OP_THREADS
 
 _IDLE_SECONDS = 60
-"""Seconds without work after which worker processes end; the next call begins others."""
+"""Seconds without work after which worker processes end; the next call starts new ones."""
 
 _WATCH_SECONDS = 0.25
-"""How often a worker process looks whether the process that began it is still there."""
+"""Interval in seconds at which a worker process checks that its parent process still exists."""
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(INTRA_OP_THREADS))
-"""In the worker processes' environment alone: libraries begin no threads that wait for work on the others' cores."""
+"""Set only in the worker processes' environment: libraries start no threads that busy-wait on the others' cores."""
 
 _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1
 """``M_MMAP_THRESHOLD`` and ``M_TRIM_THRESHOLD`` of mallopt(3)."""
@@ -34,24 +34,24 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class PoolBroken(EdgeflError):  # noqa: N818  (what happened to it)
-    """A worker process ended in the middle of its work (killed, or out of memory), is stuck, or could not begin."""
+    """A worker process ended during its work (killed, or out of memory), is stuck, or could not start."""
 
 
 class WorkerPool:
-    """Some worker processes, each of which does one call at a time with one intra-op thread.
+    """A pool of worker processes; each runs one call at a time with one intra-op thread.
 
-    They begin in the background, which takes some seconds, most of them for importing torch. They end after a minute
-    without work and with this process, however that ends; they hold none of its files open, and leave Ctrl-C to it. A
-    script needs no ``if __name__ == "__main__"``, and may send functions and objects of its own.
+    They start in the background, which takes some seconds, mostly for importing torch. They end after a minute without
+    work, and when this process ends for any reason. They keep none of its files open and ignore Ctrl-C. A script needs
+    no ``if __name__ == "__main__"``, and may send its own functions and objects.
 
     Args:
-        size: how many.
+        size: number of worker processes.
 
     Attributes:
         size: as given.
 
     Raises:
-        PoolBroken: the system lets no process begin.
+        PoolBroken: the system cannot start a process.
     """
 
     def __init__(self, size: int) -> None:
@@ -74,22 +74,22 @@ class WorkerPool:
             )
             self._submit(os.getpid, ())
         except (OSError, NotImplementedError) as error:
-            raise PoolBroken(f"no worker process can begin: {error}") from None
+            raise PoolBroken(f"cannot start a worker process: {error}") from None
 
     @property
     def broken(self) -> bool:
-        """Whether it can do no more work."""
+        """Whether the pool is unusable."""
         return self._broken
 
     @property
     def ready(self) -> bool:
-        """Whether all worker processes have begun.
+        """Whether all worker processes have started.
 
         Raises:
             PoolBroken: one of them ended.
         """
         if self._up < self.size:
-            self._submit(os.getpid, ())  # raises where one of them could not begin
+            self._submit(os.getpid, ())  # raises an error if one of them could not start
             while self._begun.acquire(block=False):
                 self._up += 1
         return self._up >= self.size
@@ -98,13 +98,13 @@ class WorkerPool:
         """Wait until it is :attr:`ready`.
 
         Raises:
-            PoolBroken: one of them ended, or they are not there after so many seconds.
+            PoolBroken: one of them ended, or they have not started after so many seconds.
         """
         until = time.monotonic() + seconds
         while not self.ready:
             if time.monotonic() > until:
                 self.close()
-                raise PoolBroken(f"worker processes did not begin within {seconds:g} s")
+                raise PoolBroken(f"worker processes did not start within {seconds:g} s")
             time.sleep(0.02)
 
     def each(
@@ -114,18 +114,18 @@ class WorkerPool:
         at_once: int,
         patience: float | None = None,
     ) -> None:
-        """Have calls done, each by whoever is free.
+        """Run calls, each in the next free worker process.
 
         Args:
-            calls: with their numbers; the next one is asked for when it can be handed over.
-            done: called with a call's number and its answer in this thread, while others are under way.
-            at_once: how many calls may be under way, those that wait for a worker process included.
-            patience: seconds without any answer after which a worker process is taken for stuck; ``None``: never.
+            calls: numbered calls; the next one is requested when it can be submitted.
+            done: called with a call's number and result, in this thread, while other calls are running.
+            at_once: maximum number of submitted calls, including those that wait for a worker process.
+            patience: seconds without any result after which a worker process is considered stuck; ``None``: never.
 
         Raises:
             PoolBroken: a worker process ended or is stuck; the pool is closed.
-            BaseException: what was raised for the lowest of the calls that failed, there or by ``done``; those under
-                way are done, and no new ones are begun.
+            BaseException: the exception of the failed call with the lowest number, raised in the worker or by ``done``;
+                running calls are finished, and no new ones are started.
         """
         waiting = iter(calls)
         numbers: dict[Future[Any], int] = {}
@@ -158,21 +158,21 @@ class WorkerPool:
             self.close()
             raise PoolBroken(f"no worker process has answered for {patience:.0f} s") from None
         except BaseException:
-            # Ctrl-C, for example: nobody takes the answers of the calls that are under way.
+            # Ctrl-C, for example: the results of the running calls are lost.
             self.close()
             raise
         if failures:
             raise failures[min(failures)]
 
     def close(self) -> None:
-        """End the worker processes, whatever they do; the pool is not used again."""
+        """End the worker processes immediately; the pool must not be used again."""
         if not self._broken:
             self._broken = True
             self._executor.shutdown(wait=True, kill_workers=True)
 
     def _submit(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Future[Any]:
         try:
-            with _ctrl_c_held_back():  # a worker process that begins here inherits that, until it ignores Ctrl-C
+            with _ctrl_c_held_back():  # a worker process that starts here inherits the mask, until it ignores Ctrl-C
                 future: Future[Any] = self._executor.submit(function, *arguments)
         except (RuntimeError, OSError) as error:  # broken executors and those that were shut down raise RuntimeError
             self.close()
@@ -185,15 +185,15 @@ _lock = threading.Lock()
 
 
 def shared_pool(size: int) -> WorkerPool:
-    """The pool of this process, which all engines use; one begins where there is none of that size.
+    """The pool of this process, which all engines use; started if there is none of that size.
 
     Raises:
-        PoolBroken: the system lets no process begin.
+        PoolBroken: the system cannot start a process.
     """
     global _shared  # noqa: PLW0603  (one for the process)
     with _lock:
         if _shared is None or _shared.broken or _shared.size != size:
-            # One of another size ends when nobody holds it, or after a minute without work.
+            # A pool of another size ends when no engine holds it, or after a minute without work.
             _shared = WorkerPool(size)
         return _shared
 
@@ -211,7 +211,7 @@ def pool_at_hand(size: int) -> WorkerPool | None:
 
 
 def close_pool() -> None:
-    """End the worker processes of this process, if there are any; they would end by themselves after a minute."""
+    """End the worker processes of this process, if there are any; without this call they end after a minute."""
     global _shared
     with _lock:
         pool, _shared = _shared, None
@@ -220,10 +220,10 @@ def close_pool() -> None:
 
 
 def _error_of(future: Future[Any]) -> BaseException | None:
-    """What the call raised, if it did.
+    """The exception of the call, if it raised one.
 
     Raises:
-        PoolBroken: it was not done.
+        PoolBroken: the call was not run.
     """
     try:
         error = future.exception()
@@ -235,7 +235,7 @@ def _error_of(future: Future[Any]) -> BaseException | None:
 
 
 def _first_line(error: BaseException) -> str:
-    """What an executor says, without its guesses of why."""
+    """The message of an executor, without its guesses about the cause."""
     return str(error).strip().partition("\n")[0].partition(". ")[0].rstrip(".") or type(error).__name__
 
 
@@ -249,7 +249,7 @@ def _ctrl_c_held_back() -> Iterator[None]:
 
 
 def _begin(parent: int, begun: Any) -> None:
-    """What a worker process does first."""
+    """Initialise a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
@@ -260,20 +260,20 @@ def _begin(parent: int, begun: Any) -> None:
     from edgefl.learning.engine import pool_worker  # noqa: F401  (so that no job waits for it)
 
     torch.set_num_threads(INTRA_OP_THREADS)
-    # The executor has the collector run every second: what is loaded by now need not be looked through.
+    # The executor runs the garbage collector every second: exclude the objects that are loaded already.
     gc.freeze()
     begun.release()
 
 
 def _end_with(parent: int) -> None:
-    """End this process when the one that began it has ended, in whatever manner."""
+    """End this process after its parent process has ended."""
     while os.getppid() == parent:
         time.sleep(_WATCH_SECONDS)
     os._exit(1)
 
 
 def _compute_only() -> None:
-    """Tell the system, so that waking a worker process does not interrupt the process that has yet to wake others."""
+    """Use the batch scheduling policy, so that waking a worker does not preempt the process that wakes the others."""
     try:
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     except (AttributeError, OSError):
@@ -281,10 +281,10 @@ def _compute_only() -> None:
 
 
 def _keep_memory() -> None:
-    """Keep memory that was let go for the next step: giving it back and taking it anew clears every page."""
+    """Keep freed memory for the next step: returning it to the system and allocating it again clears every page."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, TypeError, OSError):
         return  # not glibc's
-    mallopt(_MMAP_THRESHOLD, 32 << 20)  # the most that it takes
+    mallopt(_MMAP_THRESHOLD, 32 << 20)  # the maximum
     mallopt(_TRIM_THRESHOLD, 1 << 30)

@@ -226,7 +226,7 @@ def test_a_failing_step_is_told_with_its_client(tiny):
 
 def test_products_are_asked_of_the_batched_engine_alone():
     assert EngineSpec(kind="batched", convolutions="products").convolutions == "products"
-    with pytest.raises(UserError, match="concerns the engine 'batched' alone, found kind: parallel"):
+    with pytest.raises(UserError, match="applies to the engine 'batched' only, found kind: parallel"):
         validated(EngineSpec, {"kind": "parallel", "convolutions": "products"})
 
 

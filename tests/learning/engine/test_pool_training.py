@@ -98,7 +98,7 @@ def test_threads_train_where_there_is_no_memory_to_share(tiny, monkeypatch, capl
     method, core = tiny.method("fedavg"), tiny.core("parallel", 2)
     assert same(three_rounds(tiny.core("sequential"), method), three_rounds(core, method))
     assert engine_of(core)._pool is None
-    assert "there is no memory to share" in caplog.text
+    assert "no shared memory is available" in caplog.text
 
 
 @pytest.mark.parametrize("mode", [{}, {"keep_probability": (0.5, 0.25)}], ids=["plain", "scaled"])
@@ -171,7 +171,7 @@ def test_a_worker_process_that_is_killed_is_told_once_and_another_pool_begins_la
     assert same(reference, three_rounds(core, method))
     assert engine._pool is None
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert "threads go on" in caplog.text
+    assert "training continues with threads" in caplog.text
     # As if it had trained for long since.
     engine._seconds += 1000
     three_rounds(core, method)
@@ -222,7 +222,7 @@ def test_threads_train_what_fails_on_its_way_in_whatever_manner_and_workers_trai
     object.__setattr__(method, "objective", objective)
     assert same(reference, three_rounds(core, method))
     assert len(caplog.records) == 1
-    assert "threads do without worker processes" in caplog.text
+    assert "training uses threads only" in caplog.text
     jobs = trained_by_workers(engine)
     assert same(three_rounds(tiny.core("sequential"), other), three_rounds(core, other))
     assert sum(jobs) == 18
