@@ -14,8 +14,8 @@ from typer.models import ArgumentInfo, OptionInfo
 
 INTRODUCTION = """# Command line
 
-Every command explains itself with `--help`. Exit codes: 0 done; 2 the input is wrong, said in one message; 1 a fault;
-130 and 143 stopped by Ctrl-C or SIGTERM. `EDGEFL_TRACEBACK=1` shows where a fault happened.
+Every command has `--help`. Exit codes: 0 done; 2 the input is wrong (explained in one message); 1 a fault; 130 and 143
+stopped by Ctrl-C or SIGTERM. `EDGEFL_TRACEBACK=1` prints the traceback of a fault.
 
 """
 

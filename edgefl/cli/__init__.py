@@ -1,4 +1,4 @@
-"""The command line: arguments, progress and printing, nothing else."""
+"""The command line: arguments, progress display and printing."""
 
 from edgefl.cli.entry import main
 

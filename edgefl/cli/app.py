@@ -1,4 +1,4 @@
-"""The commands in one tree. Nothing heavy is imported here, so that ``edgefl --help`` answers at once."""
+"""The tree of all commands. Heavy modules are imported by the commands, so that ``edgefl --help`` stays fast."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from edgefl.version import __version__
 
 app = typer.Typer(
     name="edgefl",
-    help="On these devices, over these networks, within this budget: which federated-learning method reaches which "
-    "accuracy, and when?",
+    help="Compare federated-learning methods in simulation: which accuracy each one reaches, and when, on given "
+    "devices, networks and budgets.",
     add_completion=False,
     invoke_without_command=True,
     pretty_exceptions_enable=False,
@@ -42,13 +42,13 @@ def _print_version(wanted: bool) -> None:
 def edgefl(
     context: typer.Context,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     _traceback: Annotated[
-        bool, typer.Option("--traceback", help="Show where a fault happened (also: EDGEFL_TRACEBACK=1).")
+        bool, typer.Option("--traceback", help="Print the traceback of a fault (also: EDGEFL_TRACEBACK=1).")
     ] = False,
 ) -> None:
-    """The root of all commands; without one it prints the help."""
+    """Print the help if no command is given."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

@@ -1,4 +1,4 @@
-"""``edgefl bench``: how fast this machine trains and simulates, measured in turn in one process."""
+"""``edgefl bench``: measure how fast this machine trains and simulates; alternatives take turns in one process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 METHODS = ("fedprox", "fedmlb", "fedalign", "moon", "fedadc")
-"""Methods that are compared with FedAvg where none is named."""
+"""Methods compared with FedAvg if none is given."""
 
 app = typer.Typer(help="Measure edgefl's own speed.", no_args_is_help=True)
 
@@ -21,18 +21,20 @@ def bench() -> None:
 @app.command()
 def training(  # noqa: PLR0917  (one parameter for each option; typer passes them by name)
     cases: Annotated[
-        list[str] | None, typer.Option("--case", metavar="NAME", help="One of the cases.", show_default="all")
+        list[str] | None,
+        typer.Option("--case", metavar="NAME", help="Run only this case; repeatable.", show_default="all"),
     ] = None,
     engines: Annotated[
-        list[str] | None, typer.Option("--engine", metavar="NAME", help="An engine.", show_default="all that run")
+        list[str] | None,
+        typer.Option("--engine", metavar="NAME", help="Only this engine; repeatable.", show_default="all available"),
     ] = None,
     methods: Annotated[
         list[str] | None,
         typer.Option(
             "--method",
             metavar="NAME",
-            help="Compare the method's time with FedAvg's.",
-            show_default="five methods on the first case, unless a case is named",
+            help="Compare this method's time with FedAvg's; repeatable.",
+            show_default="five methods on the first case, none if --case is given",
         ),
     ] = None,
     profile: Annotated[
@@ -40,24 +42,24 @@ def training(  # noqa: PLR0917  (one parameter for each option; typer passes the
         typer.Option(
             "--profile",
             metavar="FILE",
-            help="The profile of this machine, which predicts methods' times.",
-            show_default="this machine is measured first, for a minute",
+            help="A device profile of this machine, to predict the methods' times.",
+            show_default="measure this machine for a minute first",
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     scenario: Annotated[
         str | None,
         typer.Option(
-            "--scenario", help="Also measure the share of wall-clock outside training, of each of its methods."
+            "--scenario", help="Also measure the share of time outside training for each method of this scenario."
         ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Less of everything, to see that it runs.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A short run that checks that everything works.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Train through each engine and by plain centralised PyTorch, in turn, and print the ratios.
+    """Measure each engine against plain centralised PyTorch training, in turn, and print the ratios.
 
     Centralised training is tuned: channels-last, fused optimiser, all cores. It runs once with the clients' batch size
-    and once with the whole cohort's batch. What methods' operators predict comes from a profile of this machine.
+    and once with the whole cohort's batch. Predicted times of methods come from a profile of this machine.
     """
     from edgefl.experiment.benchmarks.cases import CASES
     from edgefl.experiment.benchmarks.prediction import MEASURING_SECONDS, by_measuring, by_profile
@@ -69,13 +71,13 @@ def training(  # noqa: PLR0917  (one parameter for each option; typer passes the
     chosen = [known_case(name) for name in cases or CASES]
     chosen = [case.quick() for case in chosen] if quick else chosen
     if quick and not as_json:
-        typer.echo("quick: shows that everything runs; its ratios say little", err=True)
+        typer.echo("--quick only checks that everything runs; the ratios are not meaningful", err=True)
     found: dict[str, Any] = {"device": place.type, "cases": []}
     predict = None
     if profile is not None:
         predict = by_profile(profile)
     elif (methods or cases is None) and place.type == "cpu" and not quick:
-        predict = by_measuring(MEASURING_SECONDS, _tell)
+        predict = by_measuring(MEASURING_SECONDS, _print_progress)
     for case in chosen:
         result = bench_engines(case, place, named)
         compared = methods or (METHODS if cases is None and case is chosen[0] else [])
@@ -94,12 +96,12 @@ def training(  # noqa: PLR0917  (one parameter for each option; typer passes the
 
 @app.command()
 def simulation(
-    quick: Annotated[bool, typer.Option("--quick", help="Less of everything, to see that it runs.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A short run that checks that everything works.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Measure the simulated world without training: flows that share links, large rounds, a large fleet.
+    """Measure the simulation without training: flows that share links, large rounds, a large fleet.
 
-    SimPy's own events are measured in turn with it: no world on SimPy handles more of them.
+    The event rate of SimPy alone is measured in turn with it. It is the upper limit of a simulation that uses SimPy.
     """
     from edgefl.experiment.benchmarks.world import bench_world
 
@@ -110,7 +112,7 @@ def simulation(
         _print_world(found)
 
 
-def _tell(line: str) -> None:
+def _print_progress(line: str) -> None:
     if not line.startswith("left out"):
         typer.echo(f"measuring this machine: {line}", err=True)
 
@@ -149,7 +151,7 @@ def _print(result: dict[str, Any]) -> None:
 
 
 def _three_digits(number: float) -> str:
-    """At least three digits, and never an exponent.
+    """A number with at least three digits and without an exponent.
 
     >>> _three_digits(13587.2), _three_digits(426.04), _three_digits(0.0935), _three_digits(1.4362)
     ('13,587', '426', '0.0935', '1.44')
@@ -165,7 +167,7 @@ def _print_methods(case: str, rows: list[dict[str, Any]]) -> None:
     from edgefl.cli.console import standard_output
 
     console = standard_output()
-    table = Table(box=box.SIMPLE, title=f"{case}: a round over FedAvg's", title_justify="left")
+    table = Table(box=box.SIMPLE, title=f"{case}: one round, relative to FedAvg", title_justify="left")
     table.add_column("", no_wrap=True)
     for heading in ("measured", "predicted", "off", "FLOPs", "bytes"):
         table.add_column(heading, justify="right")
@@ -215,7 +217,7 @@ def _print_world(found: dict[str, Any]) -> None:
     console.print(table)
     for row in found["rounds"]:
         seconds = f"{row['seconds']:.2f} s ({row['cpu_seconds']:.2f} s of one core)"
-        console.print(f"one round of {row['clients']:,} clients, each held back by {row['held_back_by']}: {seconds}")
+        console.print(f"one round of {row['clients']:,} clients, each limited by {row['held_back_by']}: {seconds}")
     fleet = found["fleet"]
     console.print(
         f"{fleet['rounds']:,} rounds of {fleet['cohort']} of {fleet['clients']:,} clients without training: "

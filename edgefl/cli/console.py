@@ -1,4 +1,4 @@
-"""Where tables are printed: as wide as the terminal, and wide in a file or a pipe unless ``COLUMNS`` says otherwise."""
+"""Consoles for tables: as wide as the terminal; in a file or pipe ``COLUMNS`` columns, or 200."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ WIDTH_OF_A_FILE = 200
 
 
 def width_of_a_file() -> int:
-    """Columns of a table in a file or a pipe: the environment's ``COLUMNS``, read as the standard library reads it."""
+    """Columns of a table in a file or a pipe: ``COLUMNS``, parsed as the standard library does, or 200."""
     try:
         columns = int(os.environ.get("COLUMNS", ""))
     except ValueError:
@@ -25,6 +25,6 @@ def standard_output() -> Console:
 
 
 def standard_error() -> Console:
-    """A rich console on standard error, where progress goes."""
+    """A rich console on standard error, for progress."""
     console = Console(stderr=True, highlight=False)
     return console if console.is_terminal else Console(stderr=True, highlight=False, width=width_of_a_file())

@@ -1,4 +1,4 @@
-"""``edgefl cost``: what a method costs a client, measured on the graph that it executes."""
+"""``edgefl cost``: measure what a method costs a client, on the graph that it executes."""
 
 from __future__ import annotations
 
@@ -26,30 +26,31 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
         typer.Option(
             "--set",
             metavar="PATH=VALUE",
-            help="By its path in a scenario: model.stem=imagenet, methods.0.mu=0.1, training.local.momentum=0.9",
+            help="Set by path in a scenario: model.stem=imagenet, methods.0.mu=0.1, training.local.momentum=0.9",
             show_default=False,
         ),
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Images in a batch.")] = 1,
     alpha: Annotated[
-        int | None, typer.Option(min=1, help="How many of the last blocks are received (FedBR).", show_default="all")
+        int | None,
+        typer.Option(min=1, help="Number of last blocks that the client receives (FedBR).", show_default="all"),
     ] = None,
     classes: Annotated[int, typer.Option(min=2, help="Number of classes.")] = 10,
     shape: Annotated[str, typer.Option(metavar="CxHxW", help="Channels, height and width of an image.")] = "3x32x32",
     all_methods: Annotated[bool, typer.Option("--all", help="Compare all methods.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Measure what one local step and one round of a method cost a client.
 
-    One real local step runs on tensors without data: forward, backward, update. MACs are those of the forward pass;
-    layer MACs are what papers call FLOPs. Work is per batch; memory is the step's peak.
+    One real local step (forward, backward, update) runs on tensors without data. MACs count the forward pass; layer
+    MACs are what papers call FLOPs. Work is per batch; memory is the peak of the step.
     """
     from edgefl.experiment.named_step import read_shape, read_step
     from edgefl.learning.cost import CostModel
     from edgefl.learning.models.registry import build_model
 
     if (method is None) == (not all_methods):
-        raise UserError("expected one of the two: --method NAME or --all")
+        raise UserError("expected either --method NAME or --all")
     spec, methods = read_step(model, method, changes or [])
     costs = CostModel(build_model(spec, read_shape(shape, field="--shape"), classes))
     try:
@@ -68,7 +69,7 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
 def _rows(
     costs: CostModel, method: Method, batch: int, alpha: int | None, *, every: bool
 ) -> list[MethodCost | dict[str, Any]]:
-    """A method's costs; in a comparison for each number of blocks that it may send, or why it cannot be."""
+    """A method's costs; with --all for each number of blocks that it may send, or why the method is refused."""
     from edgefl.learning.cost.method_cost import method_cost
 
     if not every:
@@ -88,7 +89,7 @@ def _fedavg_flops(costs: CostModel, local: LocalOptions, batch: int) -> float:
 
 
 def _name_of(row: MethodCost) -> dict[str, str]:
-    """The step's signature, by which a device profile gives its measured time."""
+    """The step's signature, under which a device profile lists its measured time."""
     from edgefl.fleet import step_signature
 
     return {"signature": step_signature(row.step.operators)}
@@ -123,8 +124,8 @@ def _print(rows: list[MethodCost | dict[str, Any]], fedavg_flops: float, images:
     for refused in (row for row in rows if isinstance(row, dict)):
         console.print(f"{escape(refused['method'])}: {escape(refused['refused'])}")
     console.print(
-        f"{images} Eq. 3: FedBR's own factor over FedAvg. stored: parameters held while training; kept: between "
-        "a client's rounds. MB are 10^6 bytes.",
+        f"{images} Eq. 3: FedBR's published factor over FedAvg. stored: parameters in memory while training; kept: "
+        "parameters kept between a client's rounds. MB are 10^6 bytes.",
         style="dim",
     )
 

@@ -1,4 +1,4 @@
-"""``edgefl diagnose``: how sharp are the models of a run, and how far apart are its clients?"""
+"""``edgefl diagnose``: measure how sharp the models of a run are, and how far its clients differ."""
 
 from __future__ import annotations
 
@@ -15,25 +15,28 @@ if TYPE_CHECKING:
 def diagnose(  # noqa: PLR0917  (the options of the command)
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)],
     method: Annotated[
-        list[str] | None, typer.Option("--method", metavar="NAME", help="Only these methods.", show_default=False)
+        list[str] | None,
+        typer.Option("--method", metavar="NAME", help="Only this method; repeatable.", show_default=False),
     ] = None,
     seed: Annotated[
-        list[int] | None, typer.Option("--seed", metavar="N", help="Only these seeds.", show_default=False)
+        list[int] | None, typer.Option("--seed", metavar="N", help="Only this seed; repeatable.", show_default=False)
     ] = None,
-    batches: Annotated[int, typer.Option(min=1, help="Batches of 64 training images that the loss is taken on.")] = 10,
+    batches: Annotated[
+        int, typer.Option(min=1, help="Batches of 64 training images on which the loss is computed.")
+    ] = 10,
     landscape: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Draw the loss on the plane of the two top eigenvectors.", show_default=False
+            metavar="FILE", help="Plot the loss on the plane of the two top eigenvectors.", show_default=False
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Measure the loss's curvature at a run's final models (FedAlign, Table 1).
+    """Measure the curvature of the loss at a run's final models (FedAlign, Table 1).
 
-    The Hessian's largest eigenvalue and trace; with local models (keep_models: clients) also their means, and H_N and
-    H_D, the distance and the cosine between clients' Hessian diagonals.
+    Prints the Hessian's largest eigenvalue and trace. If the run kept local models (keep_models: clients), also their
+    means over clients, and H_N and H_D, the distance and the cosine between clients' Hessian diagonals.
     """
     from edgefl.experiment.diagnose import diagnose as diagnoses_of
 
@@ -88,8 +91,8 @@ def _print(found: list[Diagnosis]) -> None:
     console.print(table)
     if compared:
         console.print(
-            "H_N and H_D take one number for each parameter tensor, as the authors' code does; entries: one for each "
-            "parameter."
+            "H_N and H_D use one number for each parameter tensor, as the authors' code does; the entries columns use "
+            "one for each parameter."
         )
 
 

@@ -1,6 +1,6 @@
-"""``edgefl`` as a program: runs the command and turns whatever happens into one message and an exit code.
+"""``edgefl`` as a program: runs the command and turns any error into one message and an exit code.
 
-0 done; 2 the user's input is wrong; 1 a fault; 128 + the signal's number when stopped by Ctrl-C or SIGTERM.
+Exit codes: 0 done; 2 the user's input is wrong; 1 a fault; 128 + the signal's number when stopped by Ctrl-C or SIGTERM.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from edgefl.errors import BrokenPlugIn, UserError
 DONE, FAULT, WRONG_INPUT = 0, 1, 2
 
 INSISTING_SECONDS = 1.0
-"""A second Ctrl-C or SIGTERM after this long ends the process at once; an earlier one is taken for the same."""
+"""A second Ctrl-C or SIGTERM after this time ends the process at once; an earlier one counts as the same signal."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code, advice = 128 + signal.SIGINT, str(stopped)
         if received or code == 128 + signal.SIGINT:
             stop = received[0] if received else signal.SIGINT
-            _say(f"stopped by {signal.Signals(stop).name}; what was finished is kept")
+            _say(f"stopped by {signal.Signals(stop).name}; finished work is kept")
             if advice is not None:
                 _say(advice)
             code = 128 + stop
@@ -59,7 +59,7 @@ def _invoke(arguments: list[str]) -> int:
         _say(f"error: {error}")
         return WRONG_INPUT
     except BrokenPipeError:
-        # The reader (`| head`) has seen enough. Without this the interpreter complains once more while it exits.
+        # The reader (`| head`) has closed the pipe. Without this the interpreter reports it again while it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except (KeyboardInterrupt, typer.Abort, typer.Exit, Stopped):
@@ -68,13 +68,13 @@ def _invoke(arguments: list[str]) -> int:
         if _is_usage_error(error):
             return WRONG_INPUT
         return _fault(error, arguments)
-    # What a command returns is ignored; typer.Exit arrives here as its code.
+    # The return value of a command is ignored; a typer.Exit arrives here as its exit code.
     return result if isinstance(result, int) else DONE
 
 
 @contextmanager
 def _broken_plug_ins_in_a_line() -> Iterator[None]:
-    """Warnings of plug-ins that a list leaves out are one line each, without the place in the code."""
+    """Print each warning about a broken plug-in as one line, without its place in the code."""
     with warnings.catch_warnings():
         warnings.simplefilter("default", BrokenPlugIn)
         shown = warnings.showwarning
@@ -90,14 +90,14 @@ def _broken_plug_ins_in_a_line() -> Iterator[None]:
 
 
 def _is_usage_error(error: BaseException) -> bool:
-    """Tells about a misused option; whose class lives in click or in typer, depending on typer's version."""
+    """Print the message of a misused option. Its class is in click or in typer, depending on typer's version."""
     form = getattr(error, "format_message", None)
     if form is None:
         return False
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "edgefl"
-    # Pydantic, which some versions of typer convert with, says whose words follow.
-    what = form().replace(": Value error, ", ": ") or f"'{command}' wants a command"
+    # Some versions of typer convert with pydantic, which adds the words "Value error".
+    what = form().replace(": Value error, ", ": ") or f"'{command}' needs a command"
     _say(f"error: {what} (see '{command} --help')")
     return True
 
@@ -106,9 +106,9 @@ def _fault(error: BaseException, arguments: list[str]) -> int:
     if "--traceback" in arguments or os.environ.get("EDGEFL_TRACEBACK", "0") not in ("", "0"):
         traceback.print_exception(error)
     else:
-        told = [" ".join(text.split()) for text in (str(error), *getattr(error, "__notes__", ()))]
-        reason = "; ".join(filter(None, told)) or "no message"
-        _say(f"fault: {type(error).__name__}: {reason} (EDGEFL_TRACEBACK=1 or 'edgefl --traceback …' shows where)")
+        texts = [" ".join(text.split()) for text in (str(error), *getattr(error, "__notes__", ()))]
+        reason = "; ".join(filter(None, texts)) or "no message"
+        _say(f"fault: {type(error).__name__}: {reason} (traceback: EDGEFL_TRACEBACK=1 or 'edgefl --traceback …')")
     return FAULT
 
 
@@ -118,15 +118,15 @@ def _say(text: str) -> None:
 
 @contextmanager
 def _stopping_politely(*, to_the_end: bool) -> Iterator[list[int]]:
-    """Ctrl-C and SIGTERM both unwind the command as KeyboardInterrupt, so that files are closed; lists what came.
+    """Ctrl-C and SIGTERM raise KeyboardInterrupt in the command, so that files are closed; yields the signals received.
 
-    A second one, later on, does not wait for that.
+    A second, later signal ends the process without waiting for that.
 
     Args:
-        to_the_end: the process ends after the command, so a second one must not disturb the interpreter's own end.
+        to_the_end: the process ends after the command, so a second signal must not disturb the interpreter's shutdown.
     """
     received: list[int] = []
-    if threading.current_thread() is not threading.main_thread():  # only there may signals be set up
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set signal handlers
         yield received
         return
 
@@ -135,7 +135,7 @@ def _stopping_politely(*, to_the_end: bool) -> Iterator[list[int]]:
     def stop(number: int, _frame: FrameType | None) -> None:
         nonlocal first
         if received:
-            # One Ctrl-C may arrive twice. Who insists later on need not wait: a kill at any moment can be resumed from.
+            # One Ctrl-C may arrive twice. A later one ends the process at once: a killed run can always be resumed.
             if time.monotonic() - first > INSISTING_SECONDS:
                 os._exit(128 + number)
             return

@@ -1,4 +1,4 @@
-"""``edgefl methods | models | datasets``: what a scenario can name, and the options of each."""
+"""``edgefl methods | models | datasets``: list what a scenario can name, and the options of each."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from edgefl.learning.methods.recipe import Recipe
 
 Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show the options of this one.", show_default=False)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, options included.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, including options.")]
 
 
 def methods(name: Name = None, as_json: Json = False) -> None:
-    """List the methods that can be compared."""
+    """List the available methods."""
     from edgefl.learning.methods.build import method_model
     from edgefl.learning.methods.recipe import METHODS
 
@@ -32,7 +32,7 @@ def methods(name: Name = None, as_json: Json = False) -> None:
 
 
 def models(name: Name = None, as_json: Json = False) -> None:
-    """List the models that can be trained."""
+    """List the available models."""
     from edgefl.learning.models.registry import MODELS
 
     rows = MODELS.of_each(_row) if name is None else {name: _row(name, MODELS[name])}
@@ -40,7 +40,7 @@ def models(name: Name = None, as_json: Json = False) -> None:
 
 
 def datasets(name: Name = None, as_json: Json = False) -> None:
-    """List the data sets that can be trained on."""
+    """List the available data sets."""
     from edgefl.learning.data.spec import DATA_SETS
 
     rows = DATA_SETS.of_each(_row) if name is None else {name: _row(name, DATA_SETS[name])}
@@ -71,13 +71,13 @@ def _options(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
 
 
 def _scheduler_option(recipe: Recipe) -> dict[str, dict[str, Any]]:
-    """The option of methods with a partial downlink that belongs to the scheduling room."""
+    """The option ``scheduler`` of methods with a partial downlink, which is defined in ``edgefl.scheduling``."""
     if recipe.scheduler is None:
         return {}
     from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS
 
     choices = ", ".join(BLOCK_SCHEDULERS.names())
-    description = f"who chooses how many blocks a client is sent: {choices}"
+    description = f"chooses how many blocks each client receives: {choices}"
     return {"scheduler": {"default": recipe.scheduler, "required": False, "description": description}}
 
 

@@ -1,4 +1,4 @@
-"""``edgefl plan``: what a scenario will cost, before anything is trained."""
+"""``edgefl plan``: predict what a scenario will cost, without training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from edgefl.experiment.plan import BudgetPlan, MethodPlan, Plan, Range
 
-_BESIDE = 120
+_WIDE = 120
 """Columns of a terminal in which a device's row fits on one line."""
 
 
@@ -26,7 +26,9 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
     ],
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="Change a value first, as in simulate.", show_default=False),
+        typer.Option(
+            "--set", metavar="PATH=VALUE", help="Change a value first, as in simulate; repeatable.", show_default=False
+        ),
     ] = None,
     method: Annotated[
         list[str] | None,
@@ -34,18 +36,19 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
     ] = None,
     rounds: Annotated[
         int | None,
-        typer.Option(min=1, help="Rounds of the world to run for each method.", show_default="by cohort and methods"),
+        typer.Option(min=1, help="Rounds to simulate for each method.", show_default="by cohort and methods"),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Whose fleet and draws.", show_default="the scenario's first")
+        int | None,
+        typer.Option(min=0, help="Seed of the fleet and of random draws.", show_default="the scenario's first"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what each method costs a round on each device, who cannot take part, and how far the budgets reach.
+    """Predict what a round of each method costs on each device, which devices cannot take part, and when budgets end.
 
-    Nothing is trained: the world runs for some rounds with neutral numbers in place of losses and accuracies.
+    Nothing is trained: some rounds are simulated with neutral numbers instead of losses and accuracies.
     """
-    with _collector_resting():
+    with _garbage_collection_off():
         made = _made(scenario, changes or (), method, rounds, seed)
     if as_json:
         typer.echo(json.dumps(made.as_dict(), indent=2))
@@ -54,8 +57,8 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
 
 
 @contextmanager
-def _collector_resting() -> Iterator[None]:
-    """Let no cycles be collected: of the seconds that a plan takes, looking through all of torch is a tenth."""
+def _garbage_collection_off() -> Iterator[None]:
+    """Switch off the collection of cycles: its passes through all objects of torch take a tenth of a plan's time."""
     working = gc.isenabled()
     gc.disable()
     try:
@@ -85,12 +88,12 @@ def _print(made: Plan) -> None:
     from edgefl.cli.console import standard_output
 
     console = standard_output()
-    # A figure's least and greatest, and the memory there is, stand below it where they do not fit beside it.
-    beside = " " if console.width >= _BESIDE else "\n"
+    # On a narrow terminal a figure's bounds, and the available memory, are printed on the line below it.
+    separator = " " if console.width >= _WIDE else "\n"
     console.print(_methods_table(made))
     for each in made.methods:
         console.print()
-        console.print(_devices_table(each, beside))
+        console.print(_devices_table(each, separator))
     console.print()
     for each in made.methods:
         if each.holds_back is not None:
@@ -104,8 +107,8 @@ def _print(made: Plan) -> None:
         for budget in each.budgets:
             console.print(escape(f"{each.label}: {_reach(budget)}"))
     console.print(
-        f"Nothing was trained: means over {made.rounds} rounds of the world, seed {made.seed}; "
-        "in brackets the least and greatest that the device profiles allow."
+        f"Nothing was trained: means over {made.rounds} simulated rounds, seed {made.seed}; "
+        "in brackets the bounds that the device profiles allow."
     )
 
 
@@ -131,7 +134,7 @@ def _methods_table(made: Plan) -> Table:
     return table
 
 
-def _devices_table(made: MethodPlan, beside: str) -> Table:
+def _devices_table(made: MethodPlan, separator: str) -> Table:
     from rich.table import Table
 
     from edgefl.report.quantities import quantity
@@ -145,25 +148,25 @@ def _devices_table(made: MethodPlan, beside: str) -> Table:
         table.add_row(
             device.device,
             str(device.clients) if not device.refused else f"{device.clients - device.refused}/{device.clients}",
-            f"{quantity(device.peak_memory_bytes, 'bytes')}{beside}of "
+            f"{quantity(device.peak_memory_bytes, 'bytes')}{separator}of "
             f"{quantity(device.training_memory_bytes.nominal, 'bytes')}",
-            _range(device.compute_seconds, "seconds", beside),
+            _range(device.compute_seconds, "seconds", separator),
             *("–" if each is None else quantity(each, "seconds") for each in seconds),
-            "–" if device.joules is None else _range(device.joules, "joules", beside),
+            "–" if device.joules is None else _range(device.joules, "joules", separator),
             f"{100 * device.closes:.0f} %",
         )
     return table
 
 
-def _range(figure: Range, dimension: str, beside: str = " ") -> str:
+def _range(figure: Range, dimension: str, separator: str = " ") -> str:
     from edgefl.report.quantities import quantity
 
     nominal, low, high = (quantity(number, dimension) for number in (figure.nominal, figure.low, figure.high))
     if figure.low == figure.high:
         return nominal
     if len({each.split()[-1] for each in (nominal, low, high)}) == 1:
-        low, high = low.split()[0], high.split()[0]  # the unit is said once
-    return f"{nominal}{beside}[{low}, {high}]".replace("[", "\\[")
+        low, high = low.split()[0], high.split()[0]  # print the unit once
+    return f"{nominal}{separator}[{low}, {high}]".replace("[", "\\[")
 
 
 def _reach(budget: BudgetPlan) -> str:

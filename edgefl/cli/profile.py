@@ -1,4 +1,4 @@
-"""``edgefl profile``: the library of devices, whether a profile of one's own is right, and this machine's profile."""
+"""``edgefl profile``: list, show, check, measure and import device profiles."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ app.command("measure")(measure_profile)
 app.command("script")(write_script)
 app.command("import")(import_profile)
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("list")
 def list_profiles(as_json: Json = False) -> None:
-    """List every device profile that can be had by name."""
+    """List the shipped and plugged-in device profiles."""
     from edgefl.fleet import all_profiles, value
 
     profiles = all_profiles()
@@ -36,7 +36,7 @@ def list_profiles(as_json: Json = False) -> None:
 
     from edgefl.cli.console import standard_output
 
-    table = Table(box=box.SIMPLE, caption="GFLOP/s: fp32 as training reaches it. W: the whole device.")
+    table = Table(box=box.SIMPLE, caption="GFLOP/s: fp32, achievable in training. W: the whole device.")
     for heading in ("name", "kind"):
         table.add_column(heading, no_wrap=True)
     for heading in ("GFLOP/s", "GB/s", "GiB", "W idle", "W training"):
@@ -60,7 +60,7 @@ def show(
     name: Annotated[str, typer.Argument(help="A name from `edgefl profile list`, or the path of a profile file.")],
     as_json: Json = False,
 ) -> None:
-    """Show a whole device profile, as a profile file says it; its JSON is in base units."""
+    """Show a device profile in the form of a profile file; JSON is in base units."""
     from edgefl.cli.profile_text import profile_yaml, tidy, with_units
     from edgefl.fleet import load_profile
 
@@ -71,7 +71,7 @@ def show(
 
 @app.command()
 def validate(file: Annotated[Path, typer.Argument(help="The profile file to check.")]) -> None:
-    """Check a profile file: say what is wrong (exit code 2), or `ok` and what it says."""
+    """Check a profile file: print what is wrong (exit code 2), or `ok` and a summary."""
     from edgefl.fleet import read_profile, value
 
     profile = read_profile(file)

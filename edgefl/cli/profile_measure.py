@@ -1,4 +1,4 @@
-"""``edgefl profile measure``, ``script`` and ``import``: a machine as a device profile, from real training steps."""
+"""``edgefl profile measure``, ``script`` and ``import``: make a device profile from measured training steps."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ if TYPE_CHECKING:
     from edgefl.experiment.measuring.measured_profile import Fit, Unmeasured
     from edgefl.experiment.measuring.measurement import Measurement
 
-Output = Annotated[Path, typer.Option("--output", "-o", help="The file to write; must not exist yet.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="The file to write; it must not exist.")]
 IdleWatts = Annotated[
-    float | None, typer.Option("--idle-watts", min=0, help="The device's watts at rest.", show_default="estimated")
+    float | None, typer.Option("--idle-watts", min=0, help="Watts of the idle device.", show_default="estimated")
 ]
 ComputeWatts = Annotated[
-    float | None, typer.Option("--compute-watts", min=0, help="Its watts while it trains.", show_default="estimated")
+    float | None,
+    typer.Option("--compute-watts", min=0, help="Watts of the device while it trains.", show_default="estimated"),
 ]
 Like = Annotated[
     str | None,
-    typer.Option(help="A profile that gives kind, power and battery.", show_default="estimates of a PC"),
+    typer.Option(help="A profile to take kind, power and battery from.", show_default="estimates for a PC"),
 ]
 
 
 def measure_profile(  # noqa: PLR0917  (the command's options)
     output: Output,
-    name: Annotated[str, typer.Option(help="What scenarios are to call the device.")] = "this-machine",
-    threads: Annotated[int, typer.Option(min=0, help="Threads that train; 0: as many as PyTorch would take.")] = 0,
-    seconds: Annotated[float, typer.Option(min=0.05, help="How long all of it may take, about.")] = 120.0,
+    name: Annotated[str, typer.Option(help="The name of the profile in scenarios.")] = "this-machine",
+    threads: Annotated[int, typer.Option(min=0, help="Threads for training; 0: PyTorch's default.")] = 0,
+    seconds: Annotated[float, typer.Option(min=0.05, help="Approximate duration of the measurement.")] = 120.0,
     idle_watts: IdleWatts = None,
     compute_watts: ComputeWatts = None,
     like: Like = None,
 ) -> None:
-    """Measure this machine with real training steps, and write a profile of it.
+    """Measure this machine with real training steps, and write a device profile.
 
-    Chains of layers and whole steps of four networks give the roofline by kind of operator; eight steps of other model
-    families, with other methods, check it. Power is not measured: give it, or take wide bounds.
+    The roofline of each kind of operator is fitted to chains of layers and whole steps of four networks. Eight steps of
+    other model families and methods check it. Power is not measured: pass it as an option, or accept wide bounds.
     """
     _writable(output)
     rest = _rest(name, like, idle_watts, compute_watts)
@@ -48,7 +49,7 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
     from edgefl.experiment.measuring.measurement import measurement_of
 
     checks = {str(step): step for step in held_out.HELD_OUT}
-    # One list, so that what is checked has its turns among what is fitted, in the same minutes of the machine.
+    # One list, so that steps that check the fit and steps that are fitted are measured in turn, under equal conditions.
     found = main.measurement(
         seconds, threads, typer.echo, {**{name: step.case() for name, step in checks.items()}, **main.cases()}
     )
@@ -61,10 +62,10 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
 
 
 def write_script(output: Output = Path("measure_device.pyz")) -> None:
-    """Write the script that measures a board or phone on which edgefl is not installed.
+    """Write a script that measures a board or phone on which edgefl is not installed.
 
-    One file for Python 3.9 or later with PyTorch alone (a zip archive that Python runs). What it writes there, `edgefl
-    profile import` reads here.
+    The script is one file (a zip archive that Python can run) and needs only Python 3.9 or later and PyTorch. Read its
+    output with `edgefl profile import`.
     """
     _writable(output)
     from edgefl.experiment.measuring.archive import write_archive
@@ -74,28 +75,28 @@ def write_script(output: Output = Path("measure_device.pyz")) -> None:
 
 
 def import_profile(  # noqa: PLR0917  (the command's options)
-    file: Annotated[Path, typer.Argument(help="What the script wrote, or a CSV table of step times.")],
+    file: Annotated[Path, typer.Argument(help="The script's output, or a CSV table of step times.")],
     output: Output,
     name: Annotated[
-        str | None, typer.Option(help="What scenarios are to call the device.", show_default="the output's name")
+        str | None, typer.Option(help="The name of the profile in scenarios.", show_default="the output's name")
     ] = None,
     kind: Annotated[
-        Literal["sbc", "jetson", "phone", "laptop", "pc", "microcontroller"], typer.Option(help="What sort it is.")
+        Literal["sbc", "jetson", "phone", "laptop", "pc", "microcontroller"], typer.Option(help="The kind of device.")
     ] = "sbc",
     idle_watts: IdleWatts = None,
     compute_watts: ComputeWatts = None,
     like: Like = None,
 ) -> None:
-    """Make a profile of a measurement that was taken elsewhere.
+    """Make a device profile from a measurement taken on another machine.
 
-    A JSON file of the script gives the roofline. A CSV file with the columns model, method, batch and milliseconds
-    gives the measured times of single steps, beside the roofline of --like.
+    A JSON file written by the script gives the roofline. A CSV file with the columns model, method, batch and
+    milliseconds gives measured times of single steps, in addition to the roofline of the profile --like.
     """
     _writable(output)
     called = name or output.stem
     if file.suffix.lower() == ".csv":
         if like is None:
-            raise UserError("a table of step times needs a profile that says the rest: --like NAME", file=str(file))
+            raise UserError("a table of step times also needs a profile: --like NAME", file=str(file))
         from edgefl.experiment.measuring.step_times import read_step_times, with_step_times
         from edgefl.fleet import load_profile
 
@@ -129,19 +130,19 @@ def _write(measurement: Measurement, rest: Unmeasured, output: Path) -> Fit:
     _save(profile_data(measurement, fit, rest), output)
     rates = fit.rates
     typer.echo(
-        f"{len(measurement.cases)} cases; whole steps among them are met within {fit.misfit:.0%} on average.\n"
+        f"{len(measurement.cases)} cases; mean error of the fit on whole steps: {fit.misfit:.0%}.\n"
         f"{rates.flops_per_second / 1e9:.3g} GFLOP/s, {rates.bytes_per_second / 1e9:.3g} GB/s, "
         f"{rates.operator_overhead * 1e6:.3g} us an operator, {rates.step_overhead * 1e3:.3g} ms a step; "
-        f"{len(rates.kinds)} kinds of operators with figures of their own."
+        f"{len(rates.kinds)} kinds of operators have separate rates."
     )
     return fit
 
 
 def _check(fit: Fit, steps: list[tuple[Any, float, float]]) -> None:
     if not steps:
-        typer.echo("No time was left for the steps that check the fit; take a larger --seconds.", err=True)
+        typer.echo("No time was left for the steps that check the fit; increase --seconds.", err=True)
         return
-    typer.echo("Steps of model families and methods that the fit has not seen:")
+    typer.echo("Steps of model families and methods that were not used in the fit:")
     misses = []
     for step, seconds, spread in steps:
         predicted = fit.rates.seconds(step.operators())
@@ -153,9 +154,9 @@ def _check(fit: Fit, steps: list[tuple[Any, float, float]]) -> None:
 
 def _writable(output: Path) -> None:
     if output.exists():
-        raise UserError("expected a file that does not exist yet, found one", file=str(output))
+        raise UserError("the file exists already; choose another name", file=str(output))
     if not output.parent.is_dir():
-        raise UserError("expected a file in a folder that exists", file=str(output))
+        raise UserError("its folder does not exist", file=str(output))
 
 
 def _save(profile: dict[str, Any], output: Path) -> None:

@@ -1,4 +1,4 @@
-"""A device profile as the text of a profile file."""
+"""Write a device profile as the text of a profile file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def profile_yaml(data: Mapping[str, Any]) -> str:
-    """The data of a profile as YAML, bounds side by side."""
+    """The data of a profile as YAML, with the bounds of a figure on one line."""
     from ruamel.yaml import YAML
 
     text = io.StringIO()
@@ -23,37 +23,37 @@ def profile_yaml(data: Mapping[str, Any]) -> str:
     return text.getvalue()
 
 
-def with_units(said: BaseModel, data: Mapping[str, Any]) -> dict[str, Any]:
-    """What a profile, or a part of it, holds, each quantity with its unit.
+def with_units(part: BaseModel, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The data of a profile, or of a part of it, with each quantity as text with its unit.
 
     Args:
-        said: the profile or part.
+        part: the profile or part.
         data: the same as plain data.
     """
-    fields = type(said).model_fields
+    fields = type(part).model_fields
     found = {}
     for name, inner in data.items():
         types = (fields[name].annotation, *fields[name].metadata)
         dimension = next((each for each in map(dimension_of, types) if each), None)
         # An estimate's bounds are in the unit of its nominal figure.
-        found[name] = _spelt(getattr(said, name), inner, dimension, getattr(said, "nominal", None))
+        found[name] = _spelt(getattr(part, name), inner, dimension, getattr(part, "nominal", None))
     return found
 
 
-def _spelt(said: Any, data: Any, dimension: str | None, beside: float | None = None) -> Any:
-    if isinstance(said, float) and dimension is not None:
-        return spelt(said, dimension, beside=beside)
-    if hasattr(type(said), "model_fields"):
-        return with_units(said, data)
-    if isinstance(said, Mapping):
-        return {key: _spelt(said[key], inner, dimension) for key, inner in data.items()}
-    if isinstance(said, tuple):
-        return [_spelt(each, inner, dimension) for each, inner in zip(said, data, strict=True)]
+def _spelt(value: Any, data: Any, dimension: str | None, nominal: float | None = None) -> Any:
+    if isinstance(value, float) and dimension is not None:
+        return spelt(value, dimension, beside=nominal)
+    if hasattr(type(value), "model_fields"):
+        return with_units(value, data)
+    if isinstance(value, Mapping):
+        return {key: _spelt(value[key], inner, dimension) for key, inner in data.items()}
+    if isinstance(value, tuple):
+        return [_spelt(each, inner, dimension) for each, inner in zip(value, data, strict=True)]
     return tidy(data)
 
 
 def tidy(data: Any) -> Any:
-    """Numbers to twelve digits: 25 us are 2.5e-05 s, not 2.4999999999999998e-05."""
+    """Round numbers to twelve digits: 25 us are 2.5e-05 s, not 2.4999999999999998e-05."""
     if isinstance(data, dict):
         return {key: tidy(inner) for key, inner in data.items()}
     if isinstance(data, list):
@@ -62,7 +62,7 @@ def tidy(data: Any) -> Any:
 
 
 def _bounds_in_a_line(data: Any) -> Any:
-    """Low, nominal and high side by side, as people write them."""
+    """The same data, with low, nominal and high of a figure on one line."""
     from ruamel.yaml.comments import CommentedMap
 
     if isinstance(data, list):

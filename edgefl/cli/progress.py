@@ -1,4 +1,4 @@
-"""What a person sees while a run is under way, on standard error."""
+"""The progress display of a run, on standard error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Run = tuple[str, int]
 
 @contextmanager
 def watching(console: Console | None = None) -> Iterator[Progress]:
-    """A progress display: live bars on a terminal, a few plain lines elsewhere; closed whatever happens."""
+    """A progress display: live bars on a terminal, a few plain lines otherwise; always closed at the end."""
     console = console or standard_error()
     progress: Progress = Live(console) if console.is_terminal else Lines(console)
     try:
@@ -34,7 +34,7 @@ def watching(console: Console | None = None) -> Iterator[Progress]:
 
 @dataclass
 class _Standing:
-    """How far a run has come, and since when: runs begin when the one before ends."""
+    """The progress of a run and its start time: a run begins when the one before it ends."""
 
     started: float
     rounds: int = 0
@@ -56,7 +56,7 @@ class _Standing:
 
 
 def virtual_time(seconds: float) -> str:
-    """Virtual seconds for a reader.
+    """Virtual seconds in readable form.
 
     >>> virtual_time(7.25), virtual_time(125), virtual_time(7325)
     ('7.2 s', '2 min 05 s', '2 h 02 min')
@@ -74,17 +74,17 @@ class Lines:
     console: Console
     clock: Callable[[], float] = time.perf_counter
     _rounds: int = 0
-    _ahead: int = 0
+    _remaining: int = 0
     _standings: dict[_Run, _Standing] = field(default_factory=dict)
     _last: float = 0.0
     _since: float = 0.0
 
     QUIET_SECONDS = 10.0
-    """Between two lines on unfinished runs."""
+    """The shortest interval between two lines on unfinished runs."""
 
     def begin(self, runs: list[tuple[str, int]], rounds: int) -> None:
         """See :class:`Progress`."""
-        self._rounds, self._ahead, self._last = rounds, len(runs), self.clock()
+        self._rounds, self._remaining, self._last = rounds, len(runs), self.clock()
         self._since = self._last
         self._print(f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} of at most {rounds} rounds")
 
@@ -99,15 +99,15 @@ class Lines:
 
     def end(self, label: str, seed: int, reason: str) -> None:
         """See :class:`Progress`."""
-        self._ahead -= 1
+        self._remaining -= 1
         now = self.clock()
         self._standings.setdefault((label, seed), _Standing(started=self._since))
-        self._print(f"{self._described((label, seed), now)}; ended by {reason}; {self._ahead} to go")
+        self._print(f"{self._described((label, seed), now)}; ended by {reason}; {self._remaining} to go")
         self._last = self._since = now
 
     def shared(self, seed: int, trained: int, found: int) -> None:
         """See :class:`Progress`."""
-        self._print(f"seed {seed}: {trained} jobs trained, {found} more had been trained before")
+        self._print(f"seed {seed}: {trained} jobs trained, {found} results reused")
 
     def close(self) -> None:
         """See :class:`Progress`."""
@@ -127,7 +127,7 @@ class Lines:
 
 
 class Live:
-    """A bar for each run under way, a line for each one that ended, and a bar for everything at the bottom."""
+    """A bar for each active run, a line for each finished one, and a bar for all runs at the bottom."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.perf_counter) -> None:
         self._bars = Bars(
@@ -172,7 +172,7 @@ class Live:
 
     def shared(self, seed: int, trained: int, found: int) -> None:
         """See :class:`Progress`."""
-        self._bars.console.print(f"seed {seed}: {trained} jobs trained, {found} more had been trained before")
+        self._bars.console.print(f"seed {seed}: {trained} jobs trained, {found} results reused")
 
     def close(self) -> None:
         """See :class:`Progress`."""

@@ -1,4 +1,4 @@
-"""A run beside its paper's numbers, as text."""
+"""A run compared with its paper's numbers, as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def beside_the_paper(results: list[RunResult], *, to_file: bool) -> str:
-    """Each run's published numbers, ours and the gaps, and whether the paper's order holds."""
+    """For each run the published numbers, our numbers and the gaps, and whether the order of methods agrees."""
     from rich.markup import escape
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""``edgefl replay``: what would the run have taken on another network, or on other devices?"""
+"""``edgefl replay``: re-time a finished run on another network or on other devices."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
         typer.Option(
             "--grid",
             metavar="PATH=[V1, V2]",
-            help="A run for each value; repeatable.",
+            help="Replay with each of these values; repeatable.",
             show_default=False,
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="DIR", help="Where the result goes; RUN-replayed if not given.", show_default=False
+            "--out", "-o", metavar="DIR", help="Folder for the result; RUN-replayed if not given.", show_default=False
         ),
     ] = None,
     method: Annotated[
@@ -45,17 +45,21 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
         bool,
         typer.Option(
             "--sensitivity",
-            help="Time RUN on slow and fast devices and at ±30 % bandwidth, into RUN, for the page of a report.",
+            help="Re-time RUN on slow and fast devices and at ±30 % bandwidth; adds the result to RUN, for report.",
         ),
     ] = False,
 ) -> None:
-    """Re-time a finished run on another network or fleet, without training, unless time decided what was trained.
+    """Re-time a finished run on another network or fleet, without training again.
 
-    The result is the run directory that a full run there would have written, byte for byte.
+    The result is, byte for byte, the run directory that a full run would write. A run in which timing decided what was
+    trained is refused.
     """
     if sensitivity:
         if any((changes, grid, out, method)):
-            raise UserError("it stands alone: it has networks and devices of its own", file="--sensitivity")
+            raise UserError(
+                "cannot be combined with --set, --grid, --out or --method: it uses its own networks and devices",
+                file="--sensitivity",
+            )
         _sensitivity(run)
         return
     from rich.markup import escape
@@ -87,18 +91,18 @@ def _sensitivity(run: Path) -> None:
     file = write_sensitivity(run)
     found = read_sensitivity(RunResult(run))
     if found is None:
-        raise RuntimeError(f"{file} was written and is not there")
+        raise RuntimeError(f"{file} was written, but no longer exists")
     for line in robustness(found):
         typer.echo(line)
     for label, decisions in found.held.items():
-        typer.echo(f"{label} decides on {' and '.join(decisions)} by time; its decisions were held as they were.")
+        typer.echo(f"{label} decides on {' and '.join(decisions)} by time; the run's own decisions were kept.")
     for label, reason in found.refused.items():
         typer.echo(f"{label} is left out: {reason}")
     typer.echo(f"{file}: shown by edgefl report {run} --html FILE")
 
 
 def _axis(text: str) -> list[tuple[str, Any]]:
-    """The values of one path: ``PATH=[V1, V2]``, each as YAML again."""
+    """The values of one path, ``PATH=[V1, V2]``, each as YAML text."""
     import json
 
     from edgefl.scenario.overrides import parse_overrides

@@ -1,4 +1,4 @@
-"""``edgefl report``: tables and verdicts of finished runs, side by side."""
+"""``edgefl report``: compare finished runs in tables and verdicts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """How the comparison is written."""
+    """The output format of a comparison."""
 
     table = "table"
     markdown = "markdown"
@@ -29,14 +29,14 @@ class Format(StrEnum):
 
 
 class Layout(StrEnum):
-    """What the table's columns are."""
+    """Which columns the table has."""
 
     comparison = "comparison"
     paper = "paper"
 
 
 class Against(StrEnum):
-    """What a run is held against."""
+    """What a run is compared with."""
 
     paper = "paper"
 
@@ -45,34 +45,39 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN...", help="Run directories, or a sweep's folder.", show_default=False)
     ],
-    form: Annotated[Format, typer.Option("--format", help="How the comparison is written.")] = Format.table,
+    form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.table,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write there instead of printing.", show_default=False),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to this file instead of printing.", show_default=False
+        ),
     ] = None,
     layout: Annotated[
-        Layout, typer.Option(help="paper: smoothed accuracy at rounds, and rounds to each target, N+ for never.")
+        Layout, typer.Option(help="paper: smoothed accuracy at rounds, and rounds to each target (N+: not reached).")
     ] = Layout.comparison,
     at: Annotated[
         list[int] | None,
-        typer.Option(metavar="N", min=1, help="Rounds of --layout paper; else half and all.", show_default=False),
+        typer.Option(
+            metavar="N", min=1, help="Rounds for --layout paper; half and all if not given.", show_default=False
+        ),
     ] = None,
     html: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write one self-contained page instead of a table.", show_default=False),
     ] = None,
     against: Annotated[
-        Against | None, typer.Option("--against", help="Compare with the numbers that the scenario's paper published.")
+        Against | None, typer.Option("--against", help="Compare with the numbers published in the scenario's paper.")
     ] = None,
     tensorboard: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Write scalars for TensorBoard instead of a table.", show_default=False),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The table as JSON for machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
-    """Compare the methods of finished runs in one table, and say who wins.
+    """Compare the methods of finished runs in one table, and name the winner.
 
-    A csv holds base units in full precision, a mean and the half width of its 95 % interval for each quantity.
+    CSV output contains base units in full precision: for each quantity the mean and the half width of its 95 %
+    confidence interval.
     """
     from edgefl.report.sweep_result import results_in
 
@@ -85,10 +90,10 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         "--tensorboard": tensorboard is not None,
         "--json": as_json,
     }
-    _refuse_what_is_ignored({option for option, said in given.items() if said})
+    _refuse_excluded({option for option, is_given in given.items() if is_given})
     if at and layout is not Layout.paper:
-        raise UserError("chooses the rounds of --layout paper, which is missing", file=f"--at {at[0]}")
-    # A page and TensorBoard look into run directories; tables take the seeds of a sweep's setting together.
+        raise UserError("needs --layout paper", file=f"--at {at[0]}")
+    # A page and TensorBoard read single run directories; tables combine the seeds of a sweep's setting.
     together = html is None and tensorboard is None
     results = [result for run in runs for result in results_in(run, together=together)]
     if as_json:
@@ -98,7 +103,7 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         _write(_published(results, form, to_file=output is not None), output)
         return
     if html is not None or tensorboard is not None:
-        _elsewhere(results, html, tensorboard)
+        _write_html_or_scalars(results, html, tensorboard)
         return
     if layout is Layout.paper:
         text = _paper(results, form, at or (), to_file=output is not None)
@@ -107,20 +112,20 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     _write(text, output)
 
 
-_IGNORED_BESIDE = {
-    "--json": ("JSON takes the table's place", ("--format", "--html", "--tensorboard")),
-    "--layout paper": ("is for a table", ("--html", "--tensorboard", "--against")),
-    "--html": ("a page takes the table's place", ("--format", "--output", "--against")),
-    "--tensorboard": ("scalars take the table's place", ("--format", "--output", "--against")),
+_EXCLUDED_BY = {
+    "--json": ("writes JSON instead of a table", ("--format", "--html", "--tensorboard")),
+    "--layout paper": ("applies to a table only", ("--html", "--tensorboard", "--against")),
+    "--html": ("writes a page instead of a table", ("--format", "--output", "--against")),
+    "--tensorboard": ("writes scalars instead of a table", ("--format", "--output", "--against")),
 }
-"""Options that leave others nothing to say, with the reason."""
+"""For each option the reason why it excludes others, and the options that it excludes."""
 
 
-def _refuse_what_is_ignored(given: set[str]) -> None:
-    for option, (reason, others) in _IGNORED_BESIDE.items():
-        ignored = [other for other in others if other in given]
-        if option in given and ignored:
-            raise UserError(f"{reason}; leave {' and '.join(ignored)} away", file=option)
+def _refuse_excluded(given: set[str]) -> None:
+    for option, (reason, others) in _EXCLUDED_BY.items():
+        excluded = [other for other in others if other in given]
+        if option in given and excluded:
+            raise UserError(f"{reason}; remove {' and '.join(excluded)}", file=option)
 
 
 def _write(text: str, output: Path | None) -> None:
@@ -138,13 +143,13 @@ def _json(results: list[RunResult], layout: Layout, at: Sequence[int], against: 
     return paper_json(results, at) if layout is Layout.paper else comparison_json(results)
 
 
-def _elsewhere(results: list[RunResult], html: Path | None, tensorboard: Path | None) -> None:
+def _write_html_or_scalars(results: list[RunResult], html: Path | None, tensorboard: Path | None) -> None:
     if html is not None:
         from edgefl.report.page import write_page
 
         for warning in write_page(results, html):
-            typer.echo(f"warning: {warning}; the page is written without it", err=True)
-        typer.echo(f"{html}: the page, complete in this file")
+            typer.echo(f"warning: {warning}; the page omits it", err=True)
+        typer.echo(f"{html}: self-contained page")
     if tensorboard is not None:
         from edgefl.report.tensorboard import write_tensorboard
 
@@ -188,8 +193,8 @@ def _text(results: list[RunResult], form: Format) -> str:
         return as_csv(rows)
     if form is Format.latex:
         return as_latex(rows)
-    told = [[f"**{run}**"] * bool(run) + lines for run, lines in verdicts(results)]
-    return "\n".join([as_markdown(rows), *("".join(f"{line}  \n" for line in lines) for lines in told)])
+    sections = [[f"**{run}**"] * bool(run) + lines for run, lines in verdicts(results)]
+    return "\n".join([as_markdown(rows), *("".join(f"{line}  \n" for line in lines) for lines in sections)])
 
 
 def _table(results: list[RunResult], *, to_file: bool) -> str:
@@ -210,7 +215,7 @@ def _table(results: list[RunResult], *, to_file: bool) -> str:
 
 
 def _printed(parts: Sequence[RenderableType], *, to_file: bool) -> str:
-    """As a terminal shows them; in a file without its control signs."""
+    """The text as a terminal shows it; for a file, without terminal control codes."""
     from edgefl.cli.console import standard_output, width_of_a_file
 
     console = standard_output()

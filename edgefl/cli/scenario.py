@@ -1,4 +1,4 @@
-"""``edgefl scenario``: what is shipped, checking scenario files, and the schema that editors check them with."""
+"""``edgefl scenario``: list the shipped scenarios, check scenario files, and print their schema for editors."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ import typer
 from edgefl import shipped
 from edgefl.errors import UserError
 
-app = typer.Typer(help="List the shipped scenarios, check a file, or print the schema of all.", no_args_is_help=True)
+app = typer.Typer(help="List the shipped scenarios, check a file, or print the JSON schema.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_scenarios(
     under: Annotated[
-        str, typer.Argument(metavar="[FOLDER]", help="Those of this folder, such as papers/fedbr.", show_default=False)
+        str, typer.Argument(metavar="[FOLDER]", help="Only this folder, such as papers/fedbr.", show_default=False)
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the scenarios that can be had by name."""
+    """List the shipped scenarios."""
     prefix = f"{under.strip('/')}/" if under.strip("/") else ""
     found = {name: path for name, path in shipped.files("scenarios").items() if name.startswith(prefix)}
     if not found:
         folders = sorted({name.rpartition("/")[0] for name in shipped.files("scenarios")} - {""})
-        raise UserError(f"'{under}' is no folder of shipped scenarios; expected {', '.join(folders)}")
+        raise UserError(f"'{under}' is not a folder of shipped scenarios; expected one of: {', '.join(folders)}")
     here = {name: _purpose(path) for name, path in found.items() if "/" not in name.removeprefix(prefix)}
     below = Counter(name.rpartition("/")[0] for name in found if name not in here)
     if as_json:
@@ -49,7 +49,7 @@ def list_scenarios(
 
 
 def _purpose(path: Path) -> str:
-    """The first sentence of the comment at a scenario's head."""
+    """The first sentence of the comment at the start of a scenario."""
     lines = itertools.takewhile(lambda line: line.startswith("# "), path.read_text(encoding="utf-8").splitlines())
     text = " ".join(line[2:].strip() for line in lines)
     return re.split(r"(?<=[a-z0-9)])[.?](?= [A-Z]|$)", text, maxsplit=1)[0].rstrip(".")
@@ -62,10 +62,12 @@ def validate(
     ],
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="Change a value first, as in simulate.", show_default=False),
+        typer.Option(
+            "--set", metavar="PATH=VALUE", help="Change a value first, as in simulate; repeatable.", show_default=False
+        ),
     ] = None,
     resolved: Annotated[
-        bool, typer.Option("--resolved", help="Print it with every default and device profile filled in.")
+        bool, typer.Option("--resolved", help="Print the scenario with all defaults and device profiles filled in.")
     ] = False,
 ) -> None:
     """Check a scenario without running it."""

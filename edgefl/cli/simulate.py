@@ -1,4 +1,4 @@
-"""``edgefl simulate``: the main job."""
+"""``edgefl simulate``: run a scenario."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     seed: Annotated[
         list[int] | None,
         typer.Option(
-            "--seed", metavar="N", help="This seed instead of the scenario's; repeatable.", show_default=False
+            "--seed", metavar="N", help="Use this seed instead of the scenario's; repeatable.", show_default=False
         ),
     ] = None,
     device: Annotated[DeviceName, typer.Option("--device", help="Where training runs.")] = "auto",
@@ -54,26 +54,24 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
         EngineKind | None, typer.Option("--engine", help="How training runs.", show_default="the scenario's")
     ] = None,
     no_train: Annotated[
-        bool, typer.Option("--no-train", help="Run devices and network alone: no accuracy, milliseconds a round.")
+        bool, typer.Option("--no-train", help="Simulate devices and network only: no accuracy, milliseconds a round.")
     ] = False,
     no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Keep no results of training for equal jobs and for resuming.")
+        bool, typer.Option("--no-cache", help="Do not cache training results for equal jobs and for resuming.")
     ] = False,
     resume: Annotated[
         Path | None,
-        typer.Option("--resume", metavar="DIR", help="Go on with an interrupted run.", show_default=False),
+        typer.Option("--resume", metavar="DIR", help="Resume an interrupted run.", show_default=False),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print summary.json to standard output, and nothing else there.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only summary.json to standard output.")] = False,
 ) -> None:
-    """Compare the methods of a scenario: run it, and print who reaches which accuracy, and when."""
+    """Run a scenario and compare its methods: which accuracy each one reaches, and when."""
     if resume is not None:
         _check_alone(context, "resume", "as_json")
-        _go_on(resume, as_json=as_json)
+        _resume(resume, as_json=as_json)
         return
     if scenario is None:
-        raise UserError("expected a scenario: the path of a YAML file or the name of a shipped one", file="SCENARIO")
+        raise UserError("expected a scenario: a YAML file, or a shipped scenario's name", file="SCENARIO")
     from edgefl.scenario import load_scenario, rehearse
 
     chosen = load_scenario(scenario, changes or ())
@@ -101,7 +99,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
 
 
 def _check_alone(context: typer.Context, *accepted: str) -> None:
-    """Refuse every parameter on the command line that is not accepted: a resumed run keeps what it was begun with."""
+    """Refuse every parameter on the command line that is not accepted: a resumed run keeps its original options."""
     for parameter in context.command.params:
         name = parameter.name or ""
         source = context.get_parameter_source(name)
@@ -111,11 +109,11 @@ def _check_alone(context: typer.Context, *accepted: str) -> None:
 
 
 def _quiet(as_json: bool) -> AbstractContextManager[object]:
-    """Parts of methods that print do so on standard error where standard output is JSON."""
+    """Redirect printing by parts of methods to standard error if standard output is JSON."""
     return redirect_stdout(sys.stderr) if as_json else nullcontext()
 
 
-def _go_on(folder: Path, *, as_json: bool) -> None:
+def _resume(folder: Path, *, as_json: bool) -> None:
     """Finish an interrupted run."""
     from edgefl.cli.progress import watching
     from edgefl.experiment import resume
@@ -126,7 +124,7 @@ def _go_on(folder: Path, *, as_json: bool) -> None:
 
 @contextmanager
 def _finishing(folder: Path, named: str, *, as_json: bool) -> Iterator[None]:
-    """Print the result; say how to go on where the command is stopped, and where the input was wrong."""
+    """Print the result; if the command is stopped, say how to resume, and if the input is wrong, name its source."""
     from edgefl.experiment import RunsFailed, is_interrupted
 
     try:
@@ -139,7 +137,7 @@ def _finishing(folder: Path, named: str, *, as_json: bool) -> Iterator[None]:
         raise error.located(file=named) from None
     except KeyboardInterrupt:
         if is_interrupted(folder):
-            raise Stopped(f"to go on: edgefl simulate --resume {folder}") from None
+            raise Stopped(f"to continue: edgefl simulate --resume {folder}") from None
         raise
 
 
@@ -156,7 +154,7 @@ def _labels(scenario: Scenario, wanted: list[str] | None) -> list[str] | None:
 
 
 def _free_folder(out: Path | None, scenario: Scenario) -> Path:
-    """The run directory, which must not hold anything yet; the run itself looks again once it holds the folder."""
+    """The run directory, which must be empty; the run checks this again after it has locked the folder."""
     from edgefl.experiment import look_free
 
     folder = out if out is not None else Path("runs") / scenario.name
@@ -184,7 +182,7 @@ def _print_result(run: Path, *, as_json: bool) -> None:
     if as_json:
         typer.echo(result.paths.summary.read_text(encoding="utf-8"), nl=False)
         if not trained:
-            typer.echo("nothing was trained (--no-train): accuracies mean nothing", err=True)
+            typer.echo("nothing was trained (--no-train): the accuracies are not meaningful", err=True)
         return
     console = standard_output()
     console.print(comparison_table(result, width=console.width))

@@ -1,4 +1,4 @@
-"""What a command says when it is stopped and there is a way to go on."""
+"""The error of a command that was stopped and can be continued."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from edgefl.errors import EdgeflError
 
 
 class Stopped(EdgeflError):  # noqa: N818  (nothing went wrong)
-    """Ctrl-C or SIGTERM ended the command; the message is the advice that follows the fact."""
+    """Ctrl-C or SIGTERM ended the command; the message says how to continue."""

@@ -1,4 +1,4 @@
-"""``edgefl sweep``: a scenario under many settings."""
+"""``edgefl sweep``: run a scenario with many settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Metric(StrEnum):
-    """What the best setting is chosen by."""
+    """The metric by which the best setting is chosen."""
 
     accuracy = "accuracy"
     best = "best"
@@ -34,11 +34,12 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     grid: Annotated[
         list[str] | None,
         typer.Option(
-            "--grid", metavar="PATH=V1,V2", help="Values to try, with all others; repeatable.", show_default=False
+            "--grid", metavar="PATH=V1,V2", help="Values to try, in all combinations; repeatable.", show_default=False
         ),
     ] = None,
     random: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Try only N of the combinations.", show_default="all")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Try only N combinations, drawn at random.", show_default="all"),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="The sweep's folder.", show_default="sweeps/NAME")
@@ -49,45 +50,49 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="PATH=VALUE", help="Change a value first, as in simulate.", show_default=False),
+        typer.Option(
+            "--set", metavar="PATH=VALUE", help="Change a value first, as in simulate; repeatable.", show_default=False
+        ),
     ] = None,
     seed: Annotated[
         list[int] | None,
-        typer.Option("--seed", metavar="N", help="This seed instead; repeatable.", show_default=False),
+        typer.Option(
+            "--seed", metavar="N", help="Use this seed instead of the scenario's; repeatable.", show_default=False
+        ),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", min=1, help="Jobs at a time.", show_default="one a processor")
+        int | None, typer.Option("--jobs", min=1, help="Number of parallel jobs.", show_default="one per processor")
     ] = None,
     device: Annotated[DeviceName, typer.Option("--device", help="Where training runs.")] = "auto",
     engine: Annotated[
         EngineKind | None,
         typer.Option(
             "--engine",
-            help="How each job trains; ray spreads the jobs themselves.",
-            show_default="the scenario's, sequential for auto",
+            help="How each job trains; ray distributes the jobs over a cluster.",
+            show_default="the scenario's; sequential for auto",
         ),
     ] = None,
-    no_train: Annotated[bool, typer.Option("--no-train", help="Run devices and network alone.")] = False,
+    no_train: Annotated[bool, typer.Option("--no-train", help="Simulate devices and network only.")] = False,
     choose: Annotated[
         Metric | None,
-        typer.Option("--choose", help="Print each method's best setting, judged on the validation split."),
+        typer.Option("--choose", help="Print each method's best setting by this metric on the validation split."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Run a scenario under every combination of the grid's values; run again to go on after an interruption.
+    """Run a scenario with every combination of the grid's values. Run the same command again to resume.
 
-    A job is one setting with one seed. Each has a run directory under DIR/jobs, which report reads; DIR/sweep.parquet
-    holds one row for each setting, method and seed.
+    A job is one setting with one seed. Each job has a run directory in DIR/jobs, which report can read;
+    DIR/sweep.parquet has one row for each setting, method and seed.
     """
     from edgefl.experiment.sweep import jobs_of, settings_of
     from edgefl.experiment.sweep import sweep as run
     from edgefl.experiment.sweep.choice import check_split
     from edgefl.scenario import load_scenario
 
-    said_first = with_grid(changes or [], grid) if grid else changes or []
-    base = load_scenario(scenario, said_first)
-    said = base.sweep
-    if said is None:
+    overrides = with_grid(changes or [], grid) if grid else changes or []
+    base = load_scenario(scenario, overrides)
+    spec = base.sweep
+    if spec is None:
         raise UserError("expected --grid PATH=V1,V2, or a section sweep: in the scenario", file=scenario)
     on_cluster = (engine or base.training.engine.kind) == "ray"
     options: dict[str, Any] = {
@@ -97,33 +102,33 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
         "train": not no_train,
         "option": "--grid" if grid else f"{scenario}: sweep:",
     }
-    spread: dict[str, Any] = {"processes": jobs, "cluster": on_cluster, "done": _tell}
+    spread: dict[str, Any] = {"processes": jobs, "cluster": on_cluster, "done": _print_done}
     folder = out if out is not None else Path("sweeps") / base.name
     if choose is not None and no_train:
-        raise UserError("nothing is trained, so there is nothing to choose by", file="--choose")
+        raise UserError("cannot be combined with --no-train, because nothing is trained", file="--choose")
 
     def make(settings: Any, labels: list[str] | None) -> list[Job]:
-        return jobs_of(scenario, said_first, settings, methods=labels, **options)
+        return jobs_of(scenario, overrides, settings, methods=labels, **options)
 
-    if said.optuna is not None and random is not None:
-        raise UserError("optuna proposes settings itself; leave it out", file="--random")
-    settings = settings_of(said.grid, random if random is not None else said.random)
-    searches = said.halving is not None or said.optuna is not None
+    if spec.optuna is not None and random is not None:
+        raise UserError("cannot be combined with optuna, which proposes settings itself", file="--random")
+    settings = settings_of(spec.grid, random if random is not None else spec.random)
+    searches = spec.halving is not None or spec.optuna is not None
     if searches:
         if no_train:
-            raise UserError("nothing is trained, so there is nothing to search by", file="--no-train")
+            raise UserError("a search needs training results; remove this option", file="--no-train")
         labels = method or [each.label for each in base.methods]
-        made, result = _search(said, settings, labels, make, folder, spread)
+        made, result = _search(spec, settings, labels, make, folder, spread)
     else:
         made = make(settings, method)
         if choose is not None:
             check_split(made)
         result = run(made, folder, **spread)
-    _finish(result, made, choose or _metric(said), as_json=as_json)
+    _finish(result, made, choose or _metric(spec), as_json=as_json)
 
 
 def with_grid(changes: list[str], grid: list[str]) -> list[str]:
-    """The changes with the command line's values in place of the scenario's section; how to search may still be set."""
+    """The changes, with the command line's values instead of the scenario's; the kind of search may still be set."""
     from edgefl.experiment.sweep import parse_grid
     from edgefl.scenario.overrides import parse_overrides
 
@@ -131,25 +136,25 @@ def with_grid(changes: list[str], grid: list[str]) -> list[str]:
     for change in parse_overrides(changes):
         in_section = change.path == ("sweep",) and isinstance(change.value, dict) and change.value.get("grid")
         if in_section or change.path[:2] == ("sweep", "grid"):
-            raise UserError("--grid says the values to try, too; say them once", file=change.origin, field="sweep.grid")
+            raise UserError("--grid also sets the values to try; use only one", file=change.origin, field="sweep.grid")
     return ["sweep=null", *changes, f"sweep.grid={json.dumps(values, default=str)}"]
 
 
-def _metric(said: SweepSpec) -> Metric | None:
-    """What a search judged by, so that its best is printed."""
-    how = said.halving or said.optuna
-    return Metric(how.metric) if how else None
+def _metric(spec: SweepSpec) -> Metric | None:
+    """The metric of a search, by which its best setting is printed."""
+    search = spec.halving or spec.optuna
+    return Metric(search.metric) if search else None
 
 
 def _search(  # noqa: PLR0917  (the command's own parts)
-    said: SweepSpec,
+    spec: SweepSpec,
     settings: list[dict[str, Any]],
     labels: list[str],
     make: Callable[[Any, list[str] | None], list[Job]],
     folder: Path,
     spread: dict[str, Any],
 ) -> tuple[list[Job], SweepResult]:
-    """Run a search; all jobs that it asked for, and what they came to."""
+    """Run a search; returns all jobs that it requested, and their results."""
     from edgefl.experiment.sweep import halving, proposals, search
     from edgefl.experiment.sweep.choice import check_split
 
@@ -161,22 +166,22 @@ def _search(  # noqa: PLR0917  (the command's own parts)
         made.update({job.id: job for job in found})
         return found
 
-    if said.optuna is not None:
-        steps = proposals(said, said.optuna, labels, jobs)
-        # Its jobs are not known beforehand; those of the scenario as it stands tell it from another's search.
+    if spec.optuna is not None:
+        steps = proposals(spec, spec.optuna, labels, jobs)
+        # Its jobs are not known beforehand; the jobs of the unchanged scenario identify the search.
         unchanged = [job.id for label in labels for job in jobs({}, label)]
-        identity = [json.dumps(said.model_dump(mode="json"), sort_keys=True), *unchanged]
+        identity = [json.dumps(spec.model_dump(mode="json"), sort_keys=True), *unchanged]
         made.clear()
     else:
-        assert said.halving is not None
+        assert spec.halving is not None
         candidates = [jobs(setting, label) for label in labels for setting in settings]
-        steps = halving(candidates, said.halving)
-        identity = [json.dumps(said.halving.model_dump(mode="json")), *made]
+        steps = halving(candidates, spec.halving)
+        identity = [json.dumps(spec.halving.model_dump(mode="json")), *made]
     result = search(steps, identity, folder, **spread)
     return list(made.values()), result
 
 
-def _tell(job: Job, failure: str | None, left: int) -> None:
+def _print_done(job: Job, failure: str | None, left: int) -> None:
     setting = ", ".join(f"{path}={value}" for path, value in job.setting.items())
     typer.echo(f"{job.id} ({setting}, seed {job.seed}): {failure or 'done'}; {left} to go", err=True)
 
@@ -193,12 +198,12 @@ def _finish(result: SweepResult, jobs: list[Job], metric: Metric | None, *, as_j
         for each in chosen:
             typer.echo(_sentence(each))
     if result.failures:
-        told = "; ".join(f"{id}: {reason}" for id, reason in result.failures.items())
-        raise EdgeflError(f"{len(result.failures)} of {len(jobs)} jobs failed: {told}")
+        reasons = "; ".join(f"{id}: {reason}" for id, reason in result.failures.items())
+        raise EdgeflError(f"{len(result.failures)} of {len(jobs)} jobs failed: {reasons}")
 
 
 def _sentence(chosen: Chosen) -> str:
     setting = ", ".join(f"{path}={value}" for path, value in chosen.setting.items())
-    beyond = f"; {' and '.join(chosen.edge)} at the edge of what was tried" if chosen.edge else ""
+    beyond = f"; {' and '.join(chosen.edge)} at the edge of the values tried" if chosen.edge else ""
     seeds = "one seed" if chosen.seeds == 1 else f"mean of {chosen.seeds} seeds"
     return f"{chosen.method}: {setting} ({100 * chosen.value:.1f} %, {seeds}{beyond})"

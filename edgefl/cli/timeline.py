@@ -1,4 +1,4 @@
-"""``edgefl timeline``: one method of a run on a time axis, for a trace viewer or as a picture."""
+"""``edgefl timeline``: show one method of a run on a time axis, in a trace viewer or as a picture."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ def timeline(  # noqa: PLR0917  (the options of the command)
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)],
     method: Annotated[str, typer.Option(metavar="NAME", help="The method's label.", show_default=False)],
     seed: Annotated[
-        int | None, typer.Option(metavar="N", help="The seed; the method's first one if not given.", show_default=False)
+        int | None, typer.Option(metavar="N", help="The seed; the method's first if not given.", show_default=False)
     ] = None,
     rounds: Annotated[
         str | None, typer.Option(metavar="A-B", help="Only these rounds; all if not given.", show_default=False)
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the trace there.", show_default=False),
+        typer.Option("--output", "-o", metavar="FILE", help="Write the trace to this file.", show_default=False),
     ] = None,
     png: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw the first of the rounds as a Gantt chart.", show_default=False),
+        typer.Option(metavar="FILE", help="Draw the first selected round as a Gantt chart.", show_default=False),
     ] = None,
 ) -> None:
-    """Show what every client and link did when.
+    """Show the activity of every client and link over time.
 
-    The trace is in the Chrome trace-event format; open it at ui.perfetto.dev, which reads it in the browser.
+    The trace is in the Chrome trace-event format; open it at ui.perfetto.dev in a browser.
     """
     from edgefl.report.timeline import trace_of, write_gantt, write_trace
 
     if output is None and png is None:
-        raise UserError("nothing to write: name a file with -o FILE.json, or --png FILE.png")
+        raise UserError("expected an output file: -o FILE.json or --png FILE.png")
     wanted = None if rounds is None else _rounds(rounds)
     course, name = _course(run, method, seed)
     if output is not None:
@@ -59,7 +59,7 @@ def _course(run: Path, method: str, seed: int | None) -> tuple[Course, str]:
     result = RunResult(run)
     if seed is None and method in result.results:
         seed = result.results[method][0].seed
-    result.rounds_of(method, seed if seed is not None else 0)  # refuses what is not there, and says what is
+    result.rounds_of(method, seed if seed is not None else 0)  # raises a UserError if the run does not contain it
     return read_course(result.paths.of(method, seed or 0).folder), f"{result.name}, {method}, seed {seed}"
 
 

@@ -1,4 +1,4 @@
-"""``edgefl verify``: does a run's event log obey its own rules?"""
+"""``edgefl verify``: check that a run's event log obeys its rules."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import typer
 
 
 def verify(run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)]) -> None:
-    """Check that a run's event log obeys its rules, and that log and summary.json are what scenario.yaml leads to.
+    """Check that a run's event log obeys its rules, and that scenario.yaml reproduces the log and summary.json.
 
-    Exit code 1 when one is broken.
+    The exit code is 1 if a rule is violated.
     """
     from edgefl.experiment import verify as violations_in
     from edgefl.experiment.verify import is_of_this_version, read_run_summary

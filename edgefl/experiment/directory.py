@@ -259,7 +259,7 @@ def check_free(path: Path, *, begun: bool = False, hint: str = "choose another f
         return
     if names.STATE in found:
         raise UserError(
-            f"holds an interrupted run; to go on: edgefl simulate --resume {path}; else {hint}", file=str(path)
+            f"holds an interrupted run; to continue: edgefl simulate --resume {path}; else {hint}", file=str(path)
         )
     if found & {names.SUMMARY, names.SCENARIO}:
         raise UserError(f"already holds a run; {hint}", file=str(path))

@@ -36,7 +36,7 @@ class NotWritten(EdgeflError):  # noqa: N818  (what it says of the run)
 
     def __init__(self, path: Path, reason: str, *, resumable: bool) -> None:
         self.path = path
-        hint = f"; what was finished is kept; to go on: edgefl simulate --resume {path}" if resumable else ""
+        hint = f"; finished work is kept; to continue: edgefl simulate --resume {path}" if resumable else ""
         super().__init__(f"{path} cannot be written: {reason}{hint}")
 
 
@@ -55,7 +55,7 @@ class RunMoved(EdgeflError):  # noqa: N818  (what happened to the run)
         if new is None:
             what, hint = "was moved or removed", "if it was moved, name its new place: edgefl simulate --resume DIR"
         else:
-            what, hint = f"was moved to {new}", f"to go on: edgefl simulate --resume {new}"
+            what, hint = f"was moved to {new}", f"to continue: edgefl simulate --resume {new}"
         super().__init__(f"{path} {what} while a run was under way; it stopped {at}; {hint}")
 
 

@@ -21,7 +21,7 @@ def test_the_table_names_the_case_and_a_wrong_name_is_wrong_input(capsys):
     assert main(arguments) == 0
     printed = capsys.readouterr().out
     assert "cnn: cohort 4 x batch 10, 2 local steps" in printed
-    assert "a round over FedAvg's" in printed
+    assert "one round, relative to FedAvg" in printed
     assert "fedprox " in printed
     assert main(["bench", "training", "--case", "resnet1"]) == 2
     assert "resnet18" in capsys.readouterr().err

@@ -111,8 +111,8 @@ def test_a_stopped_run_says_so_first_and_then_how_to_go_on(capsys, monkeypatch, 
     command = ["simulate", "5g_100clients", "--no-train", "--method", "fedavg", "--seed", "0", "--out", str(folder)]
     assert main(command) == 128 + number
     fact, advice = capsys.readouterr().err.splitlines()[-2:]
-    assert fact == f"stopped by {signal.Signals(number).name}; what was finished is kept"
-    assert advice == f"to go on: edgefl simulate --resume {folder}"
+    assert fact == f"stopped by {signal.Signals(number).name}; finished work is kept"
+    assert advice == f"to continue: edgefl simulate --resume {folder}"
     monkeypatch.undo()
     assert main(["simulate", "--resume", str(folder)]) == 0
 

@@ -64,7 +64,7 @@ def test_a_file_that_exists_is_left_alone(tmp_path, measured):
     file = tmp_path / "mine.yaml"
     file.write_text("mine", encoding="utf-8")
     for command in (["measure"], ["script"], ["import", str(measured)]):
-        with pytest.raises(UserError, match="does not exist yet"):
+        with pytest.raises(UserError, match="exists already"):
             run(*command, "-o", file)
     assert file.read_text(encoding="utf-8") == "mine"
 

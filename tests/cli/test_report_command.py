@@ -103,7 +103,7 @@ def test_the_page_is_written_without_a_table(tmp_path, capsys):
     simulate("5g_100clients", out=tmp_path / "run", overrides=small, train=False)
     file = tmp_path / "page.html"
     assert main(["report", str(tmp_path / "run"), "--html", str(file)]) == 0
-    assert capsys.readouterr().out == f"{file}: the page, complete in this file\n"
+    assert capsys.readouterr().out == f"{file}: self-contained page\n"
     assert file.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
@@ -163,7 +163,7 @@ def test_what_a_page_or_tensorboard_would_ignore_is_refused(
     assert main(["report", run, *instead, *other]) == 2
     printed = capsys.readouterr()
     assert printed.err.startswith(f"error: {instead[0]}: ")
-    assert printed.err.endswith(f"the table's place; leave {other[0]} away\n")
+    assert printed.err.endswith(f"instead of a table; remove {other[0]}\n")
     assert printed.out == ""
     assert sorted(tmp_path.iterdir()) == before
 

@@ -211,7 +211,7 @@ def test_a_full_disk_loses_nothing(small, tmp_path, monkeypatch, place, name):
         # The package has a function of its module's name.
         holder = pq.ParquetWriter if place == "pyarrow" else importlib.import_module(place)
         disk.setattr(holder, name, full)
-        with pytest.raises(NotWritten, match=r"No space left on device; what was finished is kept; .* --resume"):
+        with pytest.raises(NotWritten, match=r"No space left on device; finished work is kept; .* --resume"):
             run(scenario, out=tmp_path / "run")
     assert is_interrupted(tmp_path / "run")
     assert tree(resume(tmp_path / "run")) == tree(expected)

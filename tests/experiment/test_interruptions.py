@@ -100,7 +100,7 @@ def interrupt_at_random(tmp_path: Path, times: int, seed: int) -> None:
         folder = tmp_path / f"run-{number}"
         code, said = interrupt(scenario, folder, luck.uniform(0, 1.5))
         assert (code, "Traceback" in said, "ignored" in said) == (130, False, False), said
-        assert f"to go on: edgefl simulate --resume {folder}" in said
+        assert f"to continue: edgefl simulate --resume {folder}" in said
         assert is_interrupted(folder)
 
 

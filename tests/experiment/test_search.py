@@ -205,7 +205,7 @@ def test_a_day_among_the_values_is_taken_as_it_was_written(command):
 @pytest.mark.parametrize("change", ["sweep.grid={training.cohort: [2]}", "sweep={grid: {training.cohort: [2]}}"])
 def test_values_to_try_are_said_once(command, capsys, change):
     assert main(["sweep", command.path, "--set", change, "--grid", GRID]) == 2
-    assert "--grid says the values to try, too" in capsys.readouterr().err
+    assert "--grid also sets the values to try" in capsys.readouterr().err
 
 
 def test_a_search_by_optuna_takes_no_random_part_of_a_grid(command, capsys):

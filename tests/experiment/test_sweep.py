@@ -230,7 +230,7 @@ def test_one_of_two_numbers_lies_at_the_edge_of_what_was_tried_and_one_seed_has_
     jobs = jobs_of(file, CHANGES, settings_of(GRID), seeds=[0])
     table = pa.table({"job": [job.id for job in jobs], "method": ["fedavg"] * 2, "accuracy_final": [0.5, 0.25]})
     (chosen,) = choose(jobs, table, "accuracy")
-    sentence = "fedavg: training.local.lr=0.05 (50.0 %, one seed; training.local.lr at the edge of what was tried)"
+    sentence = "fedavg: training.local.lr=0.05 (50.0 %, one seed; training.local.lr at the edge of the values tried)"
     assert _sentence(chosen) == sentence
 
 

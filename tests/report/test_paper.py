@@ -144,10 +144,10 @@ def test_a_round_beyond_the_run_is_refused_and_one_that_it_was_to_have_is_not(sm
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--at", "3"], "--at 3: chooses the rounds of --layout paper"),
-        (["--layout", "paper", "--html", "x.html"], "--layout paper: is for a table"),
-        (["--layout", "paper", "--tensorboard", "board"], "--layout paper: is for a table"),
-        (["--layout", "paper", "--against", "paper"], "--layout paper: is for a table"),
+        (["--at", "3"], "--at 3: needs --layout paper"),
+        (["--layout", "paper", "--html", "x.html"], "--layout paper: applies to a table only"),
+        (["--layout", "paper", "--tensorboard", "board"], "--layout paper: applies to a table only"),
+        (["--layout", "paper", "--against", "paper"], "--layout paper: applies to a table only"),
     ],
 )
 def test_what_a_papers_layout_does_not_go_with_is_refused(small_run, capsys, arguments, message):

@@ -168,9 +168,9 @@ def test_a_damaged_file_costs_the_page_its_part_and_a_warning_alone(timed, tmp_p
     damage(file)
     assert main(["report", str(folder), "--html", str(tmp_path / "page.html")]) == 0
     printed = capsys.readouterr()
-    assert printed.out == f"{tmp_path / 'page.html'}: the page, complete in this file\n"
+    assert printed.out == f"{tmp_path / 'page.html'}: self-contained page\n"
     assert printed.err.startswith(f"warning: {file}: cannot be read: ")
-    assert printed.err.endswith(f"edgefl replay {folder} --sensitivity; the page is written without it\n")
+    assert printed.err.endswith(f"edgefl replay {folder} --sensitivity; the page omits it\n")
     assert len(printed.err.splitlines()) == 1
     written = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert f"<p>Left out: {file}: cannot be read: " in written

@@ -133,7 +133,7 @@ def test_the_command_writes_both_and_refuses_what_is_not_there(small_run, tmp_pa
     assert picture.read_bytes().startswith(b"\x89PNG")
     capsys.readouterr()
     for arguments, message in (
-        (["--method", "fedbr"], "nothing to write"),
+        (["--method", "fedbr"], "expected an output file"),
         (["--method", "fedavgg", "-o", str(trace)], "did you mean 'fedavg'"),
         (["--method", "fedavg", "--seed", "9", "-o", str(trace)], "no seed 9"),
         (["--method", "fedavg", "--rounds", "x", "-o", str(trace)], "expected rounds such as"),
