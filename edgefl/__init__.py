@@ -1,4 +1,4 @@
-"""edgefl: on these devices, over these networks, within this budget, which method reaches which accuracy, and when?
+"""edgefl: compare federated-learning methods in simulation, on given devices, networks and budgets.
 
 >>> import edgefl
 >>> edgefl.load_scenario("5g_100clients", ["training.rounds=20"]).training.rounds
@@ -27,7 +27,7 @@ _HOME = {
     "load_scenario": "edgefl.scenario",
     "simulate": "edgefl.api",
 }
-"""Where each public name lives; imported when it is first used, because torch takes a second."""
+"""The module of each public name. It is imported at the first use, because importing torch takes a second."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""``edgefl.simulate``: the main job as one Python call."""
+"""``edgefl.simulate``: run a scenario from Python."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ def simulate(
     train: bool = True,
     progress: Progress | None = None,
 ) -> RunResult:
-    """Run a scenario and return what it found.
+    """Run a scenario and return its results.
 
     Args:
-        scenario: a scenario, the path of its file, or a shipped one's name.
-        out: the run directory, new or empty: nothing that is there is ever written over or removed. To run again into
-            the same folder, remove it first.
+        scenario: a scenario, the path of its file, or the name of a shipped one.
+        out: the run directory, new or empty: existing files are never overwritten or removed. To run again into the
+            same folder, remove it first.
         overrides: changes by path, ``{"training.rounds": 20}`` or ``["training.rounds=20"]``.
-        methods: labels of the methods to run; all of them if not given.
+        methods: labels of the methods to run; all if not given.
         device: where training runs.
-        engine: how training runs; as the scenario says (``training.engine``) if not given.
-        train: false runs devices and network alone, without accuracies.
-        progress: who is told about each round; see :class:`edgefl.experiment.progress.Progress`.
+        engine: how training runs; the scenario's ``training.engine`` if not given.
+        train: false simulates only devices and network, without accuracies.
+        progress: is called after each round; see :class:`edgefl.experiment.progress.Progress`.
 
     Raises:
-        UserError: something in the scenario or the arguments is wrong, or ``out`` holds something.
+        UserError: something in the scenario or the arguments is wrong, or ``out`` is not empty.
         edgefl.experiment.RunsFailed: a part of a method raised an error. ``out`` is complete nevertheless: the other
-            methods went on, and ``RunResult(out)`` says of the failed run how far it came.
-        edgefl.experiment.NotWritten: the disk is full, say.
-        edgefl.experiment.RunMoved: the folder was moved or removed while a run was under way.
+            methods continued, and ``RunResult(out)`` contains the rounds that the failed run completed.
+        edgefl.experiment.NotWritten: a file cannot be written, for example because the disk is full.
+        edgefl.experiment.RunMoved: the folder was moved or removed during the run.
     """
     if not isinstance(scenario, Scenario):
         scenario = load_scenario(scenario, overrides)

@@ -1,8 +1,9 @@
-"""Files that are whole or absent: written aside, flushed to the disk, then renamed.
+"""Atomic file writes: a file is written under a temporary name, flushed to the disk, then renamed.
 
-Everything that edgefl writes goes through here. After a kill, a full disk or a power failure a path holds its old
-content or the new one, and what was written before it is on the disk as well. A file that is under way lies beside its
-path under the name of :func:`aside`; a killed process leaves it there, and whoever writes the path next replaces it.
+All files of edgefl are written with this module. After a kill, a full disk or a power failure a path has its old
+content or its new content, and everything written before it is on the disk as well. An unfinished file is in the same
+folder under the name returned by :func:`aside`. A killed process leaves it there; the next write to the path replaces
+it.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from typing import BinaryIO
 from edgefl.errors import UserError
 
 _ENDING = ".edgefl-unfinished"
-_AT_ONCE = "another process writes it at the same time"
+_AT_ONCE = "another process is writing it"
 
 
 def aside(path: Path) -> Path:
-    """Where a file is written before it gets its name.
+    """The temporary path of a file while it is written.
 
     >>> aside(Path("run/summary.json")).as_posix()
     'run/.summary.json.edgefl-unfinished'
@@ -35,18 +36,18 @@ def aside(path: Path) -> Path:
 
 @contextmanager
 def durable_file(path: Path) -> Iterator[BinaryIO]:
-    """A file to write bytes to; it takes its path's place when the block ends, and is removed if the block fails.
+    """A binary file for writing; it replaces ``path`` when the block ends, and is removed if the block fails.
 
-    A symbolic link at ``path`` is replaced, not followed. Permissions are those of any new file: the umask decides.
+    A symbolic link at ``path`` is replaced, not followed. Permissions follow the umask, as for any new file.
 
     Args:
         path: the file, in a folder that exists.
 
     Raises:
-        OSError: it cannot be written, or another process writes it at the same time; ``path`` is as it was.
+        OSError: it cannot be written, or another process is writing it; ``path`` is unchanged.
     """
     unfinished = aside(path)
-    unfinished.unlink(missing_ok=True)  # a killed process left it
+    unfinished.unlink(missing_ok=True)  # left by a killed process
     file = os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666), "wb")
     made = os.fstat(file.fileno())
     try:
@@ -65,10 +66,10 @@ def durable_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_durably(path: Path, content: str | bytes) -> None:
-    """Write a whole file; text becomes UTF-8. See :func:`durable_file`.
+    """Write a whole file; text is encoded as UTF-8. See :func:`durable_file`.
 
     Raises:
-        OSError: it cannot be written; ``path`` is as it was.
+        OSError: it cannot be written; ``path`` is unchanged.
     """
     with durable_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
@@ -76,10 +77,10 @@ def write_durably(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def output_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that the user named (``--output``), to write bytes to; as :func:`durable_file`, unless it cannot be.
+    """A binary file for writing that the user named (``--output``); written as by :func:`durable_file` if possible.
 
-    A symbolic link is followed. A pipe, a device, and a file that standard output or error already write to are
-    written as they are.
+    A symbolic link is followed. Pipes, devices, and files that standard output or error already write to are written
+    directly.
 
     Raises:
         UserError: it cannot be written.
@@ -103,13 +104,13 @@ def write_output(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def durable_folder(path: Path) -> Iterator[Path]:
-    """A folder to write durable files into; it takes its path's place when the block ends, and goes if the block fails.
+    """A temporary folder for durable files; it is renamed to ``path`` when the block ends, and removed if that fails.
 
     Args:
-        path: the folder, which is not there, in one that is made where it is missing.
+        path: the folder, which must not exist; missing parent folders are made.
 
     Raises:
-        OSError: it cannot be made, or another process makes it at the same time.
+        OSError: it cannot be made, or another process is making it.
     """
     make_folder(path.parent)
     unfinished = aside(path)
@@ -131,11 +132,11 @@ def durable_folder(path: Path) -> Iterator[Path]:
 
 
 def make_folder(path: Path, *, parents: bool = True) -> None:
-    """Make a folder, unless it is there; it is on the disk then.
+    """Make a folder, unless it exists, and flush it to the disk.
 
     Args:
         path: the folder.
-        parents: make those above it as well, where they are missing.
+        parents: also make missing parent folders.
 
     Raises:
         OSError: it cannot be made.
@@ -147,7 +148,7 @@ def make_folder(path: Path, *, parents: bool = True) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Have the disk hold which files a folder has, after files were made, renamed or removed.
+    """Flush a folder's list of files to the disk, after files were made, renamed or removed.
 
     Raises:
         OSError: the disk failed.
@@ -156,20 +157,20 @@ def flush_folder(folder: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems flush no folders
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems cannot flush folders
             raise
     finally:
         os.close(descriptor)
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what killed processes left of files under way, in a folder and below it."""
+    """Remove unfinished files that killed processes left in a folder and its subfolders."""
     for path in folder.rglob(f".*{_ENDING}"):
         path.unlink(missing_ok=True)
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove a folder that a killed process left; one that another process works in is refused."""
+    """Remove a folder that a killed process left; raises OSError if another process works in it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -203,13 +204,13 @@ def _is(path: Path, made: os.stat_result) -> bool:
 
 
 def _stream(path: Path) -> BinaryIO | None:
-    """What a path leads to that cannot be replaced: no plain file, or one that a standard stream writes to."""
+    """A stream to a file that cannot be replaced: not a plain file, or one that a standard stream writes to."""
     try:
         there = path.stat()
     except OSError:
         return None
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):  # a stream may be closed, or none of the system's
+        with suppress(OSError, ValueError, AttributeError):  # a stream may be closed, or have no file descriptor
             if os.path.samestat(os.fstat(stream.fileno()), there):
                 stream.flush()
                 return os.fdopen(os.dup(stream.fileno()), "wb")

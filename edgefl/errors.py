@@ -1,7 +1,7 @@
-"""What edgefl raises, and the nearest valid name for a misspelt one.
+"""The exceptions of edgefl, and the nearest valid name for a misspelt one.
 
-Two kinds of error reach a person. A :class:`UserError` says that the input is wrong and how to mend it (exit code 2);
-everything else is a fault of edgefl or of a plug-in (exit code 1).
+Users see two kinds of errors. A :class:`UserError` means that the input is wrong and states how to fix it (exit code
+2); every other error is a fault of edgefl or of a plug-in (exit code 1).
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from edgefl.wording import with_article
 
 
 class EdgeflError(Exception):
-    """The base of every error that edgefl raises on purpose."""
+    """The base class of all errors that edgefl raises on purpose."""
 
 
 class UserError(EdgeflError):
-    """The user's input is wrong; the message alone must be enough to mend it.
+    """The user's input is wrong; the message alone must be enough to fix it.
 
     Args:
         message: what was found and what was expected, one sentence.
         field: the dotted path of the offending field (``fleet.0.profile``), if there is one.
-        file: the file that holds it, as the user named it, if there is one.
+        file: the file that contains it, as the user named it, if there is one.
     """
 
     def __init__(self, message: str, *, field: str | None = None, file: str | None = None) -> None:
@@ -36,7 +36,7 @@ class UserError(EdgeflError):
         return f"{place}: {self.message}" if place else self.message
 
     def located(self, *, field: str | None = None, file: str | None = None) -> UserError:
-        """The same error with the place filled in where it was unknown.
+        """The same error, with field and file filled in if they were not set.
 
         >>> str(UserError("expected a positive rate").located(field="network.links.5g", file="a.yaml"))
         'a.yaml: network.links.5g: expected a positive rate'
@@ -44,23 +44,23 @@ class UserError(EdgeflError):
         return UserError(self.message, field=self.field or field, file=self.file or file)
 
 
-class WrongAnswer(EdgeflError):  # noqa: N818  (what it says of the part)
-    """A part of a method returned something that no such part may return; the message says what, and what may be."""
+class WrongAnswer(EdgeflError):  # noqa: N818  (describes the part, not the caller)
+    """A part of a method returned an invalid value; the message states the value and what is allowed."""
 
 
 class BrokenPlugIn(UserWarning):
-    """A list of all parts leaves out a plug-in that cannot be used."""
+    """A list of all parts omits a plug-in that cannot be used."""
 
 
 def in_words(error: BaseException) -> str:
-    """An error in one line: its type and its message, or the message alone of an error that edgefl raised on purpose.
+    """An error as one line: type and message, or only the message if edgefl raised it on purpose.
 
     >>> in_words(KeyError("lost")), in_words(SystemExit()), in_words(UserError("expected  a rate"))
     ("KeyError: 'lost'", 'SystemExit', 'expected a rate')
     """
     try:
         text = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001  (the error comes from somebody else's code, and so does its text)
+    except Exception:  # noqa: BLE001  (the error, and so its text, comes from a plug-in's code)
         text = ""
     if isinstance(error, EdgeflError) and text:
         return text
@@ -68,7 +68,7 @@ def in_words(error: BaseException) -> str:
 
 
 def one_line(value: object) -> str:
-    """A value of somebody else's code as a message shows it, cut to 60 characters.
+    """A value from a plug-in's code for use in a message, cut to 60 characters.
 
     >>> one_line([1.5, None]), one_line(None)
     ('[1.5, None]', 'None')
@@ -81,7 +81,7 @@ def one_line(value: object) -> str:
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """A clause that names the valid choice nearest to ``name``, or lists all of them.
+    """A clause that names the valid choice nearest to ``name``, or lists all choices.
 
     >>> nearest("fedagv", ["fedavg", "fedprox"])
     "did you mean 'fedavg'?"
@@ -94,7 +94,7 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     by_folded = {choice.casefold(): choice for choice in choices}
     folded = name.casefold()
     close = difflib.get_close_matches(folded, by_folded, n=1, cutoff=0.6)
-    # In a short name two letters that changed places leave less than that in common.
+    # Two swapped letters in a short name give a similarity below the cutoff.
     close = close or [choice for choice in by_folded if sorted(choice) == sorted(folded)]
     if close:
         return f"did you mean '{by_folded[close[0]]}'?"

@@ -1,4 +1,4 @@
-"""What training can run on: the names of devices and engines, for scenarios, Python and the command line."""
+"""The names of devices and engines for training, for scenarios, Python and the command line."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ EngineName = Literal["sequential", "parallel", "batched", "ray"]
 ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 
 EngineKind = Literal["auto", EngineName]
-"""An engine, or ``auto``, which chooses one by rule."""
+"""An engine, or ``auto``, which chooses one by fixed rules."""

@@ -1,4 +1,4 @@
-"""Files that a scenario names: a field's type says that it names one, and one function finds it for all who read it."""
+"""Files that a scenario names: the type of a field that names a file, and the function that finds such files."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from edgefl.errors import UserError
 
 
 class _NamesAFile:
-    """Marks a type whose values are names of files."""
+    """Marks a type whose values are file names."""
 
 
 InputFile = Annotated[str, _NamesAFile()]
-"""The type of an option that names a file which a run reads; a plug-in's option takes it, too.
+"""The type of an option that names a file which a run reads; also for the options of plug-ins.
 
-The file's contents are digested when the run begins, and compared whenever they are to be read again.
+A digest of the file's contents is stored when the run begins, and checked each time the file is read again.
 """
 
 
 def find_input(file: str, folder: Path | None = None) -> Path:
-    """A file that a scenario names: as it stands, else below ``folder``, else below the folder that EDGEFL_DATA names.
+    """The path of a file that a scenario names: as given, or in ``folder``, or in the folder EDGEFL_DATA.
 
     Raises:
         UserError: it is in none of these places.
@@ -56,7 +56,7 @@ def digest_of_file(path: Path) -> str:
 
 
 def input_files(part: Any) -> dict[str, str]:
-    """The files that a part and all parts in it name, by dotted path.
+    """The files named by a part and all its nested parts, by dotted path.
 
     Args:
         part: a pydantic model, a dataclass, or a mapping or sequence of them.
@@ -79,7 +79,7 @@ def _found(part: Any, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _members(part: Any) -> Iterator[tuple[str, Any, bool]]:
-    """What a part holds: name, value, and whether it names a file."""
+    """The members of a part: name, value, and whether it names a file."""
     if isinstance(part, BaseModel):
         for name, field in type(part).model_fields.items():
             yield name, getattr(part, name), _marked([field.annotation, *field.metadata])

@@ -1,14 +1,14 @@
-"""The kinds of operators that a device may execute at speeds of their own, by name.
+"""The kinds of operators for which a device may have separate rates.
 
-A processor reaches one rate on wide convolutions, a part of it on narrow or grouped ones, and moves bytes faster in
-a sum that overwrites its input than in a normalisation. The learning room says of which kind an operator is, a device
+A processor reaches a lower rate on narrow or grouped convolutions than on wide ones, and moves bytes faster in a sum
+that overwrites its input than in a normalisation. ``edgefl.learning`` determines the kind of each operator; a device
 profile may give rates by kind.
 """
 
 from __future__ import annotations
 
 WIDTHS = ((8, "thin"), (32, "narrow"), (128, "medium"))
-"""Channels, the fewer of a convolution's inputs and outputs, below which it is called so; else wide."""
+"""Upper limits of a convolution's channels (the smaller of inputs and outputs) for each name; above them: wide."""
 
 CONVOLUTIONS = (
     *(f"{width}-{shape}" for width in (*(word for _, word in WIDTHS), "wide") for shape in ("pointwise", "spatial")),

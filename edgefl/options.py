@@ -1,4 +1,4 @@
-"""The base of everything that a scenario, a profile or a summary may say."""
+"""The base class of all sections of scenarios, profiles and summaries."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _without_booleans(schema: Any) -> Any:
 
 
 class Options(BaseModel):
-    """Values with names: frozen, without unknown keys, and with numbers that are numbers.
+    """A frozen model that allows no unknown keys, and no booleans as numbers.
 
     >>> class Local(Options):
     ...     batch: int = 32
@@ -72,6 +72,6 @@ class Options(BaseModel):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """The usual one, in which no boolean passes for a number anywhere."""
+        """Pydantic's schema, changed so that booleans are not accepted as numbers."""
         schema: CoreSchema = _without_booleans(handler(source))
         return schema

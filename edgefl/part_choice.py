@@ -1,4 +1,4 @@
-"""From what a scenario says of one part, a name or a mapping with ``kind`` and options, to the part."""
+"""Make a part from its entry in a scenario: a name, or a mapping with ``kind`` and options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def chosen_part(parts: Registry[type[Part]], entry: Any) -> Part:
         entry: a name, or a mapping with ``kind`` and options.
 
     Raises:
-        UserError: unknown name or option; it says the key.
+        UserError: unknown name or option; the message contains the key.
     """
     if not isinstance(entry, str | Mapping):
         raise UserError(

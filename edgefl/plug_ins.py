@@ -1,7 +1,7 @@
-"""Parts that installed packages announce by entry point: names come from metadata; a part is loaded when it is named.
+"""Parts that installed packages register by entry point. Names come from metadata; a part is imported at first use.
 
-A plug-in is code of somebody else. Whatever happens while it is imported, even ``sys.exit``, becomes one
-:class:`~edgefl.errors.UserError` that names the plug-in and its package, and concerns nobody who does not name it.
+A plug-in is third-party code. Any error while it is imported, even ``sys.exit``, becomes one
+:class:`~edgefl.errors.UserError` that names the plug-in and its package. It is raised only if the plug-in is used.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _LOADING = threading.RLock()
 
 
 Check = Callable[[Any], None]
-"""Raises :class:`UserError` where an object is no part of a family; the message says what was expected."""
+"""Raises :class:`UserError` if an object is not a part of a family; the message states what was expected."""
 
 
 def anything(part: Any) -> None:
-    """The check that every object passes."""
+    """A check that accepts every object."""
 
 
 class PlugIns:
     """The entry points of one group.
 
     Args:
-        noun: what a person calls one of the parts (``"method"``); used in messages.
+        noun: the word for one part (``"method"``), for messages.
         group: the entry-point group; each entry point loads a part.
-        check: refuses objects that are no such part.
+        check: raises an error for an object that is not such a part.
     """
 
     def __init__(self, noun: str, group: str, check: Check = anything) -> None:
@@ -51,29 +51,29 @@ class PlugIns:
         return points
 
     def names(self) -> list[str]:
-        """Every name, sorted; nothing is imported for it."""
+        """All names, sorted; nothing is imported."""
         return sorted(self._points)
 
     def __contains__(self, name: str) -> bool:
         return name in self._points
 
     def origin(self, name: str) -> str:
-        """The package that announces a name, and where the part lies; of each, where there are several."""
+        """The package that registers a name, and the part's module; if there are several packages, all of them."""
         return " and ".join(f"{_package(point)} ({point.value})" for point in self._points[name])
 
     def is_announced(self, name: str, part: Any) -> bool:
-        """Whether a part is the one that is announced under a name; nothing is imported for it."""
+        """Whether a part is the one registered under a name by entry point; nothing is imported."""
         if self._loaded.get(name) is part:
             return True
-        # A module that registers its part itself may have been imported for another of its parts.
+        # A module that registers its part itself may have been imported for another part.
         modules = [(point, sys.modules.get(point.module)) for point in self._points[name]]
         return any(getattr(module, point.attr, None) is part for point, module in modules)
 
     def load(self, name: str) -> Any:
-        """The part called ``name``, which is imported at the first call; its module prints to standard error.
+        """The part called ``name``, imported at the first call; output of its module goes to standard error.
 
         Raises:
-            UserError: several packages announce the name, importing it raised an error, or it is no such part.
+            UserError: several packages register the name, importing it raised an error, or it is not such a part.
         """
         with _LOADING:
             if name not in self._loaded:
@@ -89,11 +89,9 @@ class PlugIns:
     def _load(self, name: str) -> Any:
         point, *others = self._points[name]
         if others:
-            raise UserError(
-                f"several {self._noun}s are called '{name}': those of {self.origin(name)}; uninstall all but one"
-            )
+            raise UserError(f"several {self._noun}s are called '{name}': {self.origin(name)}; uninstall all but one")
         try:
-            # Importing may neither change this process's settings nor write into a command's output.
+            # An import must not change this process's settings or write into a command's output.
             with process_state_kept(), contextlib.redirect_stdout(sys.stderr):
                 part = point.load()
             self._check(part)
@@ -104,17 +102,17 @@ class PlugIns:
         return part
 
     def clash(self, name: str) -> UserError:
-        """The error that says that a plug-in is called like a part of edgefl."""
+        """The error for a plug-in that has the name of a built-in part."""
         return UserError(
-            f"two {self._noun}s are called '{name}': edgefl's own and that of {self.origin(name)}; uninstall or rename "
-            "the latter"
+            f"two {self._noun}s are called '{name}': the built-in one and that of {self.origin(name)}; uninstall or "
+            "rename the latter"
         )
 
     def fault(self, name: str, error: BaseException) -> UserError:
-        """The error that says which plug-in cannot be used, and why."""
+        """The error for a plug-in that cannot be used, with the reason."""
         return UserError(f"the {self._noun} '{name}' of {self.origin(name)} cannot be used: {in_words(error)}")
 
 
 def _package(point: EntryPoint) -> str:
-    """The distribution that announces an entry point."""
+    """The distribution that registers an entry point."""
     return "an unknown package" if point.dist is None else f"the package {point.dist.name} {point.dist.version}"

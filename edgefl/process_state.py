@@ -17,7 +17,7 @@ def process_state_kept() -> Iterator[None]:
 
     These are the working directory, the environment, warning filters, NumPy's handling of floating-point errors, and
     PyTorch's default type and device, gradient mode, deterministic mode, precision of products and threads. The block
-    runs code of plug-ins, which may change any of them; a method that runs later must not notice.
+    runs code of plug-ins, which may change any of them; this must not affect a method that runs later.
 
     >>> with process_state_kept():
     ...     os.environ["EDGEFL_EXAMPLE"] = "1"
@@ -62,7 +62,7 @@ def _torch_settings() -> dict[str, Any] | None:
 
 
 def _restore(before: dict[str, Any] | None) -> None:
-    """Set what differs; where the block imported PyTorch, to what it begins with."""
+    """Reset the settings that differ; if the block imported PyTorch, to PyTorch's initial values."""
     torch: Any = sys.modules.get("torch")
     now = _torch_settings()
     if now is None:
@@ -71,6 +71,6 @@ def _restore(before: dict[str, Any] | None) -> None:
         before = {"default_dtype": torch.float32, "default_device": torch.device("cpu"), "grad_enabled": True}
     for name, value in before.items():
         if name in now and now[name] != value:
-            # To set a default device, even the one that PyTorch begins with, slows every call: it is taken back.
+            # A default device that is set, even PyTorch's initial one, slows every call: it is unset instead.
             none = name == "default_device" and value.type == "cpu"
             getattr(torch, f"set_{name}")(None if none else value)

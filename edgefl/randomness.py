@@ -1,6 +1,6 @@
-"""Random numbers that depend on what they are for, never on when they are drawn.
+"""Random numbers that depend on their purpose, and never on when they are drawn.
 
-Every draw in edgefl comes from a generator keyed by (seed, purpose, ids). Two methods that ask for the same key see the
+Every draw in edgefl comes from a generator keyed by (seed, purpose, ids). Two methods that use the same key get the
 same numbers (common random numbers), and no result depends on the order in which jobs or clients run.
 """
 
@@ -12,18 +12,18 @@ import numpy as np
 
 
 def _digest(seed: int, purpose: str, ids: tuple[int | str, ...]) -> bytes:
-    # repr() keeps 1 and "1" apart; the separator cannot occur in the repr of an int or be unescaped in that of a str.
+    # repr() distinguishes 1 and "1"; the separator cannot occur in the repr of an int, nor unescaped in that of a str.
     text = "\x1f".join([repr(int(seed)), repr(purpose), *(repr(i if isinstance(i, str) else int(i)) for i in ids)])
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def generator(seed: int, purpose: str, *ids: int | str) -> np.random.Generator:
-    """A numpy generator (counter-based Philox) that belongs to one purpose.
+    """A numpy generator (counter-based Philox) for one purpose.
 
     Args:
         seed: the run's seed.
-        purpose: what the numbers are for (``"selection"``, ``"batches"``, ``"link"``).
-        ids: what distinguishes draws of one purpose (round, client, dispatch number).
+        purpose: the use of the numbers (``"selection"``, ``"batches"``, ``"link"``).
+        ids: identify a draw within one purpose (round, client, dispatch number).
 
     >>> float(generator(0, "demo", 3).random()) == float(generator(0, "demo", 3).random())
     True

@@ -1,7 +1,7 @@
-"""Names to parts: the built-in ones, and those that plug-ins register by entry point.
+"""Registries of parts by name: built-in parts, and parts that plug-ins register by entry point.
 
-A family of parts (methods, device profiles, selectors, datasets) is a folder with one module a part, and an entry-point
-group with the same meaning for parts that live outside edgefl. No list elsewhere names them.
+A family of parts (methods, device profiles, selectors, datasets) is a folder with one module for each part, and an
+entry-point group for parts of other packages. No other list of the parts exists.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ Made = TypeVar("Made")
 class Registry(Generic[Part]):
     """The parts of one family by name.
 
-    The built-in ones are imported together, one from elsewhere when it is asked for by its name.
+    Built-in parts are imported together; a plug-in's part is imported when it is requested by its name.
 
     Args:
-        noun: what a person calls one of them (``"method"``); used in messages.
+        noun: the word for one part (``"method"``), for messages.
         package: the package whose modules register the built-in parts when imported.
-        group: the entry-point group of parts from elsewhere; each entry point loads the part itself.
-        check: refuses what is no such part, from elsewhere; see :func:`class_of` and :func:`object_of`.
+        group: the entry-point group of the plug-ins' parts; each entry point loads the part itself.
+        check: raises an error for a plug-in's object that is not such a part; see :func:`class_of` and
+            :func:`object_of`.
     """
 
     def __init__(self, noun: str, *, package: str, group: str, check: Check = anything) -> None:
@@ -43,7 +44,7 @@ class Registry(Generic[Part]):
         self._loading = threading.RLock()
 
     def register(self, name: str) -> Callable[[Part], Part]:
-        """A decorator that registers a part under ``name``; a name is registered once."""
+        """A decorator that registers a part under ``name``; each name can be registered once."""
 
         def add(part: Part) -> Part:
             if self._parts.setdefault(name, part) is not part:
@@ -56,7 +57,7 @@ class Registry(Generic[Part]):
         """Import the built-in parts."""
         if self._loaded:
             return
-        # Other threads wait for the whole family; a part that asks for its own family while it is imported does not.
+        # Other threads wait until the whole family is imported; a part that uses its own family during import does not.
         with self._loading:
             if self._importing or self._loaded:
                 return
@@ -70,7 +71,7 @@ class Registry(Generic[Part]):
             self._loaded = True
 
     def names(self) -> list[str]:
-        """Every name, sorted, also of plug-ins that turn out to be broken; none of them is imported."""
+        """All names, sorted, including those of broken plug-ins; no plug-in is imported."""
         self._load()
         return sorted({*self._parts, *self._plug_ins.names()})
 
@@ -78,8 +79,8 @@ class Registry(Generic[Part]):
         """The part called ``name``.
 
         Raises:
-            UserError: no part has that name (the message gives the nearest one), two have, or it comes from a plug-in
-                that is broken.
+            UserError: no part has this name (the message suggests the nearest one), two parts have it, or it comes from
+                a broken plug-in.
         """
         self._load()
         if name in self._plug_ins:
@@ -95,14 +96,13 @@ class Registry(Generic[Part]):
         return self._parts.setdefault(name, part)
 
     def name_of(self, part: Part) -> str | None:
-        """The name under which a part is registered; ``None`` where it is not, or was not asked for by its name."""
+        """The name of a registered part; ``None`` if it is not registered, or is a plug-in's that was not requested."""
         return next((name for name in sorted(self._parts) if self._parts[name] is part), None)
 
     def of_each(self, make: Callable[[str, Part], Made]) -> dict[str, Made]:
-        """What ``make`` makes of every part, by name.
+        """The result of ``make`` for every part, by name.
 
-        A plug-in that cannot be loaded, or of which it cannot be made, is left out with a :class:`BrokenPlugIn`
-        warning.
+        A plug-in that cannot be loaded, or for which ``make`` fails, is omitted with a :class:`BrokenPlugIn` warning.
         """
         made: dict[str, Made] = {}
         for name in self.names():
@@ -111,8 +111,8 @@ class Registry(Generic[Part]):
             except Exception as error:
                 if name not in self._plug_ins:
                     raise
-                told = error if isinstance(error, UserError) else self._plug_ins.fault(name, error)
-                warnings.warn(str(told), BrokenPlugIn, stacklevel=1)  # from one place, so that it is said once
+                fault = error if isinstance(error, UserError) else self._plug_ins.fault(name, error)
+                warnings.warn(str(fault), BrokenPlugIn, stacklevel=1)  # from one place, so that it is shown once
         return made
 
     def __iter__(self) -> Iterator[tuple[str, Part]]:
@@ -120,7 +120,7 @@ class Registry(Generic[Part]):
 
 
 def class_of(base: type) -> Check:
-    """A check that parts are classes derived from ``base`` which lack nothing that it asks for.
+    """A check that parts are classes derived from ``base`` that define all its abstract methods.
 
     >>> class_of(dict)(3)
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""``sensitivity.parquet``: what its rows are told apart by, and which run it belongs to.
+"""``sensitivity.parquet``: the keys of its rows, and the run that it belongs to.
 
 ``edgefl.experiment.sensitivity`` writes the file into a run directory, ``edgefl.report.sensitivity`` reads it there.
 """
@@ -14,15 +14,15 @@ from edgefl.record import RunPaths
 Devices = Literal["low", "nominal", "high"]
 
 DEVICES: tuple[Devices, ...] = ("low", "nominal", "high")
-"""From fast to slow."""
+"""Ordered from fast to slow."""
 
 
 class Condition(NamedTuple):
-    """One of the circumstances in which a finished run is timed again.
+    """A condition under which a finished run is re-timed.
 
     Attributes:
-        devices: ``low``: every profile's figures at the bound that gives the least seconds and joules; ``high``: the
-            most.
+        devices: ``low``: every profile's figures at the bound that gives the fewest seconds and joules; ``high``: the
+            bound that gives the most.
         bandwidth: factor on the capacity of every link.
     """
 
@@ -31,9 +31,9 @@ class Condition(NamedTuple):
 
 
 OWN = Condition("nominal", 1.0)
-"""The run's own."""
+"""The run's own condition."""
 
 
 def digest(run: Path) -> str:
-    """Sixteen hexadecimal digits of a run's summary: whether a file beside it still belongs to it."""
+    """Sixteen hexadecimal digits of a run's summary, to check that a file in its folder still belongs to it."""
     return hashlib.blake2b(RunPaths(run).summary.read_bytes(), digest_size=8).hexdigest()

@@ -1,4 +1,4 @@
-"""Where the scenarios and device profiles that come with edgefl lie."""
+"""The location of the scenarios and device profiles that are shipped with edgefl."""
 
 from __future__ import annotations
 

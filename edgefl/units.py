@@ -1,7 +1,7 @@
 """Quantities with units: ``40 Mbit/s``, ``1.5 GB``, ``20 ms``, ``5 kJ``.
 
 A quantity in a scenario or a profile is a number in the base unit (bit/s, bytes, seconds, joules, …) or a text with a
-suffix of the table below. Suffixes are case-sensitive, because ``Mb`` and ``MB`` differ by a factor of eight. Decimal
+unit from the table below. Units are case-sensitive, because ``Mb`` and ``MB`` differ by a factor of eight. Decimal
 prefixes are powers of 1000; ``KiB``, ``MiB``, ``GiB`` are powers of 1024.
 """
 
@@ -39,7 +39,7 @@ UNITS: dict[str, dict[str, float]] = {
     "watts": {"mW": 1e-3, **_scaled("W", _DECIMAL)},
     "hertz": _scaled("Hz", _DECIMAL),
 }
-"""Every suffix of every dimension, and how many base units it stands for."""
+"""The units of each dimension, with their values in base units."""
 
 _QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*(\S.*?)?\s*")
 
@@ -52,7 +52,7 @@ def parse(value: object, dimension: str) -> float:
         dimension: a key of :data:`UNITS`.
 
     Raises:
-        UserError: the value is no finite number with a unit of that dimension.
+        UserError: the value is not a finite number, or its unit is not of this dimension.
 
     >>> parse("40 Mbit/s", "bits_per_second"), parse("1.5 GiB", "bytes"), parse(3, "seconds")
     (40000000.0, 1610612736.0, 3.0)
@@ -80,7 +80,7 @@ def parse(value: object, dimension: str) -> float:
 
 
 def _meant(unit: str, dimension: str) -> str:
-    """A clause that names the unit that was meant: an amount where a rate is expected lacks its time only.
+    """A clause that suggests a unit; for an amount where a rate is expected, the same unit per second.
 
     >>> _meant("MB", "bits_per_second"), _meant("GFLOP", "flops_per_second")
     ("did you mean 'MB/s', or 'Mbps' for bits?", "did you mean 'GFLOP/s'?")
@@ -108,16 +108,16 @@ def _example(dimension: str) -> str:
 
 
 _READ_ONLY = re.compile(r"days?|mWh|.*bps|.*FLOPS")
-"""Units that nobody would choose to write a quantity in."""
+"""Units that are read, but not used for output."""
 
 
 def spelt(quantity: float, dimension: str, *, beside: float | None = None) -> str:
-    """A quantity as a person writes it, which :func:`parse` reads back: in the unit that needs the fewest digits.
+    """A quantity as text that :func:`parse` can read, in the unit that needs the fewest digits.
 
     Args:
         quantity: in the base unit.
         dimension: a key of :data:`UNITS`.
-        beside: another one, whose unit is taken.
+        beside: another quantity; the unit chosen for it is used.
 
     >>> spelt(35.2e9, "flops_per_second"), spelt(2.0**33, "bytes"), spelt(12.06, "watts"), spelt(68400, "joules")
     ('35.2 GFLOP/s', '8 GiB', '12.06 W', '19 Wh')
@@ -156,7 +156,7 @@ class _Reader:
 
 
 def dimension_of(annotation: Any) -> str | None:
-    """The dimension of a field's type, wherever in it one of the types below stands.
+    """The dimension of a field's type, which may contain one of the types below at any depth.
 
     >>> dimension_of(Bytes | None), dimension_of(int)
     ('bytes', None)
@@ -174,17 +174,17 @@ def _validator(dimension: str) -> BeforeValidator:
     return BeforeValidator(_Reader(dimension), json_schema_input_type=Annotated[Any, Field(json_schema_extra=schema)])
 
 
-def _live_or_dead(rate: float) -> float:
-    # A rate such as 1e-9 bit/s is a slip, and would keep a simulation busy for ages of virtual time.
+def _zero_or_at_least_one(rate: float) -> float:
+    # A rate such as 1e-9 bit/s is a mistake; transfers would take an extremely long virtual time.
     if 0 < rate < 1:
         raise ValueError(f"expected 0 or at least 1 bit/s, found {rate:g} bit/s")
     return rate
 
 
 Seconds = Annotated[float, _validator("seconds"), Field(ge=0, le=1e10)]
-"""At most three centuries: what is meant to be never is null."""
+"""At most about 300 years; to express never, use null."""
 Bytes = Annotated[float, _validator("bytes"), Field(ge=0)]
-BitsPerSecond = Annotated[float, _validator("bits_per_second"), Field(ge=0), AfterValidator(_live_or_dead)]
+BitsPerSecond = Annotated[float, _validator("bits_per_second"), Field(ge=0), AfterValidator(_zero_or_at_least_one)]
 BytesPerSecond = Annotated[float, _validator("bytes_per_second"), Field(gt=0)]
 Flops = Annotated[float, _validator("flops"), Field(ge=0)]
 FlopsPerSecond = Annotated[float, _validator("flops_per_second"), Field(gt=0)]

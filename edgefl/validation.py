@@ -1,7 +1,7 @@
-"""From pydantic's list of complaints to one message that a person can act on.
+"""Turn pydantic's list of validation errors into one message for the user.
 
-:func:`validated` checks plain data against a model; :func:`user_error` does the translation: dotted paths with list
-indices, what was found, what was expected, the nearest valid key or choice, at most five lines.
+:func:`validated` checks plain data against a model; :func:`user_error` writes the message: dotted paths with list
+indices, what was found, what was expected, the nearest valid key or choice, in at most five lines.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def validated(model: type[Model], data: Any, *, file: str | None = None, field: 
     """``data`` as an instance of ``model``.
 
     Args:
-        model: what the data should be.
+        model: the model of the data.
         data: plain data, as read from YAML.
-        file: the file that it comes from, for messages.
+        file: the file of the data, for messages.
         field: the dotted path of ``data`` within that file, for messages.
 
     Raises:
@@ -44,13 +44,13 @@ def validated(model: type[Model], data: Any, *, file: str | None = None, field: 
 def user_error(
     error: ValidationError, file: str | None = None, *, model: Any = None, field: str | None = None
 ) -> UserError:
-    """What a person needs to know of a validation error.
+    """A validation error as an error for the user.
 
     Args:
         error: pydantic's error.
-        file: the file that the data comes from.
-        model: the model (or any type) that was validated; with it, unknown keys get the nearest valid one, and the
-            names of union members leave the paths.
+        file: the file of the data.
+        model: the model (or any type) that was validated; it is needed to suggest valid keys and to remove the names of
+            union members from paths.
         field: the dotted path of the validated data within the file.
 
     >>> class Point(BaseModel, extra="forbid"):
@@ -66,7 +66,7 @@ def user_error(
     if len(lines) == 1:
         path, sentence = lines[0]
         return UserError(sentence, field=path or None, file=file)
-    # "and 1 more" would take the line that the one takes itself.
+    # "and 1 more" would take as much space as the line itself.
     listed = lines if len(lines) <= MAXIMUM_LINES + 1 else lines[:MAXIMUM_LINES]
     shown = [f"{path}: {sentence}" if path else sentence for path, sentence in listed]
     if len(listed) < len(lines):
@@ -75,7 +75,7 @@ def user_error(
 
 
 def _flattened(error: ValidationError) -> Iterator[ErrorDetails]:
-    """Each complaint; one that a validator caught from another model in place of the validator's own."""
+    """Each error; if a validator raised the error of another model, the inner errors replace the validator's own."""
     for details in error.errors(include_url=False):
         inner = details.get("ctx", {}).get("error")
         if isinstance(inner, ValidationError):
@@ -89,7 +89,7 @@ _EXPECTED = {
     "string_type": "text",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
-    "int_parsing_size": "a whole number that is not so large",
+    "int_parsing_size": "a smaller whole number",
     "int_from_float": "a whole number",
     "float_type": "a number",
     "float_parsing": "a number",
@@ -150,7 +150,7 @@ def _sentence(problem: Problem) -> str:
         "literal_error": lambda: _choice(details["input"], context["expected"]),
         "enum": lambda: _choice(details["input"], context["expected"]),
         "union_tag_invalid": lambda: _choice(context["tag"], context["expected_tags"]),
-        "union_tag_not_found": lambda: "this key is missing, which says what the rest means",
+        "union_tag_not_found": lambda: "this key is missing; the meaning of the other keys depends on it",
         "too_short": lambda: f"expected {_expected(details)}, found {context['actual_length']}",
         "too_long": lambda: f"expected {_expected(details)}, found {context['actual_length']}",
     }
@@ -169,7 +169,7 @@ def _choice(found: object, expected: str) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as it would stand in YAML, cut to a line.
+    """A value as in YAML, cut to one line.
 
     >>> shown(True), shown("5g"), shown({"low": 1}), shown([1, 2])
     ('true', "'5g'", 'a mapping', 'a list')

@@ -1,7 +1,7 @@
-"""Where a validation error lies, and which of a union's complaints matter.
+"""The location of a validation error, and the choice of the relevant errors of a union.
 
-Pydantic reports every member of a union that did not fit, and puts the member's label into the path. A person wrote one
-thing: the path should hold only what stands in the file, and the complaint only what concerns the likeliest member.
+Pydantic reports an error for every member of a union, and puts the member's label into the path. The user wrote only
+one thing: the path should contain only keys of the file, and the message should describe only the most likely member.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ Step = tuple[Literal["key", "label", "model"], int | str]
 
 @dataclass(frozen=True)
 class Problem:
-    """One complaint: its path, told apart from the labels of union members, and the type that was expected there."""
+    """One validation error: its path, separated from the labels of union members, and the expected type."""
 
     steps: tuple[Step, ...]
     details: ErrorDetails
     keys: tuple[str, ...]
-    """The valid keys beside the last one of the path, where known."""
+    """The valid keys at the place of the last one of the path, if known."""
     alternatives: tuple[ErrorDetails, ...] = ()
-    """The complaints of every member of a union, where none came closer than the others."""
+    """The errors of all members of a union, if none of them fits better than the others."""
 
     @staticmethod
     def of(details: ErrorDetails, model: Any) -> Problem:
-        """The problem that pydantic's details describe, of data validated as ``model`` (or as something unknown)."""
+        """The problem that pydantic's details describe, for data validated as ``model`` (``None``: unknown)."""
         steps, keys = _walked(details["loc"], model)
         if details["type"] in ("union_tag_invalid", "union_tag_not_found"):
-            # A discriminator that is a function bears the name of the key that it reads: _kind() reads kind.
+            # A discriminator function is named after the key that it reads: _kind() reads kind.
             key = str(details["ctx"]["discriminator"]).strip("'").removesuffix("()").lstrip("_")
             steps = (*steps, ("key", key))
         return Problem(steps, details, keys)
 
     @property
     def path(self) -> tuple[int | str, ...]:
-        """Keys and indices from the data's root, as they stand in the file."""
+        """Keys and indices from the data's root, as in the file."""
         return tuple(name for kind, name in self.steps if kind == "key")
 
 
 def _members(annotation: Any) -> list[Any]:
-    """The alternatives that an annotation stands for, without ``Annotated``, ``Optional`` and aliases."""
+    """The alternatives of an annotation, without ``Annotated``, ``Optional`` and aliases."""
     if hasattr(annotation, "__value__"):  # type X = ... (TypeAliasType)
         return _members(annotation.__value__)
     origin = get_origin(annotation)
@@ -65,7 +65,7 @@ def _is_model(annotation: Any) -> bool:
 
 
 def _fields(model: Any) -> dict[str, Any]:
-    """Annotations by the name that a file uses."""
+    """Annotations by the name used in a file."""
     return {
         (info.validation_alias if isinstance(info.validation_alias, str) else info.alias) or name: info.annotation
         for name, info in model.model_fields.items()
@@ -73,7 +73,7 @@ def _fields(model: Any) -> dict[str, Any]:
 
 
 def _inside(annotation: Any, name: int | str) -> list[Any] | None:
-    """The alternatives at ``name`` within ``annotation``, or nothing where it has no such place."""
+    """The alternatives at ``name`` within ``annotation``, or ``None`` if it has no such place."""
     if _is_model(annotation):
         fields = _fields(annotation)
         return _members(fields[str(name)]) if name in fields else None
@@ -90,17 +90,17 @@ def _inside(annotation: Any, name: int | str) -> list[Any] | None:
 
 
 def _labelled(members: Sequence[Any], name: int | str) -> list[Any]:
-    """The union members that a label names: a class by its name, a tagged one by the tag that it carries."""
+    """The union members that a label names: a class by its name, a tagged class by its tag."""
     certain, possible = [], []
     for member in members:
         if not _is_model(member):
             continue
         choices = [_literal_values(info.annotation) for info in member.model_fields.values()]
-        # A model with validators of its own is labelled function-after[_check(), Name].
+        # A model with its own validators is labelled function-after[_check(), Name].
         if (name,) in choices or re.search(rf"(?:^|[ \[]){re.escape(member.__name__)}\]*$", str(name)):
             certain.append(member)
         elif any(name in values for values in choices):
-            # Either one of several tags of this member, or a choice of another option that reads the same.
+            # Either one of several tags of this member, or an equal choice of another option.
             possible.append(member)
     return certain or possible
 
@@ -110,12 +110,12 @@ def _literal_values(annotation: Any) -> tuple[Any, ...]:
 
 
 def _walked(location: tuple[int | str, ...], model: Any) -> tuple[tuple[Step, ...], tuple[str, ...]]:
-    """The steps of a location, and the keys that are valid beside its last one."""
+    """The steps of a location, and the valid keys at the place of its last one."""
     members = _members(model) if model is not None else []
     steps: list[Step] = []
-    beside: list[Any] = []
+    parents: list[Any] = []
     for name in location:
-        beside = members
+        parents = members
         labelled = _labelled(members, name) if len(members) > 1 else []
         inside = [found for member in members if (found := _inside(member, name)) is not None]
         if labelled:
@@ -130,17 +130,17 @@ def _walked(location: tuple[int | str, ...], model: Any) -> tuple[tuple[Step, ..
         else:
             steps.append(("key", name))
             members = []
-    models = [member for member in beside if _is_model(member)]
+    models = [member for member in parents if _is_model(member)]
     return tuple(steps), tuple(dict.fromkeys(key for member in models for key in _fields(member)))
 
 
 def _is_technical(name: int | str) -> bool:
-    """Labels such as ``function-before[validate(), float]`` and ``[key]`` never stand in a file."""
+    """Whether it is a label such as ``function-before[validate(), float]`` or ``[key]``, which no file contains."""
     return isinstance(name, str) and re.fullmatch(r"[a-z-]*\[.*\]", name) is not None
 
 
 def chosen(problems: list[Problem]) -> list[Problem]:
-    """Keeps, for each union, the problems of the member that came furthest."""
+    """Keep, for each union, the problems of the member that fits best."""
     while True:
         depths = [depth for problem in problems if (depth := _first_label(problem)) is not None]
         if not depths:
@@ -167,7 +167,7 @@ def _first_label(problem: Problem) -> int | None:
 
 
 def _likeliest(members: list[list[Problem]], depth: int) -> list[Problem]:
-    """A member that failed inside beats one that failed as a whole; then fewest problems; else the failures merged."""
+    """Prefer a member that failed inside to one that failed as a whole, then fewest problems; else merge failures."""
     inside = [problems for problems in members if any(len(problem.steps) > depth + 1 for problem in problems)]
     if inside:
         return min(inside, key=len)
@@ -182,10 +182,10 @@ def _likeliest(members: list[list[Problem]], depth: int) -> list[Problem]:
 
 
 def without_echoes(problems: list[Problem]) -> list[Problem]:
-    """Leaves out what only follows from another problem.
+    """Remove problems that only follow from another problem.
 
-    That is a missing key that an unknown one beside it was meant to be, and a list that is too short because its wrong
-    items do not count.
+    These are a missing key if an unknown key next to it is a misspelling of it, and a list that is too short because
+    its invalid items do not count.
     """
     meant = {
         (*problem.path[:-1], key)

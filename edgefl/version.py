@@ -1,3 +1,3 @@
-"""The one place that states edgefl's version."""
+"""The version of edgefl, defined only here."""
 
 __version__ = "0.1.0"

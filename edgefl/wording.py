@@ -1,10 +1,10 @@
-"""Grammar of messages that are put together from parts."""
+"""Grammar of messages that are composed of parts."""
 
 from __future__ import annotations
 
 
 def with_article(noun: str) -> str:
-    """A noun with its indefinite article, which is chosen by the first letter.
+    """A noun with its indefinite article, chosen by the first letter.
 
     >>> with_article("accuracy"), with_article("smoothed accuracy"), with_article("ESP32-S3")
     ('an accuracy', 'a smoothed accuracy', 'an ESP32-S3')

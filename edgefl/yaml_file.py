@@ -1,7 +1,7 @@
-"""Reading a YAML file that a person wrote: version 1.2, plain data only, within limits.
+"""Read YAML files: version 1.2, plain data only, with limits on size.
 
-YAML 1.2 reads ``1e-3`` as a number and ``off`` as a word. Only mappings, lists, texts, numbers, booleans, dates and
-null come out; a file cannot name a Python object, nor grow beyond its own size by aliases that multiply.
+YAML 1.2 reads ``1e-3`` as a number and ``off`` as a word. The result contains only mappings, lists, texts, numbers,
+booleans, dates and null. A file cannot name a Python object, and nested aliases cannot expand it beyond the limits.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from ruamel.yaml.reader import ReaderError
 from edgefl.errors import UserError
 
 MAXIMUM_BYTES = 2**20
-"""A scenario with every profile embedded has some tens of kilobytes."""
+"""For comparison: a scenario with all profiles embedded has some tens of kilobytes."""
 MAXIMUM_DEPTH = 32
-"""Levels of nested lists and mappings; a resolved scenario has about eight."""
+"""Maximum levels of nested lists and mappings; a resolved scenario has about eight."""
 MAXIMUM_NODES = 200_000
-"""Values after every alias has been written out, so that a few lines cannot stand for billions of values."""
+"""Maximum number of values after all aliases are expanded, so that a few lines cannot represent billions of values."""
 
 
 def read_yaml(path: str | Path) -> Any:
     """The contents of a YAML file as plain Python data.
 
     Raises:
-        UserError: there is no such file, it is a folder, too large, not UTF-8, not YAML (with the line), or empty.
+        UserError: the file does not exist, is a folder, too large, not UTF-8, not YAML (with the line), or empty.
     """
     name = str(path)
     try:
@@ -56,14 +56,14 @@ def read_yaml(path: str | Path) -> Any:
 
 
 def parse_yaml(text: str, *, file: str | None = None) -> Any:
-    """The data that a YAML text says.
+    """The data in a YAML text.
 
     Args:
         text: one YAML 1.2 document.
-        file: where the text comes from, for messages.
+        file: the source of the text, for messages.
 
     Raises:
-        UserError: the text is empty, is no YAML, holds more than one document or goes beyond the limits above.
+        UserError: the text is empty, is not YAML, contains more than one document, or exceeds the limits above.
 
     >>> parse_yaml("{lr: 1e-3, mode: off, rate: 40 Mbit/s}")
     {'lr': 0.001, 'mode': 'off', 'rate': '40 Mbit/s'}
@@ -85,17 +85,17 @@ def parse_yaml(text: str, *, file: str | None = None) -> Any:
 
 
 class _LimitedComposer(Composer):
-    """Counts levels and values while the tree is built, and stops at too many of either."""
+    """Counts levels and values while the tree is built, and raises an error if there are too many."""
 
     def __init__(self, loader: Any = None) -> None:
         super().__init__(loader=loader)
         self._depth = 0
         self._nodes = 0
         self._open: list[str] = []
-        self._sizes: dict[str, int] = {}  # values behind each finished anchor, its own aliases written out
+        self._sizes: dict[str, int] = {}  # values of each finished anchor, with its aliases expanded
 
     def compose_node(self, parent: Node | None, index: Any) -> Any:
-        """One value of the document with all that it holds."""
+        """One value of the document with everything inside it."""
         event = self.parser.peek_event()
         line = event.start_mark.line + 1
         anchor: str | None = event.anchor
@@ -122,15 +122,13 @@ class _LimitedComposer(Composer):
         if self._depth > MAXIMUM_DEPTH:
             raise UserError(f"line {line}: lists and mappings nest deeper than {MAXIMUM_DEPTH} levels")
         if self._nodes > MAXIMUM_NODES:
-            raise UserError(
-                f"line {line}: more than {MAXIMUM_NODES:,} values, each alias counted as what it stands for"
-            )
+            raise UserError(f"line {line}: more than {MAXIMUM_NODES:,} values (each alias counts as its full contents)")
 
 
 def _explanation(error: YAMLError | ValueError) -> str:
-    """One sentence with the line, in place of the parser's excerpt."""
+    """One sentence with the line number, instead of the parser's excerpt."""
     if isinstance(error, DuplicateKeyError):
-        return f"{_line(error)}a key stands twice in one mapping: {_first_sentence(error.problem)}"
+        return f"{_line(error)}a key occurs twice in one mapping: {_first_sentence(error.problem)}"
     if isinstance(error, ComposerError) and "single document" in str(error.context):
         return f"{_line(error)}expected one YAML document, found a second one"
     if isinstance(error, ConstructorError):

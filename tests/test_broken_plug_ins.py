@@ -203,7 +203,7 @@ def test_a_name_that_two_have_is_refused_with_both(plug_ins, group):
     plug_ins(group, "twice", sound, package="one")
     plug_ins(group, "twice", sound, package="two")
     library._named.cache_clear()
-    with pytest.raises(UserError, match=rf"two {family.noun}s are called '{built_in}': edgefl's own .* mine 0\.1"):
+    with pytest.raises(UserError, match=rf"two {family.noun}s are called '{built_in}': the built-in one .* mine 0\.1"):
         family[built_in]
     with pytest.raises(UserError, match=rf"several {family.noun}s are called 'twice': .* one 0\.1 .* two 0\.1"):
         family["twice"]

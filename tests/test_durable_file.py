@@ -142,7 +142,7 @@ def test_of_two_that_write_at_once_one_wins_and_the_other_is_told(tmp_path):
             file.write(b"first")
             write_durably(path, "second")
 
-    with pytest.raises(OSError, match="another process writes it"):
+    with pytest.raises(OSError, match="another process is writing it"):
         first()
     assert names(tmp_path) == ["file"]
     assert path.read_text() == "second"
@@ -199,7 +199,7 @@ def test_a_folder_that_a_killed_process_left_is_replaced(tmp_path):
 def test_a_folder_that_another_works_in_is_not_touched(tmp_path):
     with durable_folder(tmp_path / "folder") as folder:
         write_durably(folder / "file", "first")
-        with pytest.raises(OSError, match="another process writes it"), durable_folder(tmp_path / "folder"):
+        with pytest.raises(OSError, match="another process is writing it"), durable_folder(tmp_path / "folder"):
             pass
     assert names(tmp_path / "folder") == ["file"]
 
