@@ -96,7 +96,7 @@ WRONG = {
     },
     ("server update", FedAvgM, "begin"): {"nothing": (nothing, "server state None; expected tensors by name")},
     ("block scheduler", RandomScheduler, "choose"): {
-        "nothing": (nothing, "block scheduler: it returned None; expected a number of blocks for each client"),
+        "nothing": (nothing, "block scheduler: it returned None; expected a mapping from client to number of blocks"),
         "no blocks": (lambda self, r, c, f: dict.fromkeys(c, 0), "returned 0 blocks for client .; expected 1 to 4"),
         "too many": (lambda self, r, c, f: dict.fromkeys(c, 5), "returned 5 blocks for client .; expected 1 to 4"),
         "a half": (lambda self, r, c, f: dict.fromkeys(c, 1.5), "returned 1.5 blocks for client .; expected 1 to 4"),
