@@ -1,1 +1,1 @@
-"""The SimPy world: clients' lives, round protocols, budgets, the event log and its invariants."""
+"""The SimPy world: clients' participations, round protocols, budgets, the event log and its invariants."""

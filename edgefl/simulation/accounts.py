@@ -1,4 +1,4 @@
-"""What a run has spent, the budgets that it spends from, and how it ends."""
+"""What a run has spent, its budgets, and how it ends."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from edgefl.simulation.setup import Setup
 
 
 class Accounts:
-    """Keeps the ledger and the charges of the batteries, and ends the run when a budget is exhausted.
+    """Updates the ledger and the charges of the batteries, and ends the run when a budget is exhausted.
 
     Args:
         env: the run's clock.
-        setup: whose budgets hold, and whose log is told of them.
+        setup: contains the budgets and the log.
 
     Attributes:
         ledger: the totals.
         charges: the batteries.
-        draws: what the devices draw beside computing.
+        draws: the devices' power while they do not compute.
         stopped: triggers, with the reason as its value, when the run is to end.
     """
 
@@ -41,7 +41,7 @@ class Accounts:
             self.charges.draw(client, joules)
 
     def check(self) -> None:
-        """See whether what was spent has exhausted a budget."""
+        """Check whether a budget is exhausted."""
         for budget in self._limits.newly_exhausted(self.ledger):
             self.exhausted(budget.kind, budget.limit)
 

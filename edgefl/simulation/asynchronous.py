@@ -1,4 +1,4 @@
-"""Asynchronous aggregation: clients come and go, and the server aggregates whenever enough updates are there."""
+"""Asynchronous aggregation: clients start and finish at any time; the server aggregates once it has enough updates."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ from edgefl.simulation.world import World
 class Asynchronous:
     """FedBuff (Nguyen et al. 2022, Alg. 1), and with a buffer of one FedAsync (Xie et al. 2019, Alg. 1).
 
-    ``concurrency`` clients are under way at any time. Whenever one returns, another is sent the latest model. As soon
-    as ``buffer`` updates are there they become the next model, each counting by its staleness τ, the aggregations since
-    the model that it was sent. Everything that happens at one instant comes before the dispatches of that instant, so
-    clients that return together are replaced together, by one pick.
+    ``concurrency`` clients are active at any time. Whenever one returns, another receives the latest model. As soon as
+    ``buffer`` updates have arrived they become the next model. Each is weighted by its staleness τ, the number of
+    aggregations since the model that it was sent. All other events of an instant are processed before its dispatches,
+    so clients that return together are replaced together, by one pick.
 
-    A round is what lies between two aggregations. ``training.rounds`` counts them. Where so many clients in a row leave
-    without an update as are under way in :data:`~edgefl.simulation.rounds.STALL_ROUNDS` rounds, the run is given up.
+    A round is the time between two aggregations; ``training.rounds`` counts them. The run stalls once the number of
+    clients that left in a row without an update reaches :data:`~edgefl.simulation.rounds.STALL_ROUNDS` times
+    ``concurrency``.
 
-    With overlap the next ``ahead`` clients are picked before a place is free for them, and are sent what is ready of
-    what they will need. A client trains from the model that is the latest when its turn comes, whatever it was sent.
+    With overlap the next ``ahead`` clients are picked before a place is free for them, and receive the parts that are
+    ready in advance. A client trains from the model that is the latest at its dispatch, whatever was prefetched.
 
     Args:
-        world: where it happens.
+        world: the world of the run.
         book: turns arrived updates into models, rows, budgets and targets.
         spec: the protocol's options.
     """
@@ -53,7 +54,7 @@ class Asynchronous:
         self._line = Line(world, spec.ahead if world.setup.method.overlap else 0, self._foresee)
 
     def run(self) -> Generator[simpy.Event, object, None]:
-        """Dispatch, wait, aggregate, again and again."""
+        """Repeat: dispatch, wait, aggregate."""
         world, setup = self.world, self.world.setup
         gathered = self._spec.gathered(setup.cohort)
         world.round_begins(0, ())
@@ -68,7 +69,7 @@ class Asynchronous:
             yield self._wake()
             yield world.alarm(0.0)
             if self._in_vain >= STALL_ROUNDS * self._spec.under_way(setup.cohort):
-                reason = f"no update came of {self._in_vain} clients in a row"
+                reason = f"the last {self._in_vain} clients returned no update"
                 world.wrote("stalled", self.book.rounds_done, note=detail(reason=reason))
                 world.stop("stalled")
                 return
@@ -82,7 +83,7 @@ class Asynchronous:
                 world.round_begins(self.book.rounds_done, sorted(self._under_way))
 
     def _wake(self) -> simpy.Event:
-        """Something is to be done: a client has left, or one comes where too few are under way."""
+        """An event that triggers when a client has left, or when one becomes available while too few are active."""
         seconds = self._decisions.next_arrival()
         full = len(self._under_way) >= self._spec.under_way(self.world.setup.cohort)
         if full or math.isinf(seconds):
@@ -90,13 +91,13 @@ class Asynchronous:
         return self._change | self.world.env.timeout(seconds)
 
     def break_off(self) -> None:
-        """The run ends: whatever is under way breaks off."""
+        """The run ends: abort everything in progress."""
         for life in list(self._under_way.values()):
             life.drop("unfinished")
         self._line.break_off()
 
     def _dispatch(self) -> None:
-        """Send the latest model to as many free clients as may begin; who has not the memory is not asked again."""
+        """Send the latest model to as many free clients as may begin; one without the memory is not picked again."""
         world, version = self.world, self.book.rounds_done
         while (wanted := self._spec.under_way(world.setup.cohort) - len(self._under_way)) > 0:
             waiters = self._line.take(wanted) or [Waiter(client) for client in self._pick(wanted)]
@@ -112,7 +113,7 @@ class Asynchronous:
             self._line.send_ahead(version)
 
     def _pick(self, wanted: int) -> list[int]:
-        """As many of the free clients, or all where there are fewer."""
+        """``wanted`` of the free clients, or all if there are fewer."""
         available = self._decisions.everyone[self._free]
         if not len(available):
             return []
@@ -121,7 +122,7 @@ class Asynchronous:
         return self._decisions.pick(number, available, min(wanted, len(available)), self.book.rounds_done)
 
     def _foresee(self, place: int) -> int:
-        """The version that is the latest once ``place`` + 1 more updates have arrived."""
+        """The latest version once ``place`` + 1 more updates have arrived."""
         gathered = self._spec.gathered(self.world.setup.cohort)
         return self.book.rounds_done + (len(self._buffer) + place + 1) // gathered
 
@@ -160,7 +161,7 @@ class Asynchronous:
             self._change.succeed()
 
     def _aggregate(self, gathered: int) -> None:
-        """The first ``gathered`` updates that arrived become the next model."""
+        """Aggregate the first ``gathered`` updates that arrived into the next model."""
         version = self.book.rounds_done
         arrived = sorted(self._buffer[:gathered], key=lambda life: (life.client, life.job.id.dispatch))
         del self._buffer[:gathered]

@@ -1,4 +1,4 @@
-"""Batteries while their devices take part: the exact moment at which one runs empty."""
+"""Batteries while their devices take part: the exact time at which one runs empty."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgefl.network.flow_network import FlowNetwork
 from edgefl.simulation.radio import Radios
 
 _EMPTY = 1e-10
-"""Part of the capacity below which a battery counts as empty."""
+"""Share of the capacity below which a battery counts as empty."""
 
 _FASTEST = 1e12
 """Bit/s, for paths without any limit."""
@@ -23,7 +23,7 @@ _FASTEST = 1e12
 
 @dataclass
 class _Drain:
-    """What a device that takes part draws since it was last charged for it."""
+    """The drain of a participating device since its last charge to the battery."""
 
     profile: DeviceProfile
     on_empty: Callable[[], None]
@@ -34,17 +34,17 @@ class _Drain:
 
 
 class Batteries:
-    """Arms one timer for each battery that is being drained.
+    """Sets one timer for each battery that is being drained.
 
-    A transfer's power depends on its rate, which the network solves again and again. The timer is therefore set for the
-    earliest moment at which the battery could be empty, at the highest rate that the path's links allow now; there the
-    exact integral says what is left, and the timer is set again. The moments converge on the true one from below. A
-    capacity that changes sets the timer anew.
+    A transfer's power depends on its rate, which the network solves repeatedly. The timer is therefore set for the
+    earliest time at which the battery could be empty, at the highest rate that the path's links allow now. At that time
+    the exact integral gives the remaining energy, and the timer is set again. These times converge to the true one from
+    below. A change of capacity also sets the timer again.
 
     Args:
         env: the run's clock.
         charges: the batteries.
-        network: where transfers are under way.
+        network: carries the transfers.
         radios: the radios' tails.
     """
 
@@ -55,8 +55,8 @@ class Batteries:
         self._radios = radios
         self._drains: dict[int, _Drain] = {}
         self._flows: dict[int, list[Flow]] = {}
-        self._dying, self._last = -1, 0.0  # who drops out at this moment, and what it held
-        self._crossing: dict[int, Counter[int]] = {}  # by link: how many flows of which client
+        self._dying, self._last = -1, 0.0  # the client that drops out now, and its remaining joules
+        self._crossing: dict[int, Counter[int]] = {}  # by link: number of flows of each client
 
     def enter(self, client: int, profile: DeviceProfile, on_empty: Callable[[], None]) -> None:
         """The device takes part, and waits."""
@@ -68,12 +68,12 @@ class Batteries:
             self._arm(client)
 
     def leave(self, client: int) -> None:
-        """The device takes part no more."""
+        """The device no longer takes part."""
         self._drains.pop(client, None)
         self.charges.leave(client, self._env.now)
 
     def phase(self, client: int, *, computing: bool) -> None:
-        """From now on it computes, or waits; what it drew before has been charged."""
+        """From now on it computes, or waits; its earlier energy has been charged."""
         drain = self._drains.get(client)
         if drain is not None:
             each = compute_joules if computing else idle_joules
@@ -81,7 +81,7 @@ class Batteries:
             self._arm(client)
 
     def flow_started(self, client: int, flow: Flow) -> None:
-        """A transfer of the client is under way."""
+        """A transfer of the client begins."""
         if self.charges.has(client):
             self._flows.setdefault(client, []).append(flow)
             for link in flow.path:
@@ -89,7 +89,7 @@ class Batteries:
             self._arm(client)
 
     def flow_over(self, client: int, flow: Flow) -> None:
-        """It has ended, and was charged."""
+        """The transfer has ended, and was charged."""
         if self.charges.has(client):
             self._flows[client].remove(flow)
             for link in flow.path:
@@ -100,12 +100,12 @@ class Batteries:
             self._arm(client)
 
     def capacity_changed(self, link: int) -> None:
-        """A link has another capacity, so what crosses it may draw more than was foreseen."""
+        """A link's capacity changed, so transfers over it may draw more power than predicted."""
         for client in self._crossing.get(link, ()):
             self._arm(client)
 
     def left(self, client: int) -> float:
-        """Joules that are left in the client's battery now."""
+        """The remaining joules of the client's battery."""
         drain, now = self._drains.get(client), self._env.now
         drawn = self._radios.pending(client)
         if drain is not None:
@@ -115,15 +115,15 @@ class Batteries:
         return self.charges.held(client, now) - drawn
 
     def given(self, client: int, joules: float, flow: Flow | None = None) -> float:
-        """What the battery gives of ``joules`` that are due now: no more than it holds.
+        """The part of ``joules`` that the battery delivers now: no more than it holds.
 
-        A device that takes part drops out at the moment at which it holds no more, so only what is drawn at once (a
-        radio's promotion) or beside a round (a tail, or what is sent ahead) can ask for more.
+        A participating device drops out when its battery is empty, so only energy that is drawn instantly (a radio's
+        promotion) or outside a round (a tail, or prefetching) can exceed what it holds.
 
         Args:
-            client: whose battery.
-            joules: what is due.
-            flow: the transfer that they are due for, which :meth:`flow_over` has not been told of yet.
+            client: the owner of the battery.
+            joules: the energy to charge.
+            flow: the transfer that used the energy, if :meth:`flow_over` has not been called for it yet.
         """
         if not self.charges.has(client):
             return joules
@@ -161,7 +161,8 @@ class Batteries:
         if self.left(client) > _EMPTY * self.charges.capacity[client] and seconds > 1e-12 * self._env.now:
             self._arm(client)
             return
-        # Empty first: the round may close, and others be picked, while the device leaves it.
+        # Set the battery to empty first: the round may close, and other clients may be picked, while the device leaves
+        # it.
         self._radios.dies(client)
         self._dying, self._last = client, float(self.charges.joules[client])
         self.charges.run_empty(client)

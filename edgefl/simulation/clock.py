@@ -12,11 +12,11 @@ ProcessGenerator = Generator[simpy.Event, Any, Any]
 
 
 class Clock(simpy.Environment):
-    """Runs events until one of them stops the run, until none is left, or until one raises an error.
+    """Runs events until one of them stops the run, until no events are left, or until one raises an error.
 
     SimPy reports "no events are left" as a ``RuntimeError``, which callbacks raise too, and replaces the error of a
-    process by a copy, ``type(error)(*error.args)``, which not every class of errors supports. Here the end of all
-    events is a return value, and an error is the one that was raised.
+    process by a copy, ``type(error)(*error.args)``, which not every class of errors supports. In this environment the
+    end of all events is a return value, and the original error is raised.
 
     >>> clock = Clock()
     >>> stop = clock.event()
@@ -42,7 +42,7 @@ class Clock(simpy.Environment):
         """Process events until ``stop`` is processed.
 
         Returns:
-            The value of ``stop``; ``None`` if no events are left before.
+            The value of ``stop``; ``None`` if no events are left before that.
 
         Raises:
             Exception: what a callback or a process raised.
@@ -62,7 +62,7 @@ class Clock(simpy.Environment):
             raise self._raised from self._raised.__cause__
 
     def _remembering(self, generator: ProcessGenerator) -> ProcessGenerator:
-        """The same process; the first error that one of them raises is kept."""
+        """The same process; the environment keeps the first error that any process raises."""
         try:
             return (yield from generator)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""What Python's garbage collector looks at while a world runs."""
+"""Limit the work of Python's garbage collector while a world runs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def what_was_there_left_alone() -> Generator[None]:
-    """Let the cyclic collector look only at what is made in this block.
+    """Let the cyclic collector examine only objects that are created in this block.
 
-    A world makes events and flows by the thousand, and each full collection that they bring about would walk through
-    every module and every array that was there before: a fifth of a large round's time, for nothing.
+    A world creates thousands of events and flows, and each full collection that they trigger would examine every module
+    and every array that existed before. That costs a fifth of a large round's time, without any benefit.
 
     >>> with what_was_there_left_alone():
     ...     gc.get_freeze_count() > 0
@@ -21,7 +21,7 @@ def what_was_there_left_alone() -> Generator[None]:
     0
     """
     if gc.get_freeze_count():
-        yield  # someone else has said so, and will take it back
+        yield  # an outer block has done this, and will undo it
         return
     gc.freeze()
     try:

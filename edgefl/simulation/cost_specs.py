@@ -1,4 +1,4 @@
-"""What ``cost:`` may say: where the FLOPs and seconds of local training come from."""
+"""The options of ``cost:``: how the FLOPs and seconds of local training are determined."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Spec(Options):
 
 
 class MeasuredCost(_Spec):
-    """What the method's step executes, on each device's roofline."""
+    """The operators of the method's step, on each device's roofline."""
 
     kind: Literal["measured"] = Field(
         default="measured", description="measured: the method's executed graph on the device's roofline"
@@ -29,19 +29,19 @@ class MeasuredCost(_Spec):
 
 
 class PaperCost(_Spec):
-    """FedBR's own model (Tan et al. 2023, Eqs. 3-4): hybrid paths cost by a formula, and each block is S/M bytes.
+    """FedBR's own model (Tan et al. 2023, Eqs. 3-4): a formula for the cost of hybrid paths, and S/M bytes a block.
 
-    A step costs FedAvg's, as executed, times 1 + α(α+1)/(2M); methods without hybrid paths cost what FedAvg does.
+    A step costs FedAvg's, as executed, times 1 + α(α+1)/(2M); methods without hybrid paths have FedAvg's cost.
     """
 
-    kind: Literal["paper"] = Field(description="paper: FedBR's Eqs. 3-4 in place of what methods execute")
+    kind: Literal["paper"] = Field(description="paper: FedBR's Eqs. 3-4 instead of the executed operators")
 
 
 class SecondsRange(_Spec):
-    """U(low, high) of a method's local training in one round."""
+    """The range U(low, high) of a method's seconds of local training in one round."""
 
-    low: Annotated[Seconds, Field(ge=0)] = Field(description="least seconds of local training in a round")
-    high: Annotated[Seconds, Field(ge=0)] = Field(description="most seconds of local training in a round")
+    low: Annotated[Seconds, Field(ge=0)] = Field(description="minimum seconds of local training in a round")
+    high: Annotated[Seconds, Field(ge=0)] = Field(description="maximum seconds of local training in a round")
 
     @model_validator(mode="after")
     def _low_before_high(self) -> Self:
@@ -67,9 +67,9 @@ def _rounds(value: Any) -> Any:
 
 
 class SecondsCost(_Spec):
-    """Seconds of local training that somebody measured, drawn for each client from its method's range.
+    """Measured seconds of local training, drawn for each client from its method's range.
 
-    The position within the range is drawn for all methods alike, so a client that is slow for one is slow for all.
+    The position within the range is the same for all methods, so a client that is slow for one is slow for all.
 
     >>> SecondsCost(kind="seconds", methods={"fedavg": "4 s"}, redraw="10 rounds").of("fedavg", 0, 3, clients=2)
     array([4., 4.])
@@ -79,10 +79,10 @@ class SecondsCost(_Spec):
     methods: dict[
         str, Annotated[SecondsRange, BeforeValidator(_range, json_schema_input_type=Seconds | SecondsRange)]
     ] = Field(
-        min_length=1, description="the range of each method, by its label or by its name; a quantity alone is constant"
+        min_length=1, description="the range of each method, by its label or by its name; a single quantity is constant"
     )
     redraw: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="when seconds are drawn anew, '10 rounds'; null: never"
+        default=None, description="when seconds are redrawn, '10 rounds'; null: never"
     )
 
     @model_validator(mode="before")

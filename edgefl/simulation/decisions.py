@@ -1,4 +1,4 @@
-"""What a protocol decides before clients live: who takes part, and how many blocks each is sent."""
+"""A protocol's decisions before clients take part: the cohort, and each client's number of blocks."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from edgefl.simulation.world import World
 
 
 class Decisions:
-    """Asks the run's selector and block scheduler, and logs what they answer.
+    """Calls the run's selector and block scheduler, and logs their answers.
 
     Args:
-        world: whose setup holds them, and whose log takes the answers.
+        world: the world of the run; its setup contains them, and its log receives the answers.
     """
 
     def __init__(self, world: World) -> None:
@@ -30,12 +30,12 @@ class Decisions:
         self.everyone = np.arange(world.setup.clients, dtype=np.int64)
 
     def pick(self, number: int, available: NDArray[np.int64], size: int, round: int) -> list[int]:
-        """``size`` of the available clients, or all where there are fewer; nobody, and no row, where nobody may be.
+        """``size`` of the available clients, or all if there are fewer; none, and no row, if no client is available.
 
         Args:
             number: counts the run's picks from 0; a synchronous run picks once a round.
-            available: who could take part as far as the protocol knows, ascending; devices that are away are left out.
-            size: how many are wanted.
+            available: clients that could take part according to the protocol, ascending; absent devices are removed.
+            size: how many to pick.
             round: the round that they are picked for.
         """
         setup = self._world.setup
@@ -52,7 +52,7 @@ class Decisions:
         return cohort
 
     def _foreseen(self, round: int, clients: NDArray[np.int64]) -> Foreseen:
-        """What a round with the whole model would take each client, as far as one can know now."""
+        """The predicted seconds of a round with the whole model for each client, from what is known now."""
         world, setup = self._world, self._world.setup
         sizes = setup.sizes
         uplink = sum(part.bytes for part in setup.uplink)
@@ -73,11 +73,11 @@ class Decisions:
             return np.array(checked_cohort(candidates, self.everyone, setup.clients, setup.clients), np.int64)
 
     def next_arrival(self) -> float:
-        """Seconds until somebody comes who is away and might be picked; infinite where nobody does."""
+        """Seconds until an absent client that may be picked becomes available; infinite if none does."""
         return self._world.presence.next_arrival(self._candidates)
 
     def arrival(self, round: int) -> Generator[simpy.Event, object, bool]:
-        """Wait until somebody comes who is away and might be picked; False, at once, where nobody ever does."""
+        """Wait until an absent client that may be picked becomes available; False, immediately, if none ever does."""
         seconds = self.next_arrival()
         if math.isinf(seconds):
             self._world.wrote("stalled", round, note=detail(reason=self._lacking()))
@@ -86,14 +86,14 @@ class Decisions:
         return True
 
     def _lacking(self) -> str:
-        """Why there is nobody to wait for."""
+        """Why no client can be waited for."""
         if self._candidates is None:
-            return "nobody can take part, and nobody ever comes"
+            return "no client can take part, now or later"
         listed = ", ".join(str(client) for client in self._candidates.tolist())
-        return f"selection may pick only clients {listed}; none of them can take part, or ever comes"
+        return f"selection may pick only clients {listed}; none of them can take part, now or later"
 
     def blocks(self, round: int, cohort: Sequence[int]) -> dict[int, int]:
-        """The number of blocks that a scheduler chose for each client; empty where none chooses in this round."""
+        """The number of blocks that a scheduler chose for each client; empty if none is used in this round."""
         scheduler, payload = self._world.setup.scheduler, self._world.setup.method.payload
         with blaming(self._world.setup.label, round, "payload"):
             sends_blocks = payload.partial(round)
@@ -103,7 +103,7 @@ class Decisions:
         with blaming(self._world.setup.label, round, "block scheduler"):
             alphas = checked_alphas(scheduler.choose(round, list(cohort), forecast), cohort, forecast.seconds.shape[1])
         chosen = {str(client): alpha for client, alpha in sorted(alphas.items())}
-        # How far from the shortest round that would have sent as many blocks?
+        # Compare with the shortest round that would have sent as many blocks.
         choice = np.array([alphas[client] for client in cohort], np.int64)
         foreseen = forecast.makespan(choice)
         arms = max(self._world.setup.sizes.blocks - 1, int(choice.max()))
@@ -117,7 +117,7 @@ class Decisions:
         return alphas
 
     def _forecast(self, round: int, cohort: Sequence[int]) -> BlockForecast:
-        """What each α would cost each client, with what it holds now."""
+        """The cost of each α for each client, given the parts that it holds now."""
         world, sizes = self._world, self._world.setup.sizes
         uplink = sum(part.bytes for part in world.setup.uplink)
         seconds = np.empty((len(cohort), sizes.blocks))

@@ -1,4 +1,4 @@
-"""What the devices of a fleet draw beside computing, looked up once for the many moments at which it is charged."""
+"""The power of a fleet's devices while they do not compute, cached because it is charged very often."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Draws:
     def __init__(self, fleet: FleetAssignment) -> None:
         self._group = fleet.group
         self._idle = [idle_joules(profile, 1.0) for profile in fleet.profiles]
-        # Watts while a transfer is under way, and joules per byte.
+        # Watts during a transfer, and joules per byte.
         self._transfer = {
             direction: [
                 (transfer_joules(profile, direction, 1.0, 0.0), transfer_joules(profile, direction, 0.0, 1.0))
@@ -28,10 +28,10 @@ class Draws:
         }
 
     def idle(self, client: int, seconds: float) -> float:
-        """Joules of the client's device while it does not train for ``seconds``."""
+        """Joules of the client's device during ``seconds`` without training."""
         return self._idle[int(self._group[client])] * seconds
 
     def transfer(self, client: int, direction: Direction, seconds: float, transferred_bytes: float) -> float:
-        """Joules that a transfer adds to what the client's device draws anyway."""
+        """Joules of a transfer, in addition to the device's other energy."""
         watts, per_byte = self._transfer[direction][int(self._group[client])]
         return watts * seconds + per_byte * transferred_bytes

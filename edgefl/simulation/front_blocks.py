@@ -1,4 +1,4 @@
-"""How old the front blocks are that clients train, where they are sent the last blocks only."""
+"""The age of the front blocks that clients train when they receive only the last blocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Ages(NamedTuple):
     """The front blocks of one or more jobs.
 
     Attributes:
-        blocks: how many there are.
+        blocks: their number.
         rounds: the sum of their ages.
     """
 
@@ -18,16 +18,16 @@ class Ages(NamedTuple):
 
 
 class FrontBlocks:
-    """The blocks that a job trains without its client having been sent them for it: its *front blocks*.
+    """The blocks that a job trains without a download for it: its *front blocks*.
 
-    A job that is sent the last α of M blocks has M-α front blocks, which are its client's own, from the end of the last
+    A job that receives the last α of M blocks has M-α front blocks. They are the client's own, from the end of the last
     job that it computed. A front block's *age* is the number of rounds (aggregations) between the model that the job
-    starts from and the model of which the client was last sent that block, for a job that it computed. All clients
-    begin with the first model, so a block that was never sent counts from there.
+    starts from and the model from which the client last received that block, for a job that it computed. All clients
+    begin with the first model, so the age of a block that was never sent is counted from there.
 
-    Every front block of every job that was computed to its end counts once, whether its update was in time or not.
-    So the mean age, ``blocks.front_age`` in ``summary.json``, is 1 where all clients take part in each round and every
-    second round sends the whole model, and about N/K or more where K of N clients are drawn.
+    Every front block of every job that was computed to its end counts once, even if its update was late. So the mean
+    age, ``blocks.front_age`` in ``summary.json``, is 1 where all clients take part in each round and every second round
+    sends the whole model, and about N/K or more where K of N clients are drawn.
 
     Args:
         blocks: M.
@@ -44,7 +44,7 @@ class FrontBlocks:
         self._sent: dict[int, list[int]] = {}
 
     def trained(self, client: int, round: int, alpha: int) -> Ages:
-        """A client has computed a job from the model of ``round`` (from 0), of which it was sent ``alpha`` blocks."""
+        """Add a client's computed job that began from the model of ``round`` (from 0) with ``alpha`` blocks sent."""
         front = self._blocks - alpha
         kept = self._sent.get(client, [0] * self._blocks)[:front]
         self._sent[client] = kept + [round] * alpha

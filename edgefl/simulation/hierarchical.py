@@ -17,14 +17,14 @@ from edgefl.simulation.world import World
 
 
 class Cell:
-    """An edge aggregator's part in one round: fetch, pass on, gather, return.
+    """An edge aggregator's part in one round: download, forward, collect, upload.
 
     Args:
-        world: where it is.
+        world: the world of the run.
         node: its node in the topology.
         round: the round.
-        spec: when it closes.
-        prefetch: what it fetched before the round, complete or not.
+        spec: its options decide when it closes.
+        prefetch: the parts that it downloaded before the round, complete or not.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Cell:
         self._flows: list[Flow] = []
 
     def left(self, life: Participation) -> None:
-        """One of its clients has returned, or gives up."""
+        """One of its clients has returned or dropped out."""
         if life.phase == "refused":
             return
         self._present.discard(life.client)
@@ -52,7 +52,7 @@ class Cell:
             self._time_is_up()
 
     def live(self) -> Generator[simpy.Event, object, None]:
-        """The cell's round, as SimPy tells it."""
+        """The cell's round as a SimPy process."""
         world, env = self.world, self.world.env
         self._present = {life.client for life in self.lives}
         if self._spec.deadline is not None:
@@ -91,8 +91,8 @@ class Cell:
             self._closed.succeed()
 
     def _fetch(self) -> float:
-        """Ask for what the cell has not yet; returns the seconds for which it was sent parts before the round."""
-        # A part that several clients need comes once.
+        """Request the parts that the cell does not have; return the seconds of its prefetching before the round."""
+        # A part that several clients need is sent once.
         parts = list(dict.fromkeys(part for life in self.lives for part in life.downlink.parts))
         self._flows, hidden = [], 0.0
         if self._prefetch is not None:
@@ -105,7 +105,7 @@ class Cell:
         return hidden
 
     def _close(self, fate: Fate) -> None:
-        """Whoever is missing now is cut off."""
+        """Exclude the clients that have not returned."""
         for flow in self._flows:
             self.world.network.cancel(flow)
         if self._prefetch is not None:
@@ -115,7 +115,7 @@ class Cell:
 
 
 class Hierarchical(RoundByRound):
-    """Round after round; a round closes when every cell with clients in the cohort has returned their mean.
+    """Hierarchical rounds; a round closes when every cell with clients in the cohort has returned their mean.
 
     Args:
         world: where it happens.

@@ -1,4 +1,4 @@
-"""Running totals of what a run has spent, as the log counts it."""
+"""Running totals of what a run has spent, as in the log."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from edgefl.simulation.transfer import Direction
 
 @dataclass
 class Ledger:
-    """What was spent so far: bytes that arrived, FLOPs executed, joules drawn, by all clients together.
+    """The totals so far: bytes that arrived, FLOPs executed and joules drawn by all clients together.
 
     Attributes:
-        bytes_down, bytes_up: delivered bytes by direction, broken-off transfers included.
-        bytes_backhaul: delivered between the server and cells that average; no part of the other counts.
-        client_bytes: delivered to and from the client for whom it is most.
-        bytes_useful: the part of both that belongs to clients whose update was aggregated.
-        bytes_late: the part that belongs to clients whom the close of a round cut off.
-        bytes_dropped: the part that belongs to clients who gave up themselves.
-        bytes_prefetched_in_vain: sent early for a participation that never came, or that needed something else by then.
-        bytes_retried: what clients had moved before they began their job anew.
-        foreseen_seconds, least_seconds: makespans of partial rounds: those foreseen of the blocks that were chosen,
-            and of the best choice of as many blocks.
+        bytes_down, bytes_up: delivered bytes by direction, including aborted transfers.
+        bytes_backhaul: delivered between the server and averaging cells; not included in the other counts.
+        client_bytes: delivered to and from the client with the most bytes.
+        bytes_useful: the part of both for clients whose update was aggregated.
+        bytes_late: the part for clients that had not returned when their round closed.
+        bytes_dropped: the part for clients that dropped out.
+        bytes_prefetched_in_vain: prefetched for a participation that never began, or that then needed other parts.
+        bytes_retried: moved by clients before they restarted their job.
+        foreseen_seconds, least_seconds: makespans of partial rounds: predicted for the chosen blocks, and for the best
+            choice of as many blocks.
         front_blocks, front_block_rounds: front blocks of computed jobs, and the sum of their ages (see
             :class:`~edgefl.simulation.front_blocks.FrontBlocks`).
-        flops: training FLOPs, broken-off computations in proportion.
-        joules: of the devices: idle while taking part, compute, radio.
+        flops: training FLOPs; an aborted computation counts in proportion.
+        joules: of the devices: idle while participating, compute, radio.
         download_seconds, upload_seconds, compute_seconds: summed over all clients.
         exposed_seconds, hidden_seconds: transfer seconds of each round's critical path that did, and did not, lengthen
             the round.
@@ -60,7 +60,7 @@ class Ledger:
         return self.bytes_down + self.bytes_up
 
     def moved(self, direction: Direction, bytes: float, seconds: float) -> None:
-        """A transfer is over that delivered ``bytes`` in ``seconds``."""
+        """Add a finished or aborted transfer that delivered ``bytes`` in ``seconds``."""
         if direction == "down":
             self.bytes_down += bytes
             self.download_seconds += seconds
@@ -69,25 +69,25 @@ class Ledger:
             self.upload_seconds += seconds
 
     def computed(self, flops: float, seconds: float) -> None:
-        """A computation is over, be it that it broke off."""
+        """Add a completed or aborted computation."""
         self.flops += flops
         self.compute_seconds += seconds
 
     def lost(self, fate: str, bytes: float) -> None:
-        """``bytes`` were for nothing; of some fates there is a total."""
+        """Add ``bytes`` that were lost; some fates have a total."""
         total = f"bytes_{fate}"
         if hasattr(self, total):
             setattr(self, total, getattr(self, total) + bytes)
 
     def of(self, kind: Literal["bytes", "client_bytes", "flops", "joules"]) -> float:
-        """What has been spent of one budget."""
+        """The amount spent of one budget."""
         spent: float = getattr(self, kind)
         return spent
 
     def copy(self) -> Self:
-        """The totals as they stand now."""
+        """The present totals."""
         return type(self)(**vars(self))
 
     def since(self, earlier: Ledger) -> Ledger:
-        """What was spent after ``earlier``."""
+        """The amounts spent after ``earlier``."""
         return Ledger(*map(sub, vars(self).values(), vars(earlier).values()))

@@ -1,4 +1,4 @@
-"""Budgets that end a run, and targets that it may reach on the way."""
+"""Budgets that end a run, and accuracy targets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgefl.simulation.specs import BudgetKind
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a run stood at the end of a round: the model's accuracy, and what had been spent to get it."""
+    """The state of a run at the end of a round: the model's accuracy, and the amounts spent so far."""
 
     round: int
     seconds: float
@@ -24,7 +24,7 @@ class Standing:
 
 @dataclass
 class Target:
-    """An accuracy to reach, and where the run stood when it first did."""
+    """An accuracy to reach, and the state of the run when it was first reached."""
 
     accuracy: float
     reached: Standing | None = None
@@ -32,7 +32,7 @@ class Target:
 
 @dataclass
 class Budget:
-    """A limit, and the best that was affordable: where the run stood after the last evaluated round within it."""
+    """A limit, and the state of the run after the last evaluated round within it."""
 
     kind: BudgetKind
     limit: float
@@ -40,7 +40,7 @@ class Budget:
     within: Standing | None = None
 
     def allows(self, standing: Standing) -> bool:
-        """Whether everything up to this standing was paid from the budget."""
+        """Whether everything up to this state is within the budget."""
         spent = standing.seconds if self.kind == "seconds" else standing.spent.of(self.kind)
         return spent <= self.limit
 
@@ -49,9 +49,9 @@ class Limits:
     """The budgets and targets of one run.
 
     Args:
-        budgets: limits by kind that are limited.
+        budgets: the limit of each limited kind.
         targets: accuracies.
-        metric: ``accuracy`` or ``accuracy_ema``: which of them a target speaks of.
+        metric: ``accuracy`` or ``accuracy_ema``, for targets.
     """
 
     def __init__(self, budgets: Mapping[BudgetKind, float], targets: Iterable[float], metric: str) -> None:
@@ -67,7 +67,7 @@ class Limits:
         return next((budget for budget in self.budgets if budget.kind == "seconds"), None)
 
     def newly_exhausted(self, spent: Ledger) -> list[Budget]:
-        """Budgets that the ledger has just exceeded; each is returned once."""
+        """Budgets that the ledger has newly exceeded; each is returned once."""
         crossed = [budget for budget, of in self._counted if of(spent) > budget.limit]
         if crossed:
             for budget in crossed:
@@ -76,7 +76,7 @@ class Limits:
         return crossed
 
     def round_ended(self, standing: Standing) -> list[Target]:
-        """Takes note of a round's end; returns the targets that it reached for the first time."""
+        """Record a round's end; return the targets that it reached for the first time."""
         for budget in self.budgets:
             if budget.allows(standing) and not math.isnan(standing.accuracy):
                 budget.within = standing

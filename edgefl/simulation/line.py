@@ -1,4 +1,4 @@
-"""Clients that wait for their turn in an asynchronous run, with what they will need sent ahead."""
+"""The queue of clients that wait for dispatch in an asynchronous run, and their prefetching."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from edgefl.simulation.world import World
 
 @dataclass
 class Waiter:
-    """A client in line, and what was sent to it ahead, if anything was ready yet."""
+    """A client in the queue, and its prefetch, if one has begun."""
 
     client: int
     prefetch: Prefetch | None = None
 
 
 class Line:
-    """Who is dispatched next, first come first served; each is sent what is ready of what it will need.
+    """The clients that are dispatched next, first come first served; each prefetches the parts that are ready.
 
     Args:
         world: where it happens.
-        length: clients that wait at most; 0 for methods without overlap.
-        foresee: the model version that the client at a place in line (from 0) will be sent off with, if the clients
-            that are under way return one after another.
+        length: the maximum number of waiting clients; 0 for methods without overlap.
+        foresee: the predicted model version at the dispatch of the client at a place in the queue (from 0), if the
+            active clients return one after another.
     """
 
     def __init__(self, world: World, length: int, foresee: Callable[[int], int]) -> None:
@@ -41,16 +41,16 @@ class Line:
         return self._length - len(self._waiters)
 
     def join(self, client: int) -> None:
-        """A client waits from now on, behind the others."""
+        """Add a client to the end of the queue."""
         self._waiters.append(Waiter(client))
 
     def take(self, number: int) -> list[Waiter]:
-        """The first clients leave the line; ``number`` of them, or as many as there are."""
+        """Remove and return the first ``number`` clients of the queue, or all if there are fewer."""
         taken, self._waiters = self._waiters[:number], self._waiters[number:]
         return taken
 
     def send_ahead(self, latest: int) -> None:
-        """Send those who were sent nothing yet what is ready, now that ``latest`` is the newest model version."""
+        """Begin to prefetch for the clients without a prefetch; ``latest`` is the newest model version."""
         world, setup = self._world, self._world.setup
         for place, waiter in enumerate(self._waiters):
             version = self._foresee(place)
@@ -61,18 +61,18 @@ class Line:
                 waiter.prefetch = Prefetch(world, waiter.client, parts, version, awake=False)
 
     def break_off(self) -> None:
-        """The run ends before their turn."""
+        """The run ends before their dispatch: drop their prefetches."""
         for waiter in self._waiters:
             if waiter.prefetch is not None:
                 waiter.prefetch.drop()
 
     def _ready(self, client: int, version: int, latest: int) -> tuple[Part, ...]:
-        """What a client that will train from ``version`` can be sent while ``latest`` is the newest."""
+        """The parts that a client that will train from ``version`` can receive while ``latest`` is the newest."""
         payload = self._world.setup.method.payload
         parts = self._world.downlink(client, version, None).parts
         with blaming(self._world.setup.label, version, "payload"):
             sends_blocks = payload.partial(version)
         if version == latest and not sends_blocks:
             return parts
-        # Early parts come from the version before; which blocks a client needs is decided at its dispatch.
+        # Early parts come from the previous version; the blocks that a client needs are decided at its dispatch.
         return tuple(part for part in parts if part.early) if version <= latest + 1 else ()

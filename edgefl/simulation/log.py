@@ -1,4 +1,4 @@
-"""The event log: one row for everything that happens, in the order in which it happens.
+"""The event log: one row for each event, in the order of events.
 
 Every figure that edgefl reports is a sum over these rows, and ``edgefl verify`` checks them against the laws of the
 world. Rows go to a sink in chunks, so that a long run needs no more memory than a short one.
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 NOBODY = -1
-"""Stands in the columns ``client``, ``flow`` and ``round`` where a row concerns none."""
+"""The value of the columns ``client``, ``flow`` and ``round`` in rows without one."""
 
 
 class Event(NamedTuple):
@@ -20,17 +20,17 @@ class Event(NamedTuple):
 
     Attributes:
         time: virtual seconds since the start.
-        kind: what happened, see the table in ``docs/time-model.md``.
-        round: the round it belongs to, from 1; for prefetches the round that they are meant for.
-        client: the client concerned, or -1 for the server and the network.
+        kind: the kind of event, see the table in ``docs/time-model.md``.
+        round: the round it belongs to, from 1; for prefetches the round that will use them.
+        client: the client, or -1 for the server and the network.
         item: what was sent, computed, decided or reached, by name.
         flow: the number of the transfer.
         source, target: nodes of the topology.
-        bytes: of a transfer: its size at the start, what was delivered at its end.
-        seconds: how long it took.
+        bytes: of a transfer: its size at the start, the delivered bytes at its end.
+        seconds: its duration.
         flops: floating-point operations executed.
-        joules: energy that the device drew for it.
-        value: the number that the kind is about (capacity in bit/s, accuracy, alpha, limit).
+        joules: the device's energy for it.
+        value: the number that belongs to the kind (capacity in bit/s, accuracy, alpha, limit).
         detail: further facts as JSON.
     """
 
@@ -56,10 +56,10 @@ Sink = Callable[[list[Event]], None]
 
 
 class EventLog:
-    """Collects rows and hands them on in chunks.
+    """Collects rows and writes them in chunks.
 
     Args:
-        sink: takes each full chunk, in order; ``None`` keeps all rows in :attr:`rows`.
+        sink: called with each full chunk, in order; ``None`` keeps all rows in :attr:`rows`.
         chunk: rows in a chunk.
     """
 
@@ -86,12 +86,12 @@ class EventLog:
         value: float = 0.0,
         detail: str = "",
     ) -> None:
-        """Append one row, whose columns :class:`Event` explains.
+        """Append one row; see :class:`Event` for the columns.
 
-        Only ``round`` counts as the world does, from 0: its number is the version that it trains from.
+        ``round`` is the exception: here it counts from 0, as in the world, and equals the version that it trains from.
         """
         rows, number = self.rows, round + 1
-        # The tuple at once, without the call that a named tuple puts before it.
+        # Create the tuple directly, without the extra call of a named tuple's constructor.
         rows.append(
             _tuple(
                 Event,
@@ -102,7 +102,7 @@ class EventLog:
             self.flush()
 
     def flush(self) -> None:
-        """Hand the rows that wait to the sink."""
+        """Write the pending rows to the sink."""
         if self._sink is not None and self.rows:
             self._sink(self.rows)
             self.rows = []
@@ -119,6 +119,6 @@ def detail(**facts: Any) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, float):
-        # As JSON has it; the encoder would do the same, after ten times as long a preparation.
+        # As in JSON; the encoder gives the same result, but needs ten times as long to set up.
         return float.__repr__(value) if math.isfinite(value) else f'"{value!r}"'
     return json.dumps(value)

@@ -1,4 +1,4 @@
-"""One client's part in one round: download, compute, upload."""
+"""One client's participation in one round: download, compute, upload."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from edgefl.simulation.work import Work
 from edgefl.simulation.world import World
 
 Fate = Literal["late", "dropped", "prefetched_in_vain", "unfinished"]
-"""What became of a participation that was not aggregated; ``unfinished``: the run ended first."""
+"""Why a participation was not aggregated; ``unfinished``: the run ended first."""
 
 Phase = Literal["download", "compute", "upload", "arrived", "refused", "dropped"]
 
 
 class Deadline(NamedTuple):
-    """The moment at which an update must have arrived, and how many times its upload's foreseen seconds to keep."""
+    """When an update must have arrived, and the time reserved for its upload, in multiples of its predicted seconds."""
 
     moment: float
     reserve: float
@@ -33,24 +33,24 @@ class Participation:
     """A client of the cohort, from the start of the round until its update has arrived or the round has closed.
 
     Args:
-        world: where it lives.
-        client: who.
+        world: the world of the run.
+        client: its number.
         round: the round, which is also the model version that it trains from.
-        downlink: what it needs for the round.
-        chosen: the number of blocks that the block scheduler chose for it, if one did.
-        on_downloaded, on_left: called when it holds everything (or never will), and when its part is over: it has
-            arrived, was refused, or has left by itself.
-        deadline: until when its update must have arrived, for clients that then take fewer local steps.
+        downlink: the parts that it needs for the round.
+        chosen: the number of blocks from the block scheduler, if there is one.
+        on_downloaded, on_left: called when it holds everything (or never will), and when its participation has ended:
+            it has arrived, was refused, or has dropped out.
+        deadline: the time until which its update must have arrived, for clients that reduce their local steps.
 
     Attributes:
-        prefetch: what was sent to it early, complete or not, until it begins.
-        job: its training job; the learner knows of it once it computes, or from the start (see :meth:`live`).
-        compute_seconds: how long it computed.
+        prefetch: its prefetch, complete or not, until it begins.
+        job: its training job; submitted to the learner when it computes, or at the start (see :meth:`live`).
+        compute_seconds: its seconds of computing.
         hidden_seconds: transfer seconds before the round began.
         arrived_at: virtual time at which its update was complete at the server (at its cell, where cells average), NaN
             before.
-        reached_at: the same for the server in any case; its cell sets it, and the seconds that the cell's own transfers
-            took beside (``relay_seconds``).
+        reached_at: the same for the server in all cases; its cell sets it, and the additional seconds of the cell's own
+            transfers (``relay_seconds``).
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Participation:
 
     @property
     def computing(self) -> bool:
-        """Whether the device trains at the moment."""
+        """Whether the device trains now."""
         return self.phase == "compute"
 
     @property
@@ -104,21 +104,21 @@ class Participation:
         return self.phase in ("arrived", "refused", "dropped")
 
     def played(self, blocks: int) -> int:
-        """The α that this participation tried out: the scheduler's choice, or M where the model came whole anyway."""
+        """The α of this participation: the scheduler's choice, or M if the client received the whole model."""
         return blocks if self._chosen is None or self.downlink.forced_full else self._chosen
 
     def transfers_since(self, moment: float) -> tuple[float, float]:
-        """Its transfer seconds after a moment, and before: those that lengthened a round that began then, or not."""
+        """Its transfer seconds after and before a given time: those that lengthened a round that began then, or not."""
         exposed = sum(max(0.0, ended - max(began, moment)) for began, ended in self._transfers)
         before = sum(max(0.0, min(ended, moment) - began) for began, ended in self._transfers)
         return exposed + self.relay_seconds, self.hidden_seconds + before
 
     def live(self, *, submit_first: bool = False) -> Generator[simpy.Event, object, None]:
-        """The client's life in this round, as SimPy tells it.
+        """The client's participation as a SimPy process.
 
         Args:
-            submit_first: hand the job to the learner before the download instead of after it, where the model version
-                that is sent may not be the latest any more by then.
+            submit_first: submit the job to the learner before the download instead of after it, because the model
+                version that is sent may no longer be the latest by then.
         """
         self._phase_began = self._env.now
         hindrance = self.world.presence.enters(self)
@@ -157,7 +157,7 @@ class Participation:
         if steps != self.job.steps:
             self.job = replace(self.job, steps=steps)
         self.phase = "compute"
-        # A job that may begin anew is handed over when it is done: it may take fewer steps the second time.
+        # A job that may restart is submitted when it is complete: it may take fewer steps the second time.
         if not self._retries:
             self._submit()
         world.presence.computes(self, seconds, again)
@@ -182,16 +182,16 @@ class Participation:
         self._on_left(self)
 
     def refuse(self) -> None:
-        """The device has not the memory for the job: nothing is sent, nothing is trained."""
+        """The device does not have enough memory for the job: nothing is sent or trained."""
         self.phase = "refused"
         self.world.refused(self.client, self.round, self.work)
         self.announce()
         self._on_left(self)
 
     def quit(self, reason: str) -> None:
-        """The device leaves the round by itself: whatever it is doing breaks off, and the others go on.
+        """The device drops out of the round: its activity is aborted, and the other clients continue.
 
-        After an accident it begins anew, as many times as the protocol lets it.
+        After an accident it restarts, as many times as the protocol allows.
         """
         if self._over:
             return
@@ -204,7 +204,7 @@ class Participation:
         self._on_left(self)
 
     def drop(self, fate: Fate) -> None:
-        """The round closes (``late``), or the run ends, without this client: whatever it is doing breaks off."""
+        """The round closes (``late``), or the run ends, without this client: its activity is aborted."""
         if self._over:
             return
         phase, self.phase = self.phase, "dropped"
@@ -222,13 +222,13 @@ class Participation:
         self.world.lost(self.client, self.round, self.job.id.dispatch, fate)
 
     def announce(self) -> None:
-        """It holds everything, or never will; said once."""
+        """Report once that it holds everything, or never will."""
         if not self._announced:
             self._announced = True
             self._on_downloaded(self)
 
     def _begin_anew(self) -> None:
-        """An accident costs the device what it was sent and what it had computed; it is sent everything again."""
+        """After an accident the device has lost its downloads and its computation; everything is sent again."""
         self._retries -= 1
         self._attempt += 1
         self._break_off_computing()
@@ -244,17 +244,17 @@ class Participation:
         self.world.compute_broken_off(self.client, self.round, self.work, self.pace, seconds)
 
     def _affordable_steps(self) -> int:
-        """H_k, or as many local steps as leave time for the upload until the deadline."""
+        """H_k, or the number of local steps that leaves time for the upload before the deadline."""
         if self._deadline is None:
             return self.work.steps
         bytes = sum(part.bytes for part in self.world.setup.uplink)
         upload = self.world.traffic.foreseen(self.client, "up").seconds(bytes)
         left = self._deadline.moment - self._env.now - self._deadline.reserve * upload
-        # Rounding must not cost a step that ends exactly in time.
+        # Rounding must not remove a step that ends exactly on time.
         return math.floor(self.pace.done(max(0.0, left)) * self.work.steps + 1e-9)
 
     def _give_up(self) -> None:
-        """Not even one step would be in time."""
+        """Even one step would be late."""
         self.phase = "dropped"
         self.world.presence.leaves(self)
         self.world.lost(self.client, self.round, self.job.id.dispatch, "dropped")
@@ -284,7 +284,7 @@ class Participation:
             self._submitted = True
 
     def _still(self, phase: Phase, attempt: int) -> bool:
-        """Whether the client is in that phase; while it waited, the round may have closed without it."""
+        """Whether the client is in this phase; while it waited, the round may have closed without it."""
         return self.phase == phase and self._attempt == attempt
 
     def _end_transfer(self) -> float:

@@ -1,4 +1,4 @@
-"""What is sent before the round, or the dispatch, that needs it."""
+"""Transfers before the round, or the dispatch, that needs them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from edgefl.simulation.world import World
 
 
 class Prefetch:
-    """Parts that are sent to a client ahead of the round that needs them.
+    """Parts that a client receives before the round that needs them.
 
     Args:
         world: where it happens.
-        client: who will need them.
-        parts: what is ready early.
+        client: the client that will need them.
+        parts: the parts that are ready early.
         round: the round that will need them.
         awake: the client takes part in the present round too, so its idle watts are charged there.
         dispatch: the number of the job that will need them; ``None``: the client's next one.
@@ -43,37 +43,37 @@ class Prefetch:
         self._awake = awake
 
     def serves(self, downlink: Downlink) -> bool:
-        """Whether the client turns out to need any of it."""
+        """Whether the client needs any of the parts."""
         return any(part in downlink.parts for part in self.parts)
 
     def settle(self) -> float:
-        """Charge the client's waiting up to now; returns the transfer's seconds so far."""
+        """Charge the client's waiting up to now; return the transfer's seconds so far."""
         flow = self.flow
         seconds = (self._world.now if flow.ended is None else flow.ended) - flow.started
         if not self._awake:
-            self._world.waited(self._client, self._round, seconds, beside=True)
+            self._world.waited(self._client, self._round, seconds, prefetching=True)
         return seconds
 
     def drop(self) -> None:
-        """Nobody will need it any more."""
+        """Cancel the prefetch, which is no longer needed."""
         self.settle()
         self._world.network.cancel(self.flow)
         self._world.lost(self._client, self._round, self._dispatch, "prefetched_in_vain")
 
 
 class CellPrefetch:
-    """Parts that a cell fetches ahead of a round, and passes on to its clients as soon as it has them.
+    """Parts that a cell downloads before a round, and forwards to its clients as soon as it has them.
 
     Args:
         world: where it happens.
         node: the cell's node in the topology.
-        early: what each of its clients is to be sent.
-        round: the round that will need it.
-        present: who takes part in the present round.
+        early: the parts for each of its clients.
+        round: the round that will need them.
+        present: the clients of the present round.
 
     Attributes:
-        parts: what the cell fetches; a part that several clients need comes once.
-        passed: what is under way, or was sent, to its clients.
+        parts: the parts that the cell downloads; a part that several clients need is sent once.
+        passed: the transfers to its clients, in progress or complete.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class CellPrefetch:
         self._round = round
         self._present = present
         self._dropped = False
-        # The round may have begun, and its jobs have their numbers, before the cell has what it passes on.
+        # The round may begin, and number its jobs, before the cell has the parts that it forwards.
         self._dispatches = {client: world.dispatches(client) for client in early}
         self.flow: Flow = world.traffic.relay("server", node, self.parts, round)
         world.env.process(self._pass_on())
@@ -102,11 +102,11 @@ class CellPrefetch:
             )
 
     def take(self, client: int) -> Prefetch | None:
-        """What was sent to a client, which is the client's own from now on."""
+        """Remove and return a client's prefetch, which the client then owns."""
         return self.passed.pop(client, None)
 
     def drop(self) -> None:
-        """Nobody will need what was not taken."""
+        """Cancel all prefetches that were not taken."""
         self._dropped = True
         self._world.network.cancel(self.flow)
         for prefetch in self.passed.values():
@@ -115,12 +115,12 @@ class CellPrefetch:
 
 
 class Ahead:
-    """Who takes part in each round, picked before the round where some parts can be sent early.
+    """The cohort of each round, picked before the round if some parts can be sent early.
 
     Args:
         world: where it happens.
-        decisions: who picks.
-        size: how many clients are picked.
+        decisions: picks the clients.
+        size: the number of clients to pick.
     """
 
     def __init__(self, world: World, decisions: Decisions, size: int) -> None:
@@ -130,14 +130,14 @@ class Ahead:
         self._committed: list[int] = []
 
     def cohort(self, round: int) -> list[int]:
-        """The clients of a round: those picked ahead, or else those picked now."""
+        """The clients of a round: those picked in advance, or else those picked now."""
         committed, self._committed = self._committed, []
         return committed or self._decisions.pick(round, self._decisions.everyone, self._size, round)
 
     def commit(self, round: int) -> dict[int, tuple[Part, ...]]:
-        """Pick the clients of the round to come; returns what each can be sent already, if anything.
+        """Pick the clients of the next round; return the parts that each can receive already, if any.
 
-        Selection is committed before the present round's aggregation.
+        Selection is final before the present round's aggregation.
         """
         world, setup = self._world, self._world.setup
         if not setup.method.overlap or round >= setup.rounds:

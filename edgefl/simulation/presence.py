@@ -1,4 +1,4 @@
-"""Who can take part, and who has to leave in the midst of a round: devices come and go by themselves."""
+"""Which clients can take part, and which drop out during a round: devices become available and unavailable."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from edgefl.simulation.batteries import Batteries
 
 
 class Participant(Protocol):
-    """A client's part in a round, as far as its presence matters."""
+    """The interface of a client's participation that presence uses."""
 
     client: int
     round: int
 
     @property
     def computing(self) -> bool:
-        """Whether it computes at the moment."""
+        """Whether it computes now."""
 
     def quit(self, reason: str) -> None:
-        """The device leaves the round now; nothing happens where its part is over."""
+        """The device leaves the round now; no effect if its participation has ended."""
 
 
 class Presence:
-    """Watches over the devices' availability, batteries and accidents.
+    """Tracks the devices' availability, batteries and accidents.
 
-    A timer is armed only for clients that take part and are known to go, so a fleet that is always there costs nothing.
+    A timer is set only for participating clients that will leave, so a fleet that is always available costs nothing.
 
     Args:
         env: the run's clock.
         fleet: the clients' devices.
         seed: the run's seed.
-        batteries: who has charge enough, and runs empty.
+        batteries: decide which clients have enough charge, and when one runs empty.
     """
 
     def __init__(self, env: simpy.Environment, fleet: FleetAssignment, seed: int, batteries: Batteries) -> None:
@@ -48,19 +48,19 @@ class Presence:
         self._accidents = Accidents(fleet, seed)
 
     def available(self) -> NDArray[np.bool_]:
-        """Whether each client could take part now, shape ``[clients]``; not to be written to."""
+        """Whether each client could take part now, shape ``[clients]``; do not modify it."""
         there = self._attendance.there(self._env.now)
         charges = self._batteries.charges
         return there & charges.enough(self._env.now) if charges.any else there
 
     def next_arrival(self, among: NDArray[np.int64] | None = None) -> float:
-        """Seconds until somebody (of these clients) who is away comes; infinite where nobody does."""
+        """Seconds until an absent client (of these clients) becomes available; infinite if none does."""
         now, charges = self._env.now, self._batteries.charges
         first = self._attendance.next_arrival(now, among)
         return min(first, charges.next_enough(now, among) if charges.any else math.inf) - now
 
     def enters(self, life: Participant) -> str | None:
-        """The client's part begins; what keeps it from that, where something has since it was picked."""
+        """Begin the client's participation; return the reason if something since its selection prevents this."""
         client, now = life.client, self._env.now
         if not self._attendance.is_there(client, now):
             return "unavailable"
@@ -75,17 +75,17 @@ class Presence:
         return None
 
     def leaves(self, life: Participant) -> None:
-        """The client's part is over."""
+        """The client's participation has ended."""
         if self._batteries.charges.any:
             self._batteries.leave(life.client)
 
     def computes(self, life: Participant, seconds: float, again: int) -> None:
-        """The client begins to compute for so many seconds; it may have an accident meanwhile.
+        """The client begins to compute for ``seconds``; it may have an accident during that time.
 
         Args:
-            life: whose part in the round it is.
-            seconds: how long it is going to compute.
-            again: how many times it began to compute in this round before.
+            life: the client's participation.
+            seconds: the planned duration of the computation.
+            again: how many times it already began to compute in this round.
         """
         after = self._accidents.after(life.client, life.round, again)
         if after < 1:

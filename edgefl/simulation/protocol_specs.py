@@ -1,4 +1,4 @@
-"""What ``protocol:`` may say: how rounds run, and whose updates go into them."""
+"""The options of ``protocol:``: how rounds run, and which updates they aggregate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Spec(Options):
 
 
 def _kind_of(default: str) -> Discriminator:
-    # Messages take the key's name from the function's.
+    # Error messages take the key's name from the function's name.
     def kind(value: Any) -> Any:
         return value.get("kind", default) if isinstance(value, dict) else getattr(value, "kind", None)
 
@@ -24,47 +24,47 @@ def _kind_of(default: str) -> Discriminator:
 
 
 class ProtocolOptions(_Spec):
-    """What every protocol lets a scenario say."""
+    """The options of every protocol."""
 
     kind: str
     retries: int = Field(
         default=0,
         ge=0,
-        description="how many times a client begins its job anew after an accident (`fleet.dropout`), with another "
-        "download; 0: it is out of the round",
+        description="how many times a client restarts its job after an accident (`fleet.dropout`), with another "
+        "download; 0: it leaves the round",
     )
 
 
 class RoundsSpec(ProtocolOptions):
-    """What protocols with rounds share: when a round closes, and what becomes of those who are missing then."""
+    """The common options of protocols with rounds: when a round closes, and how late clients are handled."""
 
     deadline: Annotated[Seconds, Field(gt=0)] | None = Field(
         default=None,
-        description="seconds after the start of a round at which it ends whoever is missing; with cells that average: "
-        "at which each of them closes; null: none",
+        description="seconds from the start of a round to its end if clients are still missing; with averaging cells: "
+        "to the end of each cell's round; null: none",
     )
     over_select: float = Field(
         default=1.0,
         ge=1,
-        description="pick this many times the cohort, end the round when `training.cohort` clients have returned; "
-        "with cells that average: each closes when its own part of them has",
+        description="pick this multiple of the cohort, end the round when `training.cohort` clients have returned; "
+        "with averaging cells: each closes when its share of them has",
     )
 
     late: Literal["drop", "partial"] = Field(
         default="drop",
-        description="drop: a client that would miss the deadline trains in vain; partial: it takes only as many local "
-        "steps as leave time for its upload",
+        description="drop: the update of a client that misses the deadline is discarded; partial: the client takes "
+        "only as many local steps as leave time for its upload",
     )
     reserve: float = Field(
         default=1.0,
         ge=0,
-        description="partial only: seconds kept for the upload, in multiples of what it would take alone on its path",
+        description="partial only: seconds reserved for the upload, in multiples of its duration alone on its path",
     )
 
     @model_validator(mode="after")
     def _partial_needs_a_deadline(self) -> Self:
         if self.late == "partial" and self.deadline is None:
-            raise ValueError("late 'partial' shortens work to meet a deadline; expected a deadline, found null")
+            raise ValueError("late 'partial' reduces work to meet a deadline; expected a deadline, found null")
         return self
 
     def picked(self, cohort: int) -> int:
@@ -73,7 +73,7 @@ class RoundsSpec(ProtocolOptions):
         return math.ceil(round(self.over_select * cohort, 9))
 
     def enough(self, picked: int) -> int:
-        """How many of the clients that were picked in a cell close it.
+        """How many of the clients that were picked in a cell must return to close it.
 
         >>> HierarchicalSpec(kind="hierarchical", over_select=1.5).enough(3)
         2
@@ -84,8 +84,8 @@ class RoundsSpec(ProtocolOptions):
 class SynchronousSpec(RoundsSpec):
     """One round after another.
 
-    A synchronous round ends when every picked client has returned or dropped out; with a deadline, at the latest then;
-    with over-selection, as soon as ``cohort`` of the clients have returned.
+    A synchronous round ends when every picked client has returned or dropped out; with a deadline, not later than the
+    deadline; with over-selection, as soon as ``cohort`` clients have returned.
 
     >>> SynchronousSpec(over_select=1.3).picked(cohort=10)
     13
@@ -95,9 +95,9 @@ class SynchronousSpec(RoundsSpec):
 
 
 class ConstantStaleness(_Spec):
-    """s(τ) = 1: an old update counts like a new one."""
+    """s(τ) = 1: an old update has the weight of a new one."""
 
-    kind: Literal["constant"] = Field(default="constant", description="constant: old updates count like new ones")
+    kind: Literal["constant"] = Field(default="constant", description="constant: the same weight for all updates")
 
     def factor(self, staleness: int) -> float:
         """s(τ)."""
@@ -128,7 +128,7 @@ class HingeStaleness(_Spec):
 
     kind: Literal["hinge"] = Field(default="hinge", description="hinge: 1 up to grace, 1 / (slope · (τ - grace) + 1)")
     slope: float = Field(default=10.0, gt=0, description="how fast the factor falls beyond the grace")
-    grace: int = Field(default=4, ge=0, description="aggregations that an update may be old and still count wholly")
+    grace: int = Field(default=4, ge=0, description="age in aggregations up to which an update has its full weight")
 
     def factor(self, staleness: int) -> float:
         """s(τ)."""
@@ -152,11 +152,11 @@ Staleness = Annotated[
         | HingeStaleness,
     ),
 ]
-"""How much an update counts that trained from a model τ aggregations ago."""
+"""The weight of an update that was trained from a model τ aggregations ago."""
 
 
 class AsynchronousSpec(ProtocolOptions):
-    """Clients come and go; the server aggregates whenever ``buffer`` updates are there.
+    """Clients start and finish at any time; the server aggregates whenever it has ``buffer`` updates.
 
     FedBuff (Nguyen et al. 2022) is ``buffer: 10, concurrency: 100`` with polynomial staleness; FedAsync (Xie et al.
     2019) is ``buffer: 1, mix: models, mixing: 0.6``.
@@ -164,33 +164,33 @@ class AsynchronousSpec(ProtocolOptions):
 
     kind: Literal["asynchronous"] = Field(description="asynchronous: aggregate as updates arrive")
     buffer: int | None = Field(
-        default=None, ge=1, description="updates that make an aggregation, K; null: `training.cohort`"
+        default=None, ge=1, description="updates for one aggregation, K; null: `training.cohort`"
     )
     concurrency: int | None = Field(
-        default=None, ge=1, description="clients under way at any time; null: `training.cohort`"
+        default=None, ge=1, description="clients active at any time; null: `training.cohort`"
     )
     staleness: Staleness = Field(
-        default=PolynomialStaleness(), description="s(τ): what an update counts that is τ aggregations old"
+        default=PolynomialStaleness(), description="s(τ): the weight of an update that is τ aggregations old"
     )
-    mixing: float = Field(default=1.0, gt=0, le=1, description="factor α on every update beside s(τ)")
+    mixing: float = Field(default=1.0, gt=0, le=1, description="factor α on every update, in addition to s(τ)")
     mix: Literal["deltas", "models"] = Field(
         default="deltas",
-        description="deltas: add what the client learned since the model it was sent (FedBuff); "
+        description="deltas: add the client's change to the model that it received (FedBuff); "
         "models: move towards the client's model (FedAsync)",
     )
 
     ahead: int = Field(
         default=1,
         ge=1,
-        description="methods with `overlap: true` only: clients that wait in line with what they will need sent ahead",
+        description="methods with `overlap: true` only: number of waiting clients that prefetch parts",
     )
 
     def gathered(self, cohort: int) -> int:
-        """K: how many updates make an aggregation."""
+        """K: the number of updates for one aggregation."""
         return cohort if self.buffer is None else self.buffer
 
     def under_way(self, cohort: int) -> int:
-        """How many clients are under way at any time."""
+        """The number of clients active at any time."""
         return cohort if self.concurrency is None else self.concurrency
 
     def factor(self, staleness: int) -> float:
@@ -201,9 +201,9 @@ class AsynchronousSpec(ProtocolOptions):
 class HierarchicalSpec(RoundsSpec):
     """Synchronous rounds in which each cell averages its clients' updates and sends the server one.
 
-    The mean of the cells' means, each with its clients' weights, is the mean over all clients. A cell closes for
-    itself: when all its clients have returned or dropped out, at the deadline, or when its part of an over-selected
-    cohort has returned. The round ends when every cell's mean has reached the server.
+    The mean of the cells' means, each with its clients' weights, is the mean over all clients. Each cell closes
+    separately: when all its clients have returned or dropped out, at the deadline, or when its share of an
+    over-selected cohort has returned. The round ends when every cell's mean has reached the server.
     """
 
     kind: Literal["hierarchical"] = Field(description="hierarchical: cells average before the server does")

@@ -11,19 +11,19 @@ import simpy
 from edgefl.fleet import DeviceProfile, promotion_joules, tail_joules
 
 Note = Callable[[int, int, Literal["promotion", "tail"], float, float], None]
-"""Told of client, round, what was drawn, seconds and joules."""
+"""Called with client, round, kind of energy, seconds and joules."""
 
 
 class Radios:
-    """Charges each promotion and each tail once, however transfers follow one another.
+    """Charges each promotion and each tail once, for any sequence of transfers.
 
-    A radio whose last transfer has ended stays in its tail for the profile's seconds. A transfer that begins within
-    them ends the tail and needs no promotion; one that begins later needs one. Transfers side by side share both.
+    After its last transfer a radio stays in its tail for the profile's seconds. A transfer that begins in the tail ends
+    it and needs no promotion; one that begins later needs one. Parallel transfers share both.
 
     Args:
         env: the run's clock.
         device: the device of a client.
-        note: takes what was drawn.
+        note: called for each promotion and tail.
 
     Attributes:
         device: the same.
@@ -48,7 +48,7 @@ class Radios:
             self._note(client, round, "promotion", 0.0, promotion_joules(self.device(client)))
 
     def ends(self, client: int, round: int) -> None:
-        """A transfer of the client is over."""
+        """A transfer of the client ends."""
         if client not in self._busy:
             return
         self._busy[client] -= 1
@@ -66,17 +66,17 @@ class Radios:
             self._env.timeout(tail.seconds).callbacks.append(over)
 
     def dies(self, client: int) -> None:
-        """The device has no power left: its tail ends, and transfers that break off leave none."""
+        """The device has no power left: its tail ends, and aborted transfers have no tail."""
         self._end_tail(client)
         self._dead.add(client)
 
     def settle(self) -> None:
-        """The run ends: charge the tails that are under way."""
+        """The run ends: charge the tails in progress."""
         for client in sorted(self._quiet):
             self._end_tail(client)
 
     def watts(self, client: int) -> float:
-        """What the client's radio draws in its tail now; 0 outside one."""
+        """Watts of the client's radio in its tail now; 0 outside a tail."""
         tail = self.device(client).power.radio.tail
         return tail_joules(self.device(client), tail.seconds) / tail.seconds if tail and client in self._quiet else 0.0
 
@@ -87,7 +87,7 @@ class Radios:
         return tail_joules(self.device(client), self._env.now - self._quiet[client][0])
 
     def _end_tail(self, client: int) -> bool:
-        """Charge the client's tail up to now; False where there was none."""
+        """Charge the client's tail up to now; False if there was none."""
         if client not in self._quiet:
             return False
         since, round = self._quiet.pop(client)

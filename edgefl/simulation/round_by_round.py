@@ -1,4 +1,4 @@
-"""What protocols with rounds have in common: pick a cohort, let it live, aggregate, again and again."""
+"""The common part of protocols with rounds: repeat selection, the cohort's round and aggregation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgefl.simulation.world import World
 
 
 class RoundByRound(ABC):
-    """One round after another; a subclass says how the cohort's clients deal with the server.
+    """One round after another; a subclass defines how the cohort's clients communicate with the server.
 
     Args:
         world: where it happens.
@@ -55,24 +55,24 @@ class RoundByRound(ABC):
 
     @abstractmethod
     def hold(self, round: int, cohort: Sequence[int], alphas: dict[int, int]) -> Generator[simpy.Event, object, None]:
-        """Let the cohort live in ``self.lives`` until the round closes.
+        """Run the cohort's participations, in ``self.lives``, until the round closes.
 
         Args:
             round: from 0.
-            cohort: who takes part.
-            alphas: the number of blocks that a scheduler chose for each client, where one did.
+            cohort: the participating clients.
+            alphas: each client's number of blocks from the scheduler, if there is one.
         """
 
     @abstractmethod
     def prefetch(self, round: int) -> None:
-        """Pick the clients of the round to come, and send them what is ready early."""
+        """Pick the clients of the next round, and send them the parts that are ready early."""
 
     @abstractmethod
     def break_off(self) -> None:
-        """The run ends: whatever is under way breaks off."""
+        """The run ends: abort everything in progress."""
 
     def deadline(self) -> Deadline | None:
-        """Until when updates must have arrived, for clients of a round that begins now and shorten their work."""
+        """When updates must have arrived, for clients of a round that begins now and reduce their work."""
         if self.spec.late != "partial" or self.spec.deadline is None:
             return None
         return Deadline(self.world.now + self.spec.deadline, self.spec.reserve)

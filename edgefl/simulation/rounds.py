@@ -1,4 +1,4 @@
-"""The end of a round: the next model, its accuracy, what it cost, and whether the run goes on."""
+"""The end of a round: the next model, its accuracy, its cost, and whether the run continues."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ EMA_DECAY = 0.9
 """FedMLB reports ema_t = 0.9 ema_{t-1} + 0.1 accuracy_t."""
 
 STALL_ROUNDS = 10
-"""Rounds in succession without a single update after which a run is given up."""
+"""The number of successive rounds without any update after which a run stalls."""
 
 _UNKNOWN = Evaluation(math.nan, math.nan)
 
 
 class RoundBook:
-    """Keeps the rounds of a run: aggregates, evaluates, writes rows, and stops the run.
+    """Ends the rounds of a run: aggregates, evaluates, writes rows, and stops the run.
 
     Args:
         world: the run's world.
@@ -69,14 +69,14 @@ class RoundBook:
             round: from 0; also the model version that the updates are applied to.
             lives: the participations that began in the round.
             arrived: those whose updates are aggregated, ascending by client.
-            mixing: how much each update counts; ``None``: wholly.
+            mixing: the weight of each update; ``None``: full weight.
         """
         world, setup = self.world, self.world.setup
         try:
             with blaming(setup.label, round, "aggregation"):
                 setup.learner.aggregate(round, [life.job.id for life in arrived], round, mixing)
         except Diverged as fault:
-            # The other methods go on; this one keeps its last sound model.
+            # The other methods continue; this one keeps its last valid model.
             world.wrote("diverged", round, note=detail(reason=str(fault)))
             world.stop("diverged")
             return
@@ -93,7 +93,7 @@ class RoundBook:
             setup.on_round(self.rows[-1])
 
     def evaluate_last(self) -> Evaluation:
-        """The newest model's evaluation, also where its round was not due for one."""
+        """The newest model's evaluation, even if none was due in its round."""
         if self._evaluated_round != self.rounds_done:
             self._evaluate(self.rounds_done)
         return self.latest
@@ -149,7 +149,8 @@ class RoundBook:
         self, round: int, lives: Sequence[Participation], arrived: Sequence[Participation], evaluation: Evaluation
     ) -> None:
         world = self.world
-        # The critical path is that of the client whose arrival closed the round; nobody's, where the deadline did.
+        # The critical path is that of the client whose arrival closed the round; there is none if the deadline closed
+        # the round.
         closing = [life for life in arrived if life.reached_at == world.now]
         critical = max(closing, key=lambda life: (life.arrived_at, life.client), default=None)
         if critical is not None:

@@ -25,17 +25,18 @@ from edgefl.simulation.world import World
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to.
+    """The result of a run.
 
     Attributes:
-        reason: why it ended: ``rounds``, ``target``, a kind of budget, ``stalled``, ``diverged`` or ``fault``.
-        rounds: rounds that ended; each made a model.
+        reason: the reason for its end: ``rounds``, ``target``, a kind of budget, ``stalled``, ``diverged`` or
+            ``fault``.
+        rounds: rounds that ended; each produced a model.
         seconds: virtual time at the end.
-        spent: totals, with what was under way when the run ended.
+        spent: totals, including the work in progress when the run ended.
         final: evaluation of the last model; ``best`` and ``ema`` are accuracies.
         rows: the rounds.
-        limits: budgets and targets as they stand at the end.
-        fault: what a part of the method raised, where that ended the run.
+        limits: the state of budgets and targets at the end.
+        fault: the error of a part of the method, if it ended the run.
     """
 
     reason: str
@@ -54,7 +55,7 @@ def simulate_run(setup: Setup) -> Outcome:
     """Run one method with one seed to its end.
 
     Raises:
-        Exception: what the world or a listener raised that is no part of the method, with a note that says where.
+        Exception: an error of the world or a listener, not of a part of the method; a note says where it was raised.
     """
     world = World(setup)
     book = RoundBook(world)
@@ -64,7 +65,7 @@ def simulate_run(setup: Setup) -> Outcome:
     with _noting_where(world, book):
         try:
             with what_was_there_left_alone():
-                # Without an event left, every transfer waits at a link without capacity.
+                # No events are left, so every transfer waits for a link with zero capacity.
                 reason = world.env.run_until(world.stopped) or "stalled"
         except PartFault as raised:
             fault = raised

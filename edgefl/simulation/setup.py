@@ -1,4 +1,4 @@
-"""Everything that one run depends on, gathered before its clock starts."""
+"""Everything that one run depends on, prepared before its clock starts."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from edgefl.simulation.work import CostOf
 
 
 class Weather(Protocol):
-    """What changes the links' capacities while the run goes on, beside its own flows."""
+    """The interface of capacity changes during a run."""
 
     def attach(self, network: FlowNetwork) -> None:
         """The network of the run, before its first flow."""
 
     def round_begins(self, network: FlowNetwork, round: int) -> None:
-        """Round ``round`` (from 0) begins: redraw what is redrawn by rounds."""
+        """Round ``round`` (from 0) begins: redraw the capacities that are redrawn by rounds."""
 
 
 @dataclass(frozen=True)
@@ -43,33 +43,33 @@ class Setup:
     """One run: a method and a seed on a fleet and a network.
 
     Attributes:
-        label: what the scenario calls the method.
+        label: the method's label in the scenario.
         seed: the run's seed.
-        rounds: aggregations at most.
-        cohort: clients a round.
+        rounds: the maximum number of aggregations.
+        cohort: clients for each round.
         protocol: how a round ends.
-        method: what is trained and sent.
-        scheduler: who chooses each client's alpha in partial rounds, for methods with a partial downlink.
-        selector: who picks the cohort; ``facts`` is what it may know of clients.
-        sizes: bytes of the model's blocks as clients are sent them.
+        method: the method, which defines what is trained and sent.
+        scheduler: chooses each client's alpha in partial rounds, for methods with a partial downlink.
+        selector: picks the cohort; ``facts`` are its facts about clients.
+        sizes: bytes of the model's blocks as clients receive them.
         cost: the cost of one local step.
         fleet: devices and links of the clients.
         samples: n_k of every client ``[clients]``.
         topology: the network between ``server`` and ``client/k``.
-        transport: what transfers make of their paths.
+        transport: how transfers use their paths.
         weather: changes of capacity.
-        seconds: how long local training takes, where that is not left to the devices' rooflines.
-        learner: trains, or pretends to.
+        seconds: the duration of local training, if the devices' rooflines do not determine it.
+        learner: trains, or only simulates training.
         limits: budgets and targets.
         stop: ``budget`` ends at the first exhausted budget, ``target`` also when all targets are reached,
             ``rounds`` never before the last round.
         evaluate_every: rounds between evaluations; the last model is always evaluated.
-        trains: whether the learner's numbers mean anything.
-        sizes_up: bytes of the blocks as clients return them; ``sizes`` unless given.
-        sizes_plain: their bytes as float32; ``sizes`` unless given.
-        on_round: called with the row of every round.
+        trains: whether the learner really trains.
+        sizes_up: bytes of the blocks as clients return them; ``sizes`` by default.
+        sizes_plain: their bytes as float32; ``sizes`` by default.
+        on_round: called with each round's row.
         on_end: called once the last model is evaluated, unless a part of the method failed before, with the number of
-            rounds; a :class:`~edgefl.learning.faults.PartFault` that it raises is how the run ended.
+            rounds; a :class:`~edgefl.learning.faults.PartFault` that it raises becomes the end of the run.
     """
 
     label: str
@@ -107,12 +107,12 @@ class Setup:
 
     @cached_property
     def uplink(self) -> tuple[Part, ...]:
-        """What a client returns."""
+        """The parts that a client uploads."""
         return self._returned(self.sizes_up or self.sizes)
 
     @cached_property
     def cell_uplink(self) -> tuple[Part, ...]:
-        """What a cell returns: the mean of what it decoded, as float32, for a mean is no codec's work any more."""
+        """The parts that a cell uploads: the mean of the decoded updates, as float32, because means are not encoded."""
         return self._returned(self.sizes_plain or self.sizes)
 
     def _returned(self, sizes: ModelSizes) -> tuple[Part, ...]:
@@ -122,20 +122,20 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class RoundRow:
-    """One round as the results report it; amounts are what the round itself spent, rounds count from 1.
+    """One round in the results; amounts are those of this round only, and rounds count from 1.
 
     Attributes:
-        seconds: virtual time at the round's end.
+        seconds: virtual time at the end of the round.
         accuracy, accuracy_ema, loss: of the model after the round's aggregation; NaN where it was not evaluated.
         accuracy_ensemble: of the moving average of the models so far; NaN without one.
         bytes_down, bytes_up: delivered during the round.
         flops, joules: spent during the round.
         participants: clients that were sent the round's model; ``aggregated``: updates that went into the next one.
-        refused: clients whose memory did not hold the job.
+        refused: clients without enough memory for the job.
         exposed_seconds, hidden_seconds: transfer seconds of the critical path that did, and did not,
             lengthen the round.
-        critical_client: the client that closed the round, -1 where the deadline did.
-        blocks_actual, blocks_uniform: bytes of the blocks sent to the cohort by true size, and at S/M a block.
+        critical_client: the client that closed the round, -1 if the deadline did.
+        blocks_actual, blocks_uniform: bytes of the blocks sent to the cohort by true size, and at S/M for each block.
         staleness: mean age of the aggregated updates: aggregations since the model that each was sent.
     """
 

@@ -1,4 +1,4 @@
-"""What a scenario may say of a run's budgets."""
+"""The options of a run's budgets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Spec(Options):
 
 
 class BudgetSpec(_Spec):
-    """Limits on what a run may spend; a kind that is left out or null is not limited.
+    """Limits on what a run may spend; a kind that is missing or null is not limited.
 
     >>> BudgetSpec(seconds="2 min", bytes="1 GB").limits()
     {'seconds': 120.0, 'bytes': 1000000000.0}
@@ -25,7 +25,7 @@ class BudgetSpec(_Spec):
 
     seconds: Annotated[Seconds, Field(gt=0)] | None = Field(default=None, description="virtual seconds")
     bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
-        default=None, description="bytes sent over the network by all, down and up"
+        default=None, description="bytes of all clients together, down and up"
     )
     client_bytes: Annotated[Bytes, Field(gt=0)] | None = Field(
         default=None, description="bytes that any one client receives and sends"

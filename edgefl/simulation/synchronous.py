@@ -1,4 +1,4 @@
-"""Synchronous rounds: pick a cohort, let it live, close the round, aggregate."""
+"""Synchronous rounds: pick a cohort, wait for its updates, close the round, aggregate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgefl.simulation.world import World
 
 
 class Synchronous(RoundByRound):
-    """Round after round; a round closes when all have arrived, enough have arrived, or its deadline has come.
+    """One round after another; a round closes when all or enough updates have arrived, or at its deadline.
 
     Args:
         world: where it happens.

@@ -1,4 +1,4 @@
-"""Transfers between the server, cells and clients: who starts them, and what the network tells of them."""
+"""Transfers between the server, cells and clients: their start, and the network's reports on them."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from edgefl.simulation.transfer import Direction, Transfer
 
 
 class Traffic:
-    """Everything that is sent, in the log, the ledger and the batteries; the network's observer.
+    """Records every transfer in the log, the ledger and the batteries; the network's observer.
 
     Args:
         env: the run's clock.
         setup: everything that the run depends on.
-        accounts: where bytes and joules are counted.
+        accounts: counts bytes and joules.
 
     Attributes:
         network: carries the transfers.
-        radios: what the devices' radios draw beside them.
-        batteries: told of every transfer.
+        radios: the promotions and tails of the devices' radios.
+        batteries: called for every transfer.
     """
 
     def __init__(self, env: simpy.Environment, setup: Setup, accounts: Accounts) -> None:
         self._env = env
         self._log = setup.log
         self._accounts = accounts
-        self._on_batteries = accounts.charges.any  # else nobody need be told
+        self._on_batteries = accounts.charges.any  # else the calls are not needed
         self._cells_average = isinstance(setup.protocol, HierarchicalSpec)
         self._transfer_joules = accounts.draws.transfer
         self._moved: defaultdict[int, float] = defaultdict(float)
@@ -70,23 +70,23 @@ class Traffic:
         return self._start(source, target, Transfer(-1, round, -1, direction, tuple(parts), "relay"))
 
     def gate(self, client: int) -> Node:
-        """Whom the client deals with: the server or, where cells average, its cell, the last node on the way to it."""
+        """The client's peer: the server or, where cells average, its cell, the last node on the path to it."""
         if not self._cells_average:
             return "server"
         return self.network.route("server", f"client/{client}").nodes[-2]
 
     def foreseen(self, client: int, direction: Direction) -> Alone:
-        """What transfers would take alone on their path, at the present capacities."""
+        """The duration of transfers alone on their path, at the present capacities."""
         return self.network.alone(*self._ends(client, direction))
 
     def carried(self, client: int, dispatch: int) -> float:
-        """Bytes that were moved for a job of the client; asked once, when the job's fate is known."""
+        """Bytes that were moved for a job of the client; called once, when the job's fate is known."""
         return self._carried.pop((client, dispatch), 0.0)
 
-    # What the network tells (FlowObserver)
+    # Calls from the network (FlowObserver)
 
     def flow_started(self, flow: Flow) -> None:
-        """A transfer has been asked for."""
+        """A transfer was requested."""
         tag: Transfer = flow.tag  # type: ignore[assignment]
         client, round, dispatch, _, parts, item = tag
         facts = f'"path": {_listed(flow.nodes)}, "dispatch": {dispatch}, "parts": {_sizes(parts)[1]}'
@@ -115,17 +115,17 @@ class Traffic:
         self._transferred("transfer_end", flow)
 
     def flow_cancelled(self, flow: Flow) -> None:
-        """A transfer was broken off."""
+        """A transfer was aborted."""
         self._transferred("transfer_drop", flow)
 
     def capacity_changed(self, source: Node, target: Node, bits_per_second: float) -> None:
-        """A link that is in use has another capacity from now on."""
+        """A link that is in use has a new capacity from now on."""
         self._log.write(self._env.now, "capacity", source=str(source), target=str(target), value=bits_per_second)
         if self._on_batteries:
             self.batteries.capacity_changed(self.network.topology.link(source, target))
 
     def capacities_repeated(self, since: float, period: float, times: int) -> None:
-        """What capacities and transfers did in the ``period`` seconds from ``since`` on they did again, and again."""
+        """The changes in the ``period`` seconds from ``since`` have repeated ``times`` more."""
         self._log.write(self._env.now, "repetition", seconds=period, value=times, detail=detail(since=since))
 
     def _transferred(self, kind: str, flow: Flow) -> None:
@@ -133,7 +133,7 @@ class Traffic:
         client, round, dispatch, direction, _, item = tag
         accounts, now = self._accounts, self._env.now
         seconds = now - flow.started
-        # Parts are whole bytes; of a broken-off transfer whole bytes count, so that sums are exact.
+        # Parts are whole bytes; for an aborted transfer only whole bytes count, so that sums are exact.
         delivered = float(int(flow.delivered + 1e-6))
         joules = 0.0
         if client >= 0:
@@ -168,7 +168,7 @@ class Traffic:
         accounts.check()
 
     def _start(self, source: Node, target: Node, transfer: Transfer) -> Flow:
-        # Others may be sent the same; an update is like no other.
+        # Other clients may receive the same parts; an update is unique.
         payload = transfer.parts if transfer.direction == "down" else None
         return self.network.transfer(source, target, _sizes(transfer.parts)[0], tag=transfer, payload=payload)
 
@@ -184,7 +184,7 @@ class Traffic:
         self._accounts.check()
 
 
-# Every transfer's row tells its path and its parts, and those of one round differ little.
+# Every transfer's row contains its path and parts, and those of one round differ little.
 
 
 @lru_cache(maxsize=4096)

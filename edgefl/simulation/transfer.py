@@ -1,4 +1,4 @@
-"""What a flow of the simulated world carries, and for whom."""
+"""The content of a flow in the simulated world, and its client."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Literal, NamedTuple
 from edgefl.learning.payload import Part
 
 Direction = Literal["down", "up"]
-"""From the server to a client, or back."""
+"""``down``: from the server to a client; ``up``: from a client to the server."""
 
 
 class Transfer(NamedTuple):
-    """What a flow carries: the tag by which the world recognises it.
+    """The content of a flow; the world attaches it to the flow as a tag.
 
     Attributes:
-        client: to whom or from whom; -1 between the server and a cell.
-        round: the round that it belongs to.
-        dispatch: numbers the client's jobs.
+        client: the receiving or sending client; -1 between the server and a cell.
+        round: its round.
+        dispatch: the number of the client's job.
         direction: from the server, or to it.
-        parts: what it carries.
-        item: how the log calls it.
+        parts: the parts that it carries.
+        item: its name in the log.
     """
 
     client: int

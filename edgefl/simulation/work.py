@@ -1,4 +1,4 @@
-"""How long a client's local training takes on its device, and what it costs there."""
+"""The duration and cost of a client's local training on its device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgefl.learning.rules.base import LocalOptions
 
 
 class StepCost(Protocol):
-    """What one local step executes and holds; the cost model of ``edgefl.learning`` provides it."""
+    """The operators and memory of one local step; the cost model of ``edgefl.learning`` provides them."""
 
     @property
     def operators(self) -> Sequence[Operator]:
@@ -29,7 +29,7 @@ class StepCost(Protocol):
 
     @property
     def peak_memory_bytes(self) -> float:
-        """The most bytes that live at one moment."""
+        """The maximum of bytes in use at one time."""
 
 
 CostOf = Callable[[int, int], StepCost]
@@ -41,14 +41,14 @@ class Work:
     """One client's local training of one round.
 
     Attributes:
-        key: names the work in the log; equal keys are equal work on equal devices.
-        alpha: blocks received, which sets the hybrid paths of a block-wise method.
+        key: the work's name in the log; equal keys are equal work on equal devices.
+        alpha: blocks received, which determines the hybrid paths of a block-wise method.
         samples: n_k, images of the client.
         steps: H_k, local steps.
-        batches: how many steps there are of each batch size.
+        batches: the number of steps of each batch size.
         seconds, flops, joules: of all steps together, undisturbed; joules of the whole device while it computes.
-        watts: what the whole device draws meanwhile.
-        hot_seconds, cool_for: seconds of all steps once heat has lowered the rate, and how long that takes.
+        watts: of the whole device while it computes.
+        hot_seconds, cool_for: seconds of all steps after heat has lowered the rate, and the seconds until it does.
         peak_memory_bytes: of the largest step.
         fits: whether the device's memory holds it.
     """
@@ -68,12 +68,12 @@ class Work:
     cool_for: float
 
     def pace(self, slowdown: float) -> Pace:
-        """Its course in a round in which computing takes ``slowdown`` times as long."""
+        """Its pace in a round in which computing takes ``slowdown`` times as long."""
         return Pace(self.seconds * slowdown, self.hot_seconds * slowdown, self.cool_for)
 
 
 def batch_counts(options: LocalOptions, samples: int) -> dict[int, int]:
-    """How many local steps of each batch size a client with ``samples`` images takes; they sum to H_k.
+    """The number of local steps of each batch size for a client with ``samples`` images; they sum to H_k.
 
     >>> batch_counts(LocalOptions(epochs=2, batch=50), 120)
     {50: 4, 20: 2}
@@ -102,7 +102,7 @@ class WorkModel:
         fleet: which device each client has.
         samples: n_k of every client.
         options: the method's local options.
-        on_new: told of each distinct work once, when it first occurs.
+        on_new: called for each distinct work once, when it first occurs.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The world of one run: the clock, the network, what clients hold, and the log that sees everything."""
+"""The world of one run: the clock, the network, the clients' model versions, and the log of all events."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from edgefl.simulation.setup import Setup
 from edgefl.simulation.traffic import Traffic
 from edgefl.simulation.work import Work, WorkModel
 
-_AFTER_THE_NETWORK = EventPriority(3)  # the network settles an instant at priority 2; a budget ends it after that
+_AFTER_THE_NETWORK = EventPriority(3)  # the network settles an instant at priority 2; a budget ends the run after that
 
 
 class World:
-    """One run's world. Protocols act through it; every act is a row of the log.
+    """One run's world. Protocols act through it; each action writes a row to the log.
 
     Args:
         setup: everything that the run depends on.
 
     Attributes:
-        accounts: what was spent, and what ends the run.
-        ledger, stopped: those of the accounts.
-        traffic: what is sent; with its ``network``, ``radios`` and ``batteries``.
-        presence: who is there.
-        work: what local training costs.
+        accounts: the amounts spent, and the end of the run.
+        ledger, stopped: from the accounts.
+        traffic: the transfers, with their ``network``, ``radios`` and ``batteries``.
+        presence: the devices' availability.
+        work: the cost of local training.
         held: the last model version that each client held completely.
         last_job: each client's last job that was computed to its end.
     """
@@ -75,16 +75,16 @@ class World:
         """The device of a client."""
         return self.setup.fleet.profile_of(client)
 
-    # What the clients do
+    # Actions of clients
 
     def downlink(self, client: int, round: int, alpha: int | None) -> Downlink:
-        """What the client must be sent for a round, given what it holds."""
+        """The parts that the client needs for a round, given what it holds."""
         with blaming(self.setup.label, round, "payload"):
             payload, sizes = self.setup.method.payload, self.setup.sizes
             return checked_downlink(payload.downlink(sizes, round, alpha, self.held.get(client)), sizes.blocks)
 
     def dispatches(self, client: int) -> int:
-        """How many jobs the client was given so far, which is the number of its next one."""
+        """The number of jobs of the client so far, which is the number of its next one."""
         return self._dispatched[client]
 
     def next_job(self, client: int, round: int, alpha: int, steps: int) -> TrainingJob:
@@ -106,16 +106,16 @@ class World:
         return times if last == round else 0
 
     def compute_started(self, client: int, round: int, work: Work, steps: int) -> None:
-        """The client's device begins to train, for so many local steps."""
+        """The client's device begins to train for ``steps`` local steps."""
         self._log.write(self.env.now, "compute_start", round, client, item=work.key, value=steps)
         self._begun[client] = (round, self.begun(client, round) + 1)
         if self.accounts.charges.any:
             self.batteries.phase(client, computing=True)
 
     def pace(self, client: int, round: int, work: Work, again: int) -> Pace:
-        """The course of a computation of the client in this round, before which it began ``again`` others.
+        """The pace of a computation of the client in this round, after ``again`` earlier ones.
 
-        Each has another moment's luck.
+        Each computation has its own random slowdown.
         """
         slowdown = float(self.slowdown.of(round, again)[client])
         if self.setup.seconds is None:
@@ -124,11 +124,11 @@ class World:
         return Pace(seconds, seconds)
 
     def foreseen_compute(self, client: int, round: int, work: Work) -> float:
-        """What its local training would take, were the device undisturbed."""
+        """The seconds of its local training on an undisturbed device."""
         return work.seconds if self.setup.seconds is None else float(self.setup.seconds.of(round)[client])
 
     def compute_ended(self, client: int, round: int, work: Work, pace: Pace, steps: int) -> None:
-        """It ends after ``steps`` local steps, all of them or fewer."""
+        """The computation ends after ``steps`` local steps, all of them or fewer."""
         if steps >= work.steps:
             self._computed("compute_end", client, round, work, spent=pace.seconds, share=1.0)
         else:
@@ -139,7 +139,7 @@ class World:
         self.ledger.front_block_rounds += ages.rounds
 
     def compute_broken_off(self, client: int, round: int, work: Work, pace: Pace, seconds: float) -> None:
-        """It breaks off after ``seconds``; FLOPs count as far as it came, joules for as long as it took."""
+        """The computation is aborted after ``seconds``; FLOPs count for the completed part, joules for its duration."""
         share = pace.done(seconds) if pace.seconds else 1.0
         self._computed("compute_drop", client, round, work, spent=seconds, share=share)
 
@@ -162,13 +162,13 @@ class World:
             self.batteries.phase(client, computing=False)
         self.accounts.check()
 
-    def waited(self, client: int, round: int, seconds: float, *, beside: bool = False) -> None:
-        """The client was awake without computing for ``seconds`` up to now, and drew its idle watts.
+    def waited(self, client: int, round: int, seconds: float, *, prefetching: bool = False) -> None:
+        """The client was awake without computing for the last ``seconds``, and drew its idle watts.
 
-        ``beside`` its part in a round, while something was sent ahead, no timer watches its battery.
+        With ``prefetching`` it waited outside a round, during a prefetch, when no timer watches its battery.
         """
         joules = self.accounts.draws.idle(client, seconds)
-        if beside:
+        if prefetching:
             joules = self.batteries.given(client, joules)
         self._log.write(self.env.now, "idle", round, client, seconds=seconds, joules=joules)
         self.accounts.drew(client, joules)
@@ -177,18 +177,18 @@ class World:
         self.accounts.check()
 
     def refused(self, client: int, round: int, work: Work) -> None:
-        """The client's device has not the memory for its job."""
+        """The client's device does not have enough memory for its job."""
         profile = self.device(client)
         self._log.write(self.env.now, "refused", round, client, item=profile.name, bytes=work.peak_memory_bytes)
 
     def dropped_out(self, client: int, round: int, reason: str) -> None:
-        """The device has left the round by itself: ``unavailable``, ``uncharged``, ``battery`` or ``accident``.
+        """The device has dropped out of the round: ``unavailable``, ``uncharged``, ``battery`` or ``accident``.
 
-        A device is ``uncharged`` whose battery ran empty after it was picked and before its part began.
+        A device is ``uncharged`` if its battery ran empty after it was picked and before its participation began.
         """
         self._log.write(self.env.now, "dropout", round, client, item=reason)
 
-    # What the server does
+    # Actions of the server
 
     def round_begins(self, round: int, cohort: Sequence[int]) -> None:
         """A round begins; capacities that are redrawn by rounds are redrawn."""
@@ -196,11 +196,11 @@ class World:
         self.setup.weather.round_begins(self.network, round)
 
     def decided(self, round: int, what: str, reads: frozenset[str], **facts: object) -> None:
-        """A decision was taken; ``reads`` names the inputs that it depended on."""
+        """A decision was made; ``reads`` are the names of its inputs."""
         self._log.write(self.env.now, "decision", round, item=what, detail=detail(reads=sorted(reads), **facts))
 
     def aggregated(self, round: int, jobs: Sequence[TrainingJob], mixing: Mixing | None = None) -> None:
-        """The results of ``jobs`` became the next model; what their clients were sent and sent was useful."""
+        """The results of ``jobs`` became the next model; the bytes of their clients were useful."""
         facts: dict[str, object] = {"clients": [job.id.client for job in jobs]}
         facts["dispatches"] = [job.id.dispatch for job in jobs]
         if mixing is not None:
@@ -213,7 +213,7 @@ class World:
             self.ledger.bytes_useful += self.traffic.carried(job.id.client, job.id.dispatch)
 
     def lost(self, client: int, round: int, dispatch: int, fate: str) -> None:
-        """The client's job will not be aggregated: what it was sent and sent was for nothing."""
+        """The client's job will not be aggregated: its bytes were lost."""
         bytes = self.traffic.carried(client, dispatch)
         self._log.write(self.env.now, "lost", round, client, item=fate, bytes=bytes, value=dispatch)
         self.ledger.lost(fate, bytes)
@@ -221,7 +221,7 @@ class World:
     def wrote(
         self, kind: str, round: int, client: int = -1, *, item: str = "", value: float = 0.0, note: str = ""
     ) -> None:
-        """Log a fact that moves nothing: an evaluation, a target reached, a client's feedback."""
+        """Log a fact without other effects: an evaluation, a target reached, a client's feedback."""
         self._log.write(self.env.now, kind, round, client, item=item, value=value, detail=note)
 
     # How a run ends

@@ -14,7 +14,7 @@ LITTLE_CHARGE = {"profile": "phone-flagship", "share": 1, "link": "5g", "overrid
 ACCIDENTS = {"profile": "raspberry-pi-5", "share": 1, "link": "5g", "dropout": 1}
 
 IN_VAIN = "no update arrived in 10 rounds in a row"
-NOBODY_COMES = "nobody can take part, and nobody ever comes"
+NO_CLIENT = "no client can take part, now or later"
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ NOBODY_COMES = "nobody can take part, and nobody ever comes"
         ({"protocol__deadline": "1 ms"}, f"{IN_VAIN}: 20 were late"),
         ({"fleet": [LITTLE_MEMORY]}, f"{IN_VAIN}: 20 were refused for want of memory"),
         ({"fleet": [ACCIDENTS]}, f"{IN_VAIN}: 20 dropped out (accident)"),
-        ({"fleet": [LITTLE_CHARGE]}, NOBODY_COMES),
+        ({"fleet": [LITTLE_CHARGE]}, NO_CLIENT),
         (
             {"fleet": [LITTLE_MEMORY], "protocol__kind": "asynchronous"},
             "nobody is left who could be picked: 4 were refused for want of memory",

@@ -81,7 +81,7 @@ def test_a_log_that_was_tampered_with_is_found(scenario, tmp_path):
         drop = next(row for row in rows if row["kind"] == "dropout")
         drop["item"] = "unavailable"
 
-    assert any("'secret', which it has not fetched" in text for text in forged(cells, passes_on_too_much))
+    assert any("'secret', which it has not downloaded" in text for text in forged(cells, passes_on_too_much))
     assert any("without an accident" in text for text in forged(cells, late_accident))
 
     buffered = run(scenario("asynchronous", methods=[ON], training__rounds=8), out=tmp_path / "buffered")

@@ -1,4 +1,4 @@
-"""Where cells average: clients deal with their cell alone, and a cell returns after its clients have."""
+"""Where cells average: clients exchange data only with their cell, and a cell uploads after its clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edgefl.simulation.protocol_specs import HierarchicalSpec
 
 
 def passing_on(record: Record) -> Iterator[str]:
-    """Clients deal with a cell, which has fetched each part that it passes on."""
+    """Clients exchange data with a cell, which has downloaded each part before it forwards it."""
     hierarchical = isinstance(record.protocol, HierarchicalSpec)
     carried = {event.flow: set(facts(event).get("parts", {})) for event in record.of("transfer_start")}
     fetched: dict[tuple[int, str], set[str]] = {}
@@ -22,15 +22,15 @@ def passing_on(record: Record) -> Iterator[str]:
             yield f"{at(event)}: a cell transfers although cells do not average"
         if hierarchical and event.client >= 0:
             if "server" in (event.source, event.target):
-                yield f"{at(event)}: the client deals with the server, not with its cell"
+                yield f"{at(event)}: the client exchanges data with the server, not with its cell"
             elif event.item in ("down", "prefetch"):
                 missing = carried[event.flow] - fetched.get((event.round, event.source), set())
                 for part in sorted(missing):
-                    yield f"{at(event)}: {event.source} passes on '{part}', which it has not fetched"
+                    yield f"{at(event)}: {event.source} forwards '{part}', which it has not downloaded"
 
 
 def returning(record: Record) -> Iterator[str]:
-    """What is aggregated came with a cell's mean, which holds what its clients had sent by then."""
+    """Aggregated updates came with a cell's mean, which contains the updates that its clients had sent before."""
     if not isinstance(record.protocol, HierarchicalSpec):
         return
     gathered: dict[tuple[int, str], set[int]] = {}

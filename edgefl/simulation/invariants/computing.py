@@ -1,4 +1,4 @@
-"""The computations of a log, each with the course that the seed's draws and the device's heat give it."""
+"""The computations of a log, each with its pace from the seed's draws and the device's heat."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Computation(NamedTuple):
 
     Attributes:
         end: the row of its end.
-        work: the row of its work; ``None`` where the log names none.
-        pace: its course as the draws say; ``None`` where the work is unknown.
+        work: the row of its work; ``None`` if the log has none.
+        pace: its pace from the draws; ``None`` if the work is unknown.
         steps: local steps that it began with.
-        again: how many times its client had begun to compute in that round before.
+        again: how many times its client had already begun to compute in that round.
     """
 
     end: Event
@@ -33,7 +33,7 @@ class Computation(NamedTuple):
 
     @property
     def planned_seconds(self) -> float:
-        """How long it was to take."""
+        """Its planned duration."""
         if self.work is None or self.pace is None:
             return math.nan
         return self.pace.until(self.steps / self.work.value) if self.steps < self.work.value else self.pace.seconds
@@ -63,7 +63,7 @@ def computations(record: Record) -> Iterator[Computation]:
 
 
 def _pace(record: Record, event: Event, work: Event, factor: float) -> Pace:
-    """How the work advances when computing takes ``factor`` times as long; the profile says when heat sets in."""
+    """The progress of the work when computing takes ``factor`` times as long, with heat as in the profile."""
     if record.seconds is not None:
         told = float(record.seconds.of(event.round - 1)[event.client]) * factor
         return Pace(told, told)

@@ -1,4 +1,4 @@
-"""Time never goes back, rounds follow one another, and only clients of the cohort take part."""
+"""Time never goes back, rounds follow each other, and only clients of the cohort take part."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def clock(record: Record) -> Iterator[str]:
 
 
 def readable(record: Record) -> Iterator[str]:
-    """Details are JSON."""
+    """Details are valid JSON."""
     for event in record.events:
         if event.detail and not facts(event):
             yield f"{at(event)}: the details cannot be read"
 
 
 def rounds_in_order(record: Record) -> Iterator[str]:
-    """Rounds are numbered 1, 2, 3, …; each starts when the one before has ended, and aggregates once."""
+    """Rounds are numbered 1, 2, 3, …; each starts when the previous one has ended, and aggregates once."""
     begun = ended = aggregated = 0
     end_of_last = 0.0
     for event in record.events:
@@ -41,7 +41,7 @@ def rounds_in_order(record: Record) -> Iterator[str]:
             if event.round != begun or begun != ended + 1:
                 yield f"{at(event)}: round {event.round} starts after round {ended} ended"
             if not close(event.time, end_of_last):
-                yield f"{at(event)}: the round starts {event.time - end_of_last:g} s after the one before ended"
+                yield f"{at(event)}: the round starts {event.time - end_of_last:g} s after the previous one ended"
         elif event.kind == "aggregation":
             aggregated += 1
             if event.round != aggregated or aggregated != begun:
@@ -53,13 +53,13 @@ def rounds_in_order(record: Record) -> Iterator[str]:
             if not close(event.value, event.time - end_of_last, clock=event.time):
                 yield f"{at(event)}: the round lasted {event.time - end_of_last:g} s, not {event.value:g} s"
             end_of_last = event.time
-    failed_within = any(True for _ in record.of("fault")) and aggregated == ended + 1  # what follows an aggregation
+    failed_within = any(True for _ in record.of("fault")) and aggregated == ended + 1  # after an aggregation
     if ended != aggregated and not failed_within:
         yield f"{ended} rounds ended, {aggregated} aggregated"
 
 
 def cohorts(record: Record) -> Iterator[str]:
-    """Who transfers or computes for a round was selected for it; without common rounds, once for each of its jobs."""
+    """A client that transfers or computes for a round was selected for it; without common rounds, once for each job."""
     selected: dict[int, set[int]] = {}
     times: Counter[int] = Counter()
     without_rounds = isinstance(record.protocol, AsynchronousSpec)
@@ -79,7 +79,7 @@ def cohorts(record: Record) -> Iterator[str]:
 
 
 def versions(record: Record) -> Iterator[str]:
-    """Without common rounds, a job begins with the model that is the latest, whatever its client was sent ahead."""
+    """Without common rounds, a job begins with the latest model, whatever its client prefetched."""
     if not isinstance(record.protocol, AsynchronousSpec):
         return
     latest = 1
@@ -95,7 +95,7 @@ def versions(record: Record) -> Iterator[str]:
 
 
 def deadlines(record: Record) -> Iterator[str]:
-    """No client of a round is at work after its deadline, and without cells that average the round is over by then."""
+    """No client works after its round's deadline; without averaging cells the round has ended by then."""
     protocol = record.protocol
     if isinstance(protocol, AsynchronousSpec) or protocol.deadline is None:
         return
@@ -106,15 +106,15 @@ def deadlines(record: Record) -> Iterator[str]:
             yield f"{at(event)}: the round ends {event.time - begun:g} s after its start"
         works = event.kind.startswith(("transfer_", "compute_")) and event.item not in ("relay", "prefetch")
         if works and late:
-            yield f"{at(event)}: is at work {event.time - begun:g} s after the round's start"
+            yield f"{at(event)}: is active {event.time - begun:g} s after the round's start"
         if event.kind == "round_start":
             begun, current = event.time, event.round
         elif event.kind == "decision" and event.item == "selection" and event.round == current:
-            begun = event.time  # nobody could be picked when the round began
+            begun = event.time  # no client could be picked when the round began
 
 
 def updates(record: Record) -> Iterator[str]:
-    """Who is aggregated had sent its update, which counts once and, if it may be old, by its age."""
+    """An aggregated client had sent its update, which counts once and, if it may be old, is weighted by its age."""
     uploaded: dict[tuple[int, int], int] = {}
     sent = {event.flow: facts(event).get("dispatch", -1) for event in record.of("transfer_start")}
     mixing = record.protocol if isinstance(record.protocol, AsynchronousSpec) else None
@@ -126,7 +126,7 @@ def updates(record: Record) -> Iterator[str]:
         found = facts(event)
         jobs = list(zip(found.get("clients", ()), found.get("dispatches", ()), strict=False))
         if event.value != len(found.get("clients", ())) or event.value != len(jobs):
-            yield f"{at(event)}: {event.value:g} updates were aggregated, {len(jobs)} are named"
+            yield f"{at(event)}: {event.value:g} updates were aggregated, {len(jobs)} are listed"
         ages = []
         for job in jobs:
             begun = uploaded.pop(job, None)
@@ -141,7 +141,7 @@ def updates(record: Record) -> Iterator[str]:
 
 
 def ending(record: Record) -> Iterator[str]:
-    """The run ended for the reason that it gives."""
+    """The run ended for the stated reason."""
     stop = record.events[-1]
     reason = stop.item
     if reason != record.summary["stop"]["reason"]:
@@ -154,7 +154,7 @@ def ending(record: Record) -> Iterator[str]:
 
 
 def targets(record: Record) -> Iterator[str]:
-    """A target is reached at the first evaluation that is high enough, and not before."""
+    """A target is reached at the first evaluation that is high enough."""
     reached = {event.value: event for event in record.of("target")}
     for target in record.summary["targets"]:
         event = reached.get(target["accuracy"])

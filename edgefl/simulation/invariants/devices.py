@@ -1,4 +1,4 @@
-"""A client is in one place at a time, and its device takes as long, and draws as much, as its profile says."""
+"""A client does one thing at a time, and its device takes the time and draws the energy of its profile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ENDS = {"transfer_end", "transfer_drop", "compute_end", "compute_partial", "com
 
 
 def one_place(record: Record) -> Iterator[str]:
-    """A client neither computes nor transfers twice at once; only prefetches run beside something else."""
+    """A client does not compute or transfer twice at once; only prefetches run in parallel with other work."""
     busy: dict[int, Event] = {}
     for event in record.events:
         if event.item == "prefetch" or event.client < 0:
@@ -25,14 +25,14 @@ def one_place(record: Record) -> Iterator[str]:
             before = busy.get(event.client)
             if before is not None:
                 since = f"{before.kind} at {before.time:.6f} s"
-                yield f"{at(event)}: the client {_BEGINS[event.kind]} while its {since} lasts"
+                yield f"{at(event)}: the client {_BEGINS[event.kind]} during its {since}"
             busy[event.client] = event
         elif event.kind in _ENDS:
             begun = busy.pop(event.client, None)
             if begun is None:
-                yield f"{at(event)}: nothing was under way"
+                yield f"{at(event)}: nothing was in progress"
             elif begun.kind.split("_")[0] != event.kind.split("_")[0]:
-                yield f"{at(event)}: what was under way is {with_article(begun.kind)}"
+                yield f"{at(event)}: {with_article(begun.kind)} was in progress"
             elif event.kind.startswith("compute") and not close(
                 event.time - begun.time, event.seconds, clock=event.time
             ):
@@ -42,7 +42,7 @@ def one_place(record: Record) -> Iterator[str]:
 
 
 def work_costs(record: Record) -> Iterator[str]:
-    """Each kind of work takes cost over throughput: step costs from ``costs.json``, throughput from the profile."""
+    """Each kind of work takes cost / throughput: step costs from ``costs.json``, throughput from the profile."""
     profiles = {profile.name: profile for profile in record.fleet.profiles}
     for event in record.of("work"):
         found = facts(event)
@@ -70,15 +70,15 @@ def work_costs(record: Record) -> Iterator[str]:
             ("bytes of memory", float(event.bytes), float(int(peak))),
         ):
             if not close(logged, expected):
-                yield f"{at(event)}: work '{event.item}' takes {logged:g} {what}, cost over throughput is {expected:g}"
+                yield f"{at(event)}: work '{event.item}' takes {logged:g} {what}, cost / throughput is {expected:g}"
         if fits(profile, peak) != found.get("fits"):
             yield f"{at(event)}: work '{event.item}' is said to {'' if found.get('fits') else 'not '}fit its device"
 
 
 def computations(record: Record) -> Iterator[str]:
-    """Every computation is known work on the client's own device, slowed down as the seed's draws and its heat say.
+    """Every computation is known work on the client's own device, slowed down by the seed's draws and its heat.
 
-    Joules are charged for as long as it took, FLOPs as far as it came.
+    Joules are charged for its duration, FLOPs for the completed part.
     """
     for each in found_computations(record):
         event, work, pace = each.end, each.work, each.pace
@@ -98,9 +98,9 @@ def computations(record: Record) -> Iterator[str]:
             if not 0 < event.value < work.value or abs(event.value - round(event.value)) > 1e-6:
                 yield f"{at(event)}: took {event.value:g} of {work.value:g} local steps"
             elif not close(pace.done(event.seconds), event.value / work.value):
-                yield f"{at(event)}: {event.value:g} steps took {event.seconds:g} s, which is another part of the work"
+                yield f"{at(event)}: {event.value:g} steps took {event.seconds:g} s, a different share of the work"
         if event.seconds > each.planned_seconds * (1 + 1e-9) + 4 * math.ulp(event.time):
-            yield f"{at(event)}: was broken off after {event.seconds:g} s of {each.planned_seconds:g} s"
+            yield f"{at(event)}: was aborted after {event.seconds:g} s of {each.planned_seconds:g} s"
         flops = work.flops * (1.0 if event.kind == "compute_end" or not pace.seconds else pace.done(event.seconds))
         if not close(event.flops, flops) or not close(event.joules, compute_joules(profile, event.seconds)):
             yield f"{at(event)}: FLOPs or joules are not the work's"
@@ -111,7 +111,7 @@ def _number(value: object) -> float:
 
 
 def waiting(record: Record) -> Iterator[str]:
-    """Waiting draws the device's idle watts."""
+    """A waiting device draws its idle watts."""
     for event in record.of("idle"):
         if not 0 <= event.client < len(record.fleet.group):
             yield f"{at(event)}: there is no such client"

@@ -1,4 +1,4 @@
-"""A model is written to by the server's update alone: trained and evaluated is what aggregation made."""
+"""Only the server's update changes a model: the model from aggregation is the one trained and evaluated."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from edgefl.simulation.invariants.record import Record, at, facts
 
 
 def untouched(record: Record) -> Iterator[str]:
-    """Each aggregation begins with the model that the one before made, and evaluation reads what the last one made.
+    """Each aggregation begins with the model of the previous one, and evaluation reads the model of the last one.
 
-    The log of an older edgefl holds no digests.
+    The log of an older edgefl contains no digests.
     """
     run = next(record.of("run"), None)
     latest = None if run is None else facts(run).get("model")
@@ -22,7 +22,7 @@ def untouched(record: Record) -> Iterator[str]:
             if found.get("before") != latest:
                 yield f"{at(event)}: the server's model was changed after it was made, before this aggregation"
             if not found.get("clients") and found.get("model") != found.get("before"):
-                yield f"{at(event)}: nothing was aggregated, and the model is another"
+                yield f"{at(event)}: nothing was aggregated, but the model changed"
             latest = found.get("model")
         elif event.kind == "evaluation" and facts(event).get("model") != latest:
             yield f"{at(event)}: the model that was evaluated is not the one that the last aggregation made"

@@ -1,4 +1,4 @@
-"""Radios wake and linger as their profiles say, and batteries give what they hold and no more."""
+"""Radios have the promotions and tails of their profiles, and batteries deliver no more than they hold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def radios(record: Record) -> Iterator[str]:
     quiet: dict[int, float] = {}
 
     def end_tail(client: int, now: float) -> bool:
-        """Takes the tail up to now as due; True where the radio was still awake."""
+        """Add the tail up to now to the expected energy; True if the radio was still awake."""
         if client not in quiet:
             return False
         tail = record.fleet.profile_of(client).power.radio.tail
@@ -47,14 +47,14 @@ def radios(record: Record) -> Iterator[str]:
         end_tail(client, record.events[-1].time)
     for client, what in sorted({*due, *charged}):
         expected, found = due[client, what], charged[client, what]
-        # A battery gives what it holds, which may be less than is due.
+        # A battery delivers what it holds, which may be less than is due.
         short = found < expected and record.fleet.profile_of(client).battery is not None
         if not short and not close(expected, found, tolerance=1e-7):
             yield f"client {client}: {what}s of its radio drew {found:g} J, its transfers give {expected:g} J"
 
 
 def batteries(record: Record) -> Iterator[str]:
-    """A battery that is never charged has given all when its device drops out, and never more than it held."""
+    """A battery that is never charged is empty when its device drops out, and never delivers more than it held."""
     fleet = record.fleet
     charges = Charges([profile.battery for profile in fleet.profiles], fleet.group, int(record.summary["seed"]))
     if not charges.any:
@@ -79,4 +79,4 @@ def batteries(record: Record) -> Iterator[str]:
 
 
 LAWS = (radios, batteries)
-"""What is checked."""
+"""The laws of this module."""

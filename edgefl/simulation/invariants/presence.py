@@ -1,4 +1,4 @@
-"""Devices that are away take no part, and who drops out has a reason that the seed's own draws confirm."""
+"""Absent devices take no part, and each dropout has a reason that the seed's draws confirm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BEGINS = ("transfer_start", "compute_start")
 
 
 def attendance(record: Record) -> Iterator[str]:
-    """Nobody begins anything while it is away, and a device that leaves as unavailable goes at that moment."""
+    """No client begins anything while it is absent, and a device that drops out as unavailable does so on time."""
     there = Attendance(record.fleet, int(record.summary["seed"]))
     clients = len(record.fleet.group)
     goes: dict[int, float] = {}
@@ -22,18 +22,18 @@ def attendance(record: Record) -> Iterator[str]:
             continue
         if event.kind in _BEGINS and event.item != "prefetch":
             if not there.there(event.time)[event.client]:
-                yield f"{at(event)}: the device was away"
+                yield f"{at(event)}: the device was absent"
             goes[event.client] = there.until(event.client, event.time)
         elif event.kind == "dropout" and event.item == "unavailable":
             due = goes.get(event.client, event.time)
             if not close(event.time, due) and there.there(event.time)[event.client]:
-                yield f"{at(event)}: the device left, though it was there until {due:g} s"
+                yield f"{at(event)}: the device left, but it was available until {due:g} s"
         elif event.kind in ("compute_end", "transfer_end") and event.time > goes.get(event.client, event.time) + 1e-6:
-            yield f"{at(event)}: the device had gone at {goes[event.client]:g} s"
+            yield f"{at(event)}: the device had left at {goes[event.client]:g} s"
 
 
 def accidents(record: Record) -> Iterator[str]:
-    """Who was to have an accident has it after its part of what it was to compute, and nobody else does."""
+    """Exactly the computations that the draws select have an accident, after the drawn share of their duration."""
     chance = Accidents(record.fleet, int(record.summary["seed"]))
     clients = len(record.fleet.group)
     accident = {(event.client, event.time): event for event in record.of("dropout") if event.item == "accident"}
@@ -44,7 +44,7 @@ def accidents(record: Record) -> Iterator[str]:
         after = chance.after(event.client, event.round - 1, each.again)
         if event.kind != "compute_drop":
             if after < 1:
-                yield f"{at(event)}: the computation ended, though the device was to drop out of it"
+                yield f"{at(event)}: the computation ended, but an accident was due during it"
         elif (happened := accident.pop((event.client, event.time), None)) is not None:
             if after == 1:
                 yield f"{at(happened)}: no accident was due"
@@ -52,11 +52,11 @@ def accidents(record: Record) -> Iterator[str]:
                 due = after * each.planned_seconds
                 yield f"{at(happened)}: the accident was due after {due:g} s, not after {event.seconds:g} s"
     for happened in accident.values():
-        yield f"{at(happened)}: an accident happens while a device computes"
+        yield f"{at(happened)}: the accident is not during a computation"
 
 
 def new_attempts(record: Record) -> Iterator[str]:
-    """A client begins its job anew after an accident alone, and no oftener than the protocol lets it."""
+    """A client restarts its job only after an accident, and at most as often as the protocol allows."""
     anew: Counter[tuple[int, int]] = Counter()
     accident: set[tuple[int, float]] = set()
     for event in record.events:
@@ -66,9 +66,9 @@ def new_attempts(record: Record) -> Iterator[str]:
             job = (event.client, int(event.value))
             anew[job] += 1
             if (event.client, event.time) not in accident:
-                yield f"{at(event)}: begins job {job[1]} anew without an accident"
+                yield f"{at(event)}: restarts job {job[1]} without an accident"
             if anew[job] == record.protocol.retries + 1:
-                yield f"{at(event)}: begins job {job[1]} anew more than {record.protocol.retries} times"
+                yield f"{at(event)}: restarts job {job[1]} more than {record.protocol.retries} times"
 
 
 LAWS = (attendance, accidents, new_attempts)

@@ -1,4 +1,4 @@
-"""Figures are what they can be: no time, amount or accuracy out of its range."""
+"""No time, amount or accuracy is out of its range."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def amounts(record: Record) -> Iterator[str]:
 
 
 def accuracies(record: Record) -> Iterator[str]:
-    """Accuracies are shares of images."""
+    """Accuracies are from 0 to 1."""
     for event in record.of("evaluation"):
         for name, value in {"value": event.value, **facts(event)}.items():
             if name in ("value", "accuracy", "ema", "ensemble") and not (
                 isinstance(value, int | float) and 0 <= value <= 1
             ):
-                yield f"{at(event)}: {name} is {value}, and no accuracy"
+                yield f"{at(event)}: {name} is {value}, which is not an accuracy"
 
 
 LAWS = (amounts, accuracies)

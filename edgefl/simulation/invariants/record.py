@@ -1,4 +1,4 @@
-"""What is known of a finished run."""
+"""The data of a finished run that the laws check."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OperatorCount:
 
 @dataclass(frozen=True)
 class CostEntry:
-    """The cost of one local step, as the run directory keeps it."""
+    """The cost of one local step, as stored in the run directory."""
 
     operators: tuple[OperatorCount, ...]
     training_flops: float
@@ -40,7 +40,7 @@ class CostEntry:
 
 @dataclass(frozen=True)
 class Record:
-    """One run as its files tell it.
+    """One run as its files describe it.
 
     Attributes:
         events: the log, in order.
@@ -48,10 +48,10 @@ class Record:
         summary: the run's entry in ``summary.json``.
         fleet: which device each client has.
         costs: the cost of a local step by (alpha, batch).
-        topology: the network's links; their capacities are in the log.
-        transport: what transfers made of their paths.
-        protocol: how rounds ran.
-        seconds: how long local training took, where that was not left to the devices.
+        topology: the network's links; the log contains their capacities.
+        transport: how transfers used their paths.
+        protocol: how rounds are run.
+        seconds: the seconds of local training, if the devices did not determine them.
     """
 
     events: Sequence[Event]
@@ -79,9 +79,9 @@ class Record:
 
 
 def close(a: float, b: float, *, tolerance: float = TOLERANCE, clock: float = 0.0) -> bool:
-    """Whether two numbers are the same up to rounding; of seconds up to some ticks of the ``clock`` that was read.
+    """Whether two numbers are equal up to rounding; seconds also up to a few ticks of a float at the time ``clock``.
 
-    After a year the difference of two moments is only known to some nanoseconds.
+    After a year the difference of two times is exact only to some nanoseconds.
     """
     return math.isclose(a, b, rel_tol=tolerance, abs_tol=max(tolerance, 4 * math.ulp(clock)))
 
@@ -96,6 +96,6 @@ def facts(event: Event) -> dict[str, Any]:
 
 
 def at(event: Event) -> str:
-    """How a violation names an event."""
+    """The name of an event in violations."""
     who = f", client {event.client}" if event.client >= 0 else ""
     return f"{event.kind} at {event.time:.6f} s{who}"

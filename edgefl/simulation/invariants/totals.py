@@ -14,7 +14,7 @@ _SUM = 1e-7  # the order of addition differs between the run and the check
 
 
 def summary(record: Record) -> Iterator[str]:
-    """FLOPs, joules, seconds, rounds and accuracies of the summary are the log's; what it counts, the rounds sum to."""
+    """FLOPs, joules, seconds, rounds and accuracies of the summary match the log; its counts are sums over rounds."""
     told = record.summary
     ends = list(record.of("round_end"))
     expected: dict[str, float] = {
@@ -46,7 +46,7 @@ def summary(record: Record) -> Iterator[str]:
 
 
 def budgets(record: Record) -> Iterator[str]:
-    """The accuracy at a budget is that of the last evaluated round which ended within it."""
+    """The accuracy at a budget is that of the last evaluated round that ended within it."""
     rounds, most = record.rounds, _most_by_round(record)
     spent = dict.fromkeys(("bytes", "client_bytes", "flops", "joules"), 0.0)
     afforded: dict[int, float | None] = {}
@@ -67,7 +67,7 @@ def budgets(record: Record) -> Iterator[str]:
 
 
 def _most_by_round(record: Record) -> list[int]:
-    """Bytes to and from the client that had moved most, at the end of each round and at the end of the run."""
+    """Bytes to and from the client with the most traffic, at the end of each round and at the end of the run."""
     moved: Counter[int] = Counter()
     most = [0]
     for event in record.events:
@@ -80,7 +80,7 @@ def _most_by_round(record: Record) -> list[int]:
 
 
 def critical_path(record: Record) -> Iterator[str]:
-    """Exposed and hidden seconds of a round are those of the client that closed it."""
+    """A round's exposed and hidden seconds are those of the client that closed it."""
     starts = {event.flow: event for event in record.of("transfer_start")}
     spans: defaultdict[tuple[int, int], list[_Span]] = defaultdict(list)
     relays: defaultdict[tuple[int, str, bool], list[_Span]] = defaultdict(list)
@@ -111,7 +111,7 @@ def critical_path(record: Record) -> Iterator[str]:
             have = max((span.end for span in fetched), default=start)
             exposed += max(0.0, have - start)
             hidden = sum(max(0.0, min(span.end, start) - span.begin) for span in fetched)
-            # Its part began when it was sent off, or when it was first sent anything that was not sent ahead.
+            # Its participation began at its dispatch, or when its first transfer without prefetching began.
             own = [span for span in spans[job] if span.item != "prefetch"]
             first = min((span.begin for span in own if span.item == "down"), default=max(start, have))
             since = sent_off.get(job, first)
@@ -127,7 +127,7 @@ def critical_path(record: Record) -> Iterator[str]:
 
 
 class _Span(NamedTuple):
-    """A transfer from its start to its end."""
+    """A transfer, from its start to its end."""
 
     begin: float
     end: float

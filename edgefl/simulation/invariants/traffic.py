@@ -1,4 +1,4 @@
-"""Every byte has one fate, and the summary counts it there."""
+"""Every byte has one fate, and the summary counts it under that fate."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from edgefl.simulation.invariants.record import Record, at, close, facts
 
 LOST = ("late", "dropped", "prefetched_in_vain", "retried")
-"""What bytes may be lost to while the run goes on."""
+"""Why bytes may be lost while the run continues."""
 
-_GOES_ON = ("prefetched_in_vain", "retried")  # what was moved so far is lost; the job itself goes on, or never began
+_GOES_ON = ("prefetched_in_vain", "retried")  # the bytes so far are lost; the job itself continues, or never began
 
 
 def fates(record: Record) -> Iterator[str]:
     """A job is aggregated, or lost with the bytes that it moved, or unfinished when the run ends.
 
-    What a client was sent early in vain, and what it had moved before it began anew, is lost by itself.
+    Bytes that were prefetched in vain, and bytes before a restart of the job, are lost separately.
     """
     dispatch = {event.flow: facts(event).get("dispatch", -1) for event in record.of("transfer_start")}
     moved: defaultdict[tuple[int, int], int] = defaultdict(int)
@@ -31,7 +31,7 @@ def fates(record: Record) -> Iterator[str]:
             bytes = moved.pop(job, 0)
             counts[event.item] += bytes
             if job in over:
-                yield f"{at(event)}: job {job[1]} of the client was {over[job]} before"
+                yield f"{at(event)}: job {job[1]} of the client was already {over[job]}"
             if bytes != event.bytes:
                 yield f"{at(event)}: moved {bytes} bytes for job {job[1]}, not {event.bytes}"
             if event.item not in _GOES_ON:
@@ -41,13 +41,13 @@ def fates(record: Record) -> Iterator[str]:
             for job in zip(found.get("clients", ()), found.get("dispatches", ()), strict=False):
                 counts["useful"] += moved.pop(job, 0)
                 if job in over:
-                    yield f"{at(event)}: job {job[1]} of client {job[0]} was {over[job]} before"
+                    yield f"{at(event)}: job {job[1]} of client {job[0]} was already {over[job]}"
                 over[job] = "aggregated"
     yield from _told(record, counts)
 
 
 def _told(record: Record, counts: dict[str, int]) -> Iterator[str]:
-    """The summary says what was lost to what."""
+    """The summary counts the lost bytes by fate."""
     counts["wasted"] = counts["all"] - counts["useful"]
     counts["unfinished"] = counts["wasted"] - sum(counts[name] for name in LOST)
     told = record.summary["bytes"]
@@ -73,14 +73,14 @@ def directions(record: Record) -> Iterator[str]:
 
 
 def yardstick(record: Record) -> Iterator[str]:
-    """Makespans foreseen of chosen blocks, over the least of as many blocks, are those of the log's decisions."""
+    """The ratio of predicted makespans to the least ones for as many blocks matches the log's decisions."""
     told = record.summary.get("blocks")
     sums = {"foreseen_seconds": 0.0, "least_seconds": 0.0}
     for event in record.of("decision"):
         found = facts(event)
         if event.item == "blocks" and isinstance(found.get("foreseen_seconds"), float):
             if found["foreseen_seconds"] < found["least_seconds"]:
-                yield f"{at(event)}: a choice is foreseen to take less than the least that there is"
+                yield f"{at(event)}: the predicted makespan of a choice is less than the least possible"
             for name in sums:
                 sums[name] += found[name]
     expected = sums["foreseen_seconds"] / sums["least_seconds"] if sums["least_seconds"] else None
@@ -90,7 +90,7 @@ def yardstick(record: Record) -> Iterator[str]:
 
 
 def front_age(record: Record) -> Iterator[str]:
-    """The mean age of front blocks is that of the log's computations and of the blocks that they were sent."""
+    """The mean age of front blocks matches the log's computations and the blocks sent for them."""
     told = record.summary.get("blocks")
     if told is None:
         return

@@ -1,4 +1,4 @@
-"""Every transfer ends or is dropped, delivers what was sent, and gets its fair share of its links."""
+"""Every transfer ends or is dropped, delivers its bytes, and gets its fair share of its links."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def paired(record: Record) -> Iterator[str]:
 
 
 def energy(record: Record) -> Iterator[str]:
-    """A transfer draws what the client's radio draws for its seconds and bytes."""
+    """A transfer draws the energy of the client's radio for its seconds and bytes."""
     for event in record.of("transfer_end", "transfer_drop"):
         if event.item == "relay":
             if event.joules:
-                yield f"{at(event)}: a cell's transfer drew {event.joules:g} J of nobody's battery"
+                yield f"{at(event)}: a cell's transfer drew {event.joules:g} J, but a cell has no battery"
             continue
         if not 0 <= event.client < len(record.fleet.group):
             yield f"{at(event)}: there is no such client"
@@ -65,7 +65,7 @@ def energy(record: Record) -> Iterator[str]:
 
 
 def fair(record: Record) -> Iterator[str]:
-    """No link carries more than its capacity, and every transfer takes as long as max-min fair sharing makes it."""
+    """No link carries more than its capacity, and the duration of every transfer follows from max-min fair sharing."""
     ends = {event.flow: event for event in record.of("transfer_end", "transfer_drop")}
     alike: dict[tuple[str, int], list[FlowRecord]] = {}
     for start in record.of("transfer_start"):

@@ -20,7 +20,7 @@ from edgefl.simulation.invariants.record import Record
 
 
 def violations(record: Record) -> Iterator[str]:
-    """Every broken law of a run as one sentence; nothing where the log can be believed."""
+    """Every violated law of a run as one sentence; empty if the log is consistent."""
     if not record.events:
         yield "the log is empty"
         return
