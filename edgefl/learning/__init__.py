@@ -1,1 +1,1 @@
-"""Data, models as blocks, and what a federated-learning method is made of. There is no clock in here."""
+"""Data, models as blocks, and the parts of a federated-learning method. This package does not use simulated time."""

@@ -1,4 +1,4 @@
-"""What clients keep between the rounds they take part in."""
+"""The vectors that clients keep between their rounds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgefl.learning.component import Component
 
 
 class ClientState(Component):
-    """What a client keeps between the rounds it takes part in; the default keeps its last local model."""
+    """The vectors that a client keeps between its rounds; the default keeps its last local model."""
 
     vectors: ClassVar[tuple[str, ...]] = ("previous",)
     """Names of the vectors kept; ``previous`` is the whole local model ``[size]``, others are ``[parameter_count]``."""
@@ -21,7 +21,7 @@ class ClientState(Component):
     """Parts of an uplink that carry a vector's change, and the vector's name (SCAFFOLD's ``control``)."""
 
     def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
-        """The state of a client that never took part, given the received model ``[size]``."""
+        """The state of a client before its first participation, given the received model ``[size]``."""
         return {"previous": received}
 
     def after(
@@ -32,12 +32,12 @@ class ClientState(Component):
         lr: float,
         steps: int,
     ) -> dict[str, Tensor]:
-        """The state after local training, as new tensors: a checkpoint may still read the old ones.
+        """The state after local training, as new tensors, because a checkpoint may still read the old ones.
 
         Args:
-            vectors: the client's state before, and what the server broadcast, by name.
+            vectors: the client's previous state and the server's broadcasts, by name.
             received: the model that the client started from ``[size]``.
-            final: the model that it came to ``[size]``.
+            final: the model after local training ``[size]``.
             lr: η_t of the round.
             steps: local steps H_k.
         """
@@ -45,7 +45,7 @@ class ClientState(Component):
 
 
 class StatesTogether(ClientState):
-    """The states of a method and of a server update side by side, where each needs one of its own."""
+    """The combined client states of a method and a server update."""
 
     states: tuple[SerializeAsAny[ClientState], ...]
 

@@ -1,4 +1,4 @@
-"""The base of every part that a scenario can name: typed options and behaviour in one frozen class."""
+"""The base class of every part that a scenario can name: typed options and behaviour in one frozen class."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from edgefl.options import Options
 class Component(Options):
     """A part of a method, model or data set; its fields are the options that a scenario may set.
 
-    Parts are values: frozen, comparable, and without state of their own. What changes during a run (momentum, control
-    variates) is handed in and out as tensors.
+    Parts are values: frozen, comparable and stateless. State that changes during a run (momentum, control variates) is
+    passed in and returned as tensors.
     """

@@ -1,7 +1,7 @@
 """Operators whose result, or its size, depends on the numbers in a tensor.
 
-What a local step executes must not depend on numbers: it is counted on tensors without data, and traced once and
-replayed. PyTorch tags the operators for which that is not so; what its tags leave open is listed here.
+The operators of a local step must not depend on numbers: they are counted on tensors without data, and traced once and
+replayed. PyTorch tags the operators that do depend on numbers; this module lists the operators that the tags miss.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _UNTAGGED = frozenset({"equal", "is_nonzero", "_pack_padded_sequence", "_pad_pac
 """Operators without a tag that return, or take as a size, a number in a tensor."""
 
 _BY_SIZE_GIVEN = {"repeat_interleave": "output_size", "one_hot": "num_classes"}
-"""Tagged operators whose size is fixed where this argument gives it."""
+"""Tagged operators whose result size is fixed if this argument is given."""
 
 
 class DataDependence(NamedTuple):
     """Why an operator depends on data, for the author of a loss.
 
     Attributes:
-        call: how the call is written in Python.
-        instead: what to write so that nothing depends on data.
+        call: the call as written in Python.
+        instead: an alternative that does not depend on data.
     """
 
     call: str
@@ -80,7 +80,7 @@ def _has_mask(indices: Iterable[Tensor | None]) -> bool:
 
 
 def _given(operator: OpOverload, name: str, arguments: Sequence[Any], keywords: dict[str, Any]) -> Any:
-    """The value of an argument by its name; ``None`` where the call leaves it out."""
+    """The value of an argument by its name; ``None`` if the call omits it."""
     for place, argument in enumerate(operator._schema.arguments):
         if argument.name == name:
             return arguments[place] if place < len(arguments) else keywords.get(name)

@@ -12,7 +12,7 @@ from edgefl.learning.component import Component
 
 
 class EnsembleSpec(Component):
-    """A moving average of the global models, evaluated beside the newest one; it changes no training."""
+    """A moving average of the global models, evaluated in addition to the newest one; it does not change training."""
 
     decay: float = Field(
         default=0.99, ge=0, lt=1, description="share d of the average in ē ← d ē + (1-d) θ; 0.99 looks back 100 rounds"
@@ -22,8 +22,8 @@ class EnsembleSpec(Component):
 class TemporalEnsemble:
     """ē_t = Σ_{s≤t} d^{t-s} θ_s / Σ_{s≤t} d^{t-s}: the weights sum to 1 from the first model on.
 
-    Without the division the first model would keep the share d^t, most of the average for the first 1/(1-d) rounds.
-    Buffers are averaged like parameters.
+    Without the division, the first model would have the share d^t, which is most of the average in the first 1/(1-d)
+    rounds. Buffers are averaged like parameters.
 
     Args:
         decay: d in [0, 1).
@@ -41,8 +41,8 @@ class TemporalEnsemble:
         self._vector: Tensor | None = None
 
     def add(self, model: Tensor) -> None:
-        """The newest model ``[size]``."""
-        # With w the weights' sum, ē + (θ - ē)/w is the same average and keeps an unchanging model to the last bit.
+        """Add the newest model ``[size]``."""
+        # With w the sum of weights, ē + (θ - ē)/w is the same average, and it is exact if the model does not change.
         self._weight = self._decay * self._weight + 1.0
         before = self._vector
         self._vector = model.clone() if before is None else before + (model - before) / self._weight
@@ -53,12 +53,12 @@ class TemporalEnsemble:
         return self._vector
 
     def packed(self) -> dict[str, Tensor]:
-        """Everything it holds."""
+        """The complete state."""
         if self._vector is None:
             return {}
         return {"average": self._vector, "weight": torch.tensor([self._weight], dtype=torch.float64)}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Hold what :meth:`packed` gave."""
+        """Restore a state from :meth:`packed`."""
         self._vector = tensors.get("average")
         self._weight = float(tensors["weight"]) if "weight" in tensors else 0.0

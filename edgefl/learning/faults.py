@@ -1,4 +1,4 @@
-"""What can go wrong while training; importable without torch, so that the world can tell the two apart."""
+"""Errors during training; importable without torch, so that the simulation can distinguish them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from edgefl.errors import EdgeflError, WrongAnswer, in_words
 
 
 class Diverged(EdgeflError):  # noqa: N818  (an outcome of the method, not a mistake)
-    """A method's numbers left the real line: its run ends here, the other methods go on.
+    """A method's numbers are no longer finite: its run ends, the other methods continue.
 
     Args:
         method: the method's label.
-        round: the round whose aggregation found it.
-        reason: what is not finite, and whose (``"the loss of client 7"``).
+        round: the round whose aggregation detected it.
+        reason: the value that is not finite (``"the loss of client 7"``).
     """
 
     def __init__(self, method: str, round: int, reason: str) -> None:
@@ -25,7 +25,7 @@ class Diverged(EdgeflError):  # noqa: N818  (an outcome of the method, not a mis
 
     @staticmethod
     def reason_in(message: str) -> str:
-        """The reason that a message of this error gives.
+        """The reason in a message of this error.
 
         >>> Diverged.reason_in(str(Diverged("wild", 3, "the server model")))
         'the server model'
@@ -34,22 +34,22 @@ class Diverged(EdgeflError):  # noqa: N818  (an outcome of the method, not a mis
 
 
 class PartFault(EdgeflError):  # noqa: N818  (exit code 1 calls it a fault)
-    """A part of a method or of its run raised an error; the original one is the cause. The other methods go on.
+    """A part of a method or of its run raised an error, which is the cause. The other methods continue.
 
     Args:
         method: the method's label.
         round: the round in which it happened.
-        part: what was at work (``"block scheduler"``).
+        part: the part that failed (``"block scheduler"``).
         reason: the original error in words.
 
     Attributes:
-        client: the client that it happened to, -1 for none.
+        client: the affected client, -1 for none.
     """
 
     client = -1
 
     def __init__(self, method: str, round: int, part: str, reason: str) -> None:
-        # SimPy hands an error on as a copy, which it makes from these.
+        # SimPy passes on a copy of an error, which it creates from these arguments.
         super().__init__(method, round, part, reason)
         self.method = method
         self.round = round
@@ -62,10 +62,10 @@ class PartFault(EdgeflError):  # noqa: N818  (exit code 1 calls it a fault)
 
 @contextmanager
 def blaming(method: str, round: int, part: str) -> Iterator[None]:
-    """What a part raises inside, or returns wrongly, is its fault: the run of its method ends, the others go on.
+    """Convert an error of a part within the block to a fault: the run of its method ends, the others continue.
 
-    Every call of a part of a method goes through here. ``sys.exit`` and whatever else is no ``Exception`` are faults,
-    too; Ctrl-C and edgefl's own errors pass.
+    All calls of a method's parts use it. ``sys.exit`` and other exceptions that are not an ``Exception`` also become
+    faults; Ctrl-C and edgefl's own errors are passed on unchanged.
 
     >>> with blaming("mine", 3, "block scheduler"):
     ...     [][0]
@@ -82,11 +82,11 @@ def blaming(method: str, round: int, part: str) -> Iterator[None]:
 
 
 class TrainingFault(PartFault):
-    """A local step raised an error; the original one is the cause.
+    """A local step raised an error, which is the cause.
 
     Args:
         method: the method's label.
-        client: who trained.
+        client: the client that trained.
         round: the round of the job.
         step: the local step that failed, from 0.
         reason: the original error in words.

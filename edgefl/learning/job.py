@@ -1,4 +1,4 @@
-"""A training job is a value: it says everything, and its result is a pure function of it."""
+"""Training jobs. A job is a value that contains all inputs, and its result is a pure function of it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple, Protocol
 
 
 class JobId(NamedTuple):
-    """Who trains, for which run, and for the how-manieth time (``dispatch`` counts a client's jobs from 0).
+    """Identifies a job by method, seed, client and index of the client's job (``dispatch``, from 0).
 
-    The random key of a job leaves the method out, so that all methods meet the same batches and draws.
+    The random key of a job does not include the method, so all methods have the same batches and draws.
     """
 
     method: str
@@ -28,9 +28,10 @@ class TrainingJob:
         id: see :class:`JobId`.
         version: the server model that the client received (number of aggregations before it).
         round: the round that sets the learning rate η_t and random draws.
-        alpha: how many of the last blocks were received; M when the model came whole.
+        alpha: number of the last blocks that were received; M for the whole model.
         steps: local steps H_k.
-        previous: the client's last job, whose state this one builds on; ``None`` at first or for stateless methods.
+        previous: the client's last job, whose state this one continues from; ``None`` for a first job or a stateless
+            method.
     """
 
     id: JobId
@@ -42,7 +43,7 @@ class TrainingJob:
 
 
 class Feedback(NamedTuple):
-    """Numbers that training hands to the world, exact float64.
+    """Numbers that training returns to the simulation, exact float64.
 
     Attributes:
         loss: mean cross-entropy of the local path over the last local epoch (GMBS's ζ_L).
@@ -60,8 +61,8 @@ class Feedback(NamedTuple):
 class Evaluation(NamedTuple):
     """Accuracy in [0, 1] and mean cross-entropy of one model version on the evaluation split.
 
-    ``ensemble`` is the accuracy of the temporal ensemble up to that version, NaN where there is none; ``model`` the
-    digest of the model after it was evaluated, empty where there is none.
+    ``ensemble`` is the accuracy of the temporal ensemble up to that version, NaN if there is none. ``model`` is the
+    digest of the model after its evaluation, empty if there is none.
     """
 
     accuracy: float
@@ -74,8 +75,8 @@ class Digests(NamedTuple):
     """Digests of a model version's numbers.
 
     Attributes:
-        before: of the version before it, after everything was trained from it that was to be; empty for version 0.
-        model: of the version.
+        before: digest of the previous version, after all training from it; empty for version 0.
+        model: digest of the version.
     """
 
     before: str
@@ -84,12 +85,12 @@ class Digests(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mixing:
-    """How updates count that may have begun from older models, in an asynchronous aggregation.
+    """Weights of updates in an asynchronous aggregation, where updates may have started from older models.
 
     Attributes:
-        factors: what each job's update is multiplied by, beside its share in the mean.
-        of: ``deltas``: an update is what the client changed in the model that it was sent (FedBuff);
-            ``models``: it is the way from the latest model to the client's (FedAsync: θ ← (1-α) θ + α θ_k).
+        factors: the factor of each job's update, in addition to its share in the mean.
+        of: ``deltas``: an update is the client's change of the model that it was sent (FedBuff); ``models``: it is the
+            difference between the client's and the latest model (FedAsync: θ ← (1-α) θ + α θ_k).
     """
 
     factors: Mapping[JobId, float]
@@ -97,29 +98,29 @@ class Mixing:
 
 
 class Learner(Protocol):
-    """The door between the world and training: the world holds ids, never tensors.
+    """The interface between the simulation and training: the simulation holds ids, never tensors.
 
-    A job need not be trained before a number or a model is needed; then every job that waits is trained together.
+    A job need not be trained until a number or a model is needed; then all pending jobs are trained together.
     """
 
     def submit(self, job: TrainingJob) -> None:
-        """A job has started in the world; it is a future from now on."""
+        """Register a job that has started in the simulation; its result is a future."""
 
     def discard(self, job: JobId) -> None:
-        """The job's result will never be aggregated (late or dropped); trained only if its client state is read."""
+        """Record that the job is late or dropped; it is trained only if its client state is read."""
 
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
-        """Train what is needed, turn the jobs' deltas into the next model, and return its version (``version + 1``).
+        """Train the required jobs, compute the next model from the deltas, and return its version (``version + 1``).
 
-        A job may have begun from any version that was the latest when it was submitted. Without ``mixing`` every delta
-        counts wholly.
+        A job may have started from any version that was the latest at its submission. Without ``mixing``, every delta
+        has full weight.
         """
 
     def digests(self, version: int) -> Digests | None:
-        """What the latest version was made of, and is; ``None`` where there are no models, or no digests of them."""
+        """Digests of the latest version and its predecessor; ``None`` without models or without digests."""
 
     def feedback(self, job: JobId) -> Feedback:
-        """The numbers of a job that was aggregated; ``distance`` is to the aggregate it went into."""
+        """The numbers of an aggregated job; ``distance`` is the distance to its aggregate."""
 
     def evaluate(self, version: int) -> Evaluation:
         """Accuracy and loss of a model version."""

@@ -1,7 +1,7 @@
-"""One local step of one client: where the gradient is taken, the loss, its gradient, the new parameters.
+"""One local step of one client: the point of the gradient, the loss, its gradient and the new parameters.
 
-The training engine runs it to train, and the cost model runs the same function on tensors without data to count what a
-step executes, so that the two cannot drift apart.
+The training engine runs it to train. The cost model runs the same function on tensors without data to count the
+operators of a step, so both always agree.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from edgefl.learning.precision import Precision, computing
 from edgefl.learning.rules.base import LocalOptions, LocalRule
 
 Phase = Literal["forward", "backward", "update"]
-"""The parts of a local step, in order; looking ahead (``rule.point``) belongs to the forward part."""
+"""The phases of a local step, in order; the look-ahead point (``rule.point``) belongs to the forward phase."""
 
 
 def _unobserved(phase: Phase) -> None:
-    """Nobody watches."""
+    """Ignore the phase."""
 
 
 class Leaves:
-    """The tensors by which losses are differentiated: a vector's, and the same ones as long as the vector is the same.
+    """The tensors with respect to which losses are differentiated; reused as long as the vector is the same.
 
-    A rule that steps in place leaves the vector where it is, so a job's tensors are cut out of it once, not every step.
+    A rule that updates in place keeps the vector, so a job's views of it are created once and not in every step.
 
     Args:
-        layout: where they lie in the vector.
+        layout: the places of the tensors in the vector.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -43,8 +43,8 @@ class Leaves:
     def at(self, point: Tensor, buffers: Tensor) -> Weights:
         """The tensors of the parameters ``[parameter_count]`` and of the buffers, which share their memory."""
         if self._of is None or self._of[0] is not point or self._of[1] is not buffers:
-            # .data rather than detach(): parameters and buffers may be halves of one vector, and the running
-            # statistics, which the forward pass changes in place, must not invalidate the parameters' views.
+            # .data instead of detach(): parameters and buffers may be parts of one vector, and the running statistics,
+            # which the forward pass changes in place, must not invalidate the parameters' views.
             self._weights = self._layout.weights(point.data, buffers)
             self._parameters = [self._weights[entry.block][entry.name] for entry in self._layout.parameters]
             for tensor in self._parameters:
@@ -53,7 +53,7 @@ class Leaves:
         return self._weights
 
     def gradient(self, loss: Tensor) -> Tensor:
-        """The gradient ``[parameter_count]`` of a loss by the parameters :meth:`at` the last point; a fresh vector.
+        """The gradient ``[parameter_count]`` of a loss at the last point of :meth:`at`; a new vector.
 
         A loss that does not depend on the parameters has gradient zero.
         """
@@ -73,9 +73,9 @@ def differentiated(  # noqa: PLR0917  (a loss is made of this many things)
     precision: Precision,
     entering: Callable[[Phase], None] = _unobserved,
 ) -> tuple[Tensor, Loss]:
-    """The gradient ``[parameter_count]`` of a loss, and the loss, detached; arguments are those of :func:`local_step`.
+    """The gradient ``[parameter_count]`` of a loss and the detached loss; arguments as in :func:`local_step`.
 
-    ``weights`` are what ``leaves`` are at.
+    ``weights`` are the current tensors of ``leaves``.
     """
     with computing(precision, batch.labels.device):
         loss = objective.loss(weights, batch, context)
@@ -84,7 +84,7 @@ def differentiated(  # noqa: PLR0917  (a loss is made of this many things)
 
 
 Differentiate = Callable[[Objective, Leaves, Weights, Batch, Context, Precision], tuple[Tensor, Loss]]
-"""What stands in for :func:`differentiated`."""
+"""A replacement for :func:`differentiated`."""
 
 
 def local_step(  # noqa: PLR0917  (a step is made of this many things; they come in the order of use)
@@ -103,25 +103,25 @@ def local_step(  # noqa: PLR0917  (a step is made of this many things; they come
     entering: Callable[[Phase], None] = _unobserved,
     differentiate: Differentiate | None = None,
 ) -> tuple[Tensor, Loss]:
-    """Take one local step.
+    """Run one local step.
 
     Args:
         objective: the client's loss.
-        rule: how its gradient becomes new parameters.
+        rule: computes new parameters from the gradient.
         parameters: the local parameters ``[parameter_count]``; the rule may change them in place.
         buffers: the local buffers ``[buffer_count]``; batch norm's running statistics are updated in place.
         batch: the minibatch.
-        context: what the loss reads beside them.
-        memory: what the rule carries from step to step; it may change it.
+        context: the other inputs of the loss.
+        memory: the rule's local optimizer state, which the rule may change.
         options: the client's local training options.
         lr: η_t of the round.
-        leaves: of the job's earlier steps; ``None``: new ones.
-        precision: of the loss's products.
-        entering: told each phase as it begins; the cost model listens to it.
-        differentiate: works out gradient and loss instead of :func:`differentiated`, to the same bits.
+        leaves: the leaves of the job's earlier steps; ``None``: new ones.
+        precision: precision of the loss's products.
+        entering: called at the start of each phase; used by the cost model.
+        differentiate: computes gradient and loss instead of :func:`differentiated`, with bit-identical results.
 
     Returns:
-        The parameters after the step ``[parameter_count]``, and the loss at the gradient's point, detached.
+        The parameters after the step ``[parameter_count]``, and the detached loss at the gradient's point.
     """
     entering("forward")
     leaves = Leaves(context.model.layout) if leaves is None else leaves

@@ -1,4 +1,4 @@
-"""A learner that learns nothing: the world alone, with neutral numbers in place of training (``--no-train``)."""
+"""A learner that does not train: neutral numbers replace training results (``--no-train``)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _EVALUATION = Evaluation(accuracy=nan, loss=nan)
 
 
 class NeutralLearner:
-    """Answers the world's questions without a model; it remembers nothing, so nothing grows.
+    """Implements the learner interface without a model; it has no state, so memory use does not grow.
 
-    Losses are 0 and equal, so every rule that compares them sees no difference; distances are 1, so that products with
-    them keep their other factor. Accuracies are unknown, not zero.
+    All losses are 0, so rules that compare them find no difference; distances are 1, so products with them keep the
+    other factor. Accuracies are unknown, not zero.
 
     >>> learner = NeutralLearner()
     >>> learner.aggregate(4, [JobId("fedavg", 0, 7, 0)], round=4)
@@ -24,10 +24,10 @@ class NeutralLearner:
     """
 
     def submit(self, job: TrainingJob) -> None:
-        """A job has started; nothing will come of it."""
+        """Do nothing: the job is not trained."""
 
     def discard(self, job: JobId) -> None:
-        """The job's result is not wanted; there is none."""
+        """Do nothing: the job has no result."""
 
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
         """The number of the next model version."""

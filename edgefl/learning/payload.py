@@ -1,4 +1,4 @@
-"""What is sent: the parts of a downlink and an uplink, their bytes, and when each is ready."""
+"""Payloads: the parts of a downlink and an uplink, their bytes, and when each is ready."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ModelSizes:
 
     Attributes:
         block_bytes: the bytes, encoded.
-        exact: what arrives is what was sent, to the bit; a codec may round.
+        exact: whether the received numbers are exactly the sent ones; a codec may round.
     """
 
     block_bytes: tuple[int, ...]
@@ -36,10 +36,10 @@ class Part(NamedTuple):
     """One named part of a payload.
 
     Attributes:
-        name: what it holds (``model``, ``block 4``, ``mean delta``).
+        name: its content (``model``, ``block 4``, ``mean delta``).
         bytes: its size on the wire.
         version: the model version (number of aggregations) that it comes from.
-        early: it is ready while the previous round computes, so it may be prefetched.
+        early: whether it is ready while the previous round computes, so that it may be prefetched.
     """
 
     name: str
@@ -49,12 +49,13 @@ class Part(NamedTuple):
 
 
 class Downlink(NamedTuple):
-    """What one client is sent for one round.
+    """The downlink of one client for one round.
 
     Attributes:
-        parts: the parts in the order of sending; empty parts are left out.
-        alpha: number of the last blocks that are fresh after it (M: the whole model).
-        forced_full: the whole model was sent although the plan asked for less (a client with nothing to build on).
+        parts: the parts in the order of sending; empty parts are omitted.
+        alpha: number of the last blocks that are up to date after it (M: the whole model).
+        forced_full: whether the whole model was sent although the plan requested less (because the client has no
+            model).
     """
 
     parts: tuple[Part, ...]
@@ -63,38 +64,38 @@ class Downlink(NamedTuple):
 
 
 class Payload(Component):
-    """How a method fills downlink and uplink; its fields are the options. The default sends the model both ways."""
+    """The content of a method's downlink and uplink; by default the model both ways. Its fields are the options."""
 
     @property
     def sends_blocks(self) -> bool:
-        """Whether the downlink of any round may hold some of the blocks alone; where :meth:`partial` is overridden."""
+        """Whether the downlink of any round may contain only some blocks, that is, :meth:`partial` is overridden."""
         return type(self).partial is not Payload.partial
 
     def partial(self, round: int) -> bool:
-        """Whether round ``round`` (from 0) asks the block scheduler for each client's alpha."""
+        """Whether round ``round`` (from 0) uses the block scheduler to choose each client's alpha."""
         return False
 
     def downlink(self, sizes: ModelSizes, round: int, alpha: int | None, held: int | None) -> Downlink:
-        """What a client is sent at round ``round``, which trains from model version ``round``.
+        """The downlink of a client in round ``round``, which trains from model version ``round``.
 
         Args:
             sizes: bytes of the model's blocks.
-            round: the model version that the client shall train from.
-            alpha: the block scheduler's choice, or ``None`` where there is none or the round is a full one.
-            held: the last model version that the client held completely, or ``None``.
+            round: the model version that the client trains from.
+            alpha: the block scheduler's choice; ``None`` without a scheduler or in a full round.
+            held: the last complete model version at the client, or ``None``.
         """
         return Downlink((Part("model", sizes.model_bytes, round),), sizes.blocks)
 
     def uplink(self, sizes: ModelSizes) -> tuple[Part, ...]:
-        """What a client returns."""
+        """The parts of a client's uplink."""
         return (Part("update", sizes.model_bytes, 0),)
 
 
 def checked_downlink(answer: object, blocks: int) -> Downlink:
-    """What :meth:`Payload.downlink` returned, for a model of so many blocks.
+    """Check the return value of :meth:`Payload.downlink` for a model of so many blocks.
 
     Raises:
-        WrongAnswer: it is no downlink, or one of impossible parts.
+        WrongAnswer: it is not a downlink, or a part is invalid.
     """
     if not isinstance(answer, Downlink):
         raise WrongAnswer(f"downlink returned {one_line(answer)}; expected a Downlink")
@@ -105,10 +106,10 @@ def checked_downlink(answer: object, blocks: int) -> Downlink:
 
 
 def checked_parts(answer: object) -> tuple[Part, ...]:
-    """The parts that :meth:`Payload.uplink` returned, or that a downlink holds.
+    """Check the parts of a downlink or of the return value of :meth:`Payload.uplink`.
 
     Raises:
-        WrongAnswer: they are no parts, or one has no possible size.
+        WrongAnswer: they are not parts, or a size is invalid.
     """
     if not isinstance(answer, tuple) or not all(isinstance(part, Part) for part in answer):
         raise WrongAnswer(f"it sends {one_line(answer)}; expected a tuple of parts")

@@ -1,4 +1,4 @@
-"""In which precision a client's forward pass computes its products."""
+"""The precision of products in a client's forward pass."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Precision = Literal["float32", "tf32", "bfloat16"]
 
 
 def computing(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
-    """A block whose convolutions and products are computed in ``precision``; a loss belongs into it, its gradient not.
+    """A context in which convolutions and products use ``precision``; compute losses within it and gradients outside.
 
-    ``bfloat16`` is PyTorch's autocast: products take operands of 8 significant bits and add up in float32; parameters,
-    their gradient, norms and the logits' cross-entropy stay float32, and so does everything else that edgefl adds up.
-    The backward pass of an operator has the types of its forward pass. ``tf32`` is a setting of the whole device
-    (:func:`~edgefl.learning.engine.device.exact_arithmetic`) and, like ``float32``, needs no block.
+    ``bfloat16`` is PyTorch's autocast: products have operands of 8 significant bits and accumulate in float32;
+    parameters, their gradient, norms, the logits' cross-entropy and all other sums of edgefl stay float32. The backward
+    pass of an operator uses the types of its forward pass. ``tf32`` is a setting of the whole device
+    (:func:`~edgefl.learning.engine.device.exact_arithmetic`) and, like ``float32``, needs no context.
 
     >>> one = torch.ones(2, 2)
     >>> with computing("bfloat16", one.device):
@@ -25,5 +25,5 @@ def computing(precision: Precision, device: torch.device) -> AbstractContextMana
     """
     if precision != "bfloat16":
         return nullcontext()
-    # Weights are slices of a vector that changes with every step: there is nothing to keep between two calls.
+    # No cache: weights are slices of a vector that changes in every step.
     return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)

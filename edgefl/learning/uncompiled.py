@@ -1,4 +1,4 @@
-"""A dispatch mode that leaves PyTorch's compiler where it is."""
+"""A dispatch mode that does not import PyTorch's compiler."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ class UncompiledMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """No: skipping is what imports it, and nothing is compiled within."""
+        """Return false: skipping would import the compiler, and nothing is compiled within the mode."""
         return False

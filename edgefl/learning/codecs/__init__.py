@@ -1,1 +1,1 @@
-"""How numbers become bytes on the wire, and what comes out at the other end: one codec a module."""
+"""Codecs, which encode tensors for sending and decode them at the receiver: one codec per module."""

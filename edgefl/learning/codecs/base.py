@@ -1,4 +1,4 @@
-"""What a codec is: how a tensor becomes the bytes that travel, and what the other end reads out of them."""
+"""The base class of codecs: a codec encodes a tensor for sending and decodes it at the receiver."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from edgefl.learning.component import Component
 from edgefl.registry import Registry, class_of
 
 Encoded = Mapping[str, Tensor]
-"""What travels of one tensor, by name; the bytes of these tensors are the bytes on the wire."""
+"""The encoded form of one tensor: tensors by name, whose bytes are the bytes on the wire."""
 
 
 class Codec(Component):
-    """How a tensor of float32 numbers is sent; its fields are its options.
+    """The encoding of a float32 tensor; its fields are its options.
 
-    A model's tensors are encoded one by one, so what each needs is known before anything is trained.
+    A model's tensors are encoded separately, and their encoded sizes are known before training.
     """
 
     exact: ClassVar[bool] = False
-    """Whether what comes out is what went in, to the bit."""
+    """Whether the decoded tensor is bit-identical to the original."""
     for_changes: ClassVar[bool] = False
-    """Whether it makes sense for changes of a model alone, which are mostly small, and not for models."""
+    """Whether it is suitable only for changes of a model, which are mostly small, and not for models."""
 
     @property
     def remembers(self) -> bool:
-        """Whether a client adds what it could not send to what it sends the next time (error feedback)."""
+        """Whether a client adds the residual of an upload to the next one (error feedback)."""
         return False
 
     @abstractmethod
     def bytes(self, shape: torch.Size) -> int:
-        """Bytes of :meth:`encode`'s tensors for a tensor of that shape, whatever its numbers are."""
+        """Bytes of :meth:`encode`'s tensors for a tensor of that shape, independent of its numbers."""
 
     @abstractmethod
     def encode(self, tensor: Tensor, numbers: np.random.Generator) -> Encoded:
-        """What travels of ``tensor`` (float32, not empty); random choices come from ``numbers``."""
+        """The encoded form of ``tensor`` (float32, not empty); random choices are drawn from ``numbers``."""
 
     @abstractmethod
     def decode(self, encoded: Encoded, shape: torch.Size) -> Tensor:
-        """What the other end makes of it: float32 ``[*shape]``."""
+        """The decoded tensor: float32 ``[*shape]``."""
 
 
 def sent_bytes(codec: Codec, shape: torch.Size) -> int:
     """Bytes of a tensor of that shape under a codec.
 
     Raises:
-        WrongAnswer: the codec says something else than a number of bytes.
+        WrongAnswer: the codec does not return a number of bytes.
     """
     size = codec.bytes(shape)
     if not isinstance(size, int) or size < 0:
@@ -60,10 +60,11 @@ def sent_bytes(codec: Codec, shape: torch.Size) -> int:
 
 
 def carried(codec: Codec, tensor: Tensor, numbers: np.random.Generator) -> Tensor:
-    """What arrives of a tensor: encoded, and decoded again.
+    """A tensor as received: encoded and decoded.
 
     Raises:
-        WrongAnswer: what travels has another size than the codec says, or what arrives another shape or type.
+        WrongAnswer: the encoded form has another size than the codec states, or the decoded tensor another shape or
+            type.
     """
     shape, kind = tensor.shape, (tensor.dtype, tensor.shape, tensor.device)
     encoded = codec.encode(tensor, numbers)

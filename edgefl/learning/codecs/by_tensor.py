@@ -14,8 +14,8 @@ from edgefl.learning.payload import ModelSizes
 def encoded_sizes(codec: Codec, layout: Layout) -> ModelSizes:
     """Bytes on the wire of each block under a codec.
 
-    Parameters are encoded. Buffers (running statistics and their counters) travel as float32, because a step counter or
-    a variance that is off by a step breaks a model; so does a tensor that its encoding would not shorten.
+    Parameters are encoded. Buffers (running statistics and their counters) are sent as float32, because a rounded step
+    counter or variance breaks a model. A tensor that its encoding would not shorten is also sent as float32.
     """
     sizes = [0] * len(layout.block_names)
     for entry in layout.parameters:
@@ -27,13 +27,13 @@ def encoded_sizes(codec: Codec, layout: Layout) -> ModelSizes:
 
 
 def transmitted(codec: Codec, parameters: Tensor, layout: Layout, numbers: np.random.Generator) -> Tensor:
-    """What arrives of flat parameters ``[parameter_count]``: encoded, and decoded again; a new vector if changed.
+    """Flat parameters ``[parameter_count]`` as received: encoded and decoded; a new vector if changed.
 
     Args:
-        codec: how each tensor travels.
-        parameters: what is sent; a model, or anything that lies like one.
-        layout: where the tensors are.
-        numbers: for random choices, drawn in the order of the tensors.
+        codec: the codec of each tensor.
+        parameters: the sent vector: a model, or a vector with the same layout.
+        layout: the places of the tensors.
+        numbers: random generator; choices are drawn in the order of the tensors.
     """
     if codec.exact:
         return parameters
@@ -41,7 +41,7 @@ def transmitted(codec: Codec, parameters: Tensor, layout: Layout, numbers: np.ra
     for entry in layout.parameters:
         if _shortens(codec, entry.shape):
             place = slice(entry.start, entry.start + entry.numel)
-            # A view of the copy: what a codec writes into it, nobody else reads.
+            # A view of the copy, so a codec may write to it.
             arrived[place] = entry.flat(carried(codec, entry.view(arrived[place]), numbers))
     return arrived
 

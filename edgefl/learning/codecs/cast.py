@@ -1,4 +1,4 @@
-"""Half as many bits: numbers travel in a shorter floating-point format."""
+"""Half as many bits: numbers are sent in a shorter floating-point format."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ HALF_BYTES = 2
 
 @CODECS.register("cast")
 class Cast(Codec):
-    """Each number rounded to the nearest of a 16-bit format.
+    """Rounds each number to the nearest in a 16-bit format.
 
-    ``float16`` keeps 11 bits and reaches to 65504, where larger numbers are held; ``bfloat16`` keeps 8 bits and the
-    range of float32.
+    ``float16`` keeps 11 bits, and larger numbers than 65504 are clamped; ``bfloat16`` keeps 8 bits and the range of
+    float32.
 
     >>> Cast(to="bfloat16").bytes(torch.Size([3, 5]))
     30
@@ -28,13 +28,13 @@ class Cast(Codec):
     to: Literal["float16", "bfloat16"] = Field(default="float16", description="float16 (finer) or bfloat16 (wider)")
 
     def bytes(self, shape: torch.Size) -> int:
-        """Two a number."""
+        """Two bytes per number."""
         return HALF_BYTES * shape.numel()
 
     def encode(self, tensor: Tensor, numbers: np.random.Generator) -> Encoded:
         """The rounded numbers."""
         kind = torch.float16 if self.to == "float16" else torch.bfloat16
-        # Only finite numbers are held within the range: a model that has diverged shall still look like one.
+        # Only finite numbers are clamped, so that a diverged model is still detected.
         held = tensor.clamp(torch.finfo(kind).min, torch.finfo(kind).max)
         return {"values": torch.where(tensor.isfinite(), held, tensor).to(kind)}
 

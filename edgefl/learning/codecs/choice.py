@@ -1,4 +1,4 @@
-"""The ``codec:`` of a scenario: how the two directions of a method's traffic are encoded."""
+"""The ``codec:`` of a scenario: the codecs of a method's uplink and downlink."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def _write(part: Codec) -> dict[str, Any]:
 
 
 class _Schema:
-    """The JSON schema of every registered codec that suits, worked out when it is asked for.
+    """The JSON schema of every suitable registered codec, computed on request.
 
     Args:
-        models: whether whole models are encoded, for which not every codec is good.
+        models: whether whole models are encoded, for which not every codec is suitable.
     """
 
     def __init__(self, *, models: bool) -> None:
@@ -67,10 +67,10 @@ OfModels = Annotated[_Choice, _Schema(models=True)]
 
 
 class Codecs(Component):
-    """How a method's traffic is encoded in each direction."""
+    """The codecs of a method's traffic in each direction."""
 
-    up: OfChanges = Field(default=NoCodec(), description="what clients return: a kind and its options")
-    down: OfModels = Field(default=NoCodec(), description="what clients are sent: a kind and its options")
+    up: OfChanges = Field(default=NoCodec(), description="codec of the uplink: a kind and its options")
+    down: OfModels = Field(default=NoCodec(), description="codec of the downlink: a kind and its options")
 
     @field_validator("down")
     @classmethod

@@ -1,4 +1,4 @@
-"""What clients keep for the sake of a codec."""
+"""Client state for codecs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgefl.learning.codecs.choice import Codecs
 
 
 class Unsent(ClientState):
-    """e, what error feedback has left out so far ``[parameter_count]``; zero at first."""
+    """e, the residual of error feedback ``[parameter_count]``; zero at first."""
 
     vectors: ClassVar[tuple[str, ...]] = ("unsent",)
 
@@ -23,27 +23,27 @@ class Unsent(ClientState):
     def after(
         self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
     ) -> dict[str, Tensor]:
-        """As the upload left it."""
+        """The residual after the upload."""
         return {"unsent": vectors["unsent"]}
 
 
 class LastReceived(ClientState):
-    """Each block as the server sent it last ``[size]``: what an encoded change leads from, known at both ends."""
+    """The last sent version of each block ``[size]``, known to both sides: the base of an encoded change."""
 
     vectors: ClassVar[tuple[str, ...]] = ("reference",)
 
     def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
-        """What was received, in front of which stands the initial model where only some blocks came."""
+        """The received model; blocks that were not received are those of the initial model."""
         return {"reference": received}
 
     def after(
         self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
     ) -> dict[str, Tensor]:
-        """As the download left it."""
+        """The blocks after the download."""
         return {"reference": vectors["reference"]}
 
 
 def codec_state(codecs: Codecs, *, partial: bool) -> tuple[ClientState, ...]:
-    """What clients must keep under these codecs; ``partial``: they may be sent some of the blocks alone."""
+    """The client state that these codecs need; ``partial``: whether clients may be sent only some blocks."""
     unsent = (Unsent(),) if codecs.up.remembers else ()
     return (*unsent, LastReceived()) if partial and not codecs.up.exact else unsent

@@ -1,4 +1,4 @@
-"""No compression: float32 numbers travel as they are."""
+"""No compression: numbers are sent as float32."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from edgefl.learning.models.layout import FLOAT_BYTES
 
 @CODECS.register("none")
 class NoCodec(Codec):
-    """Four bytes a number."""
+    """Four bytes per number."""
 
     exact: ClassVar[bool] = True
 
     def bytes(self, shape: torch.Size) -> int:
-        """Four a number."""
+        """Four bytes per number."""
         return FLOAT_BYTES * shape.numel()
 
     def encode(self, tensor: Tensor, numbers: np.random.Generator) -> Encoded:

@@ -1,4 +1,4 @@
-"""Few bits a number: whole multiples of a scale."""
+"""Few bits per number: whole multiples of a scale."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from edgefl.learning.models.layout import FLOAT_BYTES
 class Quantise(Codec):
     """x ≈ s·q with whole q in [-L, L], L = 2^(bits-1) - 1, and s = max|x| / L.
 
-    ``nearest`` errs by s/2 at most. ``stochastic`` rounds up or down with such chances that the mean is x, and errs by
-    less than s (QSGD, Alistarh et al. 2017, Sec. 3.1, with the largest magnitude in place of the Euclidean norm). Zero
-    stays zero. A scale is sent for the whole tensor, or for each of its outputs where it has more than one dimension.
+    The error of ``nearest`` is at most s/2. ``stochastic`` rounds up or down with probabilities for which the mean is
+    x; its error is less than s (QSGD, Alistarh et al. 2017, Sec. 3.1, with the largest magnitude in place of the
+    Euclidean norm). Zero stays zero. A scale is sent for the whole tensor or, if it has more than one dimension, for
+    each of its outputs.
 
     >>> Quantise(bits=4).bytes(torch.Size([3, 5])), Quantise(bits=8, scale="channel").bytes(torch.Size([3, 5]))
     (12, 27)
     """
 
-    bits: Literal[8, 4] = Field(default=8, description="bits a number: 8 or 4")
-    scale: Literal["tensor", "channel"] = Field(default="tensor", description="one scale a tensor, or one an output")
+    bits: Literal[8, 4] = Field(default=8, description="bits per number: 8 or 4")
+    scale: Literal["tensor", "channel"] = Field(default="tensor", description="one scale per tensor or per output")
     rounding: Literal["nearest", "stochastic"] = Field(
-        default="nearest", description="to the nearest step, or up or down by chance without bias"
+        default="nearest", description="to the nearest step, or randomly up or down without bias"
     )
 
     @property
@@ -37,7 +38,7 @@ class Quantise(Codec):
         return int(2 ** (self.bits - 1)) - 1
 
     def bytes(self, shape: torch.Size) -> int:
-        """The levels, two in a byte at 4 bits, and four bytes a scale."""
+        """The levels, two in a byte at 4 bits, and four bytes per scale."""
         return -(-shape.numel() * self.bits // 8) + FLOAT_BYTES * self._scales(shape)
 
     def encode(self, tensor: Tensor, numbers: np.random.Generator) -> Encoded:
@@ -67,7 +68,7 @@ class Quantise(Codec):
 
 
 def _paired(levels: Tensor) -> Tensor:
-    """Two levels in [-8, 7] in a byte, the first in the lower half; of an odd number the last byte is half empty."""
+    """Two levels in [-8, 7] per byte, the first in the lower half; for an odd number, the last byte is half empty."""
     halves = (levels + 8).to(torch.uint8)
     if len(halves) % 2:
         halves = torch.cat([halves, halves.new_zeros(1)])

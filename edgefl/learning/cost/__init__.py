@@ -1,4 +1,4 @@
-"""What a local step executes, touches and stores, measured on the method's real graph."""
+"""The operators, memory traffic and storage of a local step, measured on the method's real graph."""
 
 from edgefl.learning.cost.law import CostModel
 from edgefl.learning.cost.measure import Operator, StepCost, measure

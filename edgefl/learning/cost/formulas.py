@@ -1,9 +1,9 @@
 """Multiply-accumulates and floating-point operations of each operator that PyTorch executes.
 
 Products (convolutions and matrix products) are exact: one multiply-accumulate (MAC) is two FLOPs, a bias one more. The
-backward of a convolution is the forward's MACs for each of the two gradients that are asked for, whatever the groups.
-Other operators move more bytes than they compute; they count as the arithmetic that a plain loop would do for each
-element: one FLOP for one function of a number, a fused multiply-add as two. Copies and views count none.
+backward pass of a convolution has the forward pass's MACs for each of the two gradients that are requested, for any
+number of groups. Other operators mostly move bytes; they count as the arithmetic of a plain loop over the elements: one
+FLOP for one function of a number, two for a fused multiply-add. Copies and views count zero.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Arguments = Sequence[Any]
 
 
 class Work(NamedTuple):
-    """MACs of products, and all FLOPs (twice the MACs, and whatever else is computed)."""
+    """MACs of products, and all FLOPs (twice the MACs plus all other arithmetic)."""
 
     macs: int
     flops: int
@@ -30,7 +30,7 @@ def _convolution(arguments: Arguments, outputs: Sequence[Tensor]) -> Work:
 
 
 def _convolution_macs(inputs: Tensor, weight: Tensor, outputs: Tensor, *, transposed: bool) -> int:
-    """Each output number sums over a kernel of one group's inputs; transposed, each input number spreads over one."""
+    """Each output sums over a kernel of one group's inputs; if transposed, each input is distributed over a kernel."""
     return (inputs if transposed else outputs).numel() * weight[0].numel()
 
 
@@ -42,7 +42,7 @@ def _convolution_backward(arguments: Arguments, _: Sequence[Tensor]) -> Work:
 
 
 def _matrix_product(first: int, *, added: bool) -> Callable[[Arguments, Sequence[Tensor]], Work]:
-    """A product of ``arguments[first]`` with the next argument, over the former's last dimension, and a term."""
+    """A product of ``arguments[first]`` with the next argument over the former's last dimension, plus a term."""
 
     def work(arguments: Arguments, outputs: Sequence[Tensor]) -> Work:
         numbers = outputs[0].numel()
@@ -95,11 +95,11 @@ INPUT_FLOPS: Mapping[str, int] = {
     "linalg_vector_norm": 2,  # square, add
     **dict.fromkeys(("var", "std", "var_mean", "std_mean", "logsumexp"), 4),  # add for the mean; subtract, square, add
 }
-"""FLOPs for each number of the first input, for operators whose arithmetic goes with it."""
+"""FLOPs for each number of the first input, for operators whose arithmetic is proportional to it."""
 
 OUTPUT_FLOPS: Mapping[str, int] = {
-    # Statistics (see var), then scale and shift. Backward: two sums, one of them of a product with the normalised
-    # input, then a linear combination of gradient and input.
+    # Statistics (see var), then scale and shift. Backward: two sums, one of a product with the normalised input, then a
+    # linear combination of gradient and input.
     **dict.fromkeys(("native_batch_norm", "cudnn_batch_norm", "native_group_norm", "native_layer_norm"), 6),
     **dict.fromkeys(("native_batch_norm_backward", "cudnn_batch_norm_backward"), 8),
     **dict.fromkeys(("native_group_norm_backward", "native_layer_norm_backward"), 8),
@@ -109,13 +109,13 @@ OUTPUT_FLOPS: Mapping[str, int] = {
     **dict.fromkeys(("addcmul", "addcmul_", "addcdiv", "addcdiv_", "lerp", "lerp_"), 3),
     **dict.fromkeys(("gelu", "gelu_backward", "silu", "silu_backward", "tanh_backward", "sigmoid_backward"), 4),
 }
-"""FLOPs for each number of the first output, for operators that do more than one."""
+"""FLOPs for each number of the first output, for operators with more than one."""
 
 POOLS = frozenset({"max_pool2d_with_indices", "max_pool2d", "avg_pool2d"})
-"""Operators that reduce a window, whose sides are their second argument, to one number."""
+"""Operators that reduce a window to one number; the window's sides are their second argument."""
 
 BATCH_NORMS = frozenset({"native_batch_norm", "cudnn_batch_norm"})
-"""Operators that only scale and shift where their sixth argument, training, is false."""
+"""Operators that only scale and shift if their sixth argument, training, is false."""
 
 
 def work_of(name: str, arguments: Arguments, keywords: Mapping[str, Any], outputs: Sequence[Tensor]) -> Work:

@@ -1,4 +1,4 @@
-"""The kind of each operator: what a device executes at a speed of its own.
+"""The kind of each operator; a device has a separate speed for each kind.
 
 Kinds depend on the operator and on the shape of its weights, never on the batch. Their names are
 :data:`edgefl.operator_kinds.KINDS`.
@@ -20,10 +20,10 @@ BY_NAME: Mapping[str, str] = {
     **dict.fromkeys(("sum", "mean", "var", "var_mean", "amax", "max", "min"), "reduction"),
     **dict.fromkeys(("linalg_vector_norm", "logsumexp"), "reduction"),
 }
-"""Products of matrices, operators that copy numbers, and those that make many numbers few."""
+"""Matrix products, operators that copy numbers, and reductions."""
 
 FAMILIES = (("batch_norm", "batch-norm"), ("_norm", "group-norm"), ("pool", "pooling"))
-"""What the names of normalisations and of pooling have in common; the first that fits holds."""
+"""Substrings of the names of normalisation and pooling operators; the first match applies."""
 
 
 def kind_of(name: str, arguments: Sequence[Any]) -> str:

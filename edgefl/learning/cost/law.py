@@ -1,7 +1,7 @@
 """The cost of a local step for any batch size, from few measurements.
 
-What an operator computes, reads and keeps grows by the same amount with each further image. Two measurements give the
-law of every operator, a third one checks it.
+The computation, reads and memory of an operator grow by the same amount with each further image. Two measurements
+determine the linear law of every operator; a third one checks it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from edgefl.learning.methods.recipe import Method
 from edgefl.learning.models.block_model import BlockModel
 
 BATCHES = (2, 3, 5)
-"""Batch sizes measured: two for the law, one to check it. One image is left out: layers treat it as a special case."""
+"""Measured batch sizes: two for the law, one to check it; not 1, which layers treat as a special case."""
 
 Numbers = NDArray[np.int64]
 
@@ -28,11 +28,11 @@ class AffineCost:
 
     Attributes:
         names: the operators.
-        kinds: what each is to a device.
+        kinds: the kind of each operator; see :mod:`edgefl.learning.cost.kinds`.
         forward: whether each belongs to the forward pass.
         layer: whether a convolution or linear layer called it.
         value, slope: rows of MACs, FLOPs, bytes and live bytes ``[4, operators]``.
-        brought: value and slope of the bytes found in memory.
+        brought: value and slope of the bytes that existed before the step.
     """
 
     names: tuple[str, ...]
@@ -45,7 +45,7 @@ class AffineCost:
 
     @staticmethod
     def through(traces: tuple[Trace, ...]) -> AffineCost | None:
-        """The law through two traces, or ``None`` where a third one contradicts it or other operators ran."""
+        """The law through two traces; ``None`` if a third trace contradicts it or the operators differ."""
         first, second, check = traces
         runs = [[(record.name, record.kind, record.phase, record.layer) for record in one.records] for one in traces]
         if runs[0] != runs[1] or runs[0] != runs[2]:
@@ -95,7 +95,7 @@ class CostModel:
     """The costs of local steps on one model, measured once for each method and number of received blocks.
 
     Args:
-        model: the scenario's model; what a method's objective adds to it (``Objective.adapt``) is added here.
+        model: the scenario's model; a method's changes to it (``Objective.adapt``) are applied here.
     """
 
     def __init__(self, model: BlockModel) -> None:
@@ -106,7 +106,8 @@ class CostModel:
     def cost(self, method: Method, alpha: int, batch: int) -> StepCost:
         """The cost of a step of ``method`` on ``batch`` images with the last ``alpha`` blocks received (M: all).
 
-        The affine law gives it, or where the method does not obey it (a loss over pairs of images), a measurement.
+        It comes from the affine law or, if the law does not hold for the method (a loss over pairs of images), from a
+        measurement.
         """
         signature = (*_signature(method), alpha)
         key = (*signature, batch)
@@ -130,7 +131,7 @@ class CostModel:
 
 
 def _signature(method: Method) -> tuple[object, ...]:
-    """All that a step's cost depends on, beside model, alpha and batch."""
+    """Everything that a step's cost depends on, except model, alpha and batch."""
     how_long = {"epochs", "steps", "batch", "lr", "lr_decay", "drop_last"}
     parts = (method.objective, method.rule)
     options = tuple((type(part), repr(part)) for part in parts)

@@ -1,4 +1,4 @@
-"""What one local step of a method executes, measured by running it on tensors without data."""
+"""The cost of one local step of a method, measured by running it on tensors without data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edgefl.learning.rules.base import LocalOptions, LocalRule
 from edgefl.randomness import generator
 
 NOWHERE = torch.device("meta")
-"""Tensors there have shapes and no data; operators on them compute shapes alone."""
+"""Tensors on this device have shapes but no data; operators compute only shapes."""
 
 NEEDS_DATA = DataDependence(
     "a function that reads the numbers in a tensor (NumPy, .tolist(), or another that PyTorch cannot run without data)",
@@ -28,7 +28,7 @@ NEEDS_DATA = DataDependence(
 
 
 class Stepping(Protocol):
-    """What of a method a local step is made of, and what messages call it."""
+    """The parts of a method that define a local step, and the label for messages."""
 
     @property
     def label(self) -> str:
@@ -40,7 +40,7 @@ class Stepping(Protocol):
 
     @property
     def rule(self) -> LocalRule:
-        """How its gradient is used."""
+        """The rule that uses the gradient."""
 
     @property
     def local(self) -> LocalOptions:
@@ -51,7 +51,7 @@ class Stepping(Protocol):
 class Operator:
     """An operator that a step executes ``count`` times; FLOPs and bytes are those of one execution.
 
-    Its kind is what it is to a device (:mod:`edgefl.learning.cost.kinds`).
+    For its kind, see :mod:`edgefl.learning.cost.kinds`.
     """
 
     name: str
@@ -63,18 +63,18 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """What one local step costs on any device.
+    """The device-independent cost of one local step.
 
     Attributes:
         batch: images in the minibatch.
-        operators: everything that is executed, identical ones merged, in the order of first execution.
-        layer_macs: multiply-accumulates of convolutions and linear layers in the forward pass, all paths (what papers
-            call FLOPs).
-        forward_macs: multiply-accumulates of every product in the forward pass, those of regularisers included.
+        operators: all executed operators, identical ones merged, in the order of first execution.
+        layer_macs: multiply-accumulates of convolutions and linear layers in the forward pass, all paths (called FLOPs
+            in papers).
+        forward_macs: multiply-accumulates of every product in the forward pass, including regularisers.
         training_flops: floating-point operations of the whole step: forward, backward and the rule's update.
         bytes_touched: bytes that the operators read and write.
-        peak_memory_bytes: bytes alive at the worst moment: parameters, buffers, the batch, the frozen copies and
-            vectors that the step reads, the rule's memory, activations kept for the backward pass, gradients.
+        peak_memory_bytes: maximum of live bytes: parameters, buffers, the batch, the frozen copies and vectors that the
+            step reads, the local optimizer state, activations kept for the backward pass, gradients.
     """
 
     batch: int
@@ -87,20 +87,20 @@ class StepCost:
 
     @property
     def launches(self) -> int:
-        """Operators executed, views not counted."""
+        """Number of executed operators, without views."""
         return sum(operator.count for operator in self.operators)
 
 
 @dataclass(frozen=True)
 class Trace:
-    """The records of one local step, and the bytes that it found in memory."""
+    """The records of one local step, and the bytes that existed before it."""
 
     batch: int
     records: tuple[Record, ...]
     brought_bytes: int
 
     def cost(self) -> StepCost:
-        """The trace summed up."""
+        """The summed cost of the trace."""
         forward = [record for record in self.records if record.phase == "forward"]
         counts = Counter((record.name, record.flops, record.bytes, record.kind) for record in self.records)
         return StepCost(
@@ -117,22 +117,22 @@ class Trace:
 
 
 def measure(model: BlockModel, method: Stepping, alpha: int, batch: int) -> StepCost:
-    """The cost of one local step of ``method`` on ``batch`` images, with the last ``alpha`` blocks freshly received.
+    """The cost of one local step of ``method`` on ``batch`` images, with the last ``alpha`` blocks just received.
 
     Args:
         model: the model as the method trains it (see ``Objective.adapt``).
-        method: whose objective and local rule run.
-        alpha: how many of the last blocks are freshly received; M for the whole model.
+        method: the method whose objective and local rule run.
+        alpha: number of the last blocks that were just received; M for the whole model.
         batch: images in the minibatch.
 
     Raises:
-        DataDependentError: what the method's objective or rule executes depends on numbers in tensors.
+        DataDependentError: the operators of the method's objective or rule depend on numbers in tensors.
     """
     return trace(model, method, alpha, batch).cost()
 
 
 def trace(model: BlockModel, method: Stepping, alpha: int, batch: int) -> Trace:
-    """Run one local step of ``method`` on tensors without data and record what it executes; see :func:`measure`."""
+    """Run one local step of ``method`` on tensors without data and record its operators; see :func:`measure`."""
     layout = model.layout
     parameters, buffers = _empty(layout.parameter_count), _empty(layout.buffer_count)
     objective, rule = method.objective, method.rule
@@ -149,7 +149,7 @@ def trace(model: BlockModel, method: Stepping, alpha: int, batch: int) -> Trace:
     images = Batch(_empty(batch, *model.sample_shape), torch.empty(batch, dtype=torch.int64, device=NOWHERE))
     recorder = Recorder()
     try:
-        with Recorder():  # counts for nothing: the step's own records begin after it
+        with Recorder():  # not counted: the step's records start after it
             memory = rule.begin(parameters, {name: vectors[name] for name in sorted(rule.vectors)}, method.local, 1)
         with recorder:
             local_step(
@@ -183,10 +183,10 @@ def _empty(*shape: int) -> Tensor:
 
 
 def _frozen(layout: Layout, parameters: Tensor | None) -> Weights:
-    """A frozen copy, whose parameters are those of a vector that the step reads as well, if there is one.
+    """A frozen copy; if the step also reads its parameters as a vector, both share memory.
 
-    Else each tensor is a storage of its own, so that only those which the step reads count as memory: FedMLB has no use
-    for the frozen first block.
+    Otherwise each tensor has its own storage, so that only tensors that the step reads count as memory: FedMLB does not
+    use the frozen first block.
     """
     if parameters is not None:
         return layout.frozen(parameters, _empty(layout.buffer_count))

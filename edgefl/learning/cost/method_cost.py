@@ -1,4 +1,4 @@
-"""Everything that a method costs a client: a step's work and memory, what is stored, and what is sent."""
+"""The complete cost of a method for a client: work and memory of a step, stored parameters, and sent bytes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from edgefl.learning.objectives.fedmlb import FedMLB
 from edgefl.learning.payload import Part
 
 STEADY_ROUND = 2
-"""The earliest round that tells nothing of how a run begins."""
+"""The first round without effects of the start of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class MethodCost:
-    """What one method costs one client.
+    """The cost of one method for one client.
 
     Attributes:
-        label: what the method is called.
-        alpha: how many of the last blocks are received; M for the whole model.
+        label: the method's label.
+        alpha: number of the last blocks that are received; M for the whole model.
         step: the cost of a local step.
-        stored: parameters that the client holds.
-        down, up: the parts of a round's downlink and uplink, for a client that skipped the round before.
-        paper_factor: a step's compute relative to FedAvg's as FedBR's Eq. (3) has it, for methods with hybrid paths.
+        stored: parameters that the client stores.
+        down, up: the parts of a round's downlink and uplink, for a client that skipped the previous round.
+        paper_factor: a step's compute relative to FedAvg's by FedBR's Eq. (3), for methods with hybrid paths.
     """
 
     label: str
@@ -65,16 +65,16 @@ class MethodCost:
 
 
 def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None = None) -> MethodCost:
-    """What ``method`` costs a client.
+    """The cost of ``method`` for a client.
 
     Args:
-        costs: measures steps on the scenario's model.
-        method: whose costs.
+        costs: the cost model of the scenario's model.
+        method: the method.
         batch: images in a minibatch.
-        alpha: how many of the last blocks are received; the whole model if not given.
+        alpha: number of the last blocks that are received; by default all.
 
     Raises:
-        UserError: the method cannot train this model, or sends nothing but whole models though ``alpha`` asks for less.
+        UserError: the method cannot train this model, or always sends the whole model although ``alpha`` requests less.
     """
     model = method.objective.adapt(costs.model)
     blocks = model.depth
@@ -112,7 +112,7 @@ def paper_factor(method: Method, alpha: int, blocks: int) -> float | None:
 def hybrid_path_factor(alpha: int, blocks: int) -> float:
     """A step's compute relative to FedAvg's in FedBR's own model, 1 + α(α+1)/(2M) (Tan et al. 2023, Eq. 3).
 
-    FedMLB is α = M - 1. All M blocks count as equally dear there, which the measured graph shows they are not.
+    FedMLB is α = M - 1. The formula assumes that all M blocks cost the same; the measured graph shows that they do not.
 
     >>> hybrid_path_factor(5, 6)
     3.5

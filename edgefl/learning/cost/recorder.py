@@ -1,4 +1,4 @@
-"""Watches what PyTorch executes: every operator, the bytes it touches, and the bytes that are alive meanwhile."""
+"""Records the operators that PyTorch executes: each operator, the bytes it reads and writes, and the live bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LAYERS = frozenset(
 """The functions whose products papers count as a model's FLOPs."""
 
 ALLOCATIONS = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "lift_fresh"})
-"""Operators that launch nothing: they reserve memory or pass a tensor on."""
+"""Operators that launch no kernel: they allocate memory or return a view."""
 
 OVERWRITES = frozenset({"copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_"})
 """In-place operators that write their first argument without reading it."""
@@ -34,11 +34,11 @@ GATHERS = frozenset({"index", "index_select", "gather", "embedding", "_unsafe_in
 
 
 class DataDependentError(EdgeflError):
-    """What a loss or local rule executes depends on the data, so that it cannot be counted without data.
+    """The operators of a loss or local rule depend on the data, so they cannot be counted without data.
 
     Args:
         dependence: the call that depends on data.
-        method: the label of the method, where it is known.
+        method: the label of the method, if known.
 
     Attributes:
         reason: the message without the method.
@@ -58,13 +58,13 @@ class Record(NamedTuple):
 
     Attributes:
         name: the ATen operator, without overload.
-        kind: what it is to a device, see :mod:`edgefl.learning.cost.kinds`.
+        kind: its kind, see :mod:`edgefl.learning.cost.kinds`.
         phase: the part of the local step that it belongs to.
         layer: whether a convolution or linear layer of a model called it.
-        macs: its multiply-accumulates, 0 for operators that are no products.
+        macs: its multiply-accumulates, 0 for operators other than products.
         flops: its floating-point operations.
         bytes: inputs read once and outputs written once.
-        live: bytes of all storages that the step made and that are alive once its outputs exist.
+        live: bytes of all live storages that the step created, after the operator.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Record(NamedTuple):
 
 
 class _Layers(TorchFunctionMode):
-    """Tells the recorder when a call of a layer is under way."""
+    """Sets the recorder's flag during calls of layers."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
@@ -95,10 +95,10 @@ class _Layers(TorchFunctionMode):
 
 
 class Recorder(UncompiledMode):
-    """A context in which every executed operator leaves a :class:`Record`.
+    """A context that creates a :class:`Record` for every executed operator.
 
-    Storages that exist before are *brought along*: those that an operator reads are listed in ``brought``, with their
-    bytes, and are taken to be alive throughout.
+    Storages that an operator reads and that existed before are listed in ``brought``, with their bytes, and count as
+    live during the whole step.
     """
 
     def __init__(self) -> None:
@@ -112,12 +112,12 @@ class Recorder(UncompiledMode):
         self._layers = _Layers(self)
 
     def entering(self, phase: Phase) -> None:
-        """From now on operators belong to ``phase``."""
+        """Assign the following operators to ``phase``."""
         self.phase = phase
 
     @property
     def brought_bytes(self) -> int:
-        """Bytes of the storages from outside that some operator reads."""
+        """Bytes of the outside storages that some operator reads."""
         return sum(self.brought.values())
 
     def __enter__(self) -> Recorder:
@@ -194,7 +194,7 @@ def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
 
 
 def _numbers(tensor: Tensor) -> int:
-    """Distinct numbers: a dimension that was expanded is read once."""
+    """The number of distinct elements: an expanded dimension is read once."""
     count = 1
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         if stride or not size:

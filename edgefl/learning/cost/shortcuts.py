@@ -1,7 +1,7 @@
-"""The outputs of some operators on tensors without data, made directly.
+"""The outputs of some operators on tensors without data, created directly.
 
-PyTorch works these out by chains of other operators in Python, at up to 60 times the time, and imports its compiler (a
-second) for the first one. Only shapes, types and storages matter here.
+PyTorch computes these by chains of other operators in Python, which takes up to 60 times as long, and imports its
+compiler (a second) for the first one. Only shapes, types and storages matter here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Arguments = tuple[Any, ...]
 
 
 def _new(like: Tensor, *shape: int) -> Tensor:
-    """An output as ``like`` is; images stay channels-last, because a copy turns them around where that is wanted."""
+    """An output like ``like``; images stay channels-last, because a conversion is a separate copy."""
     last = len(shape) == 4 and _channels_last(like)
     order = torch.channels_last if last else torch.contiguous_format
     return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=order)
@@ -42,7 +42,7 @@ def _convolution(arguments: Arguments) -> Tensor:
 
 
 def _leading(inputs: Tensor, weight: Tensor) -> Tensor:
-    """Images and weight of a convolution lie channels-last as soon as one of them does."""
+    """A convolution uses channels-last for images and weight if one of them is channels-last."""
     return weight if weight.dim() == 4 and _channels_last(weight) else inputs
 
 
@@ -110,7 +110,7 @@ def _max_pool(arguments: Arguments) -> tuple[Tensor, Tensor]:
         step = stride[axis % len(stride)] if stride else window
         extra = side + 2 * pad - spread * (window - 1) - 1 + (step - 1 if ceiling else 0)
         count = extra // step + 1
-        # A window that starts in the padding beyond the image is left out.
+        # A window that starts in the padding after the image is dropped.
         sides.append(count - 1 if ceiling and (count - 1) * step >= side + pad else count)
     values = _new(inputs, *inputs.shape[:-2], *sides)
     return values, torch.empty(values.shape, dtype=torch.int64, device=inputs.device)
@@ -148,7 +148,7 @@ def _in_place(arguments: Arguments) -> Tensor:
 
 
 def _reduction(dimensions: int) -> Callable[[Arguments], Tensor]:
-    """A reduction over the dimensions that stand in that argument, all if it is missing; the next one keeps them."""
+    """A reduction over the dimensions in that argument, by default all; the next argument is ``keepdim``."""
 
     def reduced(arguments: Arguments) -> Tensor:
         inputs, (over, keep) = arguments[0], (*arguments[dimensions : dimensions + 2], None, False)[:2]
@@ -195,4 +195,4 @@ SHORTCUTS: Mapping[str, Callable[[Arguments], Tensor | tuple[Tensor | None, ...]
     "_log_softmax_backward_data": _like_first,
     "_softmax_backward_data": _like_first,
 }
-"""Outputs from positional arguments, by the operator's name; for floating-point calls that ask for no other type."""
+"""Outputs from positional arguments, by the operator's name; for floating-point calls without a dtype argument."""

@@ -1,4 +1,4 @@
-"""How many numbers a client holds for a method, while it trains and between its rounds."""
+"""The number of parameters that a client stores for a method, during training and between its rounds."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ NORMS = (GroupNorm, BatchNorm, nn.GroupNorm, nn.BatchNorm1d, nn.BatchNorm2d, nn.
 
 @dataclass(frozen=True, slots=True)
 class StoredParameters:
-    """Parameters that a client holds.
+    """Parameters that a client stores.
 
     Attributes:
         model: the model alone.
-        stored: the local model, and every copy or vector of its size that the loss or the rule reads while it trains
+        stored: the local model, and every copy or vector of its size that the loss or the rule reads during training
             (FedAlign's Table 5 counts 1, 2 and 3 models for FedAvg, FedProx and MOON).
-        stored_without_norm: the same without those of norm layers, as that table prints it.
-        between_rounds: what the client keeps when its round is over: its state, nothing for stateless clients.
+        stored_without_norm: the same without norm layers, as in that table.
+        between_rounds: parameters that the client keeps after its round: its state, zero for stateless clients.
     """
 
     model: int
@@ -32,12 +32,12 @@ class StoredParameters:
 
 
 def stored_parameters(model: BlockModel, method: Method, alpha: int) -> StoredParameters:
-    """What a client of ``method`` holds.
+    """The parameters that a client of ``method`` stores.
 
     Args:
         model: the model as the method trains it (see ``Objective.adapt``).
-        method: whose objective, rule and client state say what they need.
-        alpha: how many of the last blocks are received, and so held as frozen copies; M for the whole model.
+        method: the method, whose objective, rule and client state determine the parameters.
+        alpha: number of the last blocks that are received, and so stored as frozen copies; M for the whole model.
     """
     blocks = list(model.blocks.values())
     every = [sum(tensor.numel() for tensor in block.parameters()) for block in blocks]

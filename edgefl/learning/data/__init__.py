@@ -1,7 +1,7 @@
 """Data sets, partitions over clients, and the batches of a training job.
 
-A scenario's ``data`` section is read by :func:`edgefl.learning.data.catalogue.data_set`; everything that training
-reads comes from :func:`edgefl.learning.data.federated.load_federated`.
+:func:`edgefl.learning.data.catalogue.data_set` reads a scenario's ``data`` section;
+:func:`edgefl.learning.data.federated.load_federated` returns all data for training.
 """
 
 from edgefl.learning.data.sizes import shard_sizes

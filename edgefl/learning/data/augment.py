@@ -1,7 +1,7 @@
-"""Random crops, flips and rotations of a batch, as one gather of bytes on the device that holds the images.
+"""Random crops, flips and rotations of a batch, as one gather of bytes on the device of the images.
 
-Every transformation here moves pixels without mixing them, so a chain of them is one map from target to source pixels.
-It is computed in integers: every device gives the same bytes.
+The transformations move pixels without mixing them, so a chain of them is one map from target to source pixels. It is
+computed in integers, so all devices give the same bytes.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 Augmentation = Literal["none", "crop_flip", "rotate_crop_flip"]
 
 PADDING = 4
-"""Zero pixels around the image before the crop, so a crop shifts it by up to 4 pixels each way."""
+"""Zero pixels around the image before the crop, so a crop shifts it by up to 4 pixels in each direction."""
 MAXIMUM_DEGREES = 10.0
-"""Rotations are uniform between minus and plus this."""
+"""Maximum rotation; rotations are uniform between minus and plus this angle."""
 _FRACTION_BITS = 14
 
 
@@ -64,7 +64,7 @@ class AugmentDraws(NamedTuple):
 
 
 def together(parts: Sequence[AugmentDraws]) -> AugmentDraws:
-    """The draws of several groups of images, one group after the other; all are of one kind of augmentation."""
+    """The concatenated draws of several groups of images, all with the same kind of augmentation."""
     import torch
 
     down, right, flip, cosine, sine = zip(*parts, strict=True)
@@ -79,7 +79,7 @@ def together(parts: Sequence[AugmentDraws]) -> AugmentDraws:
 
 
 def augment_draws(augment: Augmentation, rng: np.random.Generator, count: int) -> AugmentDraws | None:
-    """The random numbers that augment ``count`` images; ``None`` where nothing is augmented.
+    """The random numbers that augment ``count`` images; ``None`` without augmentation.
 
     >>> augment_draws("crop_flip", np.random.default_rng(0), 5).down.shape
     torch.Size([5])
@@ -113,7 +113,7 @@ def augmented(images: Tensor, draws: AugmentDraws) -> Tensor:
     row = torch.arange(height, device=device).view(1, height, 1)
     column = torch.arange(width, device=device).view(1, 1, width)
     down, right, flip = (values.view(count, 1, 1) for values in (draws.down, draws.right, draws.flip))
-    # From a target pixel back through flip, crop and rotation to its source.
+    # Map each target pixel back through flip, crop and rotation to its source.
     column = torch.where(flip == 1, width - 1 - column, column)
     source_row, source_column = row + down, column + right
     inside = _inside(source_row, height) & _inside(source_column, width)
@@ -135,6 +135,6 @@ def _inside(position: Tensor, size: int) -> Tensor:
 
 
 def _nearest(twice_distance: Tensor, size: int) -> Tensor:
-    """The pixel whose cell holds a point; ``twice_distance`` is from the centre, in units of 2⁻¹⁴ pixels."""
+    """The pixel whose cell contains a point; ``twice_distance`` is from the centre, in units of 2⁻¹⁴ pixels."""
     # position = distance + (size - 1) / 2, and the cell of pixel p reaches from p - 1/2 to p + 1/2.
     return (twice_distance + (size << _FRACTION_BITS)) >> (_FRACTION_BITS + 1)

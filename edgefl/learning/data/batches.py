@@ -1,4 +1,4 @@
-"""The minibatches of a training job, decided before it starts and independent of the method."""
+"""The minibatches of a training job; they are determined before it starts and do not depend on the method."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def batch_plan(
 ) -> list[Integers]:
     """The positions of the images in each of a job's ``steps`` minibatches.
 
-    Every pass over the shard is a fresh permutation, cut into batches of ``options.batch``. The last, incomplete batch
-    of a pass is kept, unless ``drop_last`` is set and the shard fills at least one batch. A job longer than a pass goes
-    on with the next one.
+    Every pass over the shard is a new permutation, split into batches of ``options.batch``. The last, incomplete batch
+    of a pass is kept, unless ``drop_last`` is set and the shard fills at least one batch. A job longer than a pass
+    continues with the next one.
 
     Args:
         shard: positions of the client's images in the training set.
         options: ``batch`` and ``drop_last`` are read.
         steps: local steps H_k.
         seed: the run's seed.
-        client: with the seed and the dispatch, the random key; the method is no part of it.
+        client: part of the random key, with the seed and the dispatch; the method is not part of it.
         dispatch: the how-manieth job of the client.
 
     Raises:
@@ -62,7 +62,7 @@ def batch_plan(
 
 @dataclass(frozen=True, slots=True)
 class JobBatches:
-    """Everything random about a job's minibatches, on the device that holds the images; :meth:`step` makes one of them.
+    """The random choices of a job's minibatches, on the device of the images; :meth:`step` returns one minibatch.
 
     Attributes:
         data: the training images.
@@ -84,11 +84,11 @@ class JobBatches:
         return self._between(self.offsets[step], self.offsets[step + 1])
 
     def in_turn(self) -> Iterator[Batch]:
-        """The minibatches of all local steps in turn: as :meth:`step` gives them, but gathered several at a time."""
+        """The minibatches of all local steps in order, equal to :meth:`step`, but several are gathered at a time."""
         offsets, first = self.offsets, 0
         most = _at_once(self.data)
         while first < len(self):
-            # As many whole steps as hold that many images, at least one.
+            # As many complete steps as fit in that many images, at least one.
             last = max(first + 1, bisect_right(offsets, offsets[first] + most) - 1)
             images, labels = self._between(offsets[first], offsets[last])
             for start, stop in pairwise(offset - offsets[first] for offset in offsets[first : last + 1]):
@@ -101,14 +101,14 @@ class JobBatches:
 
 
 def _at_once(data: ImageData) -> int:
-    """Images to gather at a time: few calls for small ones, and on a CPU no more than its caches hold."""
+    """Images to gather at a time: few calls for small images, and on a CPU not more than fits in its caches."""
     most = 1 << (20 if data.device.type == "cpu" else 22)
     return most // (FLOAT_BYTES * data.images[0].numel())
 
 
 @dataclass(frozen=True, slots=True)
 class StackedBatches:
-    """The minibatches of several jobs that take as many steps on as many images each: row i is the i-th job's.
+    """The minibatches of several jobs with equal numbers of steps and images; row i belongs to the i-th job.
 
     Attributes:
         data: the training images.
@@ -122,7 +122,7 @@ class StackedBatches:
 
     @classmethod
     def of(cls, jobs: Sequence[JobBatches]) -> StackedBatches | None:
-        """The same minibatches side by side, or ``None`` where jobs differ in steps or in a step's images."""
+        """The stacked minibatches of the jobs; ``None`` if jobs differ in steps or in a step's images."""
         first = jobs[0]
         size = first.offsets[1] if len(first) else 0
         if any(job.offsets != first.offsets for job in jobs) or first.offsets[-1] != size * len(first):
@@ -136,7 +136,7 @@ class StackedBatches:
         return cls(first.data, indices, draws)
 
     def step(self, step: int) -> Batch:
-        """The minibatches of one local step, ``[rows, batch, ...]``: the same numbers that each job gets alone."""
+        """The minibatches of one local step, ``[rows, batch, ...]``, with the same numbers as for each job alone."""
         places = self.indices[step]
         count = places.numel()
         draws = None if self.draws is None else self.draws.part(step * count, (step + 1) * count)
@@ -155,16 +155,16 @@ def job_batches(
     client: int,
     dispatch: int,
 ) -> JobBatches:
-    """The minibatches of one job: :func:`batch_plan`, with the augmentation of every image drawn at once.
+    """The minibatches of one job: :func:`batch_plan` and the random numbers for augmenting every image.
 
     Args:
         data: the training images.
-        augment: what happens to them.
+        augment: the augmentation.
         shard: positions of the client's images in ``data``.
-        options: see :func:`batch_plan`, as for the further arguments.
+        options: see :func:`batch_plan`.
         steps: local steps H_k.
         seed: the run's seed.
-        client: whose job it is.
+        client: the client of the job.
         dispatch: the how-manieth job of the client.
     """
     plan = batch_plan(shard, options, steps, seed=seed, client=client, dispatch=dispatch)
@@ -181,12 +181,12 @@ def job_batches(
 def fetch(data: ImageData, indices: Tensor | Integers, draws: AugmentDraws | None = None) -> Batch:
     """The images at these positions, augmented, as normalised float32, with their labels; characters as int64.
 
-    They lie in memory in the order that their device computes fastest; see :func:`image_order`.
+    Their memory format is the fastest one for their device; see :func:`image_order`.
 
     Args:
-        data: the images, which stay where they are.
+        data: the images.
         indices: positions ``[batch]``.
-        draws: the random numbers of these images, on the device of the data; ``None``: as they are.
+        draws: the random numbers of these images, on the device of the data; ``None``: no augmentation.
 
     >>> data = ImageData(torch.full((1, 1, 2, 2), 255, dtype=torch.uint8), torch.tensor([3]), 10, (0.5,), (0.25,))
     >>> fetch(data, np.array([0, 0])).inputs.flatten().tolist()
@@ -207,7 +207,7 @@ def evaluation_batches(data: ImageData, batch: int = 1000) -> Iterator[Batch]:
 
 
 def _normalised(images: Tensor, data: ImageData) -> Tensor:
-    """(x/255 − mean)/std as one multiplication and one addition; characters keep their numbers."""
+    """(x/255 − mean)/std as one multiplication and one addition; characters are not changed."""
     if data.characters:
         return images.to(torch.int64)
     scale, shift = _scale_and_shift(data.mean, data.std, images.device)
@@ -215,12 +215,12 @@ def _normalised(images: Tensor, data: ImageData) -> Tensor:
 
 
 def image_order(device: torch.device) -> torch.memory_format:
-    """How images ``[batch, channels, height, width]`` lie in memory while they pass through a model.
+    """The memory format of images ``[batch, channels, height, width]`` in a model.
 
-    On a CPU channels come last: pooling and convolutions vectorise over them, and the layers hand the order on, so the
-    images' own is enough (the small CNN's step takes two thirds of the time). With one channel both orders hold the
-    same numbers, and only the strides tell the layers which one is meant. The rule depends on the device alone, because
-    the order decides how sums are rounded.
+    On a CPU it is channels-last: pooling and convolutions vectorise over channels, and the layers keep the format, so
+    it is enough to set it for the images (the small CNN's step takes two thirds of the time). With one channel, both
+    formats have the same memory, and only the strides tell the layers which format is used. The rule depends only on
+    the device, because the format decides how sums are rounded.
     """
     return torch.channels_last if device.type == "cpu" else torch.preserve_format
 

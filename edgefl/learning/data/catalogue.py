@@ -1,4 +1,4 @@
-"""What ``data`` may be in a scenario: any registered data set, told apart by its name."""
+"""The ``data`` section of a scenario: any registered data set, identified by its name."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from edgefl.validation import shown, validated
 
 
 def data_set(value: Any) -> DataSpec:
-    """The data set that a mapping with ``name`` and options describes.
+    """The data set described by a mapping with ``name`` and options.
 
     Raises:
-        UserError: unknown name or option; it says the key.
+        UserError: unknown name or option; the message states the key.
 
     >>> data_set({"name": "digits", "clients": 10}).clients
     10

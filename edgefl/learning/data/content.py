@@ -1,4 +1,4 @@
-"""What a data set's files hold, in one short text: whether they are still those that a run began with."""
+"""A digest of a data set's files, to check that they have not changed since the start of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from edgefl.learning.data.spec import Pixels
 
 READ_WHOLE = 1 << 28
-"""Bytes of an array that are read at most; they take about a fifth of a second."""
+"""Maximum bytes of an array to read; reading them takes about a fifth of a second."""
 
 _PIECE = 1 << 20
 
@@ -19,7 +19,7 @@ _PIECE = 1 << 20
 def content_of_pixels(*parts: Pixels) -> str:
     """A digest of every array of the parts: types, shapes and bytes.
 
-    Of an array beyond :data:`READ_WHOLE` bytes, only pieces of a mebibyte are read, evenly from its start to its end.
+    Of an array larger than :data:`READ_WHOLE` bytes, only evenly spaced pieces of one mebibyte are read.
 
     >>> one = Pixels(np.zeros((2, 1, 4, 4), np.uint8), np.array([0, 1]))
     >>> content_of_pixels(one) == content_of_pixels(one._replace(labels=np.array([1, 0])))

@@ -1,4 +1,4 @@
-"""Images and labels on a device, whole, as bytes."""
+"""A complete data set of images and labels on a device, as bytes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class ImageData:
     Attributes:
         images: uint8 ``[images, channels, height, width]``, or ``[sequences, length]`` with characters' numbers.
         labels: int64 ``[images]`` on the same device.
-        classes: how many classes there are.
-        mean: per channel, of pixels in [0, 1]; what a batch is normalised with.
-        std: likewise.
-        origin: int64 ``[images]`` in main memory: which original a distorted copy came from; ``None`` without copies.
-        owner: int64 ``[images]`` in main memory: whose each is, from 0; ``None`` where the data do not say.
+        classes: number of classes.
+        mean: mean of each channel, of pixels in [0, 1], for normalising batches.
+        std: standard deviation, likewise.
+        origin: int64 ``[images]`` in main memory: the original of each distorted copy; ``None`` without copies.
+        owner: int64 ``[images]`` in main memory: the owner of each image, from 0; ``None`` if the data have no owners.
     """
 
     images: Tensor
@@ -56,7 +56,7 @@ class ImageData:
 
     @property
     def device(self) -> torch.device:
-        """Where the images lie."""
+        """The device of the images."""
         return self.images.device
 
     def to(self, device: torch.device | str) -> ImageData:
@@ -72,12 +72,12 @@ class ImageData:
 
 
 def load(spec: DataSpec) -> tuple[ImageData, ImageData]:
-    """The training and the test images that ``spec`` names, in main memory.
+    """The training and the test images of ``spec``, in main memory.
 
-    The last set stays in memory, so that the seeds and methods of a run read it once; treat its tensors as constants.
+    The last set is cached, so that the seeds and methods of a run read it once; do not modify its tensors.
 
     Raises:
-        UserError: files are missing or unreadable, or ``normalise`` doesn't fit the images.
+        UserError: files are missing or unreadable, or ``normalise`` does not fit the images.
     """
     train, test, mean, std = _read(_bare(spec), data_root(spec.root))
     if spec.normalise is not None:
@@ -98,7 +98,7 @@ def load(spec: DataSpec) -> tuple[ImageData, ImageData]:
 
 
 def content_of_set(spec: DataSpec) -> str:
-    """A digest of the whole set, whatever a run takes of it; read once, as for :func:`load`.
+    """A digest of the whole set, even if a run uses only a part; read once, as for :func:`load`.
 
     Raises:
         UserError: files are missing or unreadable.
@@ -110,7 +110,7 @@ _USE = ("images", "clients", "test", "partition", "validation", "augment", "norm
 
 
 def _bare(spec: DataSpec) -> DataSpec:
-    """The spec without what does not change the pixels."""
+    """The spec without the options that do not change the pixels."""
     return type(spec).model_construct(
         **{name: getattr(spec, name) for name in type(spec).model_fields if name not in _USE},
         **{name: type(spec).model_fields[name].get_default() for name in _USE},
@@ -130,7 +130,7 @@ def _read(spec: DataSpec, _root: Path) -> tuple[Pixels, Pixels, tuple[float, ...
     known = spec.declared()
     if known is not None and known.mean is not None and known.std is not None:
         return train, test, known.mean, known.std
-    if train.images.ndim == 2:  # characters are numbers of a table, which nobody normalises
+    if train.images.ndim == 2:  # characters are table indices, which are not normalised
         return train, test, (), ()
     return train, test, *channel_statistics(train)
 
@@ -138,7 +138,7 @@ def _read(spec: DataSpec, _root: Path) -> tuple[Pixels, Pixels, tuple[float, ...
 def channel_statistics(pixels: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of each channel, of pixels in [0, 1]; exact, from a histogram of the 256 values.
 
-    A channel without contrast gets the deviation 1, so that normalising never divides by zero.
+    A constant channel has deviation 1, so that normalising never divides by zero.
     """
     values = np.arange(256) / 255
     means, deviations = [], []

@@ -1,4 +1,4 @@
-"""A data set cut for its clients: what training and evaluation read."""
+"""A data set divided among clients, for training and evaluation."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = ["FederatedData", "Split", "load_federated", "shard_sizes"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FederatedData:
-    """The images of one run on the training device, and who owns which.
+    """The images of one run on the training device, and their owners.
 
     Attributes:
-        train: the training images; without the held-out ones where the validation split is evaluated.
+        train: the training images; without the held-out ones if the validation split is evaluated.
         test: the test images.
-        validation: the held-out training images, or ``None`` where the test split is evaluated.
+        validation: the held-out training images; ``None`` if the test split is evaluated.
         shards: positions in ``train`` by client.
         label_counts: training images of each class on each client, ``[clients, classes]``.
         evaluation_shards: positions in :attr:`evaluation` by client; ``None`` unless ``test: partitioned``. A shard may
-            be empty where clients have few images.
-        augment: what happens to training batches.
+            be empty if clients have few images.
+        augment: the augmentation of training batches.
     """
 
     train: ImageData
@@ -44,7 +44,7 @@ class FederatedData:
 
     @property
     def evaluation(self) -> ImageData:
-        """What accuracy is measured on: the validation images where there are any, else the test images."""
+        """The evaluation images: the validation images if there are any, else the test images."""
         return self.test if self.validation is None else self.validation
 
     @property
@@ -54,12 +54,12 @@ class FederatedData:
 
     @property
     def clients(self) -> int:
-        """How many clients there are."""
+        """Number of clients."""
         return self.shards.clients
 
     @property
     def classes(self) -> int:
-        """How many classes there are."""
+        """Number of classes."""
         return self.train.classes
 
     @property
@@ -71,16 +71,16 @@ class FederatedData:
 def load_federated(
     spec: DataSpec, seed: int, device: torch.device | str = "cpu", split: Split = "test"
 ) -> FederatedData:
-    """Reads the data set and cuts it for the clients.
+    """Read the data set and divide it among the clients.
 
     Args:
         spec: the scenario's ``data`` section.
         seed: the run's seed; decides the partition, not the images.
-        device: where the images will lie, as bytes.
-        split: what is evaluated. ``validation`` takes the held-out images away from training.
+        device: the device for the images, as bytes.
+        split: the split to evaluate. ``validation`` removes the held-out images from training.
 
     Raises:
-        UserError: data files are missing, or the images cannot be cut as the partition says.
+        UserError: data files are missing, or the images cannot be partitioned as requested.
     """
     train, test = load(spec)
     validation = None

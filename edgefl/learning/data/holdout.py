@@ -1,4 +1,4 @@
-"""The part of the training images that learning rates are tuned on."""
+"""The held-out part of the training images, used for tuning learning rates."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ def held_out(labels: Integers, origin: Integers | None, share: float) -> tuple[I
 
     Args:
         labels: the class of each training image.
-        origin: which original each image is a copy of; copies stay together. ``None``: every image is an original.
-        share: of the originals of each class, to the nearest whole number but at least one where there are two.
+        origin: the original of each image; all copies of an original are in the same part. ``None``: every image is an
+            original.
+        share: share of the originals of each class, rounded to the nearest whole number, but at least one if there are
+            two.
 
-    The choice is the same in every run, whatever its seed: a rate tuned on these images is never tested on them.
+    The choice is the same in every run, independent of its seed, so a rate tuned on these images is never tested on
+    them.
 
     >>> kept, held = held_out(np.array([0, 0, 0, 0, 1, 1]), np.array([5, 5, 6, 6, 7, 8]), 0.5)
     >>> len(held), bool(held[0] + 1 == held[1])

@@ -1,4 +1,4 @@
-"""Where data sets lie on this machine."""
+"""The folder of data sets on this machine."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def data_root(root: str | None = None) -> Path:
-    """The folder that holds data sets: ``root`` if given, else ``$EDGEFL_DATA``, else the user's cache directory.
+    """The folder of data sets: ``root`` if given, else ``$EDGEFL_DATA``, else the user's cache directory.
 
-    The cache directory is ``$XDG_CACHE_HOME/edgefl/data``, or ``~/.cache/edgefl/data`` where that variable is unset. An
+    The cache directory is ``$XDG_CACHE_HOME/edgefl/data``, or ``~/.cache/edgefl/data`` if that variable is unset. An
     empty variable counts as unset.
 
     >>> data_root("images").name
@@ -24,5 +24,5 @@ def data_root(root: str | None = None) -> Path:
 
 
 def how_to_set_the_root() -> str:
-    """The clause that ends every message about missing data files."""
+    """The last clause of every message about missing data files."""
     return "set data.root or the environment variable EDGEFL_DATA to the folder that holds the data"

@@ -1,4 +1,4 @@
-"""Image sets in Parquet files, as they lie on the Hugging Face hub: encoded images beside whole-number labels."""
+"""Image sets in Parquet files in the form of the Hugging Face hub: encoded images and integer labels."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from edgefl.learning.data.sharding import Integers
 from edgefl.learning.data.spec import Pixels
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
-"""The encodings that are decoded; no other decoder is ever tried on a file's bytes."""
+"""The supported encodings; no other decoder is applied to a file's bytes."""
 MAXIMUM_PIXELS = 2**24
-"""Largest image that is decoded, so that a few bytes cannot ask for gigabytes."""
+"""Largest image that is decoded, so that a few bytes cannot allocate gigabytes."""
 
 
 def split_files(folder: Path, split: str) -> list[Path]:
@@ -33,15 +33,15 @@ def read_split(folder: Path, split: str, image_column: str, label_column: str, s
     """The images and labels of one split, in the order of the files.
 
     Args:
-        folder: where the files lie.
-        split: what their names begin with.
-        image_column: encoded images.
-        label_column: classes.
-        shape: what every image must be, see :func:`image_shape`; grey and coloured ones are converted to it.
+        folder: the folder of the files.
+        split: the prefix of their names.
+        image_column: the column of encoded images.
+        label_column: the column of classes.
+        shape: the required shape of every image, see :func:`image_shape`; grey and colour images are converted to it.
 
     Raises:
-        UserError: no such files or columns, images that are not embedded, unreadable or of another size, or labels
-            that are not whole numbers from 0.
+        UserError: files or columns are missing, images are not embedded, unreadable or of another size, or labels are
+            not whole numbers from 0.
     """
     files = split_files(folder, split)
     labels = read_labels(files, label_column)
@@ -66,13 +66,13 @@ def read_split(folder: Path, split: str, image_column: str, label_column: str, s
 
 
 def image_shape(folder: Path, split: str, image_column: str) -> tuple[int, int, int]:
-    """Channels, height and width of a split's images, from the first of them.
+    """Channels, height and width of a split's images, read from the first images.
 
-    The images count as grey where the first 64 all are; a few grey ones among coloured ones (as in Tiny-ImageNet) do
+    A set is grey if its first 64 images are all grey; a few grey images among colour images (as in Tiny-ImageNet) do
     not make a set grey.
 
     Raises:
-        UserError: there is no image, or no readable one.
+        UserError: there is no readable image.
     """
     files = split_files(folder, split)
     first = next(_encoded(files, image_column), [])[:64]
@@ -87,7 +87,7 @@ def read_labels(files: list[Path], column: str) -> Integers:
     """The labels of a split, without its images.
 
     Raises:
-        UserError: a file has no such column, or it holds anything but whole numbers from 0.
+        UserError: a file has no such column, or the column contains other values than whole numbers from 0.
     """
     parts = []
     for file in files:
@@ -141,18 +141,18 @@ def _encoded(files: list[Path], column: str) -> Iterator[list[bytes]]:
 
 
 def _chunks(images: list[bytes]) -> Iterator[list[bytes]]:
-    """Enough images for a thread to be worth waking."""
+    """Chunks with enough images to be worth a thread."""
     return (images[start : start + 64] for start in range(0, len(images), 64))
 
 
 def _header(encoded: bytes, folder: Path) -> tuple[str, tuple[int, int]]:
-    """Mode, width and height of an image that is not decoded yet."""
+    """Mode, width and height of an encoded image."""
     with _image(encoded, folder) as image:
         return image.mode, image.size
 
 
 def _decoded(encoded: bytes, channels: int, folder: Path) -> NDArray[np.uint8]:
-    """Grey ``[height, width]`` or coloured ``[height, width, 3]``."""
+    """A decoded image: grey ``[height, width]`` or colour ``[height, width, 3]``."""
     try:
         with _image(encoded, folder) as image:
             return np.asarray(image.convert("L" if channels == 1 else "RGB"), dtype=np.uint8)
@@ -173,7 +173,7 @@ def _image(encoded: bytes, folder: Path) -> Any:
 
 
 def decoded_file(file: Path) -> NDArray[np.uint8]:
-    """A coloured image from a file of its own, ``[height, width, 3]``.
+    """A colour image from an image file, ``[height, width, 3]``.
 
     Raises:
         UserError: it is missing or cannot be decoded.

@@ -1,4 +1,4 @@
-"""Which images belong to which client, as one flat index."""
+"""The assignment of images to clients, as one flat index."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Shards:
 
     @property
     def clients(self) -> int:
-        """How many clients there are."""
+        """Number of clients."""
         return len(self.offsets) - 1
 
     def shard(self, client: int) -> Integers:
@@ -60,13 +60,13 @@ class Shards:
 
 
 def deal(labels: Integers, counts: Integers, rng: np.random.Generator) -> Shards:
-    """Hands out images so that client k gets exactly ``counts[k, c]`` of class c, in random order within a class.
+    """Distribute images so that client k gets exactly ``counts[k, c]`` of class c, in random order within a class.
 
     Args:
         labels: the class of each image, ``[images]``.
-        counts: ``[clients, classes]``; no column may ask for more images than its class has. What no client asks for
-            belongs to nobody.
-        rng: shuffles each class once.
+        counts: ``[clients, classes]``; the sum of a column must not exceed the images of its class. Remaining images
+            are not used.
+        rng: random generator; shuffles each class once.
 
     >>> labels = np.array([0, 0, 1, 1, 1])
     >>> deal(labels, np.array([[1, 2], [1, 0]]), np.random.default_rng(0)).label_counts(labels, 2).tolist()

@@ -1,4 +1,4 @@
-"""How many images each client has, for runs that need no images."""
+"""The number of images of each client, for runs that need no images."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgefl.learning.data.spec import DataSpec
 from edgefl.randomness import generator
 
 Split = Literal["test", "validation"]
-"""What is evaluated: the test images, or training images that are held out of training for it."""
+"""The evaluated images: the test images, or training images held out for validation."""
 
 
 def reads_pixels(spec: DataSpec, split: Split = "test") -> bool:
@@ -21,13 +21,13 @@ def reads_pixels(spec: DataSpec, split: Split = "test") -> bool:
 
 
 def shard_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:
-    """Training images of each client, ``[clients]``: the sizes that ``load_federated`` would give, without pixels.
+    """Training images of each client, ``[clients]``: the sizes from ``load_federated``, without reading pixels.
 
-    Reads no file where the data set says how many images of each class it has, so a run without training needs none.
-    Only the validation split reads the set, to find out what is held out, and the natural partition, whose it is.
+    It reads no file if the data set declares its number of images per class, so a run without training needs no files.
+    Only the validation split (to find the held-out images) and the natural partition (to find the owners) read the set.
 
     Raises:
-        UserError: data files are missing, or the images cannot be cut as the partition says.
+        UserError: data files are missing, or the images cannot be partitioned as requested.
 
     >>> from edgefl.learning.data.sets.digits import Digits
     >>> shard_sizes(Digits(clients=5), seed=0).tolist()

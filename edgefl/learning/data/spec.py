@@ -1,4 +1,4 @@
-"""The scenario's ``data`` section: which images, for how many clients, cut how; and what every data set must offer."""
+"""The scenario's ``data`` section: images, number of clients and partition; and the interface of every data set."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from edgefl.registry import Registry, class_of
 
 
 class Pixels(NamedTuple):
-    """Images, or sequences of characters, as a data set hands them over.
+    """Images, or sequences of characters, as returned by a data set.
 
     Attributes:
         images: uint8 ``[images, channels, height, width]``, or ``[sequences, length]`` with characters' numbers.
         labels: int64 ``[images]``, from 0.
-        origin: int64 ``[images]``: equal numbers mark distorted copies of one original; ``None`` where there are none.
-        owner: int64 ``[images]``: whose each is, from 0, for the natural partition; ``None`` where nobody knows.
-        classes: how many classes there are, where the labels need not hold the last one.
+        origin: int64 ``[images]``: equal numbers mark distorted copies of one original; ``None`` without copies.
+        owner: int64 ``[images]``: the owner of each image, from 0, for the natural partition; ``None`` if unknown.
+        classes: number of classes, if the labels may not contain the last one.
     """
 
     images: NDArray[np.uint8]
@@ -39,14 +39,13 @@ class Pixels(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What is known of a data set without its pixels.
+    """The properties of a data set without its pixels.
 
     Attributes:
-        classes: how many classes there are.
-        shape: channels, height and width of an image, or the length of a sequence.
+        classes: number of classes. shape: channels, height and width of an image, or the length of a sequence.
         train: training images of each class, ``classes`` numbers.
         test: test images of each class.
-        mean: per channel, of pixels in [0, 1]; ``None`` where it must be computed from the training images.
+        mean: mean of each channel, of pixels in [0, 1]; ``None`` if it must be computed from the training images.
         std: standard deviation, likewise.
     """
 
@@ -59,7 +58,7 @@ class Description:
 
 
 class Normalisation(Component):
-    """Means and deviations that replace the data set's own, for pixels in [0, 1], one number a channel."""
+    """Means and deviations that replace the data set's own, for pixels in [0, 1], one number per channel."""
 
     mean: tuple[float, ...] = Field(min_length=1, description="subtracted, one number for each channel")
     std: tuple[float, ...] = Field(min_length=1, description="divided by, one positive number for each channel")
@@ -75,7 +74,7 @@ class Normalisation(Component):
 
 
 class DataSpec(Component):
-    """A data set and how it is used. Every data set is a subclass with its own ``name`` and further options.
+    """A data set and its use. Every data set is a subclass with its own ``name`` and further options.
 
     A subclass gives ``name`` the type ``Literal["its_name"]`` with that default, implements :meth:`declared` and
     :meth:`read`, and is registered in :data:`DATA_SETS` or by an entry point of the group ``edgefl.datasets``.
@@ -88,7 +87,7 @@ class DataSpec(Component):
     images: int | None = Field(
         default=None,
         ge=1,
-        description="training images to use, a fixed choice in the set's own class proportions; null: all",
+        description="number of training images to use, a fixed choice with the set's class proportions; null: all",
     )
     clients: int = Field(default=100, ge=1, description="clients that share the training images")
     test: Literal["whole", "partitioned"] = Field(
@@ -96,12 +95,12 @@ class DataSpec(Component):
         description="whole: every client is tested on the whole test set; partitioned: on a part with the class "
         "proportions of its training data (personalisation)",
     )
-    partition: AnyPartition = Field(default=Iid(), description="how the training images are spread over the clients")
+    partition: AnyPartition = Field(default=Iid(), description="partition of the training images over the clients")
     validation: float = Field(
         default=0.1,
         gt=0,
         lt=1,
-        description="share of the training images held out where the validation split is evaluated, and only there",
+        description="share of the training images held out if the validation split is evaluated",
     )
     augment: Augmentation = Field(
         default="none",
@@ -112,18 +111,18 @@ class DataSpec(Component):
 
     @abstractmethod
     def declared(self) -> Description | None:
-        """What is known before any file is read; ``None`` where the files decide."""
+        """The properties known without reading files; ``None`` if the files determine them."""
 
     @abstractmethod
     def read(self) -> tuple[Pixels, Pixels]:
-        """The training and the test images, read, made or downloaded.
+        """The training and the test images, read, generated or downloaded.
 
         Raises:
             UserError: files are missing or unreadable; the message names the folder.
         """
 
     def found(self) -> Description:
-        """What the files say, for sets that declare nothing.
+        """The properties read from the files, for sets that declare nothing.
 
         Raises:
             UserError: as :meth:`read`.
@@ -131,10 +130,10 @@ class DataSpec(Component):
         return described(*self.read())
 
     def describe(self) -> Description:
-        """The images that are used, without their pixels; reads files where :meth:`declared` does not say.
+        """The properties of the used images, without their pixels; reads files if :meth:`declared` returns ``None``.
 
         Raises:
-            UserError: as :meth:`read`, or there are not as many images as are to be used.
+            UserError: as :meth:`read`, or there are fewer images than requested.
         """
         known = self.declared() or self.found()
         if self.images is not None and self.images > sum(known.train):
@@ -142,7 +141,7 @@ class DataSpec(Component):
         return self._used(known)
 
     def _used(self, known: Description) -> Description:
-        """The description with the training images that are used."""
+        """The description of the used training images."""
         if self.images is None:
             return known
         return replace(known, train=tuple(class_counts(known.train, self.images).tolist()))
@@ -177,7 +176,7 @@ DATA_SETS: Registry[type[DataSpec]] = Registry(
 
 
 def described(train: Pixels, test: Pixels) -> Description:
-    """The description of images that have been read; mean and deviation are left open.
+    """The description of images that have been read; mean and deviation are not set.
 
     >>> images = np.zeros((2, 1, 4, 4), dtype=np.uint8)
     >>> described(Pixels(images, np.array([0, 1])), Pixels(images, np.array([1, 1]))).test
@@ -193,7 +192,7 @@ def described(train: Pixels, test: Pixels) -> Description:
 
 
 def check_channels(normalisation: Normalisation, channels: int) -> None:
-    """Whether a normalisation fits images of that many channels.
+    """Check that a normalisation fits images of that many channels.
 
     Raises:
         ValueError: it does not.

@@ -1,4 +1,4 @@
-"""Data sets that torchvision knows: its folders, its checksums, its downloads."""
+"""Data sets of torchvision, with its folders, checksums and downloads."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from edgefl.learning.data.spec import Pixels
 Result = TypeVar("Result")
 
 _FAILURES = (RuntimeError, OSError, ValueError, AssertionError, EOFError)
-"""What torchvision raises where files are damaged, folders closed or servers away."""
+"""Exceptions of torchvision for damaged files, inaccessible folders and unreachable servers."""
 
 
 def read_with_torchvision(name: str, folder: str, root: str | None, **options: Any) -> tuple[Pixels, Pixels]:
-    """The training and test images of a torchvision data set, downloaded to the root where they are missing.
+    """The training and test images of a torchvision data set, downloaded to the root if they are missing.
 
     Args:
         name: the class in ``torchvision.datasets``.
@@ -52,7 +52,7 @@ def read_with_torchvision(name: str, folder: str, root: str | None, **options: A
 
 
 def downloaded(place: Path, folder: str, download: Callable[[], Result]) -> Result:
-    """What ``download`` fetches, or what to do where it fails.
+    """Return the result of ``download``; if it fails, raise an error that states what to do.
 
     Args:
         place: the data root.
@@ -60,7 +60,7 @@ def downloaded(place: Path, folder: str, download: Callable[[], Result]) -> Resu
         download: fetches the files; may raise.
 
     Raises:
-        UserError: the files are not to be had. Empty folders that the attempt made are gone again.
+        UserError: the files are not available. Empty folders created by the attempt are removed.
     """
     new = [path for path in (place / folder, *(place / folder).parents) if not path.exists()]
     try:
@@ -79,7 +79,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _remove_empty_folders(path: Path) -> None:
-    """Takes back folders that a failed download made, and none that holds a file."""
+    """Remove the folders that a failed download created, except folders that contain files."""
     if not path.is_dir():
         return
     for child in path.iterdir():
@@ -89,12 +89,12 @@ def _remove_empty_folders(path: Path) -> None:
 
 
 def _pixels(dataset: Any) -> Pixels:
-    """A torchvision data set's arrays, grey ``[n, h, w]`` or coloured ``[n, h, w, 3]``, in one layout."""
+    """A torchvision data set's arrays, grey ``[n, h, w]`` or colour ``[n, h, w, 3]``, in one layout."""
     images = _array(dataset.data)
     images = images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
     return Pixels(np.ascontiguousarray(images, dtype=np.uint8), _array(dataset.targets).astype(np.int64))
 
 
 def _array(values: Any) -> NDArray[Any]:
-    """MNIST and its kin hold tensors, CIFAR an array and a list."""
+    """Convert to an array: MNIST and similar sets hold tensors, CIFAR an array and a list."""
     return np.asarray(values.numpy() if hasattr(values, "numpy") else values)

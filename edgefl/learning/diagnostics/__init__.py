@@ -1,1 +1,1 @@
-"""The curvature of the loss at a model, and how far apart clients' curvatures are."""
+"""The curvature of the loss at a model, and the dissimilarity of clients' curvatures."""

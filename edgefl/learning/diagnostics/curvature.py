@@ -1,4 +1,4 @@
-"""Second-order facts of the loss at one model, from products of the Hessian with vectors."""
+"""Second-order properties of the loss at one model, from Hessian-vector products."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from edgefl.learning.objectives.base import Batch
 from edgefl.randomness import generator
 
 ITERATIONS = 100
-"""Steps of the power iteration and Rademacher probes at most, as FedAlign's authors use."""
+"""Maximum number of power iterations and of Rademacher probes, as in FedAlign's code."""
 TOLERANCE = 1e-3
-"""Relative change of the eigenvalue, or of the trace's mean, at which both end."""
+"""Relative change of the eigenvalue, or of the mean trace, at which both stop."""
 
 
 class Diagonal(NamedTuple):
@@ -38,13 +38,13 @@ class Diagonal(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Curvature:
-    """The Hessian of the mean cross-entropy by a model's parameters, never formed as a matrix.
+    """The Hessian of the mean cross-entropy with respect to a model's parameters, never formed as a matrix.
 
     Attributes:
         model: the skeleton.
-        vector: parameters and buffers ``[size]``; any floating-point type, which all results share.
-        batches: what the loss is the mean over; batches of one size count alike.
-        mode: how the evaluation differs from the plain one.
+        vector: parameters and buffers ``[size]``; results have the same floating-point type.
+        batches: the batches of the mean loss; batches of equal size have equal weight.
+        mode: the differences from a plain evaluation.
     """
 
     model: BlockModel
@@ -54,7 +54,7 @@ class Curvature:
 
     @property
     def parameters(self) -> Tensor:
-        """The point at which derivatives are taken ``[parameter_count]``."""
+        """The point at which derivatives are computed ``[parameter_count]``."""
         return self.model.layout.split(self.vector)[0]
 
     def loss(self, parameters: Tensor) -> float:
@@ -76,7 +76,7 @@ class Curvature:
         """The eigenvalue of largest magnitude, by power iteration (Mendieta et al. 2022, Table 1).
 
         Args:
-            seed: decides where the iteration starts.
+            seed: determines the start of the iteration.
         """
         direction = self._draw(generator(seed, "power iteration").standard_normal(len(self.parameters)))
         direction /= direction.norm()
@@ -94,9 +94,9 @@ class Curvature:
         return value
 
     def diagonal(self, seed: int = 0) -> Diagonal:
-        """Hutchinson's mean of v ⊙ H v over Rademacher probes v; they end when the trace settles.
+        """Hutchinson's mean of v ⊙ H v over Rademacher probes v, until the trace converges.
 
-        The probes are the same for all models of one seed, so that differences between models are not the probes'.
+        The probes are the same for all models of one seed, so that they do not cause differences between models.
         """
         total = torch.zeros_like(self.parameters)
         trace = 0.0
@@ -118,7 +118,7 @@ class Curvature:
     def top_plane(self, seed: int = 0) -> tuple[Tensor, Tensor]:
         """The two largest eigenvalues ``[2]``, descending, and their orthonormal eigenvectors ``[2, parameter_count]``.
 
-        Lanczos' method of scipy, on products with H.
+        Computed by scipy's Lanczos method on products with H.
 
         Raises:
             ValueError: the model has fewer than three parameters.

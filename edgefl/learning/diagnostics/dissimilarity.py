@@ -1,4 +1,4 @@
-"""How much the curvatures at clients' models differ: FedAlign's H_N and H_D."""
+"""The dissimilarity of the curvatures at clients' models: FedAlign's H_N and H_D."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Dissimilarity(NamedTuple):
-    """Over all pairs of clients, a client with itself included, as the authors average.
+    """Means over all pairs of clients, including each client with itself, as in the authors' code.
 
     Attributes:
         norm: H_N, the mean of ‖D_k - D_j‖; 0 for a client with itself, so K/(K-1) of it is the mean over true pairs.

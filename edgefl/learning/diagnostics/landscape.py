@@ -19,7 +19,7 @@ class Landscape:
     Attributes:
         steps: the values of x, which are those of y ``[n]``.
         losses: ``[n, n]``; row i has y = ``steps[i]``, column j has x = ``steps[j]``.
-        eigenvalues: of v_1 and v_2.
+        eigenvalues: the eigenvalues of v_1 and v_2.
     """
 
     steps: Grid
@@ -32,9 +32,9 @@ def landscape(curvature: Curvature, *, radius: float = 1.0, points: int = 21, se
 
     Args:
         curvature: the model and its batches.
-        radius: how far the plane reaches from the model, in the norm of parameters.
+        radius: extent of the plane from the model, in the norm of parameters.
         points: values along each side; odd, so that the model itself is one of them.
-        seed: decides where the search for the eigenvectors starts.
+        seed: determines the start of the search for eigenvectors.
     """
     values, plane = curvature.top_plane(seed)
     steps = np.linspace(-radius, radius, points)

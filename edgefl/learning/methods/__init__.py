@@ -1,1 +1,1 @@
-"""Named recipes of objective, local rule, server update and payload: one method a module."""
+"""Named recipes of objective, local rule, server update and payload: one method per module."""

@@ -1,4 +1,4 @@
-"""From a scenario's entry to a method: options go to the parts that have them, nonsense is refused with its reason."""
+"""Build a method from a scenario's entry, pass options to its parts, and check that the parts fit together."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from edgefl.part_choice import chosen_part
 from edgefl.validation import validated
 
 RESERVED = frozenset({"method", "as", "local", "server", "weighting", "overlap", "codec", "scheduler"})
-"""Keys of an entry that no option of a part may be called."""
+"""Reserved keys of an entry, which must not be names of options."""
 
 CHECKED_ROUNDS = range(1, 9)
-"""Rounds in which a client that holds nothing must be sent every broadcast."""
+"""Rounds in which a client without a model must be sent every broadcast."""
 
 
 def _parts(recipe: Recipe) -> list[type[Component]]:
-    """The classes that the options of an entry go to."""
+    """The classes that the options of an entry are passed to."""
     return [recipe.objective, recipe.rule, type(recipe.server), recipe.payload]
 
 
 def _defaults(recipe: Recipe) -> dict[str, Any]:
-    """The options that the recipe sets, of its server update and of the rest."""
+    """The default options of the recipe's server update and of its other parts."""
     return {**recipe.server.model_dump(exclude_unset=True), **recipe.defaults}
 
 
@@ -53,7 +53,7 @@ def server_update(value: Any) -> ServerUpdate:
 
 
 def _clients_too(server: type[ServerUpdate]) -> set[str]:
-    """Options of a server update that are set beside ``method``, since the clients of its own method have them as well.
+    """Options of a server update that are set next to ``method``, because the clients of its method also have them.
 
     >>> sorted(_clients_too(SERVER_UPDATES["fedadc"]))
     ['beta_g', 'beta_l']
@@ -63,7 +63,7 @@ def _clients_too(server: type[ServerUpdate]) -> set[str]:
 
 
 def _shared(recipe: Recipe) -> set[str]:
-    """Options that concern clients."""
+    """Options that apply to clients."""
     return {field for part in (recipe.objective, recipe.rule, recipe.payload) for field in part.model_fields}
 
 
@@ -82,7 +82,7 @@ def _server_schema() -> dict[str, Any]:
 
 
 def _describe_server(schema: dict[str, Any]) -> None:
-    """Adds every server update to the JSON schema of ``server``, once somebody asks for that."""
+    """Add every server update to the JSON schema of ``server``; called only when the schema is generated."""
     schema.update(_server_schema())
 
 
@@ -95,10 +95,10 @@ def _read_server(value: Any) -> ServerUpdate:
 
 @cache
 def method_model(name: str) -> type[BaseModel]:
-    """What one entry of a scenario's ``methods`` may say for the method ``name``, for validation and JSON schema.
+    """The model of an entry of a scenario's ``methods`` for the method ``name``, for validation and JSON schema.
 
-    Beside the keys that every method has, its fields are the options of the method's parts, with the method's own
-    defaults. The block scheduler is not among them: it belongs to another room.
+    Its fields are the keys that every method has and the options of the method's parts, with the method's defaults. The
+    block scheduler is not included, because it belongs to another package.
 
     Raises:
         UserError: unknown method.
@@ -109,11 +109,11 @@ def method_model(name: str) -> type[BaseModel]:
     recipe = METHODS[name]
     fields: dict[str, Any] = {
         "method": (Literal[name], Field(default=name, description=recipe.summary)),
-        "label": (str | None, Field(default=None, alias="as", min_length=1, description="what results call it")),
-        "local": (LocalOptions, Field(default_factory=LocalOptions, description="what differs from training.local")),
+        "label": (str | None, Field(default=None, alias="as", min_length=1, description="name in results")),
+        "local": (LocalOptions, Field(default_factory=LocalOptions, description="changes to training.local")),
         "weighting": (Weighting | None, Field(default=None, description="weights of the mean; null: the method's own")),
-        "overlap": (bool, Field(default=False, description="send parts that are ready early during the last round")),
-        "codec": (Codecs, Field(default_factory=Codecs, description="what differs from training.codec")),
+        "overlap": (bool, Field(default=False, description="send early parts during the previous round")),
+        "codec": (Codecs, Field(default_factory=Codecs, description="changes to training.codec")),
     }
     described = Field(default=None, description="another server update", json_schema_extra=_describe_server)
     fields["server"] = (Annotated[ServerUpdate | None, PlainValidator(_read_server)], described)
@@ -128,14 +128,14 @@ def method_model(name: str) -> type[BaseModel]:
 
 
 def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Codecs | None = None) -> Method:
-    """The method that an entry of a scenario's ``methods`` describes.
+    """The method described by an entry of a scenario's ``methods``.
 
     Args:
-        entry: a method's name, or a mapping with ``method``, optionally ``as``, ``local`` (what differs from the
-            scenario's), ``server``, ``weighting``, ``overlap``, ``codec``, and any option of the method's parts. An
-            option goes to every part that has it (FedADC's β_l belongs to rule, server and payload alike).
+        entry: a method's name, or a mapping with ``method``, optionally ``as``, ``local`` (changes to the scenario's),
+            ``server``, ``weighting``, ``overlap``, ``codec``, and any option of the method's parts. An option is passed
+            to every part that has it (FedADC's β_l is an option of rule, server and payload).
         local: the scenario's ``training.local``.
-        codecs: the scenario's ``training.codec``; nothing is encoded unless given.
+        codecs: the scenario's ``training.codec``; by default no encoding.
 
     Raises:
         UserError: an unknown name or option, or parts that do not fit together.
@@ -190,7 +190,7 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Co
 
 
 def _merged(local: LocalOptions, changes: LocalOptions | None) -> LocalOptions:
-    """The scenario's local options with the method's own on top; epochs and steps replace each other."""
+    """The scenario's local options, overridden by the method's; epochs and steps replace each other."""
     if changes is None:
         return local
     given = changes.model_dump(exclude_unset=True)
@@ -203,7 +203,7 @@ def _merged(local: LocalOptions, changes: LocalOptions | None) -> LocalOptions:
 
 
 def _coded(codecs: Codecs, changes: Codecs | None) -> Codecs:
-    """The scenario's codecs, each direction replaced by the method's own where it says one."""
+    """The scenario's codecs; each direction is replaced by the method's codec if it has one."""
     return (
         codecs
         if changes is None
@@ -212,7 +212,7 @@ def _coded(codecs: Codecs, changes: Codecs | None) -> Codecs:
 
 
 def _check_choice(name: str, recipe: Recipe, chosen: ServerUpdate, said: set[str]) -> None:
-    """Whether the entry may take the server update that it names, and leaves none of the other's options behind."""
+    """Check that the entry's server update is allowed, and that no options of the replaced one are set."""
     if not recipe.server_choice and type(chosen) is not type(recipe.server):
         raise UserError(f"method '{name}' keeps its own server update: {recipe.server_reason}", field="server")
     own = set(type(recipe.server).model_fields)
@@ -229,14 +229,14 @@ def _check_choice(name: str, recipe: Recipe, chosen: ServerUpdate, said: set[str
 
 
 def _together(method: ClientState | None, server: ClientState | None) -> ClientState | None:
-    """What clients keep for the method and for the server update."""
+    """The client state of the method and the server update."""
     if method is None or server is None:
         return method or server
     return StatesTogether(states=(method, server))
 
 
 def _check_vectors(method: Method) -> None:
-    """Whatever a loss or rule reads must come from the received model, the client's state or the server."""
+    """Check that all vectors of loss and rule come from the received model, the client's state or the server."""
     state = method.state.vectors if method.state is not None else ()
     there = {"received", *state, *method.server.broadcasts}
     for part, needed in ((method.objective, method.objective.vectors), (method.rule, method.rule.vectors)):
@@ -250,7 +250,7 @@ def _check_vectors(method: Method) -> None:
 
 
 def _check_frozen(method: Method) -> None:
-    """Whatever model a loss reads as a frozen copy must be received, kept by the client, or broadcast by the server."""
+    """Check that all frozen copies of the loss are received, kept by the client, or broadcast by the server."""
     state = method.state.vectors if method.state is not None else ()
     there = {"received", *state, *method.server.broadcasts}
     for name in sorted(method.objective.frozen - there):
@@ -262,9 +262,10 @@ def _check_frozen(method: Method) -> None:
 
 
 def _check_downlink(method: Method) -> None:
-    """Whatever a server update broadcasts must be in a part of the downlink, so that its bytes are counted.
+    """Check that all broadcasts of the server update are in a part of the downlink, so that their bytes are counted.
 
-    In the first round clients may know it beforehand (a momentum of zero); a client that holds a model may know more.
+    In the first round, clients may know a broadcast without receiving it (a momentum of zero); clients with a model may
+    know more.
     """
     sizes = ModelSizes((1000,) * 4)
     parts = [
@@ -285,7 +286,7 @@ def _check_downlink(method: Method) -> None:
 
 
 def _check_listeners(method: Method) -> None:
-    """A server update that steers its clients by a vector makes no sense with clients that do not read it."""
+    """Check that clients read the vectors by which the server update controls them."""
     for vector in method.server.broadcasts:
         if vector not in method.objective.vectors | method.objective.frozen | method.rule.vectors:
             raise UserError(
@@ -297,7 +298,7 @@ def _check_listeners(method: Method) -> None:
 
 
 def _check_whole(method: Method) -> None:
-    """Clients that remember what they added to the server's model must start from the server's model."""
+    """Check that clients that accumulate their changes start from the server's model."""
     if method.server.client_state() is not None and method.payload.sends_blocks:
         raise UserError(
             f"server update '{server_name(method.server)}' does not go with method '{method.name}': clients and server "

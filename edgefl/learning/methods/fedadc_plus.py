@@ -10,7 +10,7 @@ from edgefl.learning.servers.fedadc import FedAdcServer
 
 METHODS.register("fedadc+")(
     Recipe(
-        summary="FedADC with distillation that trusts the received model where a client has seen little",
+        summary="FedADC with distillation from the received model for classes of which a client has few images",
         paper="Ozfatura et al. (FedADC), Sec. III-C, Eqs. 7-9",
         objective=SelfConfidence,
         rule=FedAdcRule,

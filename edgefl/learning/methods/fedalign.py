@@ -9,7 +9,7 @@ from edgefl.learning.servers.mean import Mean
 
 METHODS.register("fedalign")(
     Recipe(
-        summary="aligns the Lipschitz constants of the last block and of its narrower sub-block",
+        summary="aligns the Lipschitz constants of the last block and its narrower sub-block",
         paper="Mendieta et al. 2022 (FedAlign), Eqs. 5-7",
         objective=FedAlign,
         rule=Sgd,

@@ -1,4 +1,4 @@
-"""FedDyn: a penalty that follows what each client did before."""
+"""FedDyn: a penalty that depends on each client's past updates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FedGKD: the mean of the last global models teaches."""
+"""FedGKD: the mean of the last global models is the teacher."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ METHODS.register("fedgkd")(
         server=FedGkdServer(),
         payload=FedGkdPayload,
         server_choice=False,
-        server_reason="it makes the teacher of the last global models",
+        server_reason="it computes the teacher from the last global models",
     )
 )

@@ -1,4 +1,4 @@
-"""FedProx: FedAvg with a quadratic leash to the received model."""
+"""FedProx: FedAvg with a quadratic proximal term around the received model."""
 
 from __future__ import annotations
 

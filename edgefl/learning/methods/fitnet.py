@@ -1,4 +1,4 @@
-"""FedAvg+FitNet: the received model gives hints for features."""
+"""FedAvg+FitNet: the received model's features are hints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FedAvg with narrower sub-networks that follow the full one."""
+"""FedAvg with narrower sub-networks that learn from the full one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edgefl.learning.servers.mean import Mean
 
 METHODS.register("gradaug")(
     Recipe(
-        summary="FedAvg with sub-networks on smaller images that follow the full one",
+        summary="FedAvg with sub-networks on smaller images that learn from the full one",
         paper="Yang et al. 2020; baseline of Mendieta et al. 2022",
         objective=GradAug,
         rule=Sgd,

@@ -1,4 +1,4 @@
-"""FedAvg+KD: the received model teaches."""
+"""FedAvg+KD: the received model is the teacher."""
 
 from __future__ import annotations
 

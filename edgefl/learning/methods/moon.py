@@ -1,4 +1,4 @@
-"""MOON: contrast between the received and the client's own old features."""
+"""MOON: a contrastive term between the received model's and the client's previous features."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgefl.learning.servers.mean import Mean
 
 METHODS.register("moon")(
     Recipe(
-        summary="features near the received model's and far from the client's own old ones",
+        summary="features close to the received model's and far from the client's previous ones",
         paper="Li et al. 2021 (MOON), Eqs. 3-4",
         objective=Moon,
         rule=Sgd,

@@ -1,4 +1,4 @@
-"""What a method is: a named recipe of objective, local rule, server update, payload and client state."""
+"""Methods and recipes: named combinations of objective, local rule, server update, payload and client state."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from edgefl.registry import Registry, object_of
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a named method is put together, before a scenario sets options.
+    """The parts of a named method, before a scenario sets options.
 
     Attributes:
         summary: one line for ``edgefl methods``.
-        paper: where it is defined, with equation or algorithm.
+        paper: the paper that defines it, with equation or algorithm.
         objective, rule, payload: classes whose fields are the method's options in a scenario.
-        server: the default server update; a scenario may choose another where ``server_choice`` allows it.
-        state: what clients keep, or ``None`` for stateless clients.
+        server: the default server update; a scenario may choose another if ``server_choice`` allows it.
+        state: the client state, or ``None`` for stateless clients.
         weighting: default weights of the mean.
         scheduler: default kind of block scheduler for methods with a partial downlink, else ``None``.
-        server_choice: any server update fits; else the reason why not is in ``server_reason``.
+        server_choice: whether any server update is allowed; if not, ``server_reason`` states the reason.
         defaults: option values that differ from the parts' own defaults.
     """
 
@@ -45,10 +45,10 @@ class Recipe:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what is no such part where the recipe is written, and not where it is used.
+        """Check the parts when the recipe is defined, not when it is used.
 
         Raises:
-            TypeError: a part is none.
+            TypeError: a part has the wrong type.
         """
         for name, base in (("objective", Objective), ("rule", LocalRule), ("payload", Payload)):
             part = getattr(self, name)
@@ -60,13 +60,13 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Method:
-    """A recipe with its options set: everything that learning needs to know of a method.
+    """A recipe with its options set: everything that training needs from a method.
 
     Attributes:
-        name: the method's registered name; ``label`` is what the scenario calls it (``as``), unique in a scenario.
+        name: the method's registered name; ``label`` is its name in the scenario (``as``), unique in a scenario.
         local: the scenario's ``training.local`` with the method's own overrides merged in.
-        overlap: parts that are ready early are sent during the previous round.
-        codecs: how what is sent is encoded.
+        overlap: whether parts that are ready early are sent during the previous round.
+        codecs: the encoding of the traffic.
     """
 
     name: str

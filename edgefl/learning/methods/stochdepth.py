@@ -1,4 +1,4 @@
-"""FedAvg with residual blocks left out at random."""
+"""FedAvg with residual blocks dropped at random."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edgefl.learning.servers.mean import Mean
 
 METHODS.register("stochdepth")(
     Recipe(
-        summary="FedAvg with residual blocks left out at random",
+        summary="FedAvg with residual blocks dropped at random",
         paper="Huang et al. 2016; baseline of Mendieta et al. 2022",
         objective=StochasticDepth,
         rule=Sgd,

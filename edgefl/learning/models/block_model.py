@@ -1,4 +1,4 @@
-"""A model split into consecutive blocks, called with weights that are handed in."""
+"""A model split into consecutive blocks, called with weights as arguments."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from edgefl.learning.models.residual import Residual
 
 
 class BlockModel(nn.Module):
-    """A skeleton of M consecutive blocks; it holds shapes, while weights come with every call.
+    """A skeleton of M consecutive blocks; it defines shapes, and weights are passed to every call.
 
     Args:
         blocks: the blocks by name, in order; the output of one is the input of the next, and the last one's output are
-            the logits ``[batch, classes]``. The tap of a block is its output. Taps are feature maps as long as there
-            are any: pooling or flattening belongs to the block that needs it.
+            the logits ``[batch, classes]``. The tap of a block is its output. Taps stay feature maps where possible:
+            pooling or flattening belongs to the block that needs it.
         sample_shape: shape of one input without the batch dimension, e.g. ``(1, 28, 28)``.
         classes: number of classes.
-        align_block: index (0-based, at least 1) of FedAlign's block L, whose narrower sub-block is run and whose input
-            and output taps are compared; both taps are feature maps ``[batch, channels, height, width]``.
+        align_block: index (0-based, at least 1) of FedAlign's block L, whose narrower sub-block also runs and whose
+            input and output taps are compared; both taps are feature maps ``[batch, channels, height, width]``.
 
     The skeleton's own tensors are only a seeded starting point (see ``edgefl.learning.models.registry.build_model``).
     """
@@ -46,7 +46,7 @@ class BlockModel(nn.Module):
         for index, residual in enumerate(residuals):
             residual.index = index
         self.residual_count = len(residuals)
-        """Residual blocks that Stochastic Depth can drop, 0 if there are none."""
+        """Number of residual blocks that Stochastic Depth can drop."""
 
     @property
     def depth(self) -> int:
@@ -56,7 +56,7 @@ class BlockModel(nn.Module):
     @cached_property
     def tap_shapes(self) -> tuple[torch.Size, ...]:
         """The shape of each block's tap without the batch dimension; the last one is ``(classes,)``."""
-        # A real, blank image: on meta tensors the first normalisation imports PyTorch's compiler (two seconds).
+        # A real tensor: on meta tensors the first normalisation imports PyTorch's compiler (two seconds).
         weights = self.layout.weights(
             torch.zeros(self.layout.parameter_count, device="cpu"), torch.zeros(self.layout.buffer_count, device="cpu")
         )
@@ -66,14 +66,14 @@ class BlockModel(nn.Module):
 
     @cached_property
     def feature_size(self) -> int:
-        """Numbers in the features before the last block (see :meth:`features`)."""
+        """Size of the features before the last block (see :meth:`features`)."""
         return self.features(torch.empty(1, *self.tap_shapes[-2], device="meta")).shape[1]
 
     def features(self, tap: Tensor) -> Tensor:
         """The features ``[batch, feature_size]`` in the tap before the last block.
 
-        They are what a :class:`Classifier` makes of it (pooled or flattened); where the last block is more than a
-        classifier, the spatial mean of a feature map.
+        They are computed by the :class:`Classifier` (pooled or flattened) or, if the last block is not a classifier, as
+        the spatial mean of the feature map.
         """
         last = self._sequence[-1]
         if isinstance(last, Classifier):
@@ -90,7 +90,7 @@ class BlockModel(nn.Module):
         return inputs
 
     def taps(self, weights: Weights, inputs: Tensor) -> list[Tensor]:
-        """The outputs of all M blocks; the last one are the logits."""
+        """The outputs of all M blocks; the last output are the logits."""
         outputs = []
         for index in range(self.depth):
             inputs = self._called(index, weights[index], inputs)
@@ -98,13 +98,12 @@ class BlockModel(nn.Module):
         return outputs
 
     def _called(self, index: int, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
-        """The output of one block with these tensors in the places of its own, which come back afterwards.
+        """The output of one block with its tensors temporarily replaced by these.
 
         It is ``torch.func.functional_call`` without the search for places, which takes longer than a small operator.
-
-        Layers of PyTorch and of others do not know the mode, so it is applied to them from outside: they are in
-        training or evaluation as it says, and update copies of their buffers, which replace the originals where the
-        mode tracks.
+        Layers of PyTorch and other libraries do not read the mode, so it is applied to them from outside: they are set
+        to training or evaluation, and update copies of their buffers, which replace the originals if the mode tracks
+        statistics.
         """
         if isinstance(weights, Frozen) and mode().track:
             with using(track=False):
@@ -127,21 +126,21 @@ class BlockModel(nn.Module):
         return output
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The logits under the skeleton's own weights; for use as a plain module."""
+        """The logits with the skeleton's own weights; for use as a plain module."""
         for block in self._sequence:
             inputs = block(inputs)
         return inputs
 
 
 class _Place(NamedTuple):
-    """Where a module looks for a tensor.
+    """The place of a tensor in a module.
 
     Attributes:
         held: the module's mapping.
-        key: the key in it.
-        name: the name that weights give the tensor.
-        kind: a buffer of a layer that does not know the mode, and whether it is one of running statistics; ``None``
-            for all other tensors, which are handed over as they are.
+        key: the key in this mapping.
+        name: the tensor's name in the weights.
+        kind: for a layer that does not read the mode, whether the tensor is a buffer or running statistics; ``None``
+            for all other tensors, which are passed unchanged.
     """
 
     held: dict[str, Any]
@@ -151,17 +150,17 @@ class _Place(NamedTuple):
 
 
 def _lent(buffer: Tensor, kind: Literal["buffer", "statistics"], now: Mode) -> Tensor | None:
-    """What a layer is handed in place of a buffer."""
+    """The tensor that a layer gets in place of a buffer."""
     if kind == "statistics" and now.training and not now.track:
-        return None  # PyTorch's batch norm then normalises by the batch, and has nothing to update
+        return None  # PyTorch's batch norm then normalises by the batch and updates nothing
     # Under vmap PyTorch updates a copy of running statistics that are not contiguous, as slices of a stack are not.
     return buffer.clone(memory_format=torch.contiguous_format)
 
 
 def _places(block: nn.Module) -> list[_Place]:
-    """Where a block's modules look for their tensors.
+    """The places of a block's tensors in its modules.
 
-    A tensor that several modules share has the name of its first place in all of them, as in ``named_parameters``.
+    A tensor that several modules share has the name of its first place, as in ``named_parameters``.
     """
     places: list[_Place] = []
     names: dict[int, str] = {}

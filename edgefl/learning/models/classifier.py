@@ -1,4 +1,4 @@
-"""The end of a model: from a feature map to features, and from features to logits."""
+"""The last block of a model: from a feature map to features, and from features to logits."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 
 class Classifier(nn.Module):
-    """The last block: what turns a feature map into features, and the layer that turns features into logits.
+    """The last block: computes features from a feature map, and logits from features.
 
-    ``embed`` has no parameters, so that whoever needs the features can have them from the tap before this block.
+    ``embed`` has no parameters, so the features can be computed from the tap before this block.
     """
 
     def __init__(self, layer: nn.Module, *, pool: bool) -> None:
@@ -22,11 +22,11 @@ class Classifier(nn.Module):
         self.pool = pool
 
     def reading(self, layer: nn.Module) -> Classifier:
-        """Another block that makes the same features of its input, and hands them to ``layer``."""
+        """Another block that computes the same features and passes them to ``layer``."""
         return type(self)(layer, pool=self.pool)
 
     def embed(self, tap: Tensor) -> Tensor:
-        """Features ``[batch, feature_size]`` of the tap before this block: its spatial mean, or itself flattened."""
+        """Features ``[batch, feature_size]`` of the tap before this block: its spatial mean, or the flattened tap."""
         return torch.flatten(tap.mean(dim=(-2, -1)) if self.pool else tap, 1)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -43,9 +43,9 @@ class SpatialMean(nn.Module):
 
 
 def ending_in(block: nn.Module, make: Callable[[int], nn.Module]) -> nn.Module:
-    """A copy of a model's last block with another layer in place of its last one.
+    """A copy of a model's last block with its last layer replaced.
 
-    The mean over the image of a 1×1 convolution is that convolution of the mean, so its features are the mean's.
+    The spatial mean of a 1×1 convolution is the convolution of the mean, so its features are those of the mean.
 
     >>> other = ending_in(nn.Sequential(nn.Flatten(), nn.Linear(18, 8), nn.ReLU(), nn.Linear(8, 3)), nn.LayerNorm)
     >>> other[-1].normalized_shape, tuple(other(torch.zeros(5, 2, 3, 3)).shape)
@@ -53,10 +53,10 @@ def ending_in(block: nn.Module, make: Callable[[int], nn.Module]) -> nn.Module:
 
     Args:
         block: the block.
-        make: makes the layer, given how many features it will read.
+        make: creates the layer from its number of input features.
 
     Raises:
-        TypeError: the block's last layer is not a linear one.
+        TypeError: the block's last layer is not linear.
     """
     if isinstance(block, nn.Linear):
         return make(block.in_features)

@@ -1,4 +1,4 @@
-"""The digest of a model's numbers, by which a log says which model was made, trained and evaluated."""
+"""The digest of a model's numbers, by which a log identifies created, trained and evaluated models."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _DIGITS = 32
 
 
 def digest_of_model(vector: Tensor) -> str:
-    """Hexadecimal digits of the SHA-256 of a model's bytes ``[size]``; the same wherever it lies.
+    """Hexadecimal digits of the SHA-256 of a model's bytes ``[size]``; the same on every device.
 
-    Processors have instructions for it, so that three of them take 0.4 % of a round of the main scenario.
+    Processors have instructions for SHA-256, so three digests take 0.4 % of a round of the main scenario.
 
     >>> digest_of_model(torch.zeros(3)) == digest_of_model(torch.zeros(3)) != digest_of_model(torch.ones(3))
     True

@@ -1,4 +1,4 @@
-"""The first values of a block's tensors, drawn from a generator that is handed in."""
+"""The initial values of a block's tensors, drawn from a given generator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgefl.learning.models.slimmable import Conv2d
 
 @runtime_checkable
 class Initialises(Protocol):
-    """A module that draws the first values of its own tensors (for layers of plug-ins)."""
+    """A module that draws the initial values of its own tensors (for layers of plug-ins)."""
 
     initialise: Callable[[Mapping[str, Tensor], torch.Generator], None]
     """Fills the module's own tensors, given by name, in place."""
@@ -23,16 +23,16 @@ class Initialises(Protocol):
 def initialise(block: nn.Module, tensors: Mapping[str, Tensor], generator: torch.Generator) -> None:
     """Fill the tensors of a block in place, module by module in the order of definition.
 
-    Convolutions and linear layers draw as PyTorch does by default; embeddings draw N(0, 1); norms start with scale 1,
-    shift 0, running mean 0 and running variance 1.
+    Convolutions and linear layers use PyTorch's defaults; embeddings draw N(0, 1); norms start with scale 1, shift 0,
+    running mean 0 and running variance 1.
 
     Args:
-        block: the module whose tensors they are.
+        block: the module.
         tensors: its parameters and buffers by name, views of the vector to fill.
-        generator: what to draw from.
+        generator: the random generator.
 
     Raises:
-        TypeError: a module with tensors of its own is of no known kind and has no ``initialise`` method.
+        TypeError: a module with its own tensors is of an unknown kind and has no ``initialise`` method.
     """
     with torch.no_grad():
         for path, module in block.named_modules():

@@ -1,10 +1,10 @@
-"""Where each tensor of a model lies in one flat vector.
+"""The places of a model's tensors in one flat vector.
 
-A model's parameters, and behind them its buffers, are one vector. Deltas, momenta, control variates and aggregates are
-then plain vector algebra, a stack of clients is a matrix, and a block is a slice.
+A model's parameters, followed by its buffers, are one vector. Deltas, momenta, control variates and aggregates are then
+plain vector algebra, a stack of clients is a matrix, and a block is a slice.
 
-The weights of 2-D convolutions ``[outputs, inputs, height, width]`` lie channels-last, inputs innermost: that is how
-convolutions of channels-last images read them, and otherwise every call would turn them around first.
+The weights of 2-D convolutions ``[outputs, inputs, height, width]`` are stored channels-last, inputs innermost, because
+convolutions of channels-last images read them in this order; otherwise every call would convert them first.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import torch
 from torch import Tensor, nn
 
 Weights = tuple[dict[str, Tensor], ...]
-"""One mapping from tensor name to tensor per block; names are those within the block's module."""
+"""One mapping from tensor name to tensor per block; names are relative to the block's module."""
 
 
 class Frozen(dict[str, Tensor]):
-    """The tensors of a block that must not change: a call with them leaves running statistics as they are."""
+    """The tensors of a block that must not change: a call with them does not update running statistics."""
 
 
 FLOAT_BYTES = 4
-"""Bytes of one number on the wire: models travel in float32."""
+"""Bytes of one number on the wire: models are sent as float32."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One tensor of the model: its block, its name there, its shape, and where it starts in its half of the vector."""
+    """One tensor of the model: its block, its name there, its shape, and its offset in its part of the vector."""
 
     block: int
     name: str
@@ -38,11 +38,11 @@ class Entry:
 
     @property
     def numel(self) -> int:
-        """Numbers in the tensor."""
+        """Number of elements of the tensor."""
         return self.shape.numel()
 
     def view(self, flat: Tensor) -> Tensor:
-        """The tensor ``[..., *shape]`` in its place in a vector ``[..., numel]``."""
+        """The tensor ``[..., *shape]`` as a view of a vector ``[..., numel]``."""
         lead = flat.shape[:-1]
         if len(self.shape) != 4:
             return flat.reshape((*lead, *self.shape))
@@ -59,7 +59,8 @@ class Entry:
 class Layout:
     """The order of a model's tensors in a vector of ``size`` numbers: parameters by block, then buffers by block.
 
-    A convolution's weights lie channels-last in the vector; :meth:`weights` gives every tensor its usual shape.
+    A convolution's weights are stored channels-last in the vector; :meth:`weights` returns every tensor in its usual
+    shape.
 
     Args:
         blocks: the model's blocks, first to last, by name.
@@ -86,11 +87,11 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """Numbers in the whole vector."""
+        """Number of elements of the whole vector."""
         return self.parameter_count + self.buffer_count
 
     def block_sizes(self) -> tuple[int, ...]:
-        """Numbers in each block, parameters and buffers."""
+        """Number of parameters and buffers in each block."""
         sizes = [0] * len(self.block_names)
         for entry in self.entries:
             sizes[entry.block] += entry.numel
@@ -105,9 +106,10 @@ class Layout:
         return vector[..., : self.parameter_count], vector[..., self.parameter_count :]
 
     def weights(self, parameters: Tensor, buffers: Tensor | None = None) -> Weights:
-        """Views of flat parameters (and buffers) as named tensors, leading dimensions kept.
+        """Views of flat parameters (and buffers) as named tensors; leading dimensions are kept.
 
-        The views are differentiable: the gradient by the flat parameters is one concatenation, not a sum of slices.
+        The views are differentiable: the gradient with respect to the flat parameters is one concatenation, not a sum
+        of slices.
         """
         blocks: Weights = tuple({} for _ in self.block_names)
         halves = [(self.parameters, parameters)]
@@ -126,7 +128,7 @@ class Layout:
         return tuple(Frozen(block) for block in self.weights(parameters, buffers))
 
     def vector(self, blocks: Sequence[Mapping[str, Tensor]]) -> Tensor:
-        """The parameters ``[..., parameter_count]`` of named tensors, buffers left out; differentiable, one copy."""
+        """The parameters ``[..., parameter_count]`` of named tensors, without buffers; differentiable, one copy."""
         return torch.cat([entry.flat(blocks[entry.block][entry.name]) for entry in self.parameters], dim=-1)
 
     def flatten(self, blocks: Sequence[Mapping[str, Tensor]]) -> Tensor:

@@ -1,7 +1,7 @@
-"""How the layers of a model behave during one call: training or evaluation, batch statistics, width, depth.
+"""The mode of layers during one call: training or evaluation, batch statistics, width, depth.
 
-The mode is an input of the call, not a state of the module, so that one skeleton serves the local model, its frozen
-copies and sub-networks side by side. It travels in a context variable, which each thread has for itself.
+The mode is an input of the call, not a state of the module, so one skeleton serves the local model, its frozen copies
+and sub-networks. It is passed in a context variable, which is separate for each thread.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """What a layer must know beside its input.
+    """The mode of a call, which layers read in addition to their input.
 
     Attributes:
         training: batch statistics in batch norm, dropped blocks in Stochastic Depth.
         track: batch norm updates its running statistics (off for frozen copies and sub-networks).
         width: share of the leading channels that slimmable layers use, in (0, 1].
-        keep: Stochastic Depth's draw for this step, one 0/1 number per residual block, or ``None``.
-        unfolded: convolutions are products of matrices; off for depthwise ones. It changes rounding only.
+        keep: Stochastic Depth's draw for this step, one 0/1 number per residual block; or ``None``.
+        unfolded: compute convolutions, except depthwise ones, as matrix products. It changes only rounding.
         keep_probability: each residual block's probability of being kept, for evaluation; ``None`` without it.
     """
 
@@ -40,13 +40,13 @@ _MODE: ContextVar[Mode] = ContextVar("mode", default=Mode())  # noqa: B039  (fro
 
 
 def mode() -> Mode:
-    """The mode of the call under way."""
+    """The mode of the current call."""
     return _MODE.get()
 
 
 @contextmanager
 def using(**changes: Any) -> Iterator[Mode]:
-    """Run calls in a mode that differs from the present one by ``changes``.
+    """Run calls in the current mode with ``changes``.
 
     >>> with using(width=0.25, track=False):
     ...     mode().width, mode().training

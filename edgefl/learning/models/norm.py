@@ -1,4 +1,4 @@
-"""Group and batch normalisation that know the mode of the call."""
+"""Group and batch normalisation that read the mode of the call."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from edgefl.learning.models.mode import mode
 
 NormKind = Literal["group", "batch"]
 Norm = Callable[[int], nn.Module]
-"""Makes the normalisation of a number of channels."""
+"""Creates the normalisation for a number of channels."""
 
 EPSILON = 1e-5
 """Added to the variance, as PyTorch does."""
 
 
 def norm_of(kind: NormKind, groups: int, *, least: int) -> Norm:
-    """The normalisation that a model's options name; ``groups`` matters to group norm only.
+    """The normalisation selected by a model's options; only group norm uses ``groups``.
 
     Args:
         kind: the option ``norm``.
         groups: the option ``groups``.
-        least: the greatest common divisor of the model's numbers of channels.
+        least: the greatest common divisor of the model's channel numbers.
 
     Raises:
         UserError: ``groups`` does not divide the channels.
@@ -41,7 +41,7 @@ def norm_of(kind: NormKind, groups: int, *, least: int) -> Norm:
 
 
 class GroupNorm(nn.Module):
-    """Group normalisation; at a smaller width the channels per group stay what they are, as far as they divide."""
+    """Group normalisation; at a smaller width, the number of channels per group stays the same if divisible."""
 
     def __init__(self, groups: int, channels: int) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class GroupNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def groups_of(self, arriving: int) -> int:
-        """The number of groups of ``arriving`` leading channels: as near to the full group size as divides them.
+        """The number of groups for ``arriving`` leading channels; their size is as close to the full one as possible.
 
         >>> GroupNorm(32, 512).groups_of(128), GroupNorm(2, 512).groups_of(128), GroupNorm(32, 512).groups_of(408)
         (8, 1, 24)
@@ -71,16 +71,16 @@ class GroupNorm(nn.Module):
 
 
 class BatchNorm(nn.Module):
-    """Batch normalisation with momentum 0.1, and without the counter of batches, which nothing reads.
+    """Batch normalisation with momentum 0.1, without the unused counter of batches.
 
-    In training it normalises by the batch; its running statistics follow, in place, unless the mode says not to track
-    (frozen copies). In evaluation it uses the running statistics. At any width below 1 it uses the leading scales and
-    shifts with the batch's statistics, and tracks nothing (FedAlign's code). A batch with a single number a channel has
-    no variance: it is normalised (to the shift), and not tracked.
+    In training it normalises by the batch and updates its running statistics in place, unless the mode disables
+    tracking (frozen copies). In evaluation it uses the running statistics. At any width below 1 it uses the leading
+    scales and shifts with the batch's statistics, and does not track (FedAlign's code). A batch with a single number
+    per channel has no variance: it is normalised (to the shift), but not tracked.
     """
 
     knows_mode: ClassVar[bool] = True
-    """It reads the mode of the call itself, so :class:`BlockModel` hands it the statistics as they are."""
+    """It reads the mode of the call itself, so :class:`BlockModel` passes the statistics unchanged."""
 
     running_mean: Tensor
     running_var: Tensor
@@ -122,8 +122,8 @@ class BatchNorm(nn.Module):
         *,
         by_batch: bool,
     ) -> Tensor:
-        # torch.batch_norm rather than F.batch_norm: the latter refuses one number a channel.
+        # torch.batch_norm instead of F.batch_norm, which raises an error for one number per channel.
         cudnn = torch.backends.cudnn.enabled
-        # Products may come in bfloat16; statistics are kept as the weights are, and under vmap all must be of one type.
+        # Inputs may be bfloat16; statistics have the weights' dtype, and under vmap all must have one dtype.
         whole = inputs.to(weight.dtype)
         return torch.batch_norm(whole, weight, bias, *running, by_batch, self.momentum, EPSILON, cudnn).to(inputs.dtype)

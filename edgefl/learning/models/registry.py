@@ -1,4 +1,4 @@
-"""Models by name, and how one is built and initialised."""
+"""The registry of models, and functions to build and initialise one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ModelSpec(Component):
 
     @abstractmethod
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
-        """The skeleton for inputs ``[batch, *sample_shape]`` and a number of classes; its values mean nothing.
+        """The skeleton for inputs ``[batch, *sample_shape]`` and a number of classes; its values are not used.
 
         Raises:
             UserError: the model cannot take inputs of that shape.
@@ -34,7 +34,7 @@ MODELS: Registry[type[ModelSpec]] = Registry(
 
 
 def build_model(spec: ModelSpec, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
-    """The skeleton of a model on the CPU, holding the initial weights of seed 0.
+    """The skeleton of a model on the CPU, with the initial weights of seed 0.
 
     Raises:
         UserError: the model cannot take inputs of that shape.
@@ -58,13 +58,13 @@ def build_model(spec: ModelSpec, sample_shape: tuple[int, ...], classes: int) ->
 def initial_vector(model: BlockModel, seed: int) -> Tensor:
     """The first server model of a seed, parameters and buffers ``[layout.size]``, the same for every method.
 
-    The draws are PyTorch's defaults (uniform, Kaiming with a = √5) unless a layer asks for others, block by block from
-    one generator that belongs to the seed.
+    The draws are PyTorch's defaults (uniform, Kaiming with a = √5) unless a layer specifies others, block by block from
+    one generator for the seed.
     """
     generator = torch.Generator().manual_seed(integer_seed(seed, "initial model"))
     blocks: list[dict[str, Tensor]] = []
     for block in model.blocks.values():
-        # Tensors of their own: a generator fills a view in the order of memory, and draws must not depend on that.
+        # Separate tensors: a generator fills a view in memory order, and draws must not depend on that order.
         tensors = {name: torch.zeros(held.shape) for name, held in [*block.named_parameters(), *block.named_buffers()]}
         initialise(block, tensors, generator)
         blocks.append(tensors)
@@ -75,7 +75,7 @@ def image_shape(model: str, sample_shape: tuple[int, ...], least: int) -> tuple[
     """The shape as (channels, height, width), for a model of images at least ``least`` pixels high and wide.
 
     Raises:
-        UserError: the shape is another.
+        UserError: the shape does not fit.
     """
     if len(sample_shape) != 3 or min(sample_shape[1:]) < least:
         shape = "×".join(map(str, sample_shape))

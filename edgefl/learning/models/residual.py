@@ -1,4 +1,4 @@
-"""Residual blocks, with the depth drawn for the step (Stochastic Depth)."""
+"""Residual blocks, which a step may drop (Stochastic Depth)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from edgefl.learning.models.slimmable import Conv2d
 class Residual(nn.Module):
     """``activation(scale · body(x) + shortcut(x))``.
 
-    ``scale`` is 1, or under Stochastic Depth the step's 0/1 draw for this block in training, and its probability of
-    being kept in evaluation. A dropped body is multiplied by zero rather than skipped, so that a draw decides no
-    control flow and clients with different draws can train side by side.
+    ``scale`` is 1; under Stochastic Depth it is the step's 0/1 draw for this block in training, and its probability of
+    being kept in evaluation. A dropped body is multiplied by zero instead of skipped, so that a draw does not affect
+    control flow and clients with different draws can be batched.
 
     Args:
         body: the residual function.
-        shortcut: what the input passes through; itself if left out.
-        activation: applied to the sum; ReLU if left out, ``torch.nn.Identity()`` for none.
+        shortcut: applied to the input; identity by default.
+        activation: applied to the sum; ReLU by default, ``torch.nn.Identity()`` for none.
     """
 
     index: int = 0
-    """The how-manieth residual block of the model it is, from 0; set by ``BlockModel``."""
+    """Index of the residual block in the model, from 0; set by ``BlockModel``."""
 
     def __init__(self, body: nn.Module, shortcut: nn.Module | None = None, activation: nn.Module | None = None) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Residual(nn.Module):
         self.activation = nn.ReLU() if activation is None else activation
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The block's output under the current mode."""
+        """The block's output in the current mode."""
         output = cast("Tensor", self.body(inputs))
         now = mode()
         if now.training and now.keep is not None:
@@ -51,7 +51,7 @@ def _shortcut(inputs: int, outputs: int, stride: int, norm: Norm) -> nn.Module |
 
 
 def basic_block(inputs: int, planes: int, stride: int, norm: Norm) -> Residual:
-    """Two 3×3 convolutions (He et al. 2016, Fig. 5 left); a 1×1 convolution on the shortcut where the shape changes."""
+    """Two 3×3 convolutions (He et al. 2016, Fig. 5 left); a 1×1 convolution on the shortcut if the shape changes."""
     body = nn.Sequential(
         Conv2d(inputs, planes, 3, stride=stride), norm(planes), nn.ReLU(), Conv2d(planes, planes, 3), norm(planes)
     )
@@ -59,7 +59,7 @@ def basic_block(inputs: int, planes: int, stride: int, norm: Norm) -> Residual:
 
 
 def bottleneck(inputs: int, planes: int, stride: int, norm: Norm, expansion: int = 4) -> Residual:
-    """1×1, 3×3 and 1×1 convolutions (He et al. 2016, Fig. 5 right), the stride on the 3×3 as torchvision has it."""
+    """1×1, 3×3 and 1×1 convolutions (He et al. 2016, Fig. 5 right), the stride on the 3×3 as in torchvision."""
     outputs = expansion * planes
     body = nn.Sequential(
         *(Conv2d(inputs, planes, 1), norm(planes), nn.ReLU()),

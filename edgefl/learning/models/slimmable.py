@@ -1,7 +1,7 @@
 """Convolutions and linear layers that can run with only their leading channels (FedAlign section 3, GradAug).
 
-A narrower sub-network is no module of its own: the same weights are sliced while the call runs in a mode of smaller
-width. The number of input channels is always that of the input that arrives.
+A narrower sub-network is not a separate module: a call in a mode of smaller width slices the same weights. The number
+of input channels is always that of the actual input.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from edgefl.errors import UserError
 from edgefl.learning.models.mode import mode
 
 CHANNEL_UNIT = 8
-"""Slimmed layers keep a multiple of this many channels."""
+"""Slimmed layers keep a multiple of this number of channels."""
 
 
 def channels(full: int, width: float) -> int:
-    """How many of ``full`` channels a layer keeps at ``width``: the nearest multiple of 8, at least one unit.
+    """The number of ``full`` channels that a layer keeps at ``width``: the nearest multiple of 8, at least one unit.
 
     A result below 90 % of the exact share is raised by one unit, and no layer has more channels than ``full``.
 
@@ -34,7 +34,7 @@ def channels(full: int, width: float) -> int:
 
 
 def no_narrower() -> UserError:
-    """What is wrong with slimming channels that are mixed within groups: the leading ones are no network."""
+    """The error for slimming grouped convolutions: their leading channels do not form a network."""
     return UserError("a model with grouped convolutions (shufflenet) has no sub-network of smaller width")
 
 
@@ -46,8 +46,8 @@ class Conv2d(nn.Conv2d):
         outputs: channels of the full-width output.
         kernel: side of the square kernel.
         stride: step in both directions.
-        padding: zeros around the image; half the kernel if left out, which keeps the size at stride 1.
-        groups: groups of channels that don't mix; ``inputs`` makes it depthwise.
+        padding: zeros around the image; half the kernel by default, which keeps the size at stride 1.
+        groups: number of channel groups that do not mix; equal to ``inputs`` for depthwise.
         bias: whether a bias is added.
         slim_outputs: a narrower width keeps fewer outputs; off for a layer whose outputs are the classes.
         fan_out: initialise by N(0, 2 / fan-out), bias 0, instead of PyTorch's uniform default.
@@ -72,13 +72,13 @@ class Conv2d(nn.Conv2d):
         self.fan_out = fan_out
 
     def reset_parameters(self) -> None:
-        """Nothing: the initial values come from ``initial_vector``, and no global generator may be drawn from."""
+        """Do nothing: ``initial_vector`` sets the initial values, and global generators must not be used."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Convolve ``[batch, channels, height, width]``.
 
         Raises:
-            UserError: a narrower width is asked of a grouped convolution that is not depthwise.
+            UserError: a narrower width is requested for a grouped convolution that is not depthwise.
         """
         width = mode().width
         weight, bias, groups = self.weight, self.bias, self.groups
@@ -100,10 +100,10 @@ class Conv2d(nn.Conv2d):
     def _by_matrices(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """The convolution as a product of the weights and all patches of each image.
 
-        Side by side, products of matrices stay such, where convolutions become one with a group for each client.
+        With several clients, matrix products are batched, while convolutions become one with a group for each client.
         """
         kernel, stride = self.kernel_size[0], self.stride[0]
-        # A number for both directions; torch also allows words, which this layer never has.
+        # One number for both directions; torch also allows strings, which this layer never has.
         padding = int(self.padding[0])
         height, width = ((side + 2 * padding - kernel) // stride + 1 for side in inputs.shape[2:])
         alone = kernel == stride == 1 and not padding
@@ -118,7 +118,8 @@ class Linear(nn.Linear):
     """A linear layer of the leading features; parameters as of ``torch.nn.Linear``.
 
     Args:
-        inputs: features of the full-width input; flattened channels keep their order, so leading stays leading.
+        inputs: features of the full-width input; flattening keeps the order of channels, so leading channels stay
+            leading.
         outputs: features of the full-width output.
         slim_outputs: a narrower width keeps fewer outputs; off for a layer whose outputs are the classes.
     """
@@ -128,7 +129,7 @@ class Linear(nn.Linear):
         self.slim_outputs = slim_outputs
 
     def reset_parameters(self) -> None:
-        """Nothing: the initial values come from ``initial_vector``, and no global generator may be drawn from."""
+        """Do nothing: ``initial_vector`` sets the initial values, and global generators must not be used."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Map ``[batch, features]``."""

@@ -1,1 +1,1 @@
-"""What a client minimises: one loss a module."""
+"""Objectives, which clients minimise: one loss per module."""

@@ -1,4 +1,4 @@
-"""What an objective is: a pure function of the local weights, a batch, and a context that lasts the round."""
+"""The base class of objectives: pure functions of the local weights, a batch, and a context of the round."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Batch(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What a local step minimises, and the cross-entropy of the local path alone (both scalars).
+    """The loss that a local step minimises, and the cross-entropy of the local path (both scalars).
 
-    The second is what is reported and what GMBS reads as ζ; it needs no gradient.
+    The second is reported, and GMBS reads it as ζ; it needs no gradient.
     """
 
     total: Tensor
@@ -34,17 +34,17 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Everything that a loss may read beside the local weights and the batch.
+    """The inputs of a loss, except the local weights and the batch.
 
     Attributes:
-        model: the skeleton to call with weights.
-        frozen: frozen copies by name: ``"received"`` (the server model θ_t as the client holds it), ``"previous"`` (the
-            client's own last local model), or a vector of the server's broadcast; gradients flow through them, and
-            nothing updates them: a call with one does not track running statistics.
+        model: the skeleton, which is called with weights.
+        frozen: frozen copies by name: ``"received"`` (the server model θ_t at the client), ``"previous"`` (the client's
+            own last local model), or a vector of the server's broadcast. Gradients flow through them, but they are
+            never updated: a call with one does not track running statistics.
         vectors: flat vectors by name, e.g. ``"received"`` ``[parameter_count]`` for proximal terms, a client's λ_k.
         client: facts about the client's data by name, e.g. ``"label_counts"`` ``[classes]``.
-        alpha: how many of the last blocks are freshly received and have frozen copies; M when the model came whole.
-        draws: random inputs of this step by name, as :meth:`Objective.draw` returned them.
+        alpha: number of the last blocks that were just received and have frozen copies; M for the whole model.
+        draws: random inputs of this step by name, from :meth:`Objective.draw`.
     """
 
     model: BlockModel
@@ -59,8 +59,8 @@ class Objective(Component):
     """A client's loss; its fields are its options."""
 
     frozen: ClassVar[frozenset[str]] = frozenset()
-    """Names of the models it reads as frozen copies: ``received``, or names of the method's client state
-    (``previous``) or server broadcast. One of parameters alone has the buffers of the model that local training starts
+    """Names of the models it reads as frozen copies: ``received``, or names of the method's client state (``previous``)
+    or server broadcast. If a vector has only parameters, the buffers are those of the model that local training starts
     from."""
     vectors: ClassVar[frozenset[str]] = frozenset()
     """Names of the flat vectors it reads: ``received`` or names of the method's client state or server broadcast."""
@@ -69,25 +69,25 @@ class Objective(Component):
     ``[classes]``), ``relative_size`` (n_k N/n, its training images over the mean of all clients, one number)."""
 
     side_by_side: ClassVar[bool] = True
-    """Whether clients can be trained in one stack, and operators of one step called again in the next; off where a draw
-    decides shapes."""
+    """Whether clients can be trained in one stack, and steps traced and replayed; false if a random draw decides
+    shapes."""
 
     @abstractmethod
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
-        """The loss of one batch, differentiable by ``local``."""
+        """The loss of one batch, differentiable with respect to ``local``."""
 
     def adapt(self, model: BlockModel) -> BlockModel:
-        """The model that this loss trains, by default the scenario's own; MOON puts a projection head into it.
+        """The model that this loss trains, by default the scenario's; MOON adds a projection head.
 
-        It is called once, before the first weights are drawn.
+        It is called once, before the initial weights are drawn.
 
         Raises:
-            UserError: the loss cannot train this model; the message says why.
+            UserError: the loss cannot train this model; the message states the reason.
         """
         return model
 
     def evaluation_mode(self, model: BlockModel) -> dict[str, Any]:
-        """How the mode of an evaluation differs from the plain one (Stochastic Depth's expectation)."""
+        """The differences of the evaluation mode from the plain one (Stochastic Depth's expectation)."""
         return {}
 
     def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Cross-entropy of the local model: FedAvg's loss, and that of every method that changes only rule or server."""
+"""Cross-entropy of the local model: the loss of FedAvg and of methods that change only the rule or the server."""
 
 from __future__ import annotations
 

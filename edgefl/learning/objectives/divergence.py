@@ -1,4 +1,4 @@
-"""Distances between predictions, as the distillation losses of the papers use them."""
+"""Distances between predictions for the papers' distillation losses."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor
 def kl_divergence(target: Tensor, logits: Tensor, temperature: float = 1.0) -> Tensor:
     """KL(softmax(target / T) ‖ softmax(logits / T)), summed over classes, mean over the batch; no factor T².
 
-    Gradients flow to both arguments; detach ``target`` (or make it without gradient) where it is a fixed teacher.
+    Gradients flow to both arguments; detach ``target`` (or compute it without gradient) if it is a fixed teacher.
 
     Args:
-        target: logits of the prediction in the first place ``[batch, classes]``.
-        logits: logits of the prediction in the second place ``[batch, classes]``.
+        target: logits of the first prediction ``[batch, classes]``.
+        logits: logits of the second prediction ``[batch, classes]``.
         temperature: T.
 
     >>> import torch

@@ -1,4 +1,4 @@
-"""FedAlign: the last block and its own narrower self should have the same Lipschitz constant."""
+"""FedAlign: the last block and its narrower sub-block should have the same Lipschitz constant."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from edgefl.learning.models.slimmable import channels
 from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
 
 POWER_ITERATIONS = 10
-"""Steps of the power iteration, from the vector of ones, as in the authors' code."""
+"""Number of power iterations, starting from the vector of ones, as in the authors' code."""
 
 _TINY = 1e-30
-"""Under square roots, so that an all-zero feature map has gradient zero instead of none."""
+"""Added under square roots, so that the gradient of an all-zero feature map is zero instead of undefined."""
 
 
 def transmitting_matrix(before: Tensor, after: Tensor) -> Tensor:
     """X = a bᵀ/(H W) per sample, channels by channels ``[batch, a, b]`` (Mendieta et al. 2022, Eq. 6).
 
     Args:
-        before: a block's input ``[batch, a, *, *]``; averaged to the size of ``after`` where that differs.
+        before: a block's input ``[batch, a, *, *]``; averaged to the size of ``after`` if it differs.
         after: its output ``[batch, b, H, W]``.
     """
     if before.shape[-2:] != after.shape[-2:]:
@@ -53,13 +53,13 @@ def spectral_norm(matrix: Tensor, iterations: int = POWER_ITERATIONS) -> Tensor:
 
 
 class FedAlign(Objective):
-    """CE + μ · CE/L_lip · L_lip with L_lip = mean (σ_S - σ_F)² (Mendieta et al. 2022, Eqs. 5-7, as their code runs it).
+    """CE + μ · CE/L_lip · L_lip with L_lip = mean (σ_S - σ_F)² (Mendieta et al. 2022, Eqs. 5-7, as in their code).
 
     σ_F and σ_S are the spectral norms of block L's transmitting matrix at full width and of its sub-block, which runs
     the leading channels (share ``sub_width``) of the same weights on the leading channels of the same, detached input.
-    The full-width side is a constant, so that only the sub-block's weights learn from the term. The factor CE/L_lip is
-    a constant as well: the term's value is always μ·CE, its gradient μ·CE·∇log L_lip. The authors take the gradients of
-    the two losses one after the other; their sum is the same because everything shared is detached.
+    The full-width side is a constant, so the term trains only the sub-block's weights. The factor CE/L_lip is also a
+    constant: the term's value is always μ·CE, its gradient μ·CE·∇log L_lip. The authors compute the gradients of the
+    two losses one after the other; their sum is the same because all shared values are detached.
     """
 
     mu: float = Field(default=0.45, ge=0, description="weight μ of the term")
@@ -68,13 +68,13 @@ class FedAlign(Objective):
     detach_full: bool = Field(default=True, description="the full-width side is a constant (the authors' code)")
 
     epsilon: ClassVar[float] = 1e-12
-    """Added to L_lip where it divides."""
+    """Added to L_lip in the denominator."""
 
     def adapt(self, model: BlockModel) -> BlockModel:
         """The model itself.
 
         Raises:
-            UserError: its block L has no feature maps to compare.
+            UserError: its block L has no feature maps.
         """
         if any(len(model.tap_shapes[index]) != 3 for index in (model.align_block - 1, model.align_block)):
             raise UserError("fedalign compares a convolutional block's input and output maps, and this model has none")

@@ -20,7 +20,7 @@ class FedDyn(Objective):
 
     The client keeps h_k, the sum of its past deltas, as the vector ``drift``; λ_k = -α h_k. Both terms are part of the
     loss, so that clipping sees them. With ``scale_alpha`` the client's α is α n/(N n_k), n images on N clients in all:
-    a client with few images has a loss of less weight in the mean, and a stronger leash to match.
+    the loss of a client with few images has less weight in the mean, so its proximal term is stronger.
     """
 
     base: SerializeAsAny[Objective] = Field(default_factory=CrossEntropy, description="the loss f")
@@ -29,22 +29,22 @@ class FedDyn(Objective):
 
     @property
     def frozen(self) -> frozenset[str]:  # type: ignore[override]
-        """What the base loss reads."""
+        """The frozen copies of the base loss."""
         return self.base.frozen
 
     @property
     def vectors(self) -> frozenset[str]:  # type: ignore[override]
-        """What the base loss reads, and what the penalty does."""
+        """The vectors of the base loss and of the penalty."""
         return self.base.vectors | {"received", "drift"}
 
     @property
     def client(self) -> frozenset[str]:  # type: ignore[override]
-        """What the base loss reads, and the client's size where α depends on it."""
+        """The facts of the base loss, and the client's size if α depends on it."""
         return self.base.client | ({"relative_size"} if self.scale_alpha else frozenset())
 
     @property
     def side_by_side(self) -> bool:  # type: ignore[override]
-        """As the base loss."""
+        """As for the base loss."""
         return self.base.side_by_side
 
     def adapt(self, model: BlockModel) -> BlockModel:

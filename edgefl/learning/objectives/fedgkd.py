@@ -1,4 +1,4 @@
-"""FedGKD: the mean of the last global models teaches the local one."""
+"""FedGKD: distillation from the mean of the last global models."""
 
 from __future__ import annotations
 

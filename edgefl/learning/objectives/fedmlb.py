@@ -1,4 +1,4 @@
-"""FedMLB: the local blocks must also serve under the frozen blocks of the received model."""
+"""FedMLB: the local blocks must also work with the frozen blocks of the received model."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class FedMLB(Objective):
             if self.direction == "local_to_global":
                 hybrids = [model.apply_blocks(received, taps[m - 1], start=m) for m in levels]
             else:
-                # The frozen prefix needs no gradient by itself: its input is data and its weights are constants.
+                # The frozen prefix has no gradient: its input is data and its weights are constants.
                 prefix = model.taps(received, batch.inputs)
                 hybrids = [model.apply_blocks(local, prefix[m - 1], start=m) for m in levels]
         return path_loss(

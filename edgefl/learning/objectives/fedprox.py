@@ -1,4 +1,4 @@
-"""FedProx: a quadratic leash to the received model."""
+"""FedProx: a quadratic proximal term around the received model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
 def parameter_vector(local: Weights, context: Context) -> Tensor:
     """The parameters (not the buffers) as one differentiable vector ``[parameter_count]``.
 
-    One vector costs a copy; term by term, every tensor of the model would cost a handful of kernel launches.
+    One vector costs a copy; with separate tensors, each tensor of the model would cost several kernel launches.
     """
     return context.model.layout.vector(local)
 

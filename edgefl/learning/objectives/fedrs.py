@@ -1,4 +1,4 @@
-"""FedRS: the logits of classes that a client does not hold are restricted."""
+"""FedRS: restricted logits for classes that are absent from a client's data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FedRS(Objective):
 
     client: ClassVar[frozenset[str]] = frozenset({"label_counts"})
 
-    absent_scale: float = Field(default=0.5, ge=0, le=1, description="factor α on the logits of classes not held")
+    absent_scale: float = Field(default=0.5, ge=0, le=1, description="factor α on the logits of absent classes")
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         """See :class:`Objective`."""

@@ -1,4 +1,4 @@
-"""FedAvg+FitNet: the received model's features are hints for the local ones."""
+"""FedAvg+FitNet: the received model's features are hints for the local features."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
 class FitNet(Objective):
     """CE + γ · mean over blocks 1 … M-1 of the mean squared difference of taps (Romero et al. 2015).
 
-    The tap before the classifier is compared as the classifier reads it, pooled or flattened. No paper of the four says
-    which layers, weight or form its baseline used.
+    The tap before the classifier is compared in the form that the classifier uses, pooled or flattened. None of the
+    four papers states the layers, the weight or the form of its baseline.
     """
 
     frozen: ClassVar[frozenset[str]] = frozenset({"received"})

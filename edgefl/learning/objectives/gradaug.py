@@ -1,4 +1,4 @@
-"""GradAug: narrower sub-networks on smaller images follow the full network."""
+"""GradAug: narrower sub-networks on smaller images learn from the full network."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
 from edgefl.learning.objectives.divergence import kl_divergence
 
 WEIGHTS = {1: 2.0, 2: 1.75, 3: 1.5, 4: 1.25}
-"""FedAlign's μ by the number of sub-networks."""
+"""FedAlign's μ for each number of sub-networks."""
 
 
 class GradAug(Objective):
     """CE + μ Σ_i KL(softmax(z), constant ‖ softmax(z_i)) over n sub-networks (Yang et al. 2020; Mendieta et al. 2022).
 
     The sub-networks' widths are w_b and n-1 draws from U(w_b, 1), largest first, each on the images resized to a drawn
-    share of their side. A draw decides shapes, so clients cannot train side by side; the cost model, which has no
-    draws, counts the mean width and the middle of the sizes.
+    share of their side. A draw decides shapes, so clients cannot be batched; the cost model, which has no draws, uses
+    the mean width and the median size.
     """
 
     side_by_side: ClassVar[bool] = False
 
     subnets: int = Field(default=2, ge=1, description="number n of sub-networks")
-    min_width: float = Field(default=0.8, gt=0, lt=1, description="least width w_b")
+    min_width: float = Field(default=0.8, gt=0, lt=1, description="minimum width w_b")
     mu: float | None = Field(default=None, ge=0, description="weight μ; null: 2, 1.75, 1.5, 1.25 for n = 1, 2, 3, 4")
     sizes: tuple[float, ...] = Field(
         default=(1.0, 0.875, 0.75, 0.625), min_length=1, description="shares of the image's side to draw from"
@@ -43,7 +43,7 @@ class GradAug(Objective):
         """The model itself.
 
         Raises:
-            UserError: it takes images of one size only, and others are asked for.
+            UserError: it takes images of one size only, but other sizes are requested.
         """
         if len(model.sample_shape) != 3:
             raise UserError("gradaug resizes images, and this model takes sequences of characters")

@@ -1,4 +1,4 @@
-"""FedAvg+KD: the received model teaches the local one."""
+"""FedAvg+KD: distillation from the received model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgefl.learning.objectives.divergence import kl_divergence
 
 
 def taught_by(teacher: Weights, batch: Batch, context: Context) -> Tensor:
-    """The logits of a frozen model on the batch, in the mode of training, without gradient and tracked statistics."""
+    """The logits of a frozen model on the batch, in training mode, without gradient or tracking statistics."""
     with torch.no_grad(), using(track=False):
         return context.model.apply_blocks(teacher, batch.inputs)
 

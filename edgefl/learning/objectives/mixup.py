@@ -15,9 +15,9 @@ from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
 
 
 class Mixup(Objective):
-    """λ CE(y) + (1-λ) CE(y') on images λ x + (1-λ) x', one λ ~ Beta(a, a) a batch, partners by a permutation of it.
+    """λ CE(y) + (1-λ) CE(y') on images λ x + (1-λ) x', one λ ~ Beta(a, a) per batch, partners by a permutation of it.
 
-    Zhang et al. 2018, as FedAlign's authors run it.
+    Zhang et al. 2018, as in the code of FedAlign's authors.
     """
 
     mixing: float = Field(default=0.1, gt=0, description="both parameters a of the beta distribution of λ")

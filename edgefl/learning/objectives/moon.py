@@ -1,4 +1,4 @@
-"""MOON: features should resemble the received model's more than the client's own old ones."""
+"""MOON: features should be more similar to the received model's than to the client's previous ones."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
 class Moon(Objective):
     """CE + μ · (-log softmax([cos(z, z_received), cos(z, z_previous)] / T)_1), batch mean (Li et al. 2021, Eqs. 3-4).
 
-    z is the output of a two-layer projection head that stands before the classifier (:meth:`adapt`). Both other models
-    are frozen, in evaluation mode. A client that never took part has the received model as its previous one: both
-    similarities are then equal and the term has no gradient, so it is skipped in effect.
+    z is the output of a two-layer projection head before the classifier (:meth:`adapt`). Both other models are frozen,
+    in evaluation mode. For a client's first participation, the previous model is the received one: both similarities
+    are then equal, so the term has no gradient and no effect.
     """
 
     frozen: ClassVar[frozenset[str]] = frozenset({"received", "previous"})
 
     mu: float = Field(default=1.0, ge=0, description="weight μ of the contrastive term (5 for CIFAR-10 in the paper)")
     temperature: float = Field(default=0.5, gt=0, description="temperature T of the similarities")
-    projection: int = Field(default=256, ge=1, description="numbers in the projection z")
+    projection: int = Field(default=256, ge=1, description="size of the projection z")
 
     def adapt(self, model: BlockModel) -> BlockModel:
         """The model with a projection head (linear d → d, ReLU, linear d → ``projection``) before its last layer.
 
-        What stood before that layer in the last block, and the head, are the last block but one; the classifier sits
-        on the projection. d is the number of features that the model's own last layer reads.
+        The layers before it in the last block, and the head, become the second-last block; the classifier reads the
+        projection. d is the number of input features of the model's own last layer.
 
         Raises:
-            UserError: the model's last layer is not a linear one.
+            UserError: the model's last layer is not linear.
         """
         *names, last = model.blocks
 
@@ -70,7 +70,7 @@ class Moon(Objective):
         cross_entropy = F.cross_entropy(logits, batch.labels)
         with torch.no_grad(), using(training=False, track=False):
             wanted, unwanted = projected("received"), projected("previous")
-            # One product with the difference, which is exactly zero where both models are the same.
+            # One product with the difference, which is exactly zero if both models are the same.
             apart = F.normalize(unwanted, dim=-1) - F.normalize(wanted, dim=-1)
         gap = (F.normalize(z, dim=-1) * apart).sum(dim=-1)
         # -log(e^a / (e^a + e^b)) = log(1 + e^(b - a))

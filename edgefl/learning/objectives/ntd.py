@@ -1,4 +1,4 @@
-"""FedLS-NTD: the received model teaches how the wrong classes compare."""
+"""FedLS-NTD: distillation from the received model over the classes that are not the label."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgefl.learning.objectives.kd import taught_by
 
 
 def not_true(logits: Tensor, labels: Tensor) -> Tensor:
-    """The logits without the label's own ``[batch, classes-1]``, order kept.
+    """The logits without that of the label ``[batch, classes-1]``, in the same order.
 
     >>> not_true(torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), torch.tensor([1, 2]))
     tensor([[1., 3.],
@@ -29,7 +29,7 @@ def not_true(logits: Tensor, labels: Tensor) -> Tensor:
 class NotTrueDistillation(Objective):
     """Cross-entropy with distillation over the classes that are not the label (Lee et al. 2022).
 
-    ``convex``: (1-β) CE + β NTD, as FedMLB's group runs it; ``additive``: CE + β T² NTD, as the authors do with β = 1.
+    ``convex``: (1-β) CE + β NTD, as in FedMLB's code; ``additive``: CE + β T² NTD, as in the authors' code with β = 1.
     """
 
     frozen: ClassVar[frozenset[str]] = frozenset({"received"})

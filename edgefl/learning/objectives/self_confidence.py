@@ -1,4 +1,4 @@
-"""FedADC+: distillation that trusts the received model where the client has seen little."""
+"""FedADC+: distillation from the received model for classes of which the client has few images."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def self_confident_target(teacher: Tensor, labels: Tensor, label_counts: Tensor)
     Args:
         teacher: the teacher's probabilities p̃ ``[batch, classes]``.
         labels: ``[batch]``.
-        label_counts: images of each class that the client holds ``[classes]``.
+        label_counts: images of each class at the client ``[classes]``.
     """
     confidence = label_counts.to(teacher.dtype) / label_counts.max().clamp(min=1)
     classes = torch.arange(teacher.shape[-1], device=labels.device)
@@ -34,7 +34,7 @@ def self_confident_target(teacher: Tensor, labels: Tensor, label_counts: Tensor)
 class SelfConfidence(Objective):
     """(1-λ) CE + λ T² KL(p̂ ‖ softmax(z/T)) with p̂ constant (Ozfatura et al., Sec. III-C, Eqs. 7-9).
 
-    The paper does not say which model gives p̃; it is the received one, or the client's own (``teacher: local``).
+    The paper does not state which model computes p̃; it is the received one, or the client's own (``teacher: local``).
     """
 
     frozen: ClassVar[frozenset[str]] = frozenset({"received"})

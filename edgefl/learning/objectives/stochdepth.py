@@ -1,4 +1,4 @@
-"""Stochastic Depth: residual blocks are left out at random while training."""
+"""Stochastic Depth: residual blocks are dropped at random during training."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from edgefl.learning.models.mode import using
 from edgefl.learning.objectives.base import Batch, Context, Loss, Objective
 
 MOST_BLOCKS = 256
-"""Residual blocks that the draws of a step suffice for; the draw is made without knowing the model."""
+"""Maximum number of residual blocks; a step's numbers are drawn without knowing the model."""
 
 
 class StochasticDepth(Objective):
     """Cross-entropy with residual block l = 0 … L-1 kept with probability 1 - l/(L-1) · (1 - ρ) (Huang et al. 2016).
 
-    One draw a block and batch. In evaluation each block's residual is multiplied by its probability of being kept.
+    One draw per block and batch. In evaluation, each block's residual is multiplied by its probability of being kept.
     """
 
     survival: float = Field(default=0.9, gt=0, le=1, description="probability ρ that the last residual block is kept")
@@ -47,11 +47,11 @@ class StochasticDepth(Objective):
         return model
 
     def evaluation_mode(self, model: BlockModel) -> dict[str, Any]:
-        """The expectation over what may be left out."""
+        """The expectation over the dropped blocks."""
         return {"keep_probability": self.probabilities(model.residual_count)}
 
     def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
-        """Uniform numbers, of which the model uses as many as it has residual blocks."""
+        """Uniform numbers; the model uses one for each of its residual blocks."""
         return {"uniform": torch.from_numpy(generator.random(MOST_BLOCKS, dtype=np.float32))}
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:

@@ -1,1 +1,1 @@
-"""What a method sends down and up: one payload a module."""
+"""Payloads, the content of a method's downlink and uplink: one payload per module."""

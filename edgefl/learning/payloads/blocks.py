@@ -10,7 +10,7 @@ from edgefl.learning.payload import Downlink, ModelSizes, Part, Payload
 
 
 class BlockBytes(NamedTuple):
-    """Bytes of the last α blocks in both ways of counting: as they are, and as if all blocks were equal (S/M each)."""
+    """Bytes of the last α blocks, counted in two ways: actual, and as if all blocks were equal (S/M each)."""
 
     actual: int
     uniform: int
@@ -39,18 +39,18 @@ def bytes_of_last_blocks(sizes: ModelSizes, alpha: int) -> BlockBytes:
 class BlocksPayload(Payload):
     """Some consecutive last blocks instead of the model (Tan et al. 2023, Sec. II-B).
 
-    A full round is one with round % ``full_every`` = 0 (τ + 1 in the paper; rounds count from 0); in the others each
-    client receives the α blocks that the block scheduler chose. The local model starts from the client's own last
-    blocks 1 … M-α under the received tail (:meth:`Layout.splice` with first = M-α), so a client with nothing to build
-    on is sent everything (``forced_full``). With ``first_send: none`` it is taken to hold the common initial model x⁰
-    instead, uncharged: such a job has no predecessor and α < M, and starts from x⁰'s front blocks.
+    A full round is one with round % ``full_every`` = 0 (τ + 1 in the paper; rounds count from 0). In other rounds each
+    client receives the α blocks chosen by the block scheduler. The local model consists of the client's own last blocks
+    1 … M-α and the received tail (:meth:`Layout.splice` with first = M-α), so a client without a model is sent the
+    whole model (``forced_full``). With ``first_send: none`` such a client is assumed to have the common initial model
+    x⁰, at no charge: its job has no predecessor and α < M, and starts from x⁰'s front blocks.
 
     The uplink is the whole local model.
     """
 
-    full_every: int = Field(default=2, ge=1, description="the whole model is sent every so many rounds (τ + 1)")
+    full_every: int = Field(default=2, ge=1, description="the whole model is sent every this many rounds (τ + 1)")
     first_send: Literal["full", "none"] = Field(
-        default="full", description="a client that holds nothing is sent the whole model, or starts from x⁰ uncharged"
+        default="full", description="a client without a model is sent the whole model, or starts from x⁰ uncharged"
     )
     block_bytes: Literal["actual", "uniform"] = Field(
         default="actual", description="a block's bytes: those of its tensors, or S/M each as the paper counts"
@@ -60,7 +60,7 @@ class BlocksPayload(Payload):
     )
     gmbs_on_full_rounds: bool = Field(
         default=False,
-        description="choose and count an arm on full rounds too, where it has no effect (Alg. 1, literally)",
+        description="also choose and count an arm in full rounds, where it has no effect (Alg. 1, literally)",
     )
 
     def full(self, round: int) -> bool:

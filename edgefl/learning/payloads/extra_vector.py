@@ -25,12 +25,12 @@ class FedGkdPayload(Payload):
 class ScaffoldPayload(Payload):
     """The model and the server's control variate down, the update and the change of the client's own up (2 S each).
 
-    c = 0 is known in round 0. The server could work the uplink's second part out from the first; ``derived`` does not
-    send it.
+    c = 0 is known in round 0. The server can compute the uplink's second part from the first; ``derived`` does not send
+    it.
     """
 
     control_upload: Literal["sent", "derived"] = Field(
-        default="sent", description="the change of c_k is sent, as in the paper, or worked out by the server"
+        default="sent", description="the change of c_k is sent, as in the paper, or computed by the server"
     )
 
     def downlink(self, sizes: ModelSizes, round: int, alpha: int | None, held: int | None) -> Downlink:

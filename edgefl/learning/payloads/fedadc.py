@@ -1,4 +1,4 @@
-"""FedADC's downlink: the old model ahead of time, the mean delta when it is ready."""
+"""FedADC's downlink: the old model prefetched, the mean delta when it is ready."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from edgefl.learning.payload import Downlink, ModelSizes, Part, Payload
 class FedAdcPayload(Payload):
     """Model of round t-1 while round t-1 computes, mean delta Δ̄ at the start of round t (Ozfatura et al., Sec. III).
 
-    The client works out m_t and θ_t from θ_{t-1}, m_{t-1} and Δ̄ itself. With β_g = β_l the mean delta *is* the
-    momentum; otherwise m_{t-1} travels as well. A client that took part in round t-1 holds θ_{t-1} and m_{t-1} already;
-    where a codec rounds, it holds what it made of rounded parts, and is sent them like all others, so that all agree.
-    In round 0 there is only the model, since m_0 = 0 is known. The parts are the same whether or not early ones are
-    prefetched.
+    The client computes m_t and θ_t from θ_{t-1}, m_{t-1} and Δ̄. With β_g = β_l the mean delta *is* the momentum;
+    otherwise m_{t-1} is also sent. A client that took part in round t-1 already has θ_{t-1} and m_{t-1}. If a codec
+    rounds, the client has values computed from rounded parts, so it is sent them like all others, and all clients
+    agree. In round 0 only the model is sent, since m_0 = 0 is known. The parts are the same whether or not early ones
+    are prefetched.
     """
 
     beta_g: float = Field(default=0.8, ge=0, lt=1, description="momentum β_g of the server")

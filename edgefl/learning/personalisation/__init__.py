@@ -1,1 +1,1 @@
-"""What becomes of the final model on each client: its accuracy there, and what fitting it to the client gains."""
+"""The final model on each client: its accuracy there, and the gain from fitting it to the client."""

@@ -1,4 +1,4 @@
-"""How well models do on each client's own part of the test set."""
+"""The accuracy of models on each client's part of the test set."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from edgefl.learning.models.mode import using
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientAccuracy:
-    """Right answers on each client's test part.
+    """Correct predictions on each client's test part.
 
     Attributes:
         right: ``[clients]``.
-        images: of each client's part ``[clients]``; may be 0.
+        images: number of images of each client's part ``[clients]``; may be 0.
     """
 
     right: Integers
@@ -35,22 +35,22 @@ class ClientAccuracy:
 
     @property
     def each(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Accuracy of each client ``[clients]``, NaN where there is nothing to test on."""
+        """Accuracy of each client ``[clients]``, NaN for clients without test images."""
         return np.where(self.images > 0, self.right / np.maximum(self.images, 1), np.nan)
 
     @property
     def mean(self) -> float:
-        """Over the clients that have images, each counting alike."""
+        """Mean over the clients with images, with equal weights."""
         return float(self._known.mean())
 
     @property
     def cumulative(self) -> float:
-        """Σ right / Σ images: clients count by their images."""
+        """Σ right / Σ images: clients are weighted by their images."""
         return float(self.right.sum() / self.images.sum())
 
     @property
     def worst_tenth(self) -> float:
-        """Mean over the tenth of the clients that does worst, at least one client.
+        """Mean over the tenth of the clients with the lowest accuracy, at least one client.
 
         >>> ClientAccuracy(np.arange(20), np.full(20, 20)).worst_tenth
         0.025
@@ -66,14 +66,14 @@ class ClientAccuracy:
 def right_answers(
     vector: Tensor, model: BlockModel, data: ImageData, indices: Integers, mode: Mapping[str, Any]
 ) -> Tensor:
-    """Whether the model ``vector`` ``[size]`` classifies each image at ``indices`` rightly, bool ``[images]``.
+    """Whether the model ``vector`` ``[size]`` classifies each image at ``indices`` correctly, bool ``[images]``.
 
     Args:
         vector: parameters and buffers.
         model: the skeleton.
         data: the images, on the device of the vector.
-        indices: which of them.
-        mode: how the evaluation differs from :data:`PLAIN`.
+        indices: positions of the images.
+        mode: the differences from :data:`PLAIN`.
     """
     places = torch.from_numpy(indices).to(data.device)
     lent = Lent({EVALUATED: vector}, model.layout)
@@ -90,7 +90,7 @@ def right_answers(
 def accuracy_of_one(
     vector: Tensor, model: BlockModel, data: ImageData, shards: Shards, mode: Mapping[str, Any]
 ) -> ClientAccuracy:
-    """One model on every client's part ``shards`` of ``data``; see :func:`right_answers`."""
+    """The accuracy of one model on every client's part ``shards`` of ``data``; see :func:`right_answers`."""
     right = right_answers(vector, model, data, shards.indices, mode).cpu().numpy()
     running = np.concatenate([[0], np.cumsum(right, dtype=np.int64)])
     return ClientAccuracy(np.diff(running[shards.offsets]), shards.sizes)

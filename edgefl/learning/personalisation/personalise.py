@@ -1,4 +1,4 @@
-"""Every client fits the final model to its own data, and is tested on its own part of the test set."""
+"""Fit the final model to each client's data and test it on the client's part of the test set."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from edgefl.learning.personalisation.accuracy import ClientAccuracy, accuracy_of
 from edgefl.learning.personalisation.calibration import CalibrationSpec, MaskedSgd
 
 TOGETHER = 32
-"""Clients trained in one call: no more local models than these are held at once."""
+"""Number of clients trained in one call, which limits the number of local models in memory."""
 
 DISPATCH = 2**31
-"""The dispatch number of a personalisation job: further than any run counts, so its batches are its own."""
+"""The dispatch number of a personalisation job: larger than in any run, so its batches are different."""
 
 
 def personalised_accuracy(
@@ -38,14 +38,14 @@ def personalised_accuracy(
     A client without training data keeps the final model.
 
     Args:
-        spec: how clients fit the model.
-        method: whose final model it is; its local options hold for what ``spec`` leaves open.
-        final: the final server model ``[size]``, where every client starts.
-        round: rounds that were run.
+        spec: the options of calibration.
+        method: the method of the final model; its local options apply unless ``spec`` overrides them.
+        final: the final server model ``[size]``, from which every client starts.
+        round: number of completed rounds.
         model: the skeleton that the method trains.
         data: the clients' data with ``test: partitioned``.
-        jobs: the same data as jobs read it.
-        engine: trains.
+        jobs: the same data in the form that jobs read.
+        engine: the training engine.
         seed: the run's seed; batches are the same for all methods.
     """
     shards = data.evaluation_shards

@@ -1,1 +1,1 @@
-"""How a local step uses the gradient: one rule a module."""
+"""Local rules, which use the gradient in a local step: one rule per module."""

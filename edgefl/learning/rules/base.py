@@ -1,4 +1,4 @@
-"""What a local rule is: how one local step turns a gradient into new parameters, as algebra on flat vectors."""
+"""The base class of local rules: a rule computes new parameters from a gradient, as algebra on flat vectors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from edgefl.learning.component import Component
 
 
 class LocalOptions(Component):
-    """A client's local training: how long, in what batches, and the plain SGD options (``training.local``)."""
+    """The options of a client's local training: length, batches, and plain SGD (``training.local``)."""
 
     epochs: int | None = Field(
         default=None, ge=1, le=1_000_000, description="passes over the client's data; 1 if steps is not set"
@@ -28,8 +28,8 @@ class LocalOptions(Component):
     momentum: float = Field(default=0.0, ge=0, lt=1, description="heavy-ball momentum, re-created every round")
     nesterov: bool = Field(default=False, description="Nesterov momentum")
     weight_decay: float = Field(default=0.0, ge=0, description="L2 penalty, added to the gradient after clipping")
-    clip_norm: float | None = Field(default=None, gt=0, description="global L2 norm of the gradient at most")
-    drop_last: bool = Field(default=False, description="leave out an incomplete last batch (FedAlign)")
+    clip_norm: float | None = Field(default=None, gt=0, description="maximum global L2 norm of the gradient")
+    drop_last: bool = Field(default=False, description="drop an incomplete last batch (FedAlign)")
 
     def steps_for(self, samples: int) -> int:
         """H_k, the local steps of a client with ``samples`` images.
@@ -42,16 +42,16 @@ class LocalOptions(Component):
         return (self.epochs or 1) * self.steps_of_an_epoch(samples)
 
     def steps_of_an_epoch(self, samples: int) -> int:
-        """Local steps of one pass over ``samples`` images, also where steps are counted instead of epochs."""
+        """Local steps of one pass over ``samples`` images, even if ``steps`` is set instead of ``epochs``."""
         whole, rest = divmod(samples, self.batch)
         return whole + (1 if rest and not (self.drop_last and whole) else 0)
 
 
 class LocalRule(Component):
-    """How a local step uses the gradient; its fields are the options beyond :class:`LocalOptions`.
+    """The use of the gradient in a local step; its fields are the options in addition to :class:`LocalOptions`.
 
-    All vectors are flat, ``[..., parameter_count]``; a leading dimension holds clients side by side, so a rule must
-    reduce over the last dimension only. ``memory`` is what the rule carries from step to step, made by :meth:`begin`.
+    All vectors are flat, ``[..., parameter_count]``; a leading dimension contains several clients, so a rule must
+    reduce over the last dimension only. ``memory`` is the rule's local optimizer state, created by :meth:`begin`.
     """
 
     vectors: ClassVar[frozenset[str]] = frozenset()
@@ -59,28 +59,28 @@ class LocalRule(Component):
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """Names in the rule's memory that the client keeps after the job, for :meth:`client_state`."""
+        """Names in the rule's ``memory`` that the client keeps after the job, for :meth:`client_state`."""
         return ()
 
     def client_state(self) -> ClientState | None:
-        """What clients keep for this rule, beside what their method keeps; nothing by default."""
+        """The client state of this rule, in addition to the method's; none by default."""
         return None
 
     def accept(self, options: LocalOptions) -> None:
-        """Refuse options that make no sense with this rule; every option fits by default.
+        """Raise an error for options that do not fit this rule; by default, all options fit.
 
         Raises:
-            UserError: an option does not fit; the message says why.
+            UserError: an option does not fit; the message states the reason.
         """
 
     @abstractmethod
     def begin(
         self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
     ) -> dict[str, Tensor]:
-        """The memory before the first step of a job of ``steps`` local steps."""
+        """The ``memory`` before the first step of a job of ``steps`` local steps."""
 
     def point(self, parameters: Tensor, memory: dict[str, Tensor], lr: float) -> Tensor:
-        """Where the gradient is taken; the parameters themselves unless a rule looks ahead."""
+        """The point at which the gradient is computed; by default the parameters. A rule may look ahead."""
         return parameters
 
     @abstractmethod
@@ -91,5 +91,5 @@ class LocalRule(Component):
 
         ``lr`` is η_t of the round.
 
-        ``parameters`` are those before the step, while ``gradient`` was taken at :meth:`point`.
+        ``parameters`` are those before the step; ``gradient`` was computed at :meth:`point`.
         """

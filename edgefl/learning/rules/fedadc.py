@@ -1,4 +1,4 @@
-"""FedADC's local rule: the server's momentum, spread over the client's own steps."""
+"""FedADC's local rule: the server's momentum, distributed over the client's steps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FedAdcRule(LocalRule):
     phi: float = Field(default=0.9, ge=0, lt=1, description="local momentum φ of the variant double")
 
     def accept(self, options: LocalOptions) -> None:
-        """Refuses a second momentum: the rule's own takes its place."""
+        """Raise an error for ``momentum``, which the rule's momentum replaces."""
         if options.momentum:
             raise UserError(
                 f"FedADC's local steps follow the server's momentum in place of their own, found {options.momentum:g}; "
@@ -47,7 +47,7 @@ class FedAdcRule(LocalRule):
     def begin(
         self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
     ) -> dict[str, Tensor]:
-        """m̄, and for ``double`` the local momentum with a mark that no step was taken yet."""
+        """m̄, and for ``double`` the local momentum and a flag for the first step."""
         memory = {"pull": vectors["momentum"] * (self.beta_l / max(1, steps))}
         if self.variant == "double":
             memory["velocity"] = torch.zeros_like(received)
@@ -61,11 +61,11 @@ class FedAdcRule(LocalRule):
     def update(
         self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float
     ) -> Tensor:
-        """The step from ``parameters`` (θ, not θ') with the gradient taken at :meth:`point`."""
+        """The step from ``parameters`` (θ, not θ') with the gradient at :meth:`point`."""
         start = self.point(parameters, memory, lr)
         step = direction(start, gradient, options)
         if self.variant == "double":
-            # The first step is undamped: its weight is 1 where the mark still stands, 1 - φ afterwards.
+            # The first step is undamped: its weight is 1 while the flag is set, 1 - φ afterwards.
             memory["velocity"] = memory["velocity"] * self.phi + step * (1 - self.phi + self.phi * memory["fresh"])
             memory["fresh"] = torch.zeros_like(memory["fresh"])
             step = memory["velocity"]

@@ -18,7 +18,7 @@ class ScaffoldRule(LocalRule):
     vectors: ClassVar[frozenset[str]] = frozenset({"control", "client_control"})
 
     def accept(self, options: LocalOptions) -> None:
-        """Refuses momentum: the control variate is the mean gradient only where steps are plain."""
+        """Raise an error for momentum: the control variate is the mean gradient only for plain steps."""
         if options.momentum:
             raise UserError(
                 f"SCAFFOLD reads a client's mean gradient from its steps, which momentum {options.momentum:g} would "
@@ -29,7 +29,7 @@ class ScaffoldRule(LocalRule):
     def begin(
         self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
     ) -> dict[str, Tensor]:
-        """The correction c - c_k, which lasts the round."""
+        """The correction c - c_k, which is constant in a round."""
         return {"correction": vectors["control"] - vectors["client_control"]}
 
     def update(

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent as torch does it: clip, weight decay, momentum, step."""
+"""Stochastic gradient descent as in torch: clip, weight decay, momentum, step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgefl.learning.rules.base import LocalOptions, LocalRule
 
 
 def clipped(gradient: Tensor, options: LocalOptions) -> Tensor:
-    """The gradient, in place, with an L2 norm of ``clip_norm`` at most (``torch.nn.utils.clip_grad_norm_``)."""
+    """The gradient, clipped in place to an L2 norm of at most ``clip_norm`` (``torch.nn.utils.clip_grad_norm_``)."""
     if options.clip_norm is None:
         return gradient
     norm: Tensor = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
@@ -23,13 +23,13 @@ def clipped(gradient: Tensor, options: LocalOptions) -> Tensor:
 
 
 def direction(parameters: Tensor, gradient: Tensor, options: LocalOptions) -> Tensor:
-    """The clipped gradient plus coupled weight decay, in place: clipping sees the loss alone, decay comes after it."""
+    """The clipped gradient plus coupled weight decay, in place; weight decay is added after clipping."""
     gradient = clipped(gradient, options)
     return gradient.add_(parameters, alpha=options.weight_decay) if options.weight_decay else gradient
 
 
 class Velocity(ClientState):
-    """The momentum buffer with which the client's last job ended."""
+    """The momentum buffer at the end of the client's last job."""
 
     vectors: ClassVar[tuple[str, ...]] = ("velocity",)
 
@@ -40,25 +40,24 @@ class Velocity(ClientState):
     def after(
         self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
     ) -> dict[str, Tensor]:
-        """What the job left."""
+        """The buffer after the job."""
         return {"velocity": vectors["velocity"]}
 
 
 class Sgd(LocalRule):
-    """θ ← θ - η_t d with d the clipped gradient plus weight decay, through (Nesterov) momentum if there is any.
+    """θ ← θ - η_t d with d the clipped gradient plus weight decay, with (Nesterov) momentum if set.
 
-    The momentum starts at zero every round: clients carry no optimiser state from round to round. With
-    ``persist_momentum`` it goes on where the client's last job ended, as it does in FedAlign's code, where no optimiser
-    is ever reset.
+    The momentum starts at zero every round: clients keep no optimiser state between rounds. With ``persist_momentum``
+    it continues from the end of the client's last job, as in FedAlign's code, which never resets an optimiser.
     """
 
     persist_momentum: bool = Field(
-        default=False, description="momentum goes on where the client's last job ended, instead of starting at zero"
+        default=False, description="momentum continues from the client's last job instead of starting at zero"
     )
 
     @property
     def vectors(self) -> frozenset[str]:  # type: ignore[override]
-        """The client's last momentum, where it persists."""
+        """The client's last momentum, if it persists."""
         return frozenset({"velocity"}) if self.persist_momentum else frozenset()
 
     @property
@@ -71,14 +70,14 @@ class Sgd(LocalRule):
         return Velocity() if self.persist_momentum else None
 
     def accept(self, options: LocalOptions) -> None:
-        """Refuses to keep a momentum that there is not."""
+        """Raise an error for ``persist_momentum`` without momentum."""
         if self.persist_momentum and not options.momentum:
             raise UserError("there is no momentum to keep; set local.momentum as well", field="persist_momentum")
 
     def begin(
         self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
     ) -> dict[str, Tensor]:
-        """The velocity, if there is momentum: zero, or the last job's."""
+        """The velocity, if there is momentum: zero, or that of the last job."""
         if self.persist_momentum:
             return {"velocity": vectors["velocity"].clone()}
         return {"velocity": torch.zeros_like(received)} if options.momentum else {}
@@ -86,7 +85,7 @@ class Sgd(LocalRule):
     def update(
         self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float
     ) -> Tensor:
-        """One step of ``torch.optim.SGD``, all of it in place: fresh memory is cold and takes ten times as long."""
+        """One step of ``torch.optim.SGD``, in place, because newly allocated memory takes ten times as long."""
         step = direction(parameters, gradient, options)
         if options.momentum:
             velocity = memory["velocity"].mul_(options.momentum).add_(step)

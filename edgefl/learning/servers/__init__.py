@@ -1,1 +1,1 @@
-"""How the server turns the clients' deltas into the next model: one update a module."""
+"""Server updates, which compute the next model from the clients' deltas: one update per module."""

@@ -1,4 +1,4 @@
-"""What FedAdam, FedYogi and FedAdagrad share: moments of the mean delta, coordinate by coordinate."""
+"""The base class of FedAdam, FedYogi and FedAdagrad: element-wise moments of the mean delta."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgefl.learning.servers.mean import mean_delta
 class AdaptiveServer(ServerUpdate):
     """m ← β1 m + (1-β1) Δ; v by the subclass; θ ← θ + η_s m/(√v + τ) (Reddi et al. 2021, Alg. 2).
 
-    No bias correction; v starts at τ², which the paper's analysis asks for.
+    No bias correction; v starts at τ², as the paper's analysis requires.
     """
 
     default_weighting: ClassVar[Weighting | None] = "uniform"
@@ -30,7 +30,7 @@ class AdaptiveServer(ServerUpdate):
         """The next v, given v and Δ²."""
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
-        """M = 0, v = τ²."""
+        """The first moment is zero, and v = τ²."""
         return {"first": torch.zeros_like(parameters), "second": torch.full_like(parameters, self.tau**2)}
 
     def update(

@@ -1,4 +1,4 @@
-"""What a server update is: how the clients' deltas become the next model, as algebra on flat vectors."""
+"""The base class of server updates: the next model from the clients' deltas, as algebra on flat vectors."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from edgefl.learning.rules.base import LocalOptions
 from edgefl.registry import Registry, class_of
 
 Weighting = Literal["uniform", "samples"]
-"""How clients count in the mean: all alike, or by their number of training images n_k."""
+"""Weights of clients in the mean: equal, or by their number of training images n_k."""
 
 
 class RoundFacts(NamedTuple):
-    """What a server update may know of the round.
+    """The properties of a round that a server update may read.
 
     Attributes:
         lr: η_t.
-        clients: N, all clients of the fleet.
+        clients: N, the number of clients in the fleet.
         steps: H_k, local steps ``[K]``.
-        uploads: what clients sent beside their updates ``[K, parameter_count]``, by the part's name, where a codec
-            rounds it; else it follows from the updates.
+        uploads: other vectors that clients sent ``[K, parameter_count]``, by the part's name, if a codec rounds them;
+            otherwise they follow from the updates.
     """
 
     lr: float
@@ -38,50 +38,50 @@ class RoundFacts(NamedTuple):
 
 
 class ServerSide(NamedTuple):
-    """A model version at the server: its parameters ``[parameter_count]`` and the server state that goes with it."""
+    """A model version at the server: its parameters ``[parameter_count]`` and its server state."""
 
     parameters: Tensor
     state: Mapping[str, Tensor]
 
 
 class Arriving(Protocol):
-    """What arrives of a vector of the latest version, or of one ``age`` versions before it."""
+    """A vector of the latest version, or of one ``age`` versions before it, as clients receive it."""
 
     def __call__(self, part: str, parameters: Tensor, /, *, age: int = 0) -> Tensor:
-        """``parameters`` as clients receive them in the part of that name."""
+        """The ``parameters`` as clients receive them in the part of that name."""
 
 
 class ServerUpdate(Component):
-    """How deltas become the next model; its fields are its options."""
+    """The computation of the next model from deltas; its fields are its options."""
 
     broadcasts: ClassVar[tuple[str, ...]] = ()
-    """Names of server-state vectors that clients receive beside the model (FedADC's ``momentum``)."""
+    """Names of server-state vectors that clients receive in addition to the model (FedADC's ``momentum``)."""
     default_weighting: ClassVar[Weighting | None] = None
-    """Weights of the mean that its paper uses, when a scenario picks it for another method; ``None``: the method's."""
+    """Weights of the mean in its paper, used if a scenario chooses it for another method; ``None``: the method's."""
 
     @property
     def carried_by(self) -> Mapping[str, str | None]:
-        """The part of the downlink that carries each broadcast; by default the part of its own name.
+        """The part of the downlink that contains each broadcast; by default the part of the same name.
 
-        ``None``: clients know the vector without being sent it, because it follows from the round's number. What a
-        part carries of other vectors is up to :meth:`received`. A method whose downlink lacks one of these parts in any
-        round after the first is refused, so that nothing travels without being charged.
+        ``None``: clients can compute the vector from the round number. :meth:`received` determines how vectors are
+        computed from parts. A method whose downlink lacks one of these parts in any round after the first raises an
+        error, so that no vector is sent without being charged.
         """
         return {name: name for name in self.broadcasts}
 
     def objective(self, loss: Objective) -> Objective:
-        """The clients' loss under this server update, given the method's own; FedDyn adds its penalty."""
+        """The clients' loss with this server update, given the method's loss; FedDyn adds its penalty."""
         return loss
 
     def client_state(self) -> ClientState | None:
-        """What clients keep for this server update, beside what their method keeps; nothing by default."""
+        """The client state of this server update, in addition to the method's; none by default."""
         return None
 
     def accept(self, options: LocalOptions) -> None:
-        """Refuse local options that make no sense with this server update; every option fits by default.
+        """Raise an error for local options that do not fit this server update; by default, all options fit.
 
         Raises:
-            UserError: an option does not fit; the message says why.
+            UserError: an option does not fit; the message states the reason.
         """
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
@@ -89,16 +89,16 @@ class ServerUpdate(Component):
         return {}
 
     def received(self, now: ServerSide, before: ServerSide | None, lr: float, arriving: Arriving) -> ServerSide:
-        """What clients make of the parts that they are sent, where a codec rounds them.
+        """The model and broadcasts that clients compute from received parts, if a codec rounds them.
 
-        By default the model and every broadcast is a part. A method whose clients work them out from other parts says
-        so here, so that what they train from is what they can know.
+        By default, the model and every broadcast are parts. Override this if clients compute them from other parts, so
+        that clients train from values that they can compute.
 
         Args:
             now: the latest version.
-            before: the one before it, ``None`` for the first.
-            lr: η of the round that made the latest of the one before.
-            arriving: what arrives of a part.
+            before: the previous version, ``None`` for the first.
+            lr: η of the round that computed the latest version from the previous one.
+            arriving: returns a part as received.
         """
         broadcasts = {name: arriving(name, now.state[name]) for name in self.broadcasts}
         return ServerSide(arriving("model", now.parameters), broadcasts)
@@ -114,29 +114,29 @@ class ServerUpdate(Component):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """The next parameters and server state.
 
-        All tensors that it is given are its own: what it writes into them, nobody else reads.
+        All tensors are copies, so the update may write to them.
 
         Args:
             parameters: θ_t ``[parameter_count]``.
-            deltas: θ_k - θ_t for each arrived client ``[K, parameter_count]``, in ascending order of client.
+            deltas: θ_k - θ_t of each received upload ``[K, parameter_count]``, in ascending order of client.
             weights: shares that sum to 1 ``[K]``.
-            state: the server state as the last update left it.
-            facts: the round's learning rate, the number of all clients, and local steps.
+            state: the server state after the last update.
+            facts: the round's learning rate, the number of clients, and local steps.
         """
 
 
 def checked_update(
     answer: object, parameters: Tensor, broadcasts: Iterable[str] = ()
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The parameters and the server state that :meth:`ServerUpdate.update` returned.
+    """Check the parameters and the server state from :meth:`ServerUpdate.update`.
 
     Args:
         answer: what it returned.
-        parameters: what it was given, like which the next ones must be.
-        broadcasts: which vectors of the state clients receive.
+        parameters: the previous parameters; the next ones must have the same shape, type and device.
+        broadcasts: names of the state's vectors that clients receive.
 
     Raises:
-        WrongAnswer: it is no pair of such a tensor and of tensors by name.
+        WrongAnswer: it is not a pair of such a tensor and tensors by name.
     """
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise WrongAnswer(f"update returned {one_line(answer)}; expected the next parameters and the server state")
@@ -145,14 +145,14 @@ def checked_update(
 
 
 def checked_state(answer: object, broadcasts: Iterable[str]) -> dict[str, Tensor]:
-    """The server state that :meth:`ServerUpdate.begin` or :meth:`ServerUpdate.update` returned.
+    """Check the server state from :meth:`ServerUpdate.begin` or :meth:`ServerUpdate.update`.
 
     Args:
         answer: what it returned.
-        broadcasts: which of its vectors clients receive.
+        broadcasts: names of its vectors that clients receive.
 
     Raises:
-        WrongAnswer: it does not hold tensors by name, or lacks a vector that clients receive.
+        WrongAnswer: it is not tensors by name, or lacks a vector that clients receive.
     """
     tensors = isinstance(answer, Mapping) and all(isinstance(value, Tensor) for value in answer.values())
     if not isinstance(answer, Mapping) or not tensors:

@@ -26,8 +26,8 @@ class FedAdcServer(ServerUpdate):
 
     Algorithm 3 of Ozfatura et al.
 
-    The clients' local steps already hold β_l m_t, so Δ̄ = ḡ + β_l m_t. Momentum is in units of the gradient: it is
-    divided by the learning rate of the round that made it and multiplied by that of the round that uses it.
+    The clients' local steps already contain β_l m_t, so Δ̄ = ḡ + β_l m_t. Momentum is in units of the gradient: it is
+    divided by the learning rate of the round that computed it and multiplied by that of the round that uses it.
     """
 
     broadcasts: ClassVar[tuple[str, ...]] = ("momentum",)
@@ -39,7 +39,7 @@ class FedAdcServer(ServerUpdate):
 
     @property
     def carried_by(self) -> Mapping[str, str | None]:
-        """Clients work the momentum out from the mean delta; see :meth:`received`."""
+        """Clients compute the momentum from the mean delta; see :meth:`received`."""
         return {"momentum": "mean delta"}
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
@@ -47,7 +47,7 @@ class FedAdcServer(ServerUpdate):
         return {"momentum": torch.zeros_like(parameters)}
 
     def received(self, now: ServerSide, before: ServerSide | None, lr: float, arriving: Arriving) -> ServerSide:
-        """Clients work out m_t and θ_t from θ_{t-1}, m_{t-1} and Δ̄, each as it arrived; see ``FedAdcPayload``."""
+        """Clients compute m_t and θ_t from θ_{t-1}, m_{t-1} and Δ̄, each as received; see ``FedAdcPayload``."""
         if before is None:
             return super().received(now, before, lr, arriving)
         kept = self.beta_g - self.beta_l

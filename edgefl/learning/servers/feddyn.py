@@ -1,4 +1,4 @@
-"""FedDyn's server, which gives its clients a penalty and a memory as well."""
+"""FedDyn's server, which also adds a penalty and a state to its clients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Drift(ClientState):
 
 @SERVER_UPDATES.register("feddyn")
 class FedDynServer(ServerUpdate):
-    """h ← h - (α/N) Σ_S (θ_k - θ_t); θ_{t+1} = mean_S θ_k - h/α, N all clients (Acar et al. 2021, Alg. 1).
+    """h ← h - (α/N) Σ_S (θ_k - θ_t); θ_{t+1} = mean_S θ_k - h/α, N clients in all (Acar et al. 2021, Alg. 1).
 
     The state ``shift`` is -h/α, the mean over all clients of their summed deltas, in which α cancels. With any method,
     the clients' loss gains FedDyn's linear and quadratic terms.
@@ -56,7 +56,7 @@ class FedDynServer(ServerUpdate):
         return Drift()
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
-        """H = 0."""
+        """The shift is zero."""
         return {"shift": torch.zeros_like(parameters)}
 
     def update(

@@ -1,4 +1,4 @@
-"""FedGKD's server: the mean, and a teacher made of the last models."""
+"""FedGKD's server: the mean, and a teacher computed from the last models."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class FedGkdServer(ServerUpdate):
 
     @property
     def carried_by(self) -> Mapping[str, str | None]:
-        """The mean of one model is that model, and ``teaching`` follows from the round."""
+        """The mean of one model is that model; ``teaching`` follows from the round number."""
         return {"teacher": "teacher" if self.buffer > 1 else "model", "teaching": None}
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
-        """The first model is its own teacher, which does not teach yet."""
+        """The first model is its own teacher, with ``teaching`` 0."""
         return {"teacher": parameters, "teaching": torch.zeros_like(parameters[:1]), "model 1": parameters}
 
     def update(

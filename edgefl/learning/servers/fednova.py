@@ -1,4 +1,4 @@
-"""FedNova: clients that took more steps do not count for more."""
+"""FedNova: clients with more steps do not have more weight."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class FedNova(ServerUpdate):
     local_momentum: float = Field(default=0.0, ge=0, lt=1, description="the clients' momentum ρ, which sets τ_k")
 
     def accept(self, options: LocalOptions) -> None:
-        """Refuses local options under which τ_k would be another."""
+        """Raise an error for local options with which τ_k would differ."""
         if options.momentum != self.local_momentum or options.nesterov:
             raise UserError(
                 "FedNova divides by the effective number of local steps, which needs the clients' heavy-ball momentum: "
@@ -30,7 +30,7 @@ class FedNova(ServerUpdate):
             )
 
     def effective_steps(self, steps: Tensor) -> Tensor:
-        """τ_k of each client's number of steps H_k ``[K]``."""
+        """τ_k for each client's number of steps H_k ``[K]``."""
         steps, rho = steps.clamp(min=1), self.local_momentum
         return (steps - rho * (1 - rho**steps) / (1 - rho)) / (1 - rho)
 

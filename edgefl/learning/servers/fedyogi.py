@@ -1,4 +1,4 @@
-"""FedYogi: Yogi on the mean delta, whose second moment moves by bounded steps."""
+"""FedYogi: Yogi on the mean delta, with bounded changes of the second moment."""
 
 from __future__ import annotations
 

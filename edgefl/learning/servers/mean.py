@@ -12,7 +12,7 @@ from edgefl.learning.servers.base import SERVER_UPDATES, RoundFacts, ServerUpdat
 def mean_delta(deltas: Tensor, weights: Tensor) -> Tensor:
     """Σ_k w_k δ_k ``[parameter_count]``.
 
-    Clients are added one after the other, in order: the sum depends on neither threads nor on how a library splits a
+    Clients are added one after the other, in order, so the sum depends neither on threads nor on how a library splits a
     matrix product.
 
     >>> mean_delta(torch.tensor([[1.0, 2.0], [3.0, 6.0]]), torch.tensor([0.25, 0.75]))
@@ -40,5 +40,5 @@ class Mean(ServerUpdate):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """See :class:`ServerUpdate`."""
         mean = mean_delta(deltas, weights)
-        # The mean's memory is at hand, fresh one is cold.
+        # Reuses the memory of the mean, because newly allocated memory is slower.
         return torch.add(parameters, mean, alpha=self.server_lr, out=mean), state

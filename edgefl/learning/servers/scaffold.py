@@ -38,8 +38,8 @@ class ControlVariate(ClientState):
 class Scaffold(ServerUpdate):
     """x ← x + η_s mean δ_k; c ← c + (1/N) Σ_S (c_k⁺ - c_k), with c_k⁺ - c_k = -c - δ_k/(H_k η) (Alg. 1, lines 16-17).
 
-    The server works the change of each c_k out from what it knows, in exact arithmetic the same as the one sent. Where
-    a codec rounds what clients send, the changes of c_k that arrived are used, if they are sent.
+    The server computes the change of each c_k from its own values; in exact arithmetic it equals the sent one. If a
+    codec rounds the uplink and the changes of c_k are sent, the received changes are used.
     """
 
     broadcasts: ClassVar[tuple[str, ...]] = ("control",)
@@ -52,7 +52,7 @@ class Scaffold(ServerUpdate):
         return ControlVariate()
 
     def begin(self, parameters: Tensor) -> dict[str, Tensor]:
-        """C = 0."""
+        """The control variate is zero."""
         return {"control": torch.zeros_like(parameters)}
 
     def update(

@@ -1,4 +1,4 @@
-"""Partitions of the training images over the clients, one file a kind."""
+"""Partitions of the training images over the clients, one module per kind."""
 
 from typing import Annotated
 
@@ -11,6 +11,6 @@ from edgefl.learning.data.partitions.natural import Natural
 from edgefl.learning.data.partitions.shards import SortAndPartition
 
 AnyPartition = Annotated[Iid | LabelLevel | SortAndPartition | Dirichlet | Natural, Field(discriminator="kind")]
-"""What ``data.partition`` may be; ``kind`` says which."""
+"""The possible values of ``data.partition``; ``kind`` selects one."""
 
 __all__ = ["AnyPartition", "Dirichlet", "Iid", "LabelLevel", "Natural", "SortAndPartition"]

@@ -1,4 +1,4 @@
-"""What a partition is: a seeded rule that says which client owns which training images."""
+"""The base class of partitions: seeded rules that assign training images to clients."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from edgefl.learning.data.sharding import Integers, Shards, deal
 
 
 class Partition(Component):
-    """How the training images are spread over the clients (``data.partition``); its fields are its options.
+    """A partition of the training images over the clients (``data.partition``); its fields are its options.
 
-    Sizes follow from the number of images of each class alone, so a run without training needs no data set.
+    Sizes depend only on the number of images of each class, so a run without training needs no data set.
     """
 
     kind: str
 
     @abstractmethod
     def check(self, class_sizes: Integers, clients: int) -> None:
-        """Whether these images can be cut for that many clients.
+        """Check that these images can be divided among that many clients.
 
         Raises:
-            UserError: they cannot; the message says what was found and what was expected.
+            UserError: they cannot; the message states what was found and what was expected.
         """
 
     @abstractmethod
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """Images of each client, ``[clients]``: the sizes of the shards that :meth:`split` makes with an equal ``rng``.
+        """Images of each client, ``[clients]``: the sizes of the shards from :meth:`split` with an equal ``rng``.
 
         Raises:
-            UserError: as :meth:`check`, or no draw met the rule's conditions.
+            UserError: as :meth:`check`, or no draw satisfied the rule's conditions.
         """
 
     @abstractmethod
@@ -45,7 +45,7 @@ class Partition(Component):
 
 
 class ClasswisePartition(Partition):
-    """A partition that decides how many images of each class a client gets; which ones, chance decides afterwards."""
+    """A partition given by the number of images per class and client; the images are chosen at random."""
 
     @abstractmethod
     def counts(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
@@ -61,13 +61,13 @@ class ClasswisePartition(Partition):
         return totals
 
     def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
-        """Images dealt out at random so that :meth:`counts` holds exactly."""
+        """Shards of random images with exactly the numbers of :meth:`counts`."""
         class_sizes = np.bincount(labels, minlength=classes)
         return deal(labels, self.counts(class_sizes, clients, rng), rng)
 
 
 def require_an_image_for_each(class_sizes: Integers, clients: int) -> int:
-    """Images of each client when all get equally many, as many as possible.
+    """The largest equal number of images per client.
 
     Raises:
         UserError: there are more clients than images.

@@ -1,4 +1,4 @@
-"""Dirichlet label skew: with equal sizes (FedMLB, FedDyn) and with unequal ones (FedAlign, FedADC)."""
+"""Dirichlet label skew with equal sizes (FedMLB, FedDyn) or unequal sizes (FedAlign, FedADC)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from edgefl.learning.data.partitions.base import ClasswisePartition, require_an_
 from edgefl.learning.data.sharding import Integers
 
 FLOOR = 1e-12
-"""Least weight of a class that still has images: with a small alpha, shares underflow to 0 and may starve clients."""
+"""Minimum weight of a class that still has images: small alphas let shares underflow to 0."""
 TRIES = 1000
-"""Draws of an unbalanced partition before it is given up."""
+"""Maximum number of draws of an unbalanced partition."""
 
 Shares = NDArray[np.float64]
 
@@ -38,11 +38,11 @@ class Dirichlet(ClasswisePartition):
         "normalised by class (FedADC)",
     )
     min_size: int | None = Field(
-        default=None, ge=1, description="unbalanced only: least images of a client; null: 10 class-wise, 1 client-wise"
+        default=None, ge=1, description="unbalanced only: minimum images per client; null: 10 class-wise, 1 client-wise"
     )
 
     def check(self, class_sizes: Integers, clients: int) -> None:
-        """Enough images for the least size of every client."""
+        """Check that there are enough images for the minimum size of every client."""
         size = require_an_image_for_each(class_sizes, clients)
         if not self.balanced and size < self._least():
             raise UserError(
@@ -51,13 +51,13 @@ class Dirichlet(ClasswisePartition):
             )
 
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """Equal sizes at once; unequal ones as they are drawn."""
+        """Equal sizes are computed directly; unequal ones are drawn."""
         if self.balanced:
             return np.full(clients, require_an_image_for_each(class_sizes, clients), dtype=np.int64)
         return super().sizes(class_sizes, clients, rng)
 
     def counts(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """Drawn as ``balanced``, ``order`` and ``form`` say; unbalanced ones again until all have ``min_size``."""
+        """Counts by ``balanced``, ``order`` and ``form``; unbalanced ones are redrawn until all have ``min_size``."""
         self.check(class_sizes, clients)
         if self.balanced:
             draw = balanced_sequential if self.order == "sequential" else balanced_random_client
@@ -72,7 +72,7 @@ class Dirichlet(ClasswisePartition):
             if smallest >= self._least():
                 return counts
         raise UserError(
-            f"partition dirichlet with alpha {self.alpha:g} gave no split of {int(class_sizes.sum())} images over "
+            f"partition dirichlet with alpha {self.alpha:g} found no split of {int(class_sizes.sum())} images over "
             f"{clients} clients in which each has at least {self._least()}; the best of {TRIES} left one with "
             f"{smallest}; take a larger alpha, fewer clients or a smaller min_size"
         )
@@ -84,16 +84,17 @@ class Dirichlet(ClasswisePartition):
 
 
 def class_shares(classes: int, clients: int, alpha: float, rng: np.random.Generator) -> Shares:
-    """A vector of class shares for each client from Dir(alpha), ``[clients, classes]``, none below the floor."""
+    """A vector of class shares for each client from Dir(alpha), ``[clients, classes]``, with a minimum weight."""
     return np.maximum(rng.dirichlet(np.full(classes, alpha), size=clients), FLOOR)
 
 
 def balanced_sequential(class_sizes: Integers, clients: int, alpha: float, rng: np.random.Generator) -> Integers:
-    """FedMLB's partition: client after client draws its images without replacement, weighted by class.
+    """FedMLB's partition: one client after another draws its images without replacement, weighted by class.
 
-    Late clients get what is left, so their mix drifts from their shares. A weighted draw without replacement is a race
-    of exponential times; within a class all images race alike, so only the k-th arrivals of each class are drawn:
-    their gaps are exponential with rate share · images still running. Exact, at a cost of clients · classes · size.
+    Late clients get the remaining images, so their proportions differ from their shares. A weighted draw without
+    replacement is equivalent to ordering images by exponential arrival times. Within a class all images have the same
+    rate, so only the k-th arrival times of each class are drawn: their gaps are exponential with rate share · remaining
+    images. This is exact and costs clients · classes · size.
 
     >>> counts = balanced_sequential(np.array([30, 30]), 4, 0.3, np.random.default_rng(0))
     >>> counts.sum(axis=1).tolist(), counts.sum(axis=0).tolist()
@@ -116,9 +117,9 @@ def balanced_sequential(class_sizes: Integers, clients: int, alpha: float, rng: 
 
 
 def balanced_random_client(class_sizes: Integers, clients: int, alpha: float, rng: np.random.Generator) -> Integers:
-    """FedDyn's partition: a random client that is not full yet draws a class by its shares, and so on.
+    """FedDyn's partition: repeatedly, a random client that is not full draws a class by its shares.
 
-    A class that has run out is drawn again, that is, the shares are those of the classes that are left.
+    If the class has no images left, the client draws again; so the shares apply to the remaining classes.
 
     >>> counts = balanced_random_client(np.array([30, 30]), 4, 0.3, np.random.default_rng(0))
     >>> counts.sum(axis=1).tolist(), counts.sum(axis=0).tolist()
@@ -153,10 +154,10 @@ def balanced_random_client(class_sizes: Integers, clients: int, alpha: float, rn
 def unbalanced_class_wise(
     class_sizes: Integers, clients: int, alpha: float, rng: np.random.Generator
 ) -> Integers | None:
-    """FedAlign's partition, one attempt: each class is cut over the clients by a draw of Dir(alpha).
+    """FedAlign's partition, one attempt: each class is divided among the clients by a draw from Dir(alpha).
 
-    A client that already holds the mean number of images gets nothing of the next class. ``None`` if a class found no
-    taker, because all its shares fell to such clients.
+    A client that already has the mean number of images gets no images of the next class. Returns ``None`` if all shares
+    of a class belong to such clients.
     """
     mean = class_sizes.sum() / clients
     counts = np.zeros((clients, len(class_sizes)), dtype=np.int64)
@@ -167,7 +168,8 @@ def unbalanced_class_wise(
         if not total > 0:
             return None
         cuts = (np.cumsum(shares / total) * images).astype(np.int64)
-        # Running sums of floats may end just below 1: the last client with a share takes the rest, full ones nothing.
+        # Cumulative sums of floats may end just below 1: the last client with a share gets the rest, full clients get
+        # none.
         cuts[np.flatnonzero(shares)[-1] :] = images
         counts[:, label] = np.diff(cuts, prepend=0)
         held += counts[:, label]
@@ -175,9 +177,9 @@ def unbalanced_class_wise(
 
 
 def unbalanced_client_wise(class_sizes: Integers, clients: int, alpha: float, rng: np.random.Generator) -> Integers:
-    """FedADC's partition, one attempt: each client's draw of Dir(alpha) over classes, normalised over clients by class.
+    """FedADC's partition, one attempt: each client draws class shares from Dir(alpha), normalised by class.
 
-    Counts are rounded down; what is left of a class goes one by one to the clients that hold least.
+    Counts are rounded down; the remaining images of a class go one by one to the clients with the fewest images.
     """
     shares = class_shares(len(class_sizes), clients, alpha, rng)
     counts: Integers = np.floor(shares / shares.sum(axis=0) * class_sizes).astype(np.int64)

@@ -12,15 +12,15 @@ from edgefl.learning.data.sharding import Integers, Shards
 
 
 class Iid(Partition):
-    """Every client gets equally many images, drawn at random without regard to their class.
+    """Every client gets the same number of images, drawn at random independent of their class.
 
-    The remainder of images over clients belongs to nobody.
+    The remaining images are not used.
     """
 
     kind: Literal["iid"] = Field(default="iid", description="equal shards drawn at random")
 
     def check(self, class_sizes: Integers, clients: int) -> None:
-        """There must be an image for each client."""
+        """Check that there is an image for each client."""
         require_an_image_for_each(class_sizes, clients)
 
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
@@ -34,7 +34,7 @@ class Iid(Partition):
 
 
 def iid_shards(images: int, clients: int, rng: np.random.Generator) -> Shards:
-    """A random permutation of the images, cut into ``clients`` equal pieces.
+    """A random permutation of the images, split into ``clients`` equal pieces.
 
     >>> iid_shards(10, 3, np.random.default_rng(0)).sizes.tolist()
     [3, 3, 3]

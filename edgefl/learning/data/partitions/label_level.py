@@ -1,4 +1,4 @@
-"""FedBR's ε: how much of a client's data one class holds, or how many classes a client lacks."""
+"""FedBR's level ε: the share of one class in a client's data, or the number of classes that a client lacks."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from edgefl.learning.data.sharding import Integers, Shards, deal
 
 
 class LabelLevel(Partition):
-    """Equal shards whose classes are skewed to level ε (FedBR, "Data Division"); ε = 0 is a random equal split.
+    """Equal shards with classes skewed to level ε (FedBR, "Data Division"); ε = 0 is a random equal split.
 
-    ``dominant`` (the paper on CIFAR-10): ε·10 % of a client's images are of one class, the rest is spread evenly over
-    the other classes; client k's class is k modulo the number of classes. ``missing`` (the paper on CIFAR-100): a
-    client lacks ε·10 % of the classes and has the others evenly. ``auto`` takes ``dominant`` up to ten classes.
+    ``dominant`` (the paper on CIFAR-10): ε·10 % of a client's images are of one class, the rest is distributed evenly
+    over the other classes; client k's class is k modulo the number of classes. ``missing`` (the paper on CIFAR-100): a
+    client lacks ε·10 % of the classes and has the others evenly. ``auto`` is ``dominant`` for up to ten classes.
 
-    All shards have one size: the largest with which no class runs out. Images beyond that belong to nobody.
+    All shards have the same size: the largest for which every class has enough images. Remaining images are not used.
     """
 
     kind: Literal["label_level"] = Field(default="label_level", description="FedBR's non-IID level ε")
@@ -33,7 +33,7 @@ class LabelLevel(Partition):
     )
 
     def check(self, class_sizes: Integers, clients: int) -> None:
-        """Two classes at least, and enough images of the scarcest one."""
+        """Check that there are at least two classes, and enough images of each class."""
         require_an_image_for_each(class_sizes, clients)
         if self.level > 0:
             self._size(class_sizes, clients, np.arange(len(class_sizes)))
@@ -47,12 +47,12 @@ class LabelLevel(Partition):
         return np.full(clients, size, dtype=np.int64)
 
     def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
-        """Images dealt out at random so that the level holds exactly on every client."""
+        """Shards of random images with exactly the level on every client."""
         class_sizes = np.bincount(labels, minlength=classes)
         require_an_image_for_each(class_sizes, clients)
         if self.level == 0:
             return iid_shards(len(labels), clients, rng)
-        # Drawn first for both forms, so that sizes() finds the same order of classes.
+        # Drawn first for both forms, so that sizes() gets the same order of classes.
         order = rng.permutation(classes)
         size = self._size(class_sizes, clients, order)
         if self._is_dominant(classes):
@@ -63,7 +63,7 @@ class LabelLevel(Partition):
         return self.form == "dominant" or (self.form == "auto" and classes <= 10)
 
     def _size(self, class_sizes: Integers, clients: int, order: Integers) -> int:
-        """The largest size of all shards with which no class runs out."""
+        """The largest size of all shards for which every class has enough images."""
         classes = len(class_sizes)
         limit = require_an_image_for_each(class_sizes, clients)
         if classes < 2:
@@ -88,7 +88,7 @@ class LabelLevel(Partition):
 
 
 def _largest(limit: int, class_sizes: Integers, demand: Callable[[int], Integers]) -> int:
-    """The largest size up to ``limit`` whose demand every class meets; found by bisection, as demand grows."""
+    """The largest size up to ``limit`` with a feasible demand, found by bisection (demand is monotonic)."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
@@ -108,16 +108,16 @@ def _dominant_and_rest(level: int, size: int) -> tuple[int, int]:
 
 
 def _dealt(images: Integers | int, place: Integers | int, places: int) -> Integers:
-    """How many of ``images``, dealt one by one around ``places`` places, land on ``place``."""
+    """The number of ``images`` at ``place`` if they are assigned one by one, cyclically, to ``places`` places."""
     return np.maximum(0, -(-(np.asarray(images) - place) // places))
 
 
 def dominant_counts(classes: int, clients: int, level: int, size: int) -> Integers:
     """Images of each class for each client, ``[clients, classes]``, in the dominant form.
 
-    The clients of one dominant class deal their remaining images around the other classes, each going on where the one
-    before stopped. So a client's other classes differ by one image at most, and with a multiple of ``classes`` clients
-    every class is asked for equally often.
+    The clients of one dominant class assign their remaining images cyclically to the other classes; each client
+    continues where the previous one stopped. So a client's other classes differ by at most one image, and with a
+    multiple of ``classes`` clients, all classes have the same demand.
 
     >>> dominant_counts(classes=10, clients=2, level=7, size=120)
     array([[84,  4,  4,  4,  4,  4,  4,  4,  4,  4],
@@ -135,7 +135,7 @@ def dominant_counts(classes: int, clients: int, level: int, size: int) -> Intege
 
 
 def dominant_demand(classes: int, clients: int, level: int, size: int) -> Integers:
-    """Column sums of :func:`dominant_counts` without making it, ``[classes]``.
+    """Column sums of :func:`dominant_counts` without computing the table, ``[classes]``.
 
     >>> dominant_demand(classes=10, clients=100, level=7, size=120).tolist()
     [1200, 1200, 1200, 1200, 1200, 1200, 1200, 1200, 1200, 1200]
@@ -153,7 +153,7 @@ def dominant_demand(classes: int, clients: int, level: int, size: int) -> Intege
 
 
 def missing_classes(classes: int, level: int) -> int:
-    """How many classes a client lacks: ε·10 % of them, to the nearest whole number.
+    """The number of classes that a client lacks: ε·10 % of them, rounded to the nearest whole number.
 
     >>> missing_classes(100, 7), missing_classes(47, 9)
     (70, 42)
@@ -162,10 +162,10 @@ def missing_classes(classes: int, level: int) -> int:
 
 
 def _first_place(classes: int, clients: int, held: int) -> Integers:
-    """Where on the circle of classes each client's run of ``held`` neighbours begins.
+    """The start of each client's run of ``held`` adjacent classes on the circle of classes.
 
-    Runs follow one another, so every class is held equally often up to one; each time around, they shift by a class, so
-    that all runs occur.
+    Runs follow one another, so the numbers of clients per class differ by at most one. After each round of the circle,
+    runs shift by one class, so that all runs occur.
     """
     around = classes // np.gcd(held, classes)
     client = np.arange(clients)
@@ -176,8 +176,8 @@ def missing_counts(order: Integers, clients: int, level: int, size: int) -> Inte
     """Images of each class for each client, ``[clients, classes]``, in the missing form.
 
     Args:
-        order: the classes around the circle, a permutation.
-        clients: how many clients.
+        order: the order of the classes on the circle, a permutation.
+        clients: number of clients.
         level: ε.
         size: images of each client.
 
@@ -197,7 +197,7 @@ def missing_counts(order: Integers, clients: int, level: int, size: int) -> Inte
 
 
 def missing_demand(order: Integers, clients: int, level: int, size: int) -> Integers:
-    """Column sums of :func:`missing_counts` without making it, ``[classes]``."""
+    """Column sums of :func:`missing_counts` without computing the table, ``[classes]``."""
     classes = len(order)
     held = classes - missing_classes(classes, level)
     demand = np.zeros(classes, dtype=np.int64)

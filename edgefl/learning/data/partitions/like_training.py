@@ -1,4 +1,4 @@
-"""A test set cut with the class proportions of each client's training data (personalisation)."""
+"""A partition of the test set with the class proportions of each client's training data (personalisation)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from edgefl.learning.data.sharding import Integers, Shards, deal
 def cut_like_training(
     labels: Integers, training_counts: Integers, rng: np.random.Generator, what: str = "test"
 ) -> Shards:
-    """Shards of the evaluation images in which each class is shared out as its training images are.
+    """Shards of the evaluation images; each class is distributed in proportion to its training images.
 
     Args:
         labels: the classes of the evaluation images.
         training_counts: ``[clients, classes]``, the images of each class that each client trains on.
-        rng: where each class's rounding begins, and which images go where.
-        what: what the images are, for messages.
+        rng: determines the rounding offset of each class and the assignment of images.
+        what: the kind of images, for messages.
 
-    Every count is within one image of the exact share. A class that no client trains on belongs to nobody.
+    Every count is within one image of the exact share. Images of a class that no client trains on are not used.
 
     Raises:
         UserError: there are more clients than images.
@@ -36,8 +36,8 @@ def cut_like_training(
         )
     images = np.bincount(labels, minlength=classes)
     totals = training_counts.sum(axis=0)
-    # Systematic rounding: floors of running sums. Each class starts at its own random phase, else the same clients
-    # would gain the odd image of every class.
+    # Systematic rounding: floors of cumulative sums. Each class starts at a random phase, otherwise the same clients
+    # would get the extra image of every class.
     phase = (rng.random(classes) * totals).astype(np.int64)
     running = np.vstack([np.zeros((1, classes), dtype=np.int64), np.cumsum(training_counts, axis=0)])
     counts = np.diff((running * images + phase) // np.maximum(totals, 1), axis=0)

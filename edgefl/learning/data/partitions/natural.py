@@ -1,4 +1,4 @@
-"""The partition that the data come with: a client is a speaker, a writer, a device."""
+"""The natural partition of the data: a client is a speaker, a writer or a device."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from edgefl.learning.data.sharding import Integers, Shards
 
 
 class Natural(Partition):
-    """Client k has the samples of owner k; owners beyond the last client belong to nobody.
+    """Client k has the samples of owner k; samples of further owners are not used.
 
-    Only for data sets that say who owns which sample (``shakespeare``).
+    Only for data sets with an owner for each sample (``shakespeare``).
     """
 
-    kind: Literal["natural"] = Field(default="natural", description="one client for each owner that the data name")
+    kind: Literal["natural"] = Field(default="natural", description="one client for each owner in the data")
 
     def check(self, class_sizes: Integers, clients: int) -> None:
-        """Nothing is known before the data are read."""
+        """Do nothing: the owners are unknown before the data are read."""
 
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """Class sizes say nothing of owners."""
+        """Always raise an error: class sizes do not contain owners."""
         _refuse()
 
     def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
-        """Labels say nothing of owners."""
+        """Always raise an error: labels do not contain owners."""
         _refuse()
 
 
@@ -36,7 +36,7 @@ def split_by_owner(owner: Integers | None, clients: int) -> Shards:
     """The samples of owners 0 … ``clients``-1, owner by owner.
 
     Raises:
-        UserError: the data name no owners, or fewer than there are clients.
+        UserError: the data have no owners, or fewer than there are clients.
 
     >>> split_by_owner(np.array([1, 0, 2, 1]), clients=2).shard(1).tolist()
     [0, 3]

@@ -15,15 +15,15 @@ from edgefl.learning.data.sharding import Integers
 class SortAndPartition(ClasswisePartition):
     """Every client gets ``s`` equal blocks of ``s`` different classes (FedADC, Section IV).
 
-    Each class is cut into clients·s/classes equal blocks, of one size for all classes; what is left of a class belongs
-    to nobody. Which client gets which classes is random under the condition that all have exactly ``s``.
+    Each class is split into clients·s/classes equal blocks, of one size for all classes; remaining images are not used.
+    The assignment of classes to clients is random, with exactly ``s`` classes for each client.
     """
 
     kind: Literal["shards"] = Field(default="shards", description="sort-and-partition, s classes for each client")
     s: int = Field(ge=1, description="classes of each client")
 
     def check(self, class_sizes: Integers, clients: int) -> None:
-        """Blocks must come out even, and hold an image at least."""
+        """Check that the blocks are equal and contain at least one image."""
         self._block(class_sizes, clients)
 
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
@@ -31,7 +31,7 @@ class SortAndPartition(ClasswisePartition):
         return np.full(clients, self.s * self._block(class_sizes, clients), dtype=np.int64)
 
     def counts(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """One block's images in ``s`` entries of every row."""
+        """Counts with one block's images in ``s`` entries of every row."""
         return class_assignment(clients, len(class_sizes), self.s, rng) * self._block(class_sizes, clients)
 
     def _block(self, class_sizes: Integers, clients: int) -> int:
@@ -57,10 +57,10 @@ class SortAndPartition(ClasswisePartition):
 
 
 def class_assignment(clients: int, classes: int, s: int, rng: np.random.Generator) -> Integers:
-    """Which client gets a block of which class, ``[clients, classes]`` of 0 and 1: rows sum to ``s``, columns alike.
+    """The assignment of class blocks to clients, ``[clients, classes]`` of 0 and 1 with equal row and column sums.
 
-    Clients choose one after another, in proportion to the blocks that are left. A class with as many blocks left as
-    there are clients left must be taken by all of them, which is why nobody ends short.
+    Clients draw one after another, in proportion to the remaining blocks. If a class has as many blocks left as there
+    are clients left, all of them must take it; so every client gets ``s`` classes.
 
     >>> assigned = class_assignment(10, 5, 2, np.random.default_rng(0))
     >>> set(assigned.sum(axis=1).tolist()), set(assigned.sum(axis=0).tolist())
@@ -70,7 +70,7 @@ def class_assignment(clients: int, classes: int, s: int, rng: np.random.Generato
     assigned = np.zeros((clients, classes), dtype=np.int64)
     waits = rng.standard_exponential((clients, classes))
     for client in range(clients):
-        # The s smallest of exponential times with these rates are a draw without replacement by these weights.
+        # The s smallest of exponential times with these rates are a weighted draw without replacement.
         with np.errstate(divide="ignore"):
             arrival = waits[client] / left
         arrival[left == clients - client] = -1.0

@@ -1,1 +1,1 @@
-"""The data sets, one file each; a module here registers its own."""
+"""The data sets; each module registers one."""

@@ -28,5 +28,5 @@ class Cifar10(DataSpec):
         )
 
     def read(self) -> tuple[Pixels, Pixels]:
-        """From ``cifar-10-batches-py`` in the data root, downloaded there where it is missing."""
+        """Read ``cifar-10-batches-py`` in the data root, downloaded if it is missing."""
         return read_with_torchvision("CIFAR10", "cifar-10-batches-py", self.root)

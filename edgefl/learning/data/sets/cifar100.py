@@ -1,4 +1,4 @@
-"""CIFAR-100: small colour photographs of a hundred kinds."""
+"""CIFAR-100: small colour photographs of a hundred classes."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ class Cifar100(DataSpec):
         )
 
     def read(self) -> tuple[Pixels, Pixels]:
-        """From ``cifar-100-python`` in the data root, downloaded there where it is missing."""
+        """Read ``cifar-100-python`` in the data root, downloaded if it is missing."""
         return read_with_torchvision("CIFAR100", "cifar-100-python", self.root)

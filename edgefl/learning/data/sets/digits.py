@@ -1,4 +1,4 @@
-"""Real handwritten digits that come with scikit-learn, enlarged to 28×28 and multiplied by small distortions."""
+"""Real handwritten digits from scikit-learn, enlarged to 28×28, with additional slightly distorted copies."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from edgefl.randomness import generator
 
 CLASSES = 10
 TEST_ORIGINALS = 60
-"""Originals of each class that are only tested on."""
+"""Number of originals of each class in the test set."""
 TRAINING_IMAGES = 1200
-"""Training images of each class: its other originals, and distorted copies of them."""
+"""Number of training images of each class: its other originals and distorted copies of them."""
 SIZE = 28
 ENLARGEMENT = 3.0
-"""Pixels for each pixel of the original: 8 become 24, which leaves a margin of 2."""
+"""Pixels per pixel of the original: 8 become 24, with a margin of 2."""
 DEGREES, SCALE, SHEAR, SHIFT = 15.0, (0.85, 1.15), 0.2, 2.0
-"""Largest rotation, range of each axis's scale, largest shear and largest shift (pixels) of a copy, all uniform."""
+"""Maximum rotation, range of each axis's scale, maximum shear and maximum shift (pixels) of a copy, all uniform."""
 _SEED = 1797
 """Fixed: the images are the same in every run."""
 _BITS = 16
@@ -35,7 +35,7 @@ class Digits(DataSpec):
     distorted copies: 12,000 images, 1,200 of each class. See ``docs/data.md``.
     """
 
-    name: Literal["digits"] = Field(default="digits", description="scikit-learn's digits, enlarged and multiplied")
+    name: Literal["digits"] = Field(default="digits", description="scikit-learn's digits, enlarged and distorted")
 
     def declared(self) -> Description:
         """Known in full."""
@@ -49,7 +49,7 @@ class Digits(DataSpec):
         )
 
     def read(self) -> tuple[Pixels, Pixels]:
-        """Made from scikit-learn's file, the same bytes on every machine."""
+        """Generate the images from scikit-learn's file; the bytes are the same on every machine."""
         from sklearn.datasets import load_digits
 
         bunch = load_digits()
@@ -68,14 +68,14 @@ class Digits(DataSpec):
 
 
 def _split(labels: Integers) -> tuple[Integers, Integers]:
-    """Positions of the training and of the test originals, class by class at random."""
+    """Positions of the training and the test originals, chosen at random in each class."""
     order = np.argsort(generator(_SEED, "digits test").random(len(labels)), kind="stable")
     test = np.concatenate([order[labels[order] == label][:TEST_ORIGINALS] for label in range(CLASSES)])
     return np.setdiff1d(np.arange(len(labels)), test), np.sort(test)
 
 
 def _copied(training: Integers, labels: Integers) -> Integers:
-    """Which original each training image comes from: each class's originals, over and over until there are enough."""
+    """The original of each training image: each class's originals, repeated until there are enough."""
     return np.concatenate([np.resize(training[labels[training] == label], TRAINING_IMAGES) for label in range(CLASSES)])
 
 
@@ -93,7 +93,8 @@ def _distortions(count: int) -> NDArray[np.float64]:
     shear = SHEAR * draws[:, 3]
     cosine, sine = np.cos(angle), np.sin(angle)
     maps = np.zeros((count, 2, 3))
-    # The inverse of scale · shear · rotation, from target to source, written out: no matrix library, the same bits.
+    # The inverse of scale · shear · rotation, from target to source, written out, so that bits do not depend on a
+    # library.
     maps[:, 0, 0], maps[:, 0, 1] = cosine / high, sine / high
     maps[:, 1, 0], maps[:, 1, 1] = (-sine + shear * cosine) / wide, (cosine + shear * sine) / wide
     maps[:, :, 2] = SHIFT * draws[:, 4:]
@@ -108,7 +109,7 @@ def warped(originals: Integers, maps: NDArray[np.float64]) -> NDArray[np.uint8]:
         maps: ``[images, 2, 3]``: (row, column) offset of a source point from the original's centre, in its pixels, from
             (row, column, 1), the target pixel's offset from the image's centre.
 
-    Everything after rounding the maps to 2⁻¹⁶ is whole numbers, so no machine rounds differently.
+    The maps are rounded to 2⁻¹⁶; all further computation uses integers, so all machines give the same result.
 
     Returns:
         uint8 ``[images, 28, 28]``, 16 becoming 255.
@@ -140,8 +141,8 @@ def _source(rows: Integers, twice: Integers, side: int) -> tuple[Integers, NDArr
     """Along one axis: the pixel before each source point in the padded original, and its weight beyond, of 256."""
     across, along, shift = (rows[:, index, None, None] for index in range(3))
     doubled = across * twice[None, :, None] + along * twice[None, None, :] + 2 * shift
-    # Half of it, from the corner of the padding on: the centre lies at (side + 1) / 2 there. Eight fraction bits stay,
-    # rounded to the nearest.
+    # Half of it, measured from the corner of the padding, where the centre is at (side + 1) / 2. Eight fraction bits
+    # are kept, rounded to nearest.
     position = (doubled + ((side + 1) << _BITS) + (1 << (_BITS - 8))) >> (_BITS + 1 - 8)
     position = np.clip(position, 0, (side + 1) * 256 - 1)
     return position >> 8, (position & 255).astype(np.int32)

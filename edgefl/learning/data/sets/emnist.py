@@ -21,7 +21,7 @@ class Emnist(DataSpec):
     )
 
     def declared(self) -> Description | None:
-        """The arrangements with equal classes are known; for the others the files decide."""
+        """Known for the arrangements with equal classes; ``None`` for the others."""
         equal = {"balanced": (47, 2400, 400), "digits": (10, 24000, 4000), "mnist": (10, 6000, 1000)}
         if self.variant not in equal:
             return None
@@ -29,9 +29,9 @@ class Emnist(DataSpec):
         return Description(classes=classes, shape=(1, 28, 28), train=(train,) * classes, test=(test,) * classes)
 
     def read(self) -> tuple[Pixels, Pixels]:
-        """From ``EMNIST`` in the data root, downloaded there where it is missing; turned upright, labels from 0."""
+        """Read ``EMNIST`` in the data root, downloaded if it is missing; images are upright, labels start at 0."""
         train, test = read_with_torchvision("EMNIST", "EMNIST", self.root, split=self.variant)
-        # EMNIST's files hold images transposed, and count letters from 1.
+        # EMNIST's files contain transposed images and number letters from 1.
         least = 1 if self.variant == "letters" else 0
         train, test = (
             Pixels(np.ascontiguousarray(part.images.transpose(0, 1, 3, 2)), part.labels - least)

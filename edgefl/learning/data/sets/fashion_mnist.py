@@ -28,5 +28,5 @@ class FashionMnist(DataSpec):
         )
 
     def read(self) -> tuple[Pixels, Pixels]:
-        """From ``FashionMNIST`` in the data root, downloaded there where it is missing."""
+        """Read ``FashionMNIST`` in the data root, downloaded if it is missing."""
         return read_with_torchvision("FashionMNIST", "FashionMNIST", self.root)

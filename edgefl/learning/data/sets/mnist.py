@@ -28,5 +28,5 @@ class Mnist(DataSpec):
         )
 
     def read(self) -> tuple[Pixels, Pixels]:
-        """From ``MNIST`` in the data root, downloaded there where it is missing."""
+        """Read ``MNIST`` in the data root, downloaded if it is missing."""
         return read_with_torchvision("MNIST", "MNIST", self.root)

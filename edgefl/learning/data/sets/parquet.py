@@ -16,20 +16,20 @@ from edgefl.learning.data.spec import DATA_SETS, DataSpec, Description, Pixels
 
 
 class Columns(Component):
-    """Where the images and labels stand."""
+    """The columns of images and labels."""
 
     image: str = Field(default="image", description="column of encoded images, struct<bytes, path> or plain bytes")
     label: str = Field(default="label", description="column of classes, whole numbers from 0")
 
 
 class Splits(Component):
-    """What the files of each part begin with."""
+    """The file name prefixes of the splits."""
 
-    train: str = Field(default="train", pattern=r"^[\w.-]+$", description="files train-*.parquet hold training images")
+    train: str = Field(default="train", pattern=r"^[\w.-]+$", description="prefix of files with training images")
     test: str | None = Field(
         default=None,
         pattern=r"^[\w.-]+$",
-        description="what test files begin with; null: test where there are such files, else validation",
+        description="prefix of test files; null: test if there are such files, else validation",
     )
 
 
@@ -45,11 +45,11 @@ class Parquet(DataSpec):
     splits: Splits = Field(default=Splits(), description="names of the splits")
 
     def declared(self) -> None:
-        """Nothing: the files decide."""
+        """Return ``None``: the files determine the properties."""
         return
 
     def found(self) -> Description:
-        """From the labels and the first images; mean and deviation are left open."""
+        """The properties read from the labels and the first images; mean and deviation are not set."""
         folder, test = self._place()
         parts = [read_labels(split_files(folder, split), self.columns.label) for split in (self.splits.train, test)]
         classes = max(int(labels.max(initial=0)) for labels in parts) + 1
@@ -58,7 +58,7 @@ class Parquet(DataSpec):
         return Description(classes=classes, shape=shape, train=train_sizes, test=test_sizes)
 
     def read(self) -> tuple[Pixels, Pixels]:
-        """Decoded in parallel, in the order of the files."""
+        """Decode the images in parallel, in the order of the files."""
         folder, test = self._place()
         image, label = self.columns.image, self.columns.label
         shape = image_shape(folder, self.splits.train, image)

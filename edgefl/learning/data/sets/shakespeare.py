@@ -1,4 +1,4 @@
-"""Plays as character data: a client is a speaker, and the next character is what is predicted."""
+"""Plays as character data: a client is a speaker, and the model predicts the next character."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgefl.learning.data.partitions.natural import Natural
 from edgefl.learning.data.spec import DATA_SETS, DataSpec, Pixels
 
 ALPHABET = "\n" + "".join(map(chr, range(32, 127)))
-"""The classes: a line's end and the printable characters of ASCII. Anything else reads as a question mark."""
+"""The classes: newline and the printable ASCII characters. Other characters become question marks."""
 FILE = "tinyshakespeare/input.txt"
 
 
@@ -23,17 +23,18 @@ FILE = "tinyshakespeare/input.txt"
 class Shakespeare(DataSpec):
     """Windows of a speaker's text, and the character that follows each; a client is a speaker.
 
-    The file ``tinyshakespeare/input.txt`` holds speeches with an empty line between them, whose first line is
-    ``SPEAKER:``. The first part of each speaker's text is trained on, the rest is for testing. Speakers count from the
-    one with the most training windows. A window lies in one part, so no test character was trained on.
+    The file ``tinyshakespeare/input.txt`` contains speeches separated by empty lines; the first line of each is
+    ``SPEAKER:``. The first part of each speaker's text is for training, the rest for testing. Speakers are ordered by
+    their number of training windows, descending. A window is always within one part, so no test character is used in
+    training.
     """
 
-    name: Literal["shakespeare"] = Field(default="shakespeare", description="speeches of plays, a client a speaker")
+    name: Literal["shakespeare"] = Field(default="shakespeare", description="speeches of plays; a client is a speaker")
     partition: AnyPartition = Field(default=Natural(), description="natural: a client is a speaker; or any other")
-    window: int = Field(default=80, ge=1, description="characters that the next one is predicted from")
+    window: int = Field(default=80, ge=1, description="number of characters from which the next one is predicted")
     stride: int = Field(default=5, ge=1, description="characters between the starts of two windows")
-    train_share: float = Field(default=0.8, gt=0, lt=1, description="part of each speaker's text that is trained on")
-    least: int = Field(default=2, ge=1, description="training windows of a speaker at least; others are left out")
+    train_share: float = Field(default=0.8, gt=0, lt=1, description="share of each speaker's text for training")
+    least: int = Field(default=2, ge=1, description="minimum training windows of a speaker; others are dropped")
 
     @model_validator(mode="after")
     def _no_pixels(self) -> Shakespeare:
@@ -46,11 +47,11 @@ class Shakespeare(DataSpec):
         return self
 
     def declared(self) -> None:
-        """Nothing: the file decides."""
+        """Return ``None``: the file determines the properties."""
         return
 
     def read(self) -> tuple[Pixels, Pixels]:
-        """Windows as characters' places in :data:`ALPHABET`, speaker by speaker."""
+        """Windows of character indices in :data:`ALPHABET`, speaker by speaker."""
         path = data_root(self.root) / FILE
         try:
             text = path.read_text(encoding="utf-8")
@@ -69,7 +70,7 @@ class Shakespeare(DataSpec):
         return _joined([train for train, _ in parts]), _joined([test for _, test in parts])
 
     def _windows(self, codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """All windows of a text ``[windows, window]``, and what follows each ``[windows]``."""
+        """All windows of a text ``[windows, window]``, and the next character of each ``[windows]``."""
         if len(codes) <= self.window:
             return np.zeros((0, self.window), dtype=np.uint8), np.zeros(0, dtype=np.int64)
         every = np.lib.stride_tricks.sliding_window_view(codes, self.window + 1)[:: self.stride]
@@ -77,7 +78,7 @@ class Shakespeare(DataSpec):
 
 
 def speeches(text: str) -> dict[str, str]:
-    r"""What each speaker says, in order of first appearance, speeches joined by a line's end.
+    r"""The text of each speaker, in order of first appearance; speeches are joined by a newline.
 
     >>> speeches("A:\nOne,\ntwo.\n\nB:\nThree.\n\nA:\nFour.")
     {'A': 'One,\ntwo.\nFour.', 'B': 'Three.'}
@@ -91,7 +92,7 @@ def speeches(text: str) -> dict[str, str]:
 
 
 def encoded(text: str) -> NDArray[np.uint8]:
-    r"""Places in :data:`ALPHABET`.
+    r"""Character indices in :data:`ALPHABET`.
 
     >>> encoded("\n A~é").tolist()
     [0, 1, 34, 95, 32]

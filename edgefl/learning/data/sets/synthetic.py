@@ -1,4 +1,4 @@
-"""Made-up images of any shape and number, for timing, tests and trying things out."""
+"""Synthetic images of any shape and number, for timing, tests and experiments."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from edgefl.learning.data.spec import DATA_SETS, DataSpec, Description, Pixels
 from edgefl.randomness import generator
 
 _PATCH = 4
-"""Prototypes are made of squares of this many pixels, so that pooling does not blur them away."""
+"""Patterns consist of squares with this side in pixels, so that pooling does not remove them."""
 
 
 def _or_a_number(schema: dict[str, Any]) -> None:
-    """Adds the number of images to what the JSON schema lets ``test`` be."""
+    """Allow a number of images for ``test`` in the JSON schema."""
     choices = schema.pop("enum")
     schema.pop("type", None)
     schema["anyOf"] = [{"enum": choices, "type": "string"}, {"minimum": 1, "type": "integer"}]
 
 
 LARGEST_SIDE = 4096
-"""No more channels, rows or columns: beyond lie slips, and more memory than any machine has."""
+"""Maximum channels, rows or columns; larger values are mistakes and need too much memory."""
 
 
 @DATA_SETS.register("synthetic")
 class Synthetic(DataSpec):
-    """Each class has a random pattern; an image is a weak copy of it under uniform noise.
+    """Each class has a random pattern; an image is a weak copy of it with uniform noise.
 
-    Classes are as equal in size as they can be. The same options give the same images in every run.
+    Class sizes differ by at most one. The same options give the same images in every run.
     """
 
-    name: Literal["synthetic"] = Field(default="synthetic", description="made-up images; any shape, number and classes")
+    name: Literal["synthetic"] = Field(default="synthetic", description="synthetic images of any shape and number")
     shape: tuple[int, int, int] = Field(default=(1, 28, 28), description="channels, height and width")
     classes: int = Field(default=10, ge=2, le=100_000, description="classes")
     train: int = Field(default=10_000, ge=1, le=10**8, description="training images")
@@ -44,16 +44,16 @@ class Synthetic(DataSpec):
         "how many images everybody is tested",
         json_schema_extra=_or_a_number,
     )
-    test_images: int = Field(default=2_000, ge=1, le=10**8, description="test images; `test: N` says the same")
+    test_images: int = Field(default=2_000, ge=1, le=10**8, description="number of test images; same as `test: N`")
     signal: float = Field(
-        default=0.25, gt=0, le=1, description="strength of the pattern; noise has what is left of the range"
+        default=0.25, gt=0, le=1, description="strength of the pattern; noise has the rest of the range"
     )
-    images_seed: int = Field(default=0, ge=0, description="another number makes other images")
+    images_seed: int = Field(default=0, ge=0, description="seed of the images")
 
     @model_validator(mode="before")
     @classmethod
     def _number_of_test_images(cls, data: Any) -> Any:
-        """``test`` says how clients are tested; a number in its place says on how many images."""
+        """Interpret a number in ``test`` as the number of test images."""
         if isinstance(data, dict) and isinstance(data.get("test"), int) and not isinstance(data["test"], bool):
             if data.get("test_images", data["test"]) != data["test"]:
                 raise ValueError(
@@ -79,7 +79,7 @@ class Synthetic(DataSpec):
         return self
 
     def declared(self) -> Description:
-        """Known but for the statistics."""
+        """Known, except for mean and deviation."""
         return Description(
             classes=self.classes,
             shape=self.shape,
@@ -88,7 +88,7 @@ class Synthetic(DataSpec):
         )
 
     def read(self) -> tuple[Pixels, Pixels]:
-        """Made on the spot."""
+        """Generate the images."""
         rng = generator(self.images_seed, "synthetic images")
         channels, height, width = self.shape
         coarse = rng.random((self.classes, channels, -(-height // _PATCH), -(-width // _PATCH)))

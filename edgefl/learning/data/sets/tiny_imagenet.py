@@ -1,4 +1,4 @@
-"""Tiny-ImageNet: 64×64 photographs of two hundred kinds of things."""
+"""Tiny-ImageNet: 64×64 photographs in two hundred classes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from edgefl.learning.data.torchvision_files import downloaded
 
 URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
 MD5 = "90528d7ca1a48142e341f4ef8d21d0de"
-"""Of the archive, so that plain http does no harm."""
+"""Checksum of the archive, because it is downloaded by http."""
 
 
 @DATA_SETS.register("tiny_imagenet")
 class TinyImagenet(DataSpec):
     """500 training and 50 test images of each class, 64×64 in colour (Le and Yang 2015).
 
-    The published validation images serve as the test set, as is usual: the published test images have no labels. Reads
-    the folder ``tiny-imagenet-200`` as its archive unpacks, or ``tiny-imagenet-200`` and ``tiny-imagenet-100`` (every
-    second class) as Parquet files.
+    The published validation images are the test set, as is usual, because the published test images have no labels. It
+    reads the folder ``tiny-imagenet-200`` from the unpacked archive, or ``tiny-imagenet-200`` and ``tiny-imagenet-100``
+    (every second class) as Parquet files.
     """
 
     name: Literal["tiny_imagenet"] = Field(default="tiny_imagenet", description="colour photographs, 64×64")
@@ -45,7 +45,7 @@ class TinyImagenet(DataSpec):
         )
 
     def read(self) -> tuple[Pixels, Pixels]:
-        """From the data root; the archive of all 200 classes is downloaded there where it is missing."""
+        """Read from the data root; the archive of all 200 classes is downloaded if it is missing."""
         root = data_root(self.root)
         folder = root / f"tiny-imagenet-{self.classes}"
         if not split_files(folder, "train") and not (folder / "wnids.txt").is_file():
@@ -77,7 +77,7 @@ def _download(root: Path, classes: int) -> None:
 
 
 def _from_archive_folder(folder: Path) -> tuple[Pixels, Pixels]:
-    """The images as the archive lays them out; classes in alphabetical order of their WordNet ids."""
+    """Read the images of the unpacked archive; classes are in alphabetical order of their WordNet ids."""
     try:
         names = sorted((folder / "wnids.txt").read_text().split())
         train = [

@@ -1,1 +1,1 @@
-"""The models that come with edgefl, one file each."""
+"""The models included in edgefl, one module each."""

@@ -1,4 +1,4 @@
-"""A small causal transformer over characters, which predicts the one that follows."""
+"""A small causal transformer over characters, which predicts the next character."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from edgefl.learning.models.residual import Residual
 from edgefl.learning.models.slimmable import Linear
 
 _SPREAD = 0.1
-"""Standard deviation of embeddings at first."""
+"""Standard deviation of the initial embeddings."""
 
 
 @MODELS.register("char_transformer")
 class CharTransformer(ModelSpec):
-    """Embedding, ``layers`` layers of causal attention and a perceptron, and the last position's classifier.
+    """Embedding, ``layers`` layers of causal attention and a perceptron, and a classifier of the last position.
 
-    Norms come first (pre-norm; Radford et al. 2019). Every layer is a block, as are embedding and classifier:
+    Layers normalise first (pre-norm; Radford et al. 2019). Every layer, the embedding and the classifier are blocks:
     M = ``layers`` + 2.
     """
 
@@ -34,7 +34,7 @@ class CharTransformer(ModelSpec):
     layers: int = Field(default=2, ge=1, description="transformer layers")
 
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
-        """The skeleton for sequences of characters, which are as many as the classes."""
+        """The skeleton for sequences of characters; the number of characters is the number of classes."""
         if len(sample_shape) != 1:
             shape = "×".join(map(str, sample_shape))
             raise UserError(f"model 'char_transformer' takes sequences of characters, found images of {shape}")
@@ -68,7 +68,7 @@ class Embedding(nn.Module):
             tensor.normal_(std=_SPREAD, generator=generator)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """From characters' numbers ``[batch, length]`` to ``[batch, length, width]``."""
+        """Map character indices ``[batch, length]`` to ``[batch, length, width]``."""
         return F.embedding(inputs.long(), self.character) + self.position
 
 
@@ -86,9 +86,9 @@ class LayerNorm(nn.Module):
 
 
 class CausalAttention(nn.Module):
-    """Multi-head attention of each position to itself and those before it (Vaswani et al. 2017).
+    """Multi-head attention of each position to itself and earlier positions (Vaswani et al. 2017).
 
-    Written as two products and a softmax, so that every operator has derivatives of any order and is counted.
+    Implemented as two products and a softmax, so that every operator has derivatives of any order and is counted.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -111,7 +111,7 @@ class CausalAttention(nn.Module):
 
 
 class LastPosition(Classifier):
-    """Reads the last position alone, which has seen all others."""
+    """Reads only the last position, which attends to all others."""
 
     def embed(self, tap: Tensor) -> Tensor:
         """Features ``[batch, width]`` of the tap ``[batch, length, width]``."""

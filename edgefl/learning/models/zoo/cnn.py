@@ -1,4 +1,4 @@
-"""The small convolutional network that the field's first experiments use, in four blocks."""
+"""The small convolutional network of the first federated-learning experiments, in four blocks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SmallCnn(ModelSpec):
     width: int = Field(default=16, ge=1, le=4096, description="channels of the first convolution")
     kernel: Literal[3, 5] = Field(default=3, description="side of the convolutions' kernels")
     norm: Literal["none", "group", "batch"] = Field(
-        default="none", description="normalisation after each convolution; FedAlign's term needs one to be bounded"
+        default="none", description="normalisation after each convolution; FedAlign's term is bounded only with one"
     )
     groups: int = Field(default=2, ge=1, description="groups of group normalisation; divides the width")
 
@@ -38,7 +38,7 @@ class SmallCnn(ModelSpec):
             layers: list[nn.Module] = [Conv2d(inputs, outputs, self.kernel, bias=norm is None)]
             if norm is not None:
                 layers.append(norm(outputs))
-            # ReLU and maximum commute; this way round ReLU has a quarter of the numbers.
+            # ReLU and maximum commute; in this order ReLU processes a quarter of the numbers.
             return nn.Sequential(*layers, nn.MaxPool2d(2), nn.ReLU())
 
         blocks = {

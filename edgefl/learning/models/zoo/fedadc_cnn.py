@@ -28,7 +28,7 @@ class FedAdcCnn(ModelSpec):
         blocks: dict[str, nn.Module] = {}
         for number, (inputs, outputs) in enumerate(pairwise((channels, 64, 128, 256, 512)), start=1):
             convolution = Conv2d(inputs, outputs, 3, bias=True)
-            # ReLU and maximum commute; this way round ReLU has a quarter of the numbers.
+            # ReLU and maximum commute; in this order ReLU processes a quarter of the numbers.
             blocks[f"conv{number}"] = nn.Sequential(convolution, nn.MaxPool2d(2), nn.ReLU())
         flat = 512 * (height // 16) * (width // 16)
         for number, (inputs, outputs) in enumerate(pairwise((flat, *HIDDEN)), start=1):

@@ -20,7 +20,7 @@ STAGES = ((16, 1, 1), (24, 2, 2), (32, 3, 2), (64, 4, 2), (96, 3, 1), (160, 3, 1
 
 
 def inverted_residual(inputs: int, outputs: int, stride: int, expansion: int, norm: Norm) -> nn.Module:
-    """1×1 to ``expansion`` times the channels, 3×3 depthwise, 1×1 back; added to the input where the shape stays."""
+    """1×1 to ``expansion`` times the channels, 3×3 depthwise, 1×1 back; added to the input if shapes are equal."""
     inner = expansion * inputs
     body = nn.Sequential(
         *(Conv2d(inputs, inner, 1), norm(inner), nn.ReLU6()),

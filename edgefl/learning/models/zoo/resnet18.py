@@ -1,4 +1,4 @@
-"""ResNet-18 in six blocks, as FedMLB splits it (He et al. 2016; Kim et al. 2022)."""
+"""ResNet-18 in six blocks, split as in FedMLB (He et al. 2016; Kim et al. 2022)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class ResNet18(ModelSpec):
     """Stem, four stages of two basic blocks, and the classifier (M = 6); FedAlign's block L is the last stage.
 
     With the CIFAR stem (3×3, no pooling), group norm and 100 classes it has 11,220,132 parameters; with the ImageNet
-    stem (7×7 stride 2, max-pooling) and 10 classes 11,181,642, torchvision's count. Global average pooling stands in
-    the last block, so that the tap of stage 4 is a feature map; FedMLB counts it to stage 4, which changes no path.
+    stem (7×7 stride 2, max-pooling) and 10 classes 11,181,642, torchvision's count. Global average pooling is in the
+    last block, so that the tap of stage 4 is a feature map; FedMLB includes it in stage 4, which changes no path.
     """
 
     stem: Literal["cifar", "imagenet"] = Field(default="cifar", description="3×3 without pooling, or 7×7 with it")

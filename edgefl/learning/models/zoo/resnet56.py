@@ -1,4 +1,4 @@
-"""ResNet-56 in bottleneck form, as the FedAlign paper trains it on CIFAR (Mendieta et al. 2022)."""
+"""ResNet-56 in bottleneck form, as in the FedAlign paper for CIFAR (Mendieta et al. 2022)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ STAGES = ((240, 4), (480, 8), (960, 4))
 
 
 class ChannelShuffle(nn.Module):
-    """Deals the channels of each group out over all groups, so that grouped convolutions mix them in turn."""
+    """Distributes the channels of each group over all groups, so that successive grouped convolutions mix them."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Permute the channels of ``[batch, channels, height, width]``."""
@@ -35,7 +35,7 @@ class ChannelShuffle(nn.Module):
 
 
 class Downsampling(nn.Module):
-    """A unit of stride 2: the averaged input and the body's output side by side, then ReLU."""
+    """A unit of stride 2: the averaged input and the body's output concatenated, then ReLU."""
 
     def __init__(self, body: nn.Module) -> None:
         super().__init__()

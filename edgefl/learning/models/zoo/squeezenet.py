@@ -27,7 +27,7 @@ def _convolution(inputs: int, outputs: int, kernel: int, norm: Norm) -> nn.Seque
 
 
 class Fire(nn.Module):
-    """1×1 to an eighth of the outputs, then 1×1 and 3×3 side by side, half of the outputs each."""
+    """1×1 to an eighth of the outputs, then 1×1 and 3×3 in parallel, half of the outputs each."""
 
     def __init__(self, inputs: int, outputs: int, norm: Norm) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class SqueezeNet(ModelSpec):
     """Stem of 96 channels with pooling, fire modules 2 to 9 and a 1×1 convolution to the classes (M = 9).
 
     Modules 3, 5 and 7 are added to their inputs; module 9 and the classifying convolution are one block. FedAlign's
-    block L is the seventh module. At a smaller width both halves of a module keep their own leading channels.
+    block L is the seventh module. At a smaller width, both halves of a module keep their leading channels.
     """
 
     norm: NormKind = Field(default="group", description="group norm or batch norm")

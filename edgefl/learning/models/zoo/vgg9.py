@@ -1,4 +1,4 @@
-"""VGG-9 with group norm, in seven blocks, as FedMLB's further experiments use it (Kim et al. 2022, Table 9)."""
+"""VGG-9 with group norm, in seven blocks, from FedMLB's additional experiments (Kim et al. 2022, Table 9)."""
 
 from __future__ import annotations
 
