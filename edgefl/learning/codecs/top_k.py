@@ -70,8 +70,8 @@ class TopK(Codec):
         return values.new_zeros(shape.numel()).index_copy(0, places, values).reshape(shape)
 
 
-def _bits(beside: Tensor) -> Tensor:
-    return torch.arange(8, dtype=torch.uint8, device=beside.device)
+def _bits(like: Tensor) -> Tensor:
+    return torch.arange(8, dtype=torch.uint8, device=like.device)
 
 
 def _bitmap_bytes(shape: torch.Size) -> int:

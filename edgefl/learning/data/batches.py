@@ -38,7 +38,7 @@ def batch_plan(
         steps: local steps H_k.
         seed: the run's seed.
         client: part of the random key, with the seed and the dispatch; the method is not part of it.
-        dispatch: the how-manieth job of the client.
+        dispatch: index of the client's job, from 0.
 
     Raises:
         ValueError: the shard is empty.
@@ -165,7 +165,7 @@ def job_batches(
         steps: local steps H_k.
         seed: the run's seed.
         client: the client of the job.
-        dispatch: the how-manieth job of the client.
+        dispatch: index of the client's job, from 0.
     """
     plan = batch_plan(shard, options, steps, seed=seed, client=client, dispatch=dispatch)
     offsets = (0, *np.cumsum([len(batch) for batch in plan]).tolist())

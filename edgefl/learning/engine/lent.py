@@ -54,7 +54,7 @@ class Lent:
         """Check that no copy was written to.
 
         Raises:
-            WrittenInPlace: somebody did.
+            WrittenInPlace: a tensor was written to.
         """
         written = [name for name, copy in self._copies.items() if copy._version != self._versions[name]]
         if written:
@@ -84,7 +84,7 @@ def lent_unwritten(tensors: Mapping[str, Tensor]) -> Iterator[None]:
     """Check that the block does not write to these tensors, which are passed without a copy.
 
     Raises:
-        WrittenInPlace: somebody did.
+        WrittenInPlace: a tensor was written to.
 
     >>> state = torch.zeros(2)
     >>> with lent_unwritten({"the client's state": state}):

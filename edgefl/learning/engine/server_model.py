@@ -138,9 +138,9 @@ class ServerModel:
             return wire.down(part, vector, version - age)
 
         with blaming(self._method.label, version, self._part):
-            told = server.received(ServerSide(parameters, self._state), before, lr, arriving)
-            checked_update((told.parameters, told.state), parameters, server.broadcasts)
-        return Received(torch.cat([told.parameters, buffers]), told.state)
+            received = server.received(ServerSide(parameters, self._state), before, lr, arriving)
+            checked_update((received.parameters, received.state), parameters, server.broadcasts)
+        return Received(torch.cat([received.parameters, buffers]), received.state)
 
     def _rate(self, round: int) -> float:
         return self._method.local.lr * self._method.local.lr_decay**round
