@@ -1,7 +1,7 @@
-"""Devices: what a kind of device can compute, hold and draw, and which client has which.
+"""Devices: speed, memory and power of each kind of device, and the device of each client.
 
-A :class:`DeviceProfile` turns what a training step executes into seconds (:func:`step_seconds`) and seconds and bytes
-into joules (:func:`compute_joules`, :func:`idle_joules`, :func:`transfer_joules`). :func:`assign` distributes the
+A :class:`DeviceProfile` converts the operators of a training step into seconds (:func:`step_seconds`), and seconds and
+bytes into joules (:func:`compute_joules`, :func:`idle_joules`, :func:`transfer_joules`). :func:`assign` distributes the
 groups of a scenario's ``fleet:`` over its clients.
 """
 

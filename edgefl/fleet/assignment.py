@@ -1,4 +1,4 @@
-"""Who is who in the fleet: the groups that a scenario lists, and which client belongs to which."""
+"""The groups of a scenario's fleet, and the group of each client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHARES_TOLERANCE = 1e-6
 
 
 class FleetGroup(Options):
-    """One entry of a scenario's ``fleet:`` list: a part of the clients that have the same device and link."""
+    """One entry of a scenario's ``fleet:`` list: a group of clients with the same device and link."""
 
     profile: str | DeviceProfile = Field(
         description="The device: the name of a profile, the path of a profile file, or a whole profile."
@@ -33,8 +33,10 @@ class FleetGroup(Options):
     count: int | None = Field(None, gt=0, description="Number of clients, instead of a share.")
     link: str = Field(description="The link that connects each of them, a key of network.links.")
     availability: AnyAvailability = Field(Always(), description="When its devices can take part.")
-    dropout: float = Field(0.0, ge=0, le=1, description="Chance that a device drops out of a round while it computes.")
-    sample: Sample | None = Field(None, description="How its devices differ; null: all are alike.")
+    dropout: float = Field(
+        0.0, ge=0, le=1, description="Probability that a device drops out of a round while it computes."
+    )
+    sample: Sample | None = Field(None, description="How its devices differ; null: all are equal.")
     overrides: dict[str, Any] | None = Field(
         None, description="Figures that differ from the profile, nested as in it: {memory: {training: 1 GB}}."
     )
@@ -48,7 +50,7 @@ class FleetGroup(Options):
 
 
 def resolve(group: FleetGroup, *, folder: Path | None = None, field: str | None = None) -> FleetGroup:
-    """The same group with its complete profile in it, overrides applied, so that it depends on no file.
+    """The same group with its complete profile embedded and overrides applied, so that it depends on no file.
 
     Args:
         group: a group as a scenario states it.
@@ -64,7 +66,7 @@ def resolve(group: FleetGroup, *, folder: Path | None = None, field: str | None 
         try:
             profile = load_profile(profile, folder=folder)
         except UserError as error:
-            # A file of its own has fields of its own: all of that is what this field's value leads to.
+            # The message names the file and field of the profile; this error adds the scenario's field.
             raise UserError(str(error), field=f"{where}profile") from None
     if isinstance(group.availability, Trace):
         try:
@@ -91,11 +93,11 @@ class FleetAssignment:
     """Which device and link each client has, as arrays: a client is a row.
 
     Attributes:
-        profiles: the complete profile of each group; a group whose devices are sampled counts as many.
+        profiles: the complete profile of each group; a group with sampled devices counts as several groups.
         links: the name of each group's link.
         group: the group of each client, an index into both, shape ``[clients]``.
-        availability: when the devices of each group can take part; always, where it is empty.
-        dropout: each group's chance to drop out of a round; 0, where it is empty.
+        availability: when the devices of each group can take part; empty: always.
+        dropout: for each group the probability that a device drops out of a round; empty: 0.
     """
 
     profiles: tuple[DeviceProfile, ...]
@@ -118,10 +120,10 @@ class FleetAssignment:
 
 
 def assign(groups: Sequence[FleetGroup], clients: int, seed: int, *, folder: Path | None = None) -> FleetAssignment:
-    """Distributes the groups over the clients.
+    """Distribute the groups over the clients.
 
-    Counts are exact (largest remainder, earlier groups first among equals); who is who is shuffled by a generator that
-    depends on the seed alone, so that every method meets the same fleet.
+    Counts are exact (largest remainder, earlier groups first among equals). Clients are shuffled by a generator that
+    depends only on the seed, so that every method has the same fleet.
 
     Args:
         groups: the scenario's ``fleet:`` list.
@@ -130,7 +132,7 @@ def assign(groups: Sequence[FleetGroup], clients: int, seed: int, *, folder: Pat
         folder: where relative paths of profile files start.
 
     Raises:
-        UserError: shares do not sum to 1, counts not to ``clients``, or groups mix the two.
+        UserError: shares do not sum to 1, counts do not sum to ``clients``, or groups use both.
     """
     counts = group_counts(groups, clients)
     resolved = [resolve(group, folder=folder, field=f"fleet.{index}") for index, group in enumerate(groups)]
@@ -150,7 +152,7 @@ def assign(groups: Sequence[FleetGroup], clients: int, seed: int, *, folder: Pat
 
 
 def _devices(group: FleetGroup, seed: int, index: int) -> list[DeviceProfile]:
-    """The different devices of a resolved group: its profile, or those that are drawn around it."""
+    """The different devices of a resolved group: its profile, or the devices sampled from it."""
     profile = group.profile
     if not isinstance(profile, DeviceProfile):
         raise TypeError("expected a resolved group")
@@ -180,7 +182,7 @@ def group_counts(groups: Sequence[FleetGroup], clients: int) -> NDArray[np.int64
         raise UserError(f"expected shares that sum to 1, found {total:.6g}", field="fleet")
     exact = np.array(shares) / total * clients
     counts = np.floor(exact).astype(np.int64)
-    # Rounded, so that equal shares stay equal and the earlier group goes first.
+    # Rounded, so that equal shares stay equal and the earlier group comes first.
     remainders = np.round(exact - counts, 9)
     left_over = clients - int(counts.sum())
     counts[np.argsort(-remainders, kind="stable")[:left_over]] += 1

@@ -1,4 +1,4 @@
-"""Who of the fleet can take part at a moment, and who leaves a round by accident."""
+"""Which clients are available at a time, and which clients drop out of a round by accident."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from edgefl.fleet.windows import Windows
 from edgefl.randomness import generator
 
 _LATE = 1e-9
-"""A window that ends within a nanosecond has ended: the clock's rounding must not find it open for ever."""
+"""A window that ends within a nanosecond counts as ended, so that rounding of the clock cannot keep it open."""
 
 
 class Attendance:
-    """When each client can take part, for a whole fleet at once.
+    """The availability of each client, for a whole fleet at once.
 
-    What is known stays known until it changes, so asking for the fleet costs one comparison a client, and more only for
-    those who have come or gone since. Moments are to be asked for in ascending order.
+    Results are cached until they change: a query for the fleet costs one comparison per client, and more only for
+    clients whose state has changed. Queries must be in ascending order of time.
 
     Args:
         fleet: the clients' groups with their ``availability``.
-        seed: the run's seed; the draws are keyed by it and the group alone.
+        seed: the run's seed; the draws are keyed by seed and group only.
 
     Raises:
         UserError: a trace cannot be read.
@@ -48,19 +48,19 @@ class Attendance:
             self._until[members] = -math.inf
 
     def there(self, now: float) -> NDArray[np.bool_]:
-        """Whether each client can take part now, shape ``[clients]``; not to be written to."""
+        """Whether each client can take part now, shape ``[clients]``; do not modify the array."""
         stale = np.flatnonzero(self._until <= now + _LATE)
         for part, (_, windows, rows, shifts) in enumerate(self._parts):
             mine = stale[self._part_of[stale] == part]
             if len(mine):
                 place = self._place[mine]
-                # Asked a moment later than now, lest a rounding error finds what ends now still under way.
+                # Evaluated slightly later than now, so that a window that ends now counts as ended despite rounding.
                 there, stays = windows.state(rows[place], now + _LATE + shifts[place])
                 self._there[mine], self._until[mine] = there, now + _LATE + stays
         return self._there
 
     def until(self, client: int, now: float) -> float:
-        """The moment at which the client next comes or goes; infinite where it never does."""
+        """The time of the client's next change of availability; infinite if there is none."""
         if self._until[client] <= now + _LATE:
             self.there(now)
         return float(self._until[client])
@@ -72,7 +72,7 @@ class Attendance:
         return bool(self._there[client])
 
     def next_arrival(self, now: float, among: NDArray[np.int64] | None = None) -> float:
-        """The first moment at which somebody (of these clients) who is away comes; infinite where nobody does."""
+        """The first time at which an unavailable client (of these) becomes available; infinite if none does."""
         there, until = self.there(now), self._until
         if among is not None:
             there, until = there[among], until[among]
@@ -80,7 +80,7 @@ class Attendance:
 
 
 class Accidents:
-    """Who drops out of a round in the midst of computing, by chance (a group's ``dropout``).
+    """Random dropouts of clients while they compute (a group's ``dropout``).
 
     Args:
         fleet: the clients' groups.
@@ -96,13 +96,13 @@ class Accidents:
     def after(self, client: int, round: int, again: int = 0) -> float:
         """The part of its computing seconds in this round (from 0) after which the client drops out; 1: it does not.
 
-        One keyed vector over the fleet a round: if u < chance, the client drops out after u / chance, which is again
-        even between 0 and 1.
+        One keyed vector u over the fleet is drawn per round: if u < dropout, the client drops out after u / dropout,
+        which is again uniform between 0 and 1.
 
         Args:
-            client: who computes.
-            round: the round, or the model version where there are no common rounds.
-            again: how many times it began to compute in that round before; each time has a draw of its own.
+            client: the client that computes.
+            round: the round, or the model version if there are no common rounds.
+            again: how many times it began to compute in this round before; each time has a separate draw.
         """
         if self._chance is None:
             return 1.0

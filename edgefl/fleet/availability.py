@@ -1,4 +1,4 @@
-"""When a device can take part at all: always, as a trace of real devices says, or by a synthetic daily rhythm."""
+"""When a device can take part: always, according to a trace of real devices, or in a synthetic daily rhythm."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class Always(Options):
 
 
 class Trace(Options):
-    """Each device follows one row of a trace of real devices, from a moment of its own."""
+    """Each device follows one row of a trace of real devices, with its own start time."""
 
     kind: Literal["trace"] = Field(description="trace: intervals recorded from real devices")
     file: InputFile = Field(description="JSON: one {duration, active, inactive, finish_time} for each recorded device.")
-    shift: bool = Field(default=True, description="Each device starts at a moment of its own within its row's period.")
+    shift: bool = Field(default=True, description="Each device starts at a random time within its row's period.")
 
     def windows(self, clients: int, draws: np.random.Generator) -> tuple[Windows, NDArray[np.int64], NDArray[Any]]:
-        """The windows, each client's row in them, and the seconds by which its clock is ahead of the run's.
+        """The windows, each client's row in them, and the seconds by which its clock is ahead of the run's clock.
 
-        Rows are dealt out without repetition as long as there are enough.
+        Rows are assigned without repetition as long as there are enough.
 
         Raises:
-            UserError: the file cannot be read or is no such trace.
+            UserError: the file cannot be read or is not such a trace.
         """
         windows = read_trace(self.file)
         count = len(windows.periods)
@@ -52,19 +52,23 @@ class Trace(Options):
 class Diurnal(Options):
     """A synthetic daily rhythm: each device can take part once a day, around the same hour.
 
-    It is no measurement. Phones are mostly idle, charged and on Wi-Fi at night, hence the defaults.
+    It is not based on a measurement. The defaults reflect that phones are mostly idle, charged and on Wi-Fi at night.
     """
 
-    kind: Literal["diurnal"] = Field(description="diurnal: a seeded synthetic daily rhythm; no measurement")
+    kind: Literal["diurnal"] = Field(description="diurnal: a seeded synthetic daily rhythm, not a measurement")
     share: float = Field(default=0.35, gt=0, le=0.9, description="Part of the day that a device can take part.")
-    peak: Seconds = Field(default=2 * 3600.0, description="Time of day around which most can; the run starts at 0.")
-    spread: Seconds = Field(default=3 * 3600.0, description="Standard deviation of that hour between devices.")
-    wander: Seconds = Field(default=3600.0, description="Standard deviation of both ends of it from day to day.")
-    days: int = Field(default=7, ge=1, le=366, description="Days that are drawn; then they repeat.")
+    peak: Seconds = Field(
+        default=2 * 3600.0, description="Time of day around which most devices can take part; the run starts at 0."
+    )
+    spread: Seconds = Field(default=3 * 3600.0, description="Standard deviation of this time between devices.")
+    wander: Seconds = Field(
+        default=3600.0, description="Standard deviation of both ends of the interval from day to day."
+    )
+    days: int = Field(default=7, ge=1, le=366, description="Number of days that are drawn; then they repeat.")
 
     def windows(self, clients: int, draws: np.random.Generator) -> tuple[Windows, NDArray[np.int64], NDArray[Any]]:
-        """As :meth:`Trace.windows`; every client has a row of its own."""
-        # A device's own day puts its window around noon, so that none is cut by midnight.
+        """As :meth:`Trace.windows`; every client has its own row."""
+        # In a device's local day the window is around noon, so that midnight does not cut it.
         middle = DAY * (np.arange(self.days) + 0.5)
         ends = middle + self.share * DAY / 2 + self.wander * draws.standard_normal((clients, self.days))
         starts = middle - self.share * DAY / 2 + self.wander * draws.standard_normal((clients, self.days))
@@ -88,12 +92,13 @@ AnyAvailability = Annotated[Always | Trace | Diurnal, Field(discriminator="kind"
 def read_trace(file: str) -> Windows:
     """An availability trace in the form that FedScale documents.
 
-    The file holds, in a list or under any keys, one object a device: ``active`` and ``inactive`` are the seconds at
-    which it comes and goes, in turn, within ``finish_time`` seconds, after which it repeats; ``duration`` is the sum of
-    what it is there. Where the file is not found it is looked for in the folder that EDGEFL_DATA names.
+    The file contains one object for each device, in a list or under any keys: ``active`` and ``inactive`` are the
+    seconds at which the device becomes available and unavailable, in turn, within ``finish_time`` seconds, after which
+    the trace repeats; ``duration`` is the total available time. A file that is not found is searched in the folder
+    EDGEFL_DATA.
 
     Raises:
-        UserError: the file cannot be read or is no such trace; it names file and device.
+        UserError: the file cannot be read or is not such a trace; the message contains file and device.
     """
     path = find_input(file)
     return _read(str(path), digest_of_file(path))
@@ -101,7 +106,7 @@ def read_trace(file: str) -> Windows:
 
 @lru_cache(maxsize=4)
 def _read(path: str, _digest: str) -> Windows:
-    """The trace in a file; the digest is in the key because the file may change while the process goes on."""
+    """The trace in a file; the digest is part of the cache key because the file may change during the process."""
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -129,7 +134,7 @@ def _row(path: str, name: str, device: Any) -> tuple[list[float], list[float], f
     turns = [moment for pair in zip(starts, ends, strict=False) for moment in pair]
     if len(starts) != len(ends) or any(a > b for a, b in zip([0.0, *turns], [*turns, period], strict=True)):
         raise UserError(
-            "expected as many moments in active as in inactive, in turn and ascending, within finish_time",
+            "expected as many times in active as in inactive, alternating and ascending, within finish_time",
             file=path,
             field=name,
         )

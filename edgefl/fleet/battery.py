@@ -1,4 +1,4 @@
-"""Batteries: what a device that runs on one starts with, how it charges, and who has enough left to take part."""
+"""Batteries: initial charge, charging, and which devices have enough charge to take part."""
 
 from __future__ import annotations
 
@@ -16,35 +16,37 @@ from edgefl.units import Joules, Watts
 
 
 class StartCharge(Bounds):
-    """The part of its capacity that a device starts with: drawn evenly between two bounds."""
+    """The initial charge of a device as a part of its capacity: drawn uniformly between two bounds."""
 
-    low: float = Field(ge=0, le=1, description="The least part that it may start with.")
-    high: float = Field(ge=0, le=1, description="The greatest part that it may start with.")
+    low: float = Field(ge=0, le=1, description="Lowest initial charge.")
+    high: float = Field(ge=0, le=1, description="Highest initial charge.")
 
 
 class Battery(Options):
-    """A battery, and how it is charged while the device takes no part in a round."""
+    """A battery, and its charging while the device does not take part in a round."""
 
-    capacity: Annotated[Joules, Field(gt=0)] = Field(description="Joules that it holds; `19 Wh` is a usual unit.")
+    capacity: Annotated[Joules, Field(gt=0)] = Field(description="Capacity in joules; `19 Wh` is a usual unit.")
     start: Annotated[StartCharge, BeforeValidator(from_number, json_schema_input_type=float | StartCharge)] = Field(
         StartCharge(low=1, high=1), description="Part of the capacity at the run's start, or its bounds."
     )
-    charging: Watts = Field(0.0, description="Watts that charge it while the device takes no part; 0: never charged.")
+    charging: Watts = Field(
+        0.0, description="Charging power in watts while the device does not take part; 0: never charged."
+    )
     resume: float = Field(
-        0.2, gt=0, le=1, description="Part of the capacity from which a device that ran empty takes part again."
+        0.2, gt=0, le=1, description="Part of the capacity at which a device that ran empty takes part again."
     )
 
 
 class Charges:
-    """The charge of every device's battery; devices without one never run empty.
+    """The charge of every device's battery; devices without a battery never run empty.
 
-    What a device draws is taken off when it is known (:meth:`draw`). It charges between :meth:`leave` and the next
+    The energy that a device draws is subtracted by :meth:`draw`. The battery charges between :meth:`leave` and the next
     :meth:`enter`, in closed form.
 
     Args:
         batteries: each group's battery, or None.
         group: each client's group, shape ``[clients]``.
-        seed: the run's seed; what batteries start with is one vector keyed by it.
+        seed: the run's seed, from which one vector of initial charges is drawn.
 
     >>> charges = Charges([Battery(capacity="1 Wh", charging="2 W")], np.zeros(1, np.int32), seed=0)
     >>> charges.enter(0, now=90.0); charges.run_empty(0); charges.leave(0, now=100.0)
@@ -75,44 +77,44 @@ class Charges:
         return self.any and bool(np.isfinite(self.capacity[client]))
 
     def held(self, client: int, now: float) -> float:
-        """Joules in the client's battery, without what it draws at present."""
+        """Joules in the client's battery, without subtracting what it currently draws."""
         return self._charged(client, now)
 
     def draw(self, client: int, joules: float) -> None:
-        """The device has drawn ``joules``."""
+        """Subtract ``joules`` that the device has drawn."""
         if self.any:
             self.joules[client] = max(self.joules[client] - joules, 0.0)
 
     def enter(self, client: int, now: float) -> None:
-        """The device takes part: charging ends."""
+        """The device begins to take part; charging ends."""
         if self.any:
             self.joules[client] = self._charged(client, now)
             self._away[client], self._empty[client] = False, False
 
     def leave(self, client: int, now: float) -> None:
-        """The device takes part no more: charging begins."""
+        """The device stops taking part; charging begins."""
         if self.any and not self._away[client]:
             self._since[client], self._away[client] = now, True
 
     def run_empty(self, client: int) -> None:
-        """The device has nothing left; it takes part again once it has charged to ``resume``."""
+        """The battery is empty; the device can take part again when it has charged to ``resume``."""
         self.joules[client], self._empty[client] = 0.0, True
 
     def enough(self, now: float) -> NDArray[np.bool_]:
-        """Whether each client has charge enough to take part, shape ``[clients]``."""
+        """Whether each client has enough charge to take part, shape ``[clients]``."""
         joules = self._at(now)
-        # A timer that is set for the moment of enough must find it so, in spite of rounding.
+        # The tolerance makes the result true at the time returned by next_enough(), in spite of rounding.
         return np.asarray(np.where(self._empty, joules >= self._resume * (1 - 1e-12), joules > 0.0), np.bool_)
 
     def has_enough(self, client: int, now: float) -> bool:
-        """:meth:`enough` for one client, without looking at the fleet."""
+        """:meth:`enough` for one client, without computing it for the fleet."""
         if not self.any:
             return True
         joules = self._charged(client, now)
         return bool(joules >= self._resume[client] * (1 - 1e-12)) if self._empty[client] else joules > 0.0
 
     def next_enough(self, now: float, among: NDArray[np.int64] | None = None) -> float:
-        """The first moment at which a device (of these) that ran empty takes part again; infinite where none does."""
+        """The first time at which an empty device (of these clients) can take part again; infinite if none can."""
         waiting = np.flatnonzero(self._empty & ~self.enough(now) & (self._charging > 0))
         if among is not None:
             waiting = np.intersect1d(waiting, among)

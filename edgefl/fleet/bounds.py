@@ -1,4 +1,4 @@
-"""Two bounds between which a figure of a device is drawn; where they are equal, one number says both."""
+"""Two bounds between which a figure of a device is drawn; if they are equal, one number is enough."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgefl.options import Options
 
 
 class Bounds(Options):
-    """``{low: 0.1, high: 0.4}``, in this order; what they mean and how far they may go is the subclass's."""
+    """``{low: 0.1, high: 0.4}``, with low <= high; subclasses define their meaning and limits."""
 
     low: float
     high: float
@@ -23,7 +23,7 @@ class Bounds(Options):
 
 
 def from_number(value: Any) -> Any:
-    """Both bounds from one number; anything else as it is.
+    """Both bounds from one number; any other value unchanged.
 
     >>> from_number(0.2), from_number({"low": 0.1, "high": 0.4})
     ({'low': 0.2, 'high': 0.2}, {'low': 0.1, 'high': 0.4})

@@ -1,4 +1,4 @@
-"""What keeps a device from its best speed: other work, chance, heat; and what was measured in place of a prediction."""
+"""What slows a device down: heat and other work; and measured times that replace a prediction."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from edgefl.units import Seconds
 
 
 class Thermal(Options):
-    """Heat: the processor cannot hold its rate for ever.
+    """Heat: the processor cannot keep its full rate permanently.
 
-    Every computation starts cool, since a client rests between its rounds and while it transfers.
+    Every computation starts cool, because a client rests between its rounds and while it transfers.
     """
 
-    after: Seconds = Field(description="Seconds of continuous computing that the full rate lasts.")
-    sustained: float = Field(gt=0, le=1, description="Part of compute.fp32_achievable that remains from then on.")
+    after: Seconds = Field(description="Seconds of continuous computing at the full rate.")
+    sustained: float = Field(gt=0, le=1, description="Part of compute.fp32_achievable that remains afterwards.")
 
 
 class Load(Bounds):
-    """The part of the processor that other programs take: drawn evenly between two bounds, anew for every round."""
+    """The part of the processor that other programs use: drawn uniformly between two bounds for every round."""
 
-    low: float = Field(ge=0, lt=1, description="The least part of the processor that is taken.")
-    high: float = Field(ge=0, lt=1, description="The greatest part of the processor that is taken.")
+    low: float = Field(ge=0, lt=1, description="Lowest part of the processor that other programs use.")
+    high: float = Field(ge=0, lt=1, description="Highest part of the processor that other programs use.")
 
 
 AnyLoad = Annotated[Load, BeforeValidator(from_number, json_schema_input_type=float | Load)]
@@ -34,10 +34,10 @@ AnyLoad = Annotated[Load, BeforeValidator(from_number, json_schema_input_type=fl
 
 
 class MeasuredStep(Options):
-    """The measured time of one training step, which wins over the roofline's prediction of the same step."""
+    """The measured time of one training step, which replaces the roofline's prediction for the same step."""
 
     signature: str = Field(
-        pattern=r"^[0-9a-f]{16}$", description="Which step: its signature, as `edgefl cost --json` prints it."
+        pattern=r"^[0-9a-f]{16}$", description="The step's signature, as printed by `edgefl cost --json`."
     )
-    step: str = Field(description="What it is, for readers: model, method, batch.")
-    seconds: Seconds | Estimate[Seconds] = Field(description="What the step takes, all overheads included.")
+    step: str = Field(description="A description for readers: model, method, batch.")
+    seconds: Seconds | Estimate[Seconds] = Field(description="Duration of the step, including all overheads.")

@@ -1,12 +1,12 @@
 """Joules of computing, transferring and waiting.
 
 A device draws its idle watts while it waits and its compute watts (idle included) while it trains. A transfer adds the
-radio's ``active + b * rate`` on top of either. Integrated over a transfer whose rate changes at will, that is exactly
-``active * seconds + b * bytes``: the energy depends on how long the transfer took and on what it moved, not on how the
-rate got there. So the joules of a client over a round are::
+radio's ``active + b * rate`` to either. Integrated over a transfer with any changes of rate, this is exactly
+``active * seconds + b * bytes``: the energy depends on the duration and the bytes of the transfer, not on how its rate
+changed. The joules of a client over a round are therefore::
 
     idle_joules(seconds not computing) + compute_joules(seconds computing) + transfer_joules(each transfer)
-        + promotion_joules(each time that the radio was asleep) + tail_joules(each gap after a transfer)
+        + promotion_joules(each wake-up of the radio) + tail_joules(each gap after a transfer)
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ def compute_joules(profile: DeviceProfile, seconds: float, *, bound: Bound = "no
 
 
 def idle_joules(profile: DeviceProfile, seconds: float, *, bound: Bound = "nominal") -> float:
-    """Joules of the whole device while it does not train, transfers or not, for ``seconds``."""
+    """Joules of the whole device while it does not train for ``seconds``, with or without transfers."""
     return value(profile.power.idle, bound) * seconds
 
 
 def transfer_joules(
     profile: DeviceProfile, direction: Direction, seconds: float, transferred_bytes: float, *, bound: Bound = "nominal"
 ) -> float:
-    """Joules that a transfer adds to what the device draws anyway.
+    """Joules that a transfer adds to the device's other energy.
 
     Args:
         profile: the device.
-        direction: ``"down"`` when the device receives, ``"up"`` when it sends.
-        seconds: how long the transfer was under way.
-        transferred_bytes: what it moved, also if it was broken off.
-        bound: least, nominal or greatest joules that the profile's uncertain figures allow.
+        direction: ``"down"`` if the device receives, ``"up"`` if it sends.
+        seconds: duration of the transfer.
+        transferred_bytes: bytes moved, also if the transfer was aborted.
+        bound: lowest, nominal or highest joules that the profile's uncertain figures allow.
     """
     radio = profile.power.radio.down if direction == "down" else profile.power.radio.up
     per_byte = value(radio.energy_per_megabyte, bound) / 1e6
@@ -43,7 +43,7 @@ def transfer_joules(
 
 
 def tail_joules(profile: DeviceProfile, seconds: float, *, bound: Bound = "nominal") -> float:
-    """Joules that the radio adds for ``seconds`` after its last transfer, at most those of its whole tail."""
+    """Joules that the radio adds in the ``seconds`` after its last transfer, at most those of its whole tail."""
     tail = profile.power.radio.tail
     return 0.0 if tail is None else value(tail.watts, bound) * min(seconds, tail.seconds)
 

@@ -1,7 +1,7 @@
 """A figure of a device, known exactly or only between two bounds.
 
-Data sheets and measurements disagree, often by a factor of two. A profile may therefore give a plain quantity or three:
-the lowest and highest believable value and the one to calculate with.
+Data sheets and measurements disagree, often by a factor of two. A profile may therefore give one quantity or three: the
+lowest and highest plausible value and the nominal value for calculations.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from edgefl.options import Options
 Quantity = TypeVar("Quantity", bound=float)
 
 Bound = Literal["low", "nominal", "high"]
-"""Which of its values an uncertain figure, or a result calculated from such figures, takes."""
+"""Which value of an uncertain figure, or of a result calculated from such figures, is used."""
 
 
 class Estimate(Options, Generic[Quantity]):
     """An uncertain figure: ``{low: 17 GB/s, nominal: 20 GB/s, high: 22 GB/s}``."""
 
     low: Quantity = Field(description="The lowest value that the sources allow.")
-    nominal: Quantity = Field(description="The value to calculate with.")
+    nominal: Quantity = Field(description="The value used in calculations.")
     high: Quantity = Field(description="The highest value that the sources allow.")
 
     @model_validator(mode="after")
@@ -40,10 +40,10 @@ def value(figure: float | Estimate[float], bound: Bound = "nominal") -> float:
     (4.0, 3.0)
     """
     if type(figure) is float:
-        return figure  # the commonest case at once: asking a float whether it is a model takes five times as long
+        return figure  # fast path for the most common case: isinstance with a model class takes five times as long
     return getattr(figure, bound) if isinstance(figure, Estimate) else figure
 
 
 def opposite(bound: Bound) -> Bound:
-    """The bound of a divisor that gives this bound of the quotient: the least time needs the highest speed."""
+    """The bound of a divisor that gives this bound of the quotient: the lowest time results from the highest speed."""
     return {"low": "high", "nominal": "nominal", "high": "low"}[bound]  # type: ignore[return-value]

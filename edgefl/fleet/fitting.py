@@ -1,4 +1,4 @@
-"""From measured training steps and chains of layers to the figures of a roofline, and how well it predicts steps."""
+"""Fit the figures of a roofline to measured training steps and chains of layers, and compute its errors."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from edgefl.fleet.roofline import Operator
 
 Step = tuple[Sequence[Operator], float]
-"""What a step (or chain of layers) executes, and the seconds that it was measured to take."""
+"""The operators of a step (or chain of layers), and its measured seconds."""
 
 Figures = tuple[float, float, float]
 """FLOP/s, bytes/s and seconds of a launch."""
 
 STEP_WEIGHT = 3.0
-"""How much more a whole step's error counts than a chain's: what is to be predicted are steps."""
+"""Weight of a whole step's error relative to a chain's: steps are what is to be predicted."""
 
 CLOSENESS = 0.3
-"""What a kind's figure costs for each e-fold that it is away from the general one, in errors of a chain."""
+"""Penalty for each factor of e between a kind's figure and the general figure, in units of a chain's error."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Rates:
         bytes_per_second: achievable memory traffic.
         operator_overhead: seconds of a launched operator.
         step_overhead: seconds of a step.
-        kinds: FLOP/s, bytes/s and overhead of the kinds of operators that have figures of their own.
+        kinds: FLOP/s, bytes/s and overhead of the kinds of operators that have separate figures.
     """
 
     flops_per_second: float
@@ -42,7 +42,7 @@ class Rates:
     kinds: Mapping[str, Figures] = field(default_factory=dict)
 
     def seconds(self, operators: Sequence[Operator]) -> float:
-        """What a step is predicted to take."""
+        """The predicted seconds of a step."""
         general = (self.flops_per_second, self.bytes_per_second, self.operator_overhead)
         total = self.step_overhead
         for each in operators:
@@ -54,18 +54,18 @@ class Rates:
 def fit_rates(steps: Sequence[Step], chains: Sequence[Step] = ()) -> Rates:
     """The rates that predict these steps best, by least squares of the logarithm of predicted over measured seconds.
 
-    A step that takes a microsecond so counts as much as one that takes a second. Without chains there is one set of
-    figures for all operators. With them each kind of operator that they or the steps execute gets its own, held near
-    the general ones where little speaks for another. A chain runs the same few operators on memory that it has just
-    used, while a step writes memory that is not in the caches: chains so have a factor on FLOP/s, one on bandwidth and
-    a fixed time of their own, which are fitted as well and dropped.
+    Thus a step of a microsecond counts as much as a step of a second. Without chains there is one set of figures for
+    all operators. With chains, each kind of operator in the chains or steps gets separate figures, which are kept near
+    the general ones unless the measurements require otherwise. A chain runs the same few operators on memory that it
+    has just used, while a step writes memory that is not in the caches. Therefore chains have their own factor on
+    FLOP/s, factor on bandwidth and fixed time, which are also fitted and then dropped.
 
     Args:
         steps: whole training steps.
         chains: chains of layers, forward alone or forward and backward.
 
     Raises:
-        ValueError: fewer than four steps and chains, or one that took no time.
+        ValueError: there are fewer than four steps and chains, or one has zero seconds.
     """
     if len(steps) + len(chains) < 4 or any(not seconds > 0 for _, seconds in (*steps, *chains)):
         raise ValueError("expected at least four steps of more than 0 seconds")
@@ -74,12 +74,12 @@ def fit_rates(steps: Sequence[Step], chains: Sequence[Step] = ()) -> Rates:
 
 
 def relative_errors(rates: Rates, steps: Sequence[Step]) -> list[float]:
-    """Predicted over measured seconds of each step, less 1."""
+    """Predicted divided by measured seconds of each step, minus 1."""
     return [rates.seconds(operators) / seconds - 1 for operators, seconds in steps]
 
 
 def _fit_general(steps: Sequence[Step]) -> Rates:
-    """One set of figures; the sum of maxima has several local optima, so the search starts from nine places."""
+    """One set of figures; the sum of maxima has several local optima, so the search starts from nine points."""
     from scipy.optimize import least_squares
 
     arrays = [_arrays(operators) for operators, _ in steps]
@@ -113,7 +113,7 @@ def _fit_general(steps: Sequence[Step]) -> Rates:
 
 
 def _fit_kinds(start: Rates, steps: Sequence[Step], chains: Sequence[Step]) -> Rates:
-    """General figures and, by kind, how far their logarithms are from these; see :func:`fit_rates`."""
+    """General figures and, for each kind, the difference of logarithms from them; see :func:`fit_rates`."""
     from scipy.optimize import least_squares
 
     runs = [*steps, *chains]
@@ -126,7 +126,7 @@ def _fit_kinds(start: Rates, steps: Sequence[Step], chains: Sequence[Step]) -> R
     first = np.cumsum([0, *lengths[:-1]])
     is_chain = np.arange(len(runs)) >= len(steps)
     of_chain = np.repeat(is_chain, lengths)
-    # A chain whose gradient is taken pays the autograd engine's start, one that runs forward does not.
+    # A chain with a backward pass includes the start of the autograd engine; a forward chain does not.
     differentiated = np.array([any("backward" in getattr(one, "kind", "") for one in each) for each in operators])
     backward = np.repeat(differentiated, lengths)
     measured = np.log([seconds for _, seconds in runs])
@@ -147,7 +147,7 @@ def _fit_kinds(start: Rates, steps: Sequence[Step], chains: Sequence[Step]) -> R
         return np.concatenate([weight * (predicted - measured), CLOSENESS * own.ravel(), CLOSENESS * chain[:3]])
 
     figures = (start.flops_per_second, start.bytes_per_second, start.operator_overhead, start.step_overhead)
-    # How much faster chains move bytes than steps decides between the optima, so the search starts from several.
+    # The optimum depends on how much faster chains move bytes than steps, so the search starts from several values.
     middle = np.concatenate([np.log(figures), np.zeros(3 * count_kinds + 3), np.log([2e-5, 1e-6])])
     reach = np.concatenate([np.full(4, 9.0), np.full(3 * count_kinds, 5.0), [3.0, 3.0, 3.0], [9.0, 9.0]])
     reached = _reached(runs, names, figures)
@@ -169,10 +169,10 @@ def _fit_kinds(start: Rates, steps: Sequence[Step], chains: Sequence[Step]) -> R
 
 
 def _reached(runs: Sequence[Step], names: Sequence[str], general: Sequence[float]) -> NDArray[np.float64]:
-    """How far the highest FLOP/s and bytes/s that each kind reached in some run are from the general figures.
+    """The ratio of each kind's highest FLOP/s and bytes/s in any run to the general figures.
 
-    Where the search begins: a kind that is slow by its arithmetic then does not begin as one that is slow by its bytes.
-    Logarithms ``[3, kinds]``, the launches' zero.
+    The search starts there, so that a kind limited by arithmetic does not start as one limited by bytes. Returns
+    logarithms ``[3, kinds]``; those of launches are zero.
     """
     best = np.zeros((2, len(names)))
     for operators, seconds in runs:

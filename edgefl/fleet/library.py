@@ -1,4 +1,4 @@
-"""Finding a device profile: by the name of a shipped or plugged-in one, or by the path of a file."""
+"""Find a device profile by the name of a shipped or plugged-in profile, or by the path of a file."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def _check(plug_in: Any) -> None:
 
 
 PLUG_INS = PlugIns("device profile", "edgefl.device_profiles", _check)
-"""Profiles from elsewhere; each is the path of a profile file, or a mapping that says what such a file would."""
+"""Profiles of plug-ins; each is the path of a profile file, or a mapping with the contents of such a file."""
 
 
 def profile_names() -> list[str]:
-    """Every profile that can be had by name, shipped and plugged in, sorted."""
+    """The names of all shipped and plugged-in profiles, sorted."""
     return sorted({*shipped.files("device_profiles"), *PLUG_INS.names()})
 
 
 def all_profiles() -> list[DeviceProfile]:
-    """Every profile that can be had by name.
+    """All shipped and plugged-in profiles.
 
-    A plug-in that is broken is left out with a :class:`BrokenPlugIn` warning.
+    A broken plug-in is omitted with a :class:`BrokenPlugIn` warning.
     """
     profiles = []
     for name in profile_names():
@@ -51,12 +51,12 @@ def load_profile(name_or_path: str | PathLike[str], *, folder: Path | None = Non
     """A device profile.
 
     Args:
-        name_or_path: a name as :func:`profile_names` lists them, or the path of a YAML file: anything that ends in
+        name_or_path: a name listed by :func:`profile_names`, or the path of a YAML file: any text that ends in
             ``.yaml`` or ``.yml`` or contains a separator.
         folder: where relative paths start; the working directory if not given.
 
     Raises:
-        UserError: there is no such profile (with the nearest name), or the file does not hold a valid one.
+        UserError: there is no such profile (the message suggests the nearest name), or the file is not a valid profile.
 
     >>> load_profile("raspberry-pi-5").kind
     'sbc'
@@ -69,10 +69,10 @@ def load_profile(name_or_path: str | PathLike[str], *, folder: Path | None = Non
 
 
 def read_profile(path: Path) -> DeviceProfile:
-    """The profile that a YAML file holds.
+    """The profile in a YAML file.
 
     Raises:
-        UserError: the file cannot be read or does not hold a valid profile; it names file and field.
+        UserError: the file cannot be read or is not a valid profile; the message contains file and field.
     """
     return validated(DeviceProfile, read_yaml(path), file=str(path))
 

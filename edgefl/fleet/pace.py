@@ -1,4 +1,4 @@
-"""How a computation advances on a device that is slowed down by other work and by its own heat, in closed form."""
+"""The progress of a computation on a device that is slowed down by other work and by heat, in closed form."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The course of one computation.
+    """The progress of one computation.
 
-    It advances at 1 / ``cool`` per second for the first ``after`` seconds, and at 1 / ``hot`` from then on.
+    It advances at 1 / ``cool`` per second for the first ``after`` seconds, and at 1 / ``hot`` afterwards.
 
     Attributes:
-        cool: seconds that all of it takes at the full rate.
-        hot: seconds that all of it takes at the rate that heat leaves.
-        after: seconds that the full rate lasts; infinite for devices that don't throttle.
+        cool: seconds that the whole computation takes at the full rate.
+        hot: seconds that the whole computation takes at the throttled rate.
+        after: seconds at the full rate; infinite for devices that do not throttle.
 
-    A minute's work whose device halves its rate after 20 s:
+    A computation of one minute on a device that halves its rate after 20 s:
 
     >>> pace = Pace(cool=60.0, hot=120.0, after=20.0)
     >>> round(pace.seconds, 9), round(pace.done(60.0), 9)
@@ -30,7 +30,7 @@ class Pace:
 
     @property
     def seconds(self) -> float:
-        """How long it takes."""
+        """The duration of the computation."""
         if self.cool <= self.after:
             return self.cool
         return self.after + (1 - self.after / self.cool) * self.hot

@@ -1,4 +1,4 @@
-"""What a device profile says: how fast a kind of device computes, what it holds, what it draws, and who says so."""
+"""The contents of a device profile: speed, memory and power of a kind of device, and the sources of the figures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OperatorKind = Annotated[str, AfterValidator(_known)]
 
 
 class OperatorRates(Options):
-    """What a device reaches on one kind of operators; what is left out is as for all operators."""
+    """Rates of a device for one kind of operators; rates not given are those for all operators."""
 
     fp32_achievable: FlopsPerSecond | Estimate[FlopsPerSecond] | None = Field(
         None, description="fp32 FLOP/s on this kind of operators, in place of compute.fp32_achievable."
@@ -46,7 +46,7 @@ class OperatorRates(Options):
 class Compute(Options):
     """How fast the device executes the operators of a training step, in 32-bit floating point."""
 
-    processor: str = Field(description="The processor that trains, with cores and clock.")
+    processor: str = Field(description="The processor used for training, with cores and clock.")
     fp32_peak: FlopsPerSecond | Estimate[FlopsPerSecond] = Field(
         description="Theoretical fp32 FLOP/s (cores x FLOPs per cycle x clock); for orientation, no time depends on it."
     )
@@ -57,23 +57,23 @@ class Compute(Options):
         description="Bytes per second that large operators move to and from main memory; the memory roof."
     )
     operator_overhead: Seconds | Estimate[Seconds] = Field(
-        description="Seconds that every launched operator costs beside its arithmetic (dispatch, allocation, launch)."
+        description="Seconds of overhead for every launched operator (dispatch, allocation, launch)."
     )
     step_overhead: Seconds | Estimate[Seconds] = Field(
-        description="Seconds that every training step costs beside its operators (next batch, the loop itself)."
+        description="Seconds of overhead for every training step (next batch, the loop itself)."
     )
     operator_rates: dict[OperatorKind, OperatorRates] = Field(
-        default_factory=dict, description="Figures of single kinds of operators, where they are known."
+        default_factory=dict, description="Figures for single kinds of operators, if known."
     )
     jitter: float = Field(
-        0.0, ge=0, le=2, description="Spread of a round's duration by chance: sigma of a lognormal factor of mean 1."
+        0.0, ge=0, le=2, description="Random variation of a round's duration: sigma of a lognormal factor of mean 1."
     )
     background_load: AnyLoad = Field(
-        Load(low=0, high=0), description="Part of the processor that other programs take, or its bounds."
+        Load(low=0, high=0), description="Part of the processor that other programs use, or its bounds."
     )
-    thermal: Thermal | None = Field(None, description="How heat lowers the rate; null where it does not.")
+    thermal: Thermal | None = Field(None, description="How heat lowers the rate; null: it does not.")
     measured_steps: tuple[MeasuredStep, ...] = Field(
-        (), description="Measured times of single training steps; they win over the roofline."
+        (), description="Measured times of single training steps; they replace the roofline's predictions."
     )
 
     def measured(self, signature: str) -> MeasuredStep | None:
@@ -89,49 +89,49 @@ class Compute(Options):
 
 
 class Memory(Options):
-    """How large a job it can hold."""
+    """The device's memory, which limits the size of a job."""
 
     total: Bytes = Field(gt=0, description="Main memory of the device.")
     training: Bytes | Estimate[Bytes] = Field(
-        description="Memory that a training process can use beside the system; a job whose peak is above is refused."
+        description="Memory available to a training process; a job with a higher peak is refused."
     )
 
 
 class RadioDirection(Options):
-    """What the network interface draws in one direction: active + energy per megabyte x rate."""
+    """Power of the network interface in one direction: active + energy per megabyte x rate."""
 
-    active: Watts | Estimate[Watts] = Field(
-        description="Watts on top of what the device draws otherwise, as long as a transfer is under way, at any rate."
-    )
+    active: Watts | Estimate[Watts] = Field(description="Additional watts during a transfer, at any rate.")
     energy_per_megabyte: Joules | Estimate[Joules] = Field(
-        description="Joules per 10^6 bytes moved, on top of `active` (b watts per Mbit/s are 8 b joules per megabyte)."
+        description="Additional joules per 10^6 bytes moved (b watts per Mbit/s are 8 b joules per megabyte)."
     )
 
 
 class Tail(Options):
     """The state of high power in which a cellular radio stays after its last transfer."""
 
-    seconds: Seconds = Field(description="How long it lasts.")
-    watts: Watts | Estimate[Watts] = Field(description="Watts on top of what the device draws otherwise.")
+    seconds: Seconds = Field(description="Duration of this state.")
+    watts: Watts | Estimate[Watts] = Field(description="Additional watts in this state.")
 
 
 class Radio(Options):
-    """What the network interface draws."""
+    """Power of the network interface."""
 
     down: RadioDirection = Field(description="While receiving.")
     up: RadioDirection = Field(description="While sending.")
     promotion: Joules | Estimate[Joules] = Field(
-        0.0, description="Joules that waking the radio for a transfer costs, on top of `active`."
+        0.0, description="Joules for waking the radio for a transfer, in addition to `active`."
     )
-    tail: Tail | None = Field(None, description="What it draws after its last transfer; null: it sleeps at once.")
+    tail: Tail | None = Field(
+        None, description="High-power state after the last transfer; null: the radio sleeps at once."
+    )
 
 
 class Power(Options):
-    """What the device draws."""
+    """Power of the device."""
 
     idle: Watts | Estimate[Watts] = Field(description="Watts of the whole device while it waits.")
     compute: Watts | Estimate[Watts] = Field(description="Watts of the whole device, idle included, while it trains.")
-    radio: Radio = Field(description="What transfers draw on top of idle or compute.")
+    radio: Radio = Field(description="Power of transfers, in addition to idle or compute.")
 
     @model_validator(mode="after")
     def _computing_draws_more_than_waiting(self) -> Self:
@@ -149,34 +149,36 @@ def _listed(sources: object) -> object:
 
 
 class Provenance(Options):
-    """Where the figures come from."""
+    """The sources of the figures."""
 
     sources: Annotated[_Texts, BeforeValidator(_listed, json_schema_input_type=str | _Texts)] = Field(
-        min_length=1, description="Who says so: a text, or a list of them."
+        min_length=1, description="The sources: a text, or a list of texts."
     )
     date: datetime.date = Field(description="When the figures were gathered.")
-    licence: str | None = Field(None, description="Licence of the data used, where it has one.")
-    verified: bool = Field(description="Whether every figure rests on a measurement or data sheet that was looked at.")
+    licence: str | None = Field(None, description="Licence of the data used, if any.")
+    verified: bool = Field(description="Whether every figure was checked against a measurement or data sheet.")
     derivation: dict[str, str] = Field(
-        default_factory=dict, description="How a figure was derived from the sources, by its dotted path."
+        default_factory=dict, description="For the dotted path of a figure, how it was derived from the sources."
     )
 
 
 class DeviceProfile(Options):
     """A kind of device.
 
-    Quantities are in base units (FLOP/s, bytes/s, bytes, seconds, watts, joules) or texts with a unit; an uncertain one
-    is ``{low, nominal, high}``.
+    Quantities are in base units (FLOP/s, bytes/s, bytes, seconds, watts, joules) or texts with a unit; an uncertain
+    quantity is ``{low, nominal, high}``.
     """
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="What scenarios and reports call it.")
-    kind: Kind = Field(description="What sort of device it is.")
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="The name of the device in scenarios and reports."
+    )
+    kind: Kind = Field(description="The kind of device.")
     description: str = Field(description="The exact device, in a sentence.")
     compute: Compute = Field(description="How fast it trains.")
-    memory: Memory = Field(description="How large a job it can hold.")
-    power: Power = Field(description="What it draws.")
-    battery: Battery | None = Field(None, description="Its battery; null where it is on the mains.")
-    provenance: Provenance = Field(description="Where the figures come from.")
+    memory: Memory = Field(description="Memory, which limits the size of a job.")
+    power: Power = Field(description="Power consumption.")
+    battery: Battery | None = Field(None, description="The battery; null: the device is on the mains.")
+    provenance: Provenance = Field(description="The sources of the figures.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -191,7 +193,7 @@ class DeviceProfile(Options):
         return self
 
     def sustained(self, hot: bool) -> float:
-        """The part of its full rate that the processor computes at."""
+        """The processor's rate as a part of its full rate."""
         return self.compute.thermal.sustained if hot and self.compute.thermal is not None else 1.0
 
     def rates(
@@ -201,8 +203,8 @@ class DeviceProfile(Options):
 
         Args:
             bound: which bound of the duration.
-            kind: of which operators; those of ``compute.operator_rates`` have figures of their own.
-            hot: once heat has lowered the rate (``compute.thermal``).
+            kind: the kind of operators; those in ``compute.operator_rates`` have separate figures.
+            hot: whether heat has lowered the rate (``compute.thermal``).
         """
         compute = self.compute
         own = compute.operator_rates.get(kind, _NO_RATES)

@@ -1,9 +1,9 @@
-"""From what a training step executes to the seconds it takes on a device.
+"""The seconds of a training step on a device, computed from the operators that the step executes.
 
-Roofline per operator (Williams, Waterman and Patterson, 2009): an operator takes as long as its arithmetic at the
-achievable FLOP/s or as its memory traffic at the memory bandwidth, whichever is longer, and its launch costs a fixed
-overhead on top. Small models are therefore bound by overheads, large dense ones by arithmetic, and the ratio between
-two devices depends on the model. A profile may give the three figures by kind of operator.
+Roofline per operator (Williams, Waterman and Patterson, 2009): the time of an operator is its arithmetic at the
+achievable FLOP/s or its memory traffic at the memory bandwidth, whichever is longer, plus a fixed overhead for its
+launch. Small models are therefore limited by overheads, large dense models by arithmetic, and the ratio between two
+devices depends on the model. A profile may give the three figures by kind of operator.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from edgefl.fleet.profile import DeviceProfile
 class Operator(Protocol):
     """One operator that a step executes ``count`` times.
 
-    It may say its ``kind`` (:data:`edgefl.operator_kinds.KINDS`); a device may have rates of its own for that.
+    It may have a ``kind`` (:data:`edgefl.operator_kinds.KINDS`), for which a device may have separate rates.
     """
 
     @property
@@ -40,7 +40,7 @@ class Operator(Protocol):
 
 
 def step_signature(operators: Iterable[Operator]) -> str:
-    """Sixteen hexadecimal digits that name a step by what it executes; the order of its operators does not matter.
+    """Sixteen hexadecimal digits that identify a step by its operators; their order does not matter.
 
     >>> from types import SimpleNamespace
     >>> step_signature([SimpleNamespace(flops=2e9, bytes=1e6, count=3)])
@@ -56,14 +56,14 @@ def step_signature(operators: Iterable[Operator]) -> str:
 def step_seconds(
     profile: DeviceProfile, operators: Iterable[Operator], *, bound: Bound = "nominal", hot: bool = False
 ) -> float:
-    """Seconds of one training step on one device: measured where the profile has it, else by the roofline.
+    """Seconds of one training step on one device: the measured time if the profile has it, else by the roofline.
 
     Args:
         profile: the device.
-        operators: what the step executes.
-        bound: least, nominal or greatest seconds that the profile's uncertain figures allow.
-        hot: once heat has lowered the device's rate; a measured time grows by the whole of that, since a measurement
-            does not say which part of it was arithmetic.
+        operators: the operators of the step.
+        bound: lowest, nominal or highest seconds that the profile's uncertain figures allow.
+        hot: whether heat has lowered the device's rate; a measured time is scaled as a whole, because the part of
+            arithmetic in it is unknown.
 
     >>> from types import SimpleNamespace
     >>> from edgefl.fleet import load_profile
@@ -104,5 +104,5 @@ def fleet_step_seconds(
 
 
 def fits(profile: DeviceProfile, peak_memory_bytes: float) -> bool:
-    """Whether a job with this peak of memory can run on the device at all."""
+    """Whether the device has enough memory for a job with this peak."""
     return peak_memory_bytes <= value(profile.memory.training)

@@ -1,4 +1,4 @@
-"""Fleets whose devices differ: compute and memory drawn together, as a benchmark of real phones spreads them."""
+"""Fleets of different devices: compute and memory are drawn jointly, distributed as in a benchmark of real phones."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from edgefl.fleet.profile import DeviceProfile, OperatorRates
 from edgefl.options import Options
 
 RANK_CORRELATION = 0.84
-"""Spearman's, of CPU score and RAM over the 333 phones of the benchmark."""
+"""Spearman's rank correlation of CPU score and RAM over the 333 phones of the benchmark."""
 
 # Quantiles 0, 5, …, 100 % of the floating-point CPU score and of RAM in GB over the phones that AI Benchmark listed in
-# 2019-20: all 333, and the 220 of 2018-19. Statistics of ours over the list; the list itself is not part of edgefl.
+# 2019-20: all 333, and the 220 of 2018-19. We computed these statistics; the list itself is not part of edgefl.
 QUANTILES = {
     "all": (
         (105, 218.4, 274.2, 311.4, 392.2, 568, 754.6, 1141.6, 1327, 1445, 1548, 1636.4, 1696.4, 1926, 2035.2, 2154,
@@ -31,13 +31,15 @@ QUANTILES = {
 }  # fmt: skip
 
 _SIZES = np.array([0.5, 1, 2, 3, 4, 6, 8, 12])
-"""GB of RAM that phones are sold with; what lies between two quantiles is rounded to the nearest."""
+"""GB of RAM that phones are sold with; drawn values are rounded to the nearest."""
 
 
 class Sample(Options):
     """How a group's devices differ from its profile."""
 
-    kind: Literal["phones"] = Field(default="phones", description="phones: as AI Benchmark's list of 2019-20 spreads.")
+    kind: Literal["phones"] = Field(
+        default="phones", description="phones: distributed as in AI Benchmark's list of 2019-20."
+    )
     models: Literal["all", "recent"] = Field(
         default="recent", description="all: 333 phones of any age; recent: the 220 that were at most two years old."
     )
@@ -45,15 +47,15 @@ class Sample(Options):
 
 
 def sampled_profiles(profile: DeviceProfile, sample: Sample, draws: np.random.Generator) -> list[DeviceProfile]:
-    """``sample.devices`` devices like ``profile``, which stands for the median phone.
+    """Draw ``sample.devices`` devices similar to ``profile``, which represents the median phone.
 
-    Score and RAM are drawn together: two normal numbers whose correlation gives the ranks' 0.84 (a Gaussian copula),
-    turned into quantiles. A device with s times the median's score has s times the profile's FLOP/s, the root of s
-    times its memory bandwidth (memory spreads less than processors; an assumption), and 1/s of its overheads. What
-    training may use of memory is the same part of the drawn RAM.
+    Score and RAM are drawn jointly: two normal numbers, correlated so that their ranks have the correlation 0.84 (a
+    Gaussian copula), are converted into quantiles. A device with s times the median's score has s times the profile's
+    FLOP/s, the square root of s times its memory bandwidth (memory varies less than processors; an assumption), and 1/s
+    of its overheads. The part of memory that training may use is the same for all devices.
     """
     scores, sizes = (np.array(numbers, np.float64) for numbers in QUANTILES[sample.models])
-    # Of two normal numbers with correlation r the ranks have 6/π asin(r/2).
+    # The ranks of two normal numbers with correlation r have the correlation 6/π asin(r/2).
     linear = 2 * math.sin(math.pi * RANK_CORRELATION / 6)
     first, second = draws.standard_normal((2, sample.devices))
     second = linear * first + math.sqrt(1 - linear**2) * second
@@ -82,7 +84,7 @@ def _like(profile: DeviceProfile, name: str, speed: float, memory: float) -> Dev
             "operator_overhead": _scaled(profile.compute.operator_overhead, 1 / speed),
             "step_overhead": _scaled(profile.compute.step_overhead, 1 / speed),
             "operator_rates": {kind: _faster(rates, speed) for kind, rates in profile.compute.operator_rates.items()},
-            "measured_steps": (),  # those of another device
+            "measured_steps": (),  # measured on another device
         }
     )
     training = _scaled(profile.memory.training, memory / profile.memory.total)

@@ -1,7 +1,7 @@
-"""How much slower than its profile each device is in a round: chance and other programs.
+"""Random slowdowns: how much slower than its profile each device is in a round, by chance and through other programs.
 
 One vector over the fleet is drawn for each round from a generator that is keyed by seed, purpose and round. The method
-is no part of the key, so all methods meet the same good and bad moments of every device, whoever they pick.
+is not part of the key, so the slowdowns of every device are the same for all methods, whichever clients they select.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ Factors = NDArray[np.float64]
 
 
 class Slowdown:
-    """The factors by which computing takes longer than the profile says.
+    """The factors by which computing takes longer than the profile predicts.
 
-    A factor is exp(σz - σ²/2) / (1 - b): lognormal with mean 1, z a standard normal number and σ the profile's
-    ``compute.jitter``; b the part of the processor that other programs take (``compute.background_load``).
+    A factor is exp(σz - σ²/2) / (1 - b). The first part is lognormal with mean 1; z is a standard normal number and σ
+    the profile's ``compute.jitter``. b is the part of the processor that other programs use
+    (``compute.background_load``).
 
     Args:
         fleet: which device each client has.
@@ -38,7 +39,7 @@ class Slowdown:
         table = np.array(
             [(each.jitter, each.background_load.low, each.background_load.high) for each in computes], np.float64
         )
-        # A fleet that keeps to its profiles costs one array of ones, however many rounds there are.
+        # A fleet without slowdowns needs only one array of ones for all rounds.
         self._steady: Factors | None = None if table.any() else np.ones(len(fleet.group))
         self._conditions: NDArray[np.float64] = table[fleet.group].T
         self._known: dict[tuple[int, ...], Factors] = {}
@@ -47,14 +48,14 @@ class Slowdown:
         """Every client's factor in a round (from 0), shape ``[clients]``.
 
         Args:
-            round: the round, or the model version where there are no common rounds.
-            again: which vector of that round: for clients that began to compute in it so many times before.
+            round: the round, or the model version if there are no common rounds.
+            again: index of the round's vector: how many times a client began to compute in this round before.
         """
         if self._steady is not None:
             return self._steady
         place = (round, again) if again else (round,)
         if place not in self._known:
-            if len(self._known) > 7:  # a run asks for few rounds at a time; old ones are drawn again if need be
+            if len(self._known) > 7:  # a run uses few rounds at a time; older ones are drawn again if needed
                 self._known.clear()
             self._known[place] = self._draw(place)
         return self._known[place]

@@ -1,4 +1,4 @@
-"""Recurring intervals of time, one list of them a row: when devices are there, as arrays."""
+"""Recurring intervals of time in which devices are available, as arrays; each row is one list of intervals."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Windows:
-    """For each row the intervals [start, end) in which somebody is there; each row repeats with its own period.
+    """For each row the intervals [start, end) in which a device is available; each row repeats with its own period.
 
     Attributes:
-        starts, ends: all rows one after another, seconds, ascending within a row, within [0, period].
-        offsets: where each row begins in them, shape ``[rows + 1]``.
+        starts, ends: concatenation of all rows, in seconds, ascending within a row, within [0, period].
+        offsets: the start of each row in them, shape ``[rows + 1]``.
         periods: seconds after which each row repeats, shape ``[rows]``.
     """
 
@@ -39,9 +39,9 @@ class Windows:
         )
 
     def state(self, rows: NDArray[np.int64], seconds: Numbers) -> tuple[NDArray[np.bool_], Numbers]:
-        """Whether each of these rows is there at its own moment, and for how many seconds that stays so.
+        """Whether each of these rows is available at its own time, and for how many seconds this does not change.
 
-        A row that is always, or never, there stays so for infinitely many seconds.
+        For a row that is always or never available, the seconds are infinite.
 
         >>> windows = Windows.of([((10.0, 50.0), (20.0, 60.0), 100.0)])
         >>> there, for_seconds = windows.state(np.array([0, 0, 0]), np.array([15.0, 95.0, 260.0]))
@@ -53,20 +53,20 @@ class Windows:
         if not len(self.starts):
             return np.zeros(len(rows), np.bool_), np.full(len(rows), math.inf)
         first, last = self.offsets[rows], self.offsets[rows + 1]
-        place = self._windows_begun(first, last, local)  # the window before this one is the latest that has begun
+        place = self._windows_begun(first, last, local)  # the window before this index is the latest that has begun
         end = np.where(place > first, self.ends[np.maximum(place - 1, 0)], -1.0)
         there = local < end
         final = len(self.starts) - 1
         opening, following = self.starts[np.minimum(first, final)], self.starts[np.minimum(place, final)]
         away_for = np.where(place < last, following - local, opening + period - local)
         stays = np.where(there, end - local, np.where(last > first, away_for, math.inf))
-        # A window that ends with the period goes on where the next period begins with one.
+        # A window at the end of the period continues if the next period begins with a window.
         closing = self.ends[np.minimum(first, final)]
-        goes_on = there & (end >= period) & (opening <= 0)
-        return there, np.where(goes_on, np.where(closing >= period, math.inf, stays + closing), stays)
+        continues = there & (end >= period) & (opening <= 0)
+        return there, np.where(continues, np.where(closing >= period, math.inf, stays + closing), stays)
 
     def _windows_begun(self, first: NDArray[np.int64], last: NDArray[np.int64], local: Numbers) -> NDArray[np.int64]:
-        """For each row the index after its last window that has begun: a binary search in all rows at once."""
+        """For each row the index after its last window that has begun, by a binary search in all rows at once."""
         low, high = first.copy(), last.copy()
         while (low < high).any():
             middle = (low + high) // 2

@@ -1,6 +1,7 @@
-"""The scenario: one YAML file that names everything a comparison depends on.
+"""The scenario: one YAML file that specifies everything a comparison depends on.
 
-:func:`load_scenario` reads and checks one, :func:`resolve` says it in full, :func:`json_schema` describes all of them.
+:func:`load_scenario` reads and checks a scenario, :func:`resolve` returns it in full, :func:`json_schema` returns the
+schema of scenario files.
 """
 
 from edgefl.scenario.loading import load_scenario, resolve, with_overrides

@@ -37,25 +37,25 @@ class Named(Generic[Part]):
 
 @dataclass(frozen=True)
 class Section(Generic[Part]):
-    """How a section that names a registered part is read, written and described.
+    """Reads, writes and describes a section that names a registered part.
 
     Attributes:
-        tag: the key that holds the part's name (``name``, ``kind``).
-        registry: where the names come from.
+        tag: the key of the part's name (``name``, ``kind``).
+        registry: the registry of the parts.
     """
 
     tag: str
     registry: Registry[type[Part]]
 
     def read(self, value: Any, field: str) -> Named[Part]:
-        """A part from ``{tag: name, option: value…}``, or from its name alone; one that was read already stays.
+        """A part from ``{tag: name, option: value…}``, or from its name; a part that was read already is unchanged.
 
         Args:
-            value: what stands in the scenario.
+            value: the section's value in the scenario.
             field: the section's dotted path, for messages.
 
         Raises:
-            UserError: unknown name or option; the message gives the nearest one.
+            UserError: unknown name or option; the message suggests the nearest one.
         """
         if isinstance(value, Named):
             return value
@@ -80,11 +80,11 @@ class Section(Generic[Part]):
         return Named(name, validated(part, options, field=field))
 
     def write(self, part: Named[Part]) -> dict[str, Any]:
-        """The mapping that :meth:`read` turns back into ``part``."""
+        """The mapping from which :meth:`read` makes ``part`` again."""
         return {self.tag: part.name, **part.spec.model_dump(mode="json")}
 
     def json_schema(self) -> dict[str, Any]:
-        """What :meth:`read` accepts, for every registered part."""
+        """The schema of values that :meth:`read` accepts, for every registered part."""
         described = self.registry.of_each(self._schema)
         return {"anyOf": [{"enum": list(described)}, *described.values()]}
 
@@ -96,7 +96,7 @@ class Section(Generic[Part]):
 
 
 def within(error: UserError, field: str) -> UserError:
-    """The same error, its path now starting at ``field``.
+    """The same error with ``field`` as the start of its path.
 
     >>> str(within(UserError("expected more", field="local.lr"), "methods.2"))
     'methods.2.local.lr: expected more'
@@ -114,12 +114,12 @@ class BuildFault(EdgeflError):  # noqa: N818  (exit code 1 calls it a fault)
     """
 
     def __init__(self, field: str, error: BaseException) -> None:
-        super().__init__(f"{field}: the part that it names cannot be built: {in_words(error)}")
+        super().__init__(f"{field}: this part cannot be built: {in_words(error)}")
 
 
 @contextmanager
 def built_at(field: str) -> Iterator[None]:
-    """Complaints from inside, where a part is built, are about this field.
+    """Errors raised in the block, where a part is built, are reported for this field.
 
     Raises:
         UserError: the part does not fit.
@@ -128,7 +128,7 @@ def built_at(field: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        if error.file is not None:  # the fault is in another file, which the message must keep
+        if error.file is not None:  # the error is in another file, which the message must name
             error = UserError(f"{error.file}: {error.message}", field=error.field)
         raise within(error, field) from None
     except (EdgeflError, ValidationError, KeyboardInterrupt):
@@ -158,18 +158,18 @@ def _read_selection(value: Any) -> Named[SelectorSpec]:
 
 
 Data = Annotated[SerializeAsAny[DataSpec], PlainValidator(_read_data, json_schema_input_type=Any)]
-"""``data:``, a name and options."""
+"""``data:``, with name and options."""
 
 Model = Annotated[
     Named[ModelSpec],
     PlainValidator(_read_model, json_schema_input_type=Any),
     PlainSerializer(MODEL_SECTION.write, return_type=dict[str, Any]),
 ]
-"""``model:``, a name and options."""
+"""``model:``, with name and options."""
 
 Selection = Annotated[
     Named[SelectorSpec],
     PlainValidator(_read_selection, json_schema_input_type=Any),
     PlainSerializer(SELECTION_SECTION.write, return_type=dict[str, Any]),
 ]
-"""``training.selection:``, a kind and options."""
+"""``training.selection:``, with kind and options."""

@@ -1,4 +1,4 @@
-"""From a file to a checked scenario, and from a scenario to a file that says everything."""
+"""Load and check a scenario file, and write a scenario with all defaults filled in."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from edgefl.yaml_file import read_yaml
 
 
 def load_scenario(path_or_name: str | PathLike[str], overrides: Overrides = ()) -> Scenario:
-    """A checked scenario, with every device profile in it.
+    """A checked scenario with all device profiles embedded.
 
     Relative paths in a file start at the file's folder; those in overrides start at the working directory.
 
     Args:
-        path_or_name: the path of a YAML file, or the name of a shipped scenario. Whatever ends in ``.yaml`` or ``.yml``
-            or exists as a file is a path.
+        path_or_name: the path of a YAML file, or the name of a shipped scenario. A text that ends in ``.yaml`` or
+            ``.yml``, or is the name of an existing file, is a path.
         overrides: changes made before it is checked, ``{"training.rounds": 20}`` or ``["training.rounds=20"]``.
 
     Raises:
-        UserError: no such scenario, or something in it is wrong; says file, field and what was expected.
+        UserError: no such scenario, or something in it is wrong; the message contains file, field and what was
+            expected.
 
     >>> load_scenario("5g_100clients", {"training.cohort": 5}).training.cohort
     5
@@ -45,13 +46,13 @@ def load_scenario(path_or_name: str | PathLike[str], overrides: Overrides = ()) 
 
 
 def _located(path_or_name: str | PathLike[str]) -> Path:
-    """The file that is meant; a shipped scenario may also be named by the path it has in a checkout."""
+    """The file of a scenario; a shipped scenario may also be named by its path in a checkout."""
     name = str(path_or_name)
     path = Path(path_or_name)
     try:
         exists = path.exists()
-    except (OSError, ValueError):  # too long a name, or a null character in it
-        raise UserError("cannot be read: no such file name is possible", file=name[:80]) from None
+    except (OSError, ValueError):  # the name is too long, or contains a null character
+        raise UserError("cannot be read: not a valid file name", file=name[:80]) from None
     is_a_path = not isinstance(path_or_name, str) or name.endswith((".yaml", ".yml"))
     shipped_files = shipped.files("scenarios")
     if exists and (is_a_path or path.is_file() or name not in shipped_files):
@@ -60,10 +61,10 @@ def _located(path_or_name: str | PathLike[str]) -> Path:
         return shipped_files[name]
     if is_a_path:
         known = path.parent.name == "scenarios" and path.stem in shipped_files
-        hint = f"; '{path.stem}' alone names the one that comes with edgefl" if known else ""
+        hint = f"; the shipped scenario is called '{path.stem}'" if known else ""
         raise UserError(f"no such file{hint}", file=name)
-    hint = nearest(name, shipped_files) if shipped_files else "none comes with this edgefl"
-    raise UserError(f"no such file, and no shipped scenario of that name; {hint}", file=name)
+    hint = nearest(name, shipped_files) if shipped_files else "this installation has no shipped scenarios"
+    raise UserError(f"no such file or shipped scenario; {hint}", file=name)
 
 
 def check(
@@ -72,10 +73,10 @@ def check(
     """Plain data as a scenario.
 
     Args:
-        data: what a scenario file holds.
+        data: the contents of a scenario file.
         changes: changes to make first.
         file: the file's name in messages.
-        folder: where relative paths in ``data`` start; the working directory if not given.
+        folder: the folder for relative paths in ``data``; the working directory if not given.
 
     Raises:
         UserError: something in it is wrong.
@@ -92,14 +93,14 @@ def check(
 
 
 def _data_folder(data: Mapping[str, Any]) -> Path:
-    """Where the scenario's data sets lie, as far as can be told before it is checked."""
+    """The folder of the scenario's data sets, read before the scenario is checked."""
     section = data.get("data")
     root = section.get("root") if isinstance(section, Mapping) else None
     return data_root(root if isinstance(root, str) else None)
 
 
 def with_overrides(scenario: Scenario, overrides: Overrides) -> Scenario:
-    """The same scenario with changes made to what :func:`resolve` says of it.
+    """The same scenario with changes made to its resolved form (see :func:`resolve`).
 
     Raises:
         UserError: a change does not fit.
@@ -108,16 +109,16 @@ def with_overrides(scenario: Scenario, overrides: Overrides) -> Scenario:
 
 
 def resolve(scenario: Scenario) -> dict[str, Any]:
-    """Everything that a scenario says, as plain data: defaults filled in, device profiles embedded, base units.
+    """A scenario as plain data, with defaults filled in, device profiles embedded, and quantities in base units.
 
-    It depends on no other file of edgefl and is read back as an equal scenario.
+    The data depends on no other file of edgefl and is read back as an equal scenario.
     """
     data: dict[str, Any] = scenario.model_dump(mode="json", by_alias=True)
     return data
 
 
 def _refuse_not_finite(data: Any, path: tuple[str, ...] = ()) -> None:
-    """Numbers such as ``.inf`` slip through bounds like "more than 0"."""
+    """Refuse numbers such as ``.inf``, which satisfy bounds like "more than 0"."""
     if isinstance(data, float) and not math.isfinite(data):
         raise UserError(f"expected a finite number, found {data}", field=".".join(path))
     items = data.items() if isinstance(data, Mapping) else enumerate(data) if isinstance(data, list) else ()

@@ -1,4 +1,4 @@
-"""The ``methods:`` list: which methods are compared, with which options, under which labels."""
+"""The ``methods:`` list: the methods to compare, with their options and labels."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class ScenarioMethod:
     """One method of a scenario.
 
     Attributes:
-        label: what the scenario calls it (``as``), unique, and the name of its folder in a run directory.
-        entry: for :func:`edgefl.learning.methods.build.build_method`: the method's name, label and every option.
-        scheduling: who chooses how many blocks a client is sent, for methods with a partial downlink.
+        label: its unique name in the scenario (``as``), and the name of its folder in a run directory.
+        entry: for :func:`edgefl.learning.methods.build.build_method`: the method's name, label and all options.
+        scheduling: chooses how many blocks each client receives, for methods with a partial downlink.
     """
 
     label: str
@@ -34,7 +34,7 @@ class ScenarioMethod:
 
     @property
     def scheduler(self) -> BlockSchedulerSpec | None:
-        """The block scheduler's options, which can start one."""
+        """The block scheduler's options, from which it is started."""
         return None if self.scheduling is None else self.scheduling.spec
 
     @property
@@ -44,10 +44,10 @@ class ScenarioMethod:
 
 
 def read_methods(value: Any) -> tuple[ScenarioMethod, ...]:
-    """The methods that a list of names and mappings says.
+    """The methods of a list of names and mappings.
 
     Raises:
-        UserError: an unknown method, option or scheduler, a label that cannot name a folder, or one that stands twice.
+        UserError: an unknown method, option or scheduler, or a label that is not a valid folder name or occurs twice.
     """
     if not isinstance(value, list | tuple):
         raise UserError(f"expected a list of methods, found {shown(value)}", field="methods")
@@ -57,13 +57,13 @@ def read_methods(value: Any) -> tuple[ScenarioMethod, ...]:
         item if isinstance(item, ScenarioMethod) else _read(item, f"methods.{index}")
         for index, item in enumerate(value)
     )
-    # Some file systems do not tell FedAvg from fedavg.
+    # Some file systems do not distinguish FedAvg and fedavg.
     labels = [method.label.casefold() for method in methods]
     for index, label in enumerate(labels):
         if label in labels[:index]:
             raise UserError(
-                f"the label '{methods[index].label}' is taken by methods.{labels.index(label)}; give this one another "
-                "with `as`",
+                f"the label '{methods[index].label}' is used by methods.{labels.index(label)}; set another one with "
+                "`as`",
                 field=f"methods.{index}",
             )
     return methods
@@ -92,7 +92,7 @@ def _read(item: Any, field: str) -> ScenarioMethod:
     if recipe.scheduler is None:
         if data.get("scheduler") is not None:
             raise UserError(
-                f"the method '{name}' always sends its whole model, so no block scheduler fits it; remove this key",
+                f"the method '{name}' always sends the whole model and has no block scheduler; remove this key",
                 field=f"{field}.scheduler",
             )
         return ScenarioMethod(label, entry)
@@ -101,10 +101,10 @@ def _read(item: Any, field: str) -> ScenarioMethod:
 
 
 def _said(entry: BaseModel, recipe: Recipe) -> dict[str, Any]:
-    """Every option of an entry with its value; what builds on something else only as far as it was written."""
+    """All options of an entry with their values; sections with inherited defaults only as far as they were given."""
     server: ServerUpdate | None = getattr(entry, "server", None)
     building = {"method", "label", "local", "codec", "server", "weighting"}
-    if server is not None:  # the options of the server update that it replaces mean nothing any more
+    if server is not None:  # the options of the replaced server update have no effect
         building |= set(type(recipe.server).model_fields) - entry.model_fields_set
     said = entry.model_dump(mode="json", exclude=building)
     for section in sorted({"local", "codec"} & entry.model_fields_set):
@@ -126,7 +126,7 @@ def _label(label: Any, field: str) -> str:
 
 
 def write_methods(methods: tuple[ScenarioMethod, ...]) -> list[dict[str, Any]]:
-    """The list that :func:`read_methods` turns back into ``methods``."""
+    """The list from which :func:`read_methods` makes ``methods`` again."""
     return [_written(method) for method in methods]
 
 
@@ -143,7 +143,7 @@ def methods_schema() -> dict[str, Any]:
     return {
         "type": "array",
         "minItems": 1,
-        "description": "what is compared: names, or mappings with options",
+        "description": "the methods to compare: names, or mappings with options",
         "items": {"anyOf": [{"enum": list(described)}, *described.values()]},
     }
 
@@ -151,7 +151,11 @@ def methods_schema() -> dict[str, Any]:
 def _schema(name: str, recipe: Recipe) -> dict[str, Any]:
     schema = method_model(name).model_json_schema(mode="validation")
     properties = {**schema.get("properties", {}), "method": {"const": name}}
-    properties["as"] = {"type": "string", "pattern": f"^{LABEL_PATTERN}$", "description": "what it is called here"}
+    properties["as"] = {
+        "type": "string",
+        "pattern": f"^{LABEL_PATTERN}$",
+        "description": "the method's label in this scenario",
+    }
     if recipe.scheduler is not None:
         properties["scheduler"] = SCHEDULER_SECTION.json_schema()
     schema.update(properties=properties, required=sorted({"method", *schema.get("required", [])}))
@@ -164,4 +168,4 @@ Methods = Annotated[
     PlainValidator(read_methods, json_schema_input_type=Any),
     PlainSerializer(write_methods, return_type=list[dict[str, Any]]),
 ]
-"""``methods:`` as a scenario's field."""
+"""The type of a scenario's field ``methods:``."""

@@ -1,7 +1,7 @@
-"""``--set PATH=VALUE``: changing a scenario's data before it is checked.
+"""``--set PATH=VALUE``: change a scenario's data before it is checked.
 
-A path is dotted, with list items by index (``fleet.0.share``). The value is YAML and replaces what stood there.
-Mappings that the file leaves out are created on the way; whether a key is legal is for the scenario's schema to say.
+A path is dotted, with list items by index (``fleet.0.share``). The value is YAML and replaces the old value. Missing
+mappings on the path are created; whether a key is valid is checked by the scenario's schema.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from edgefl.yaml_file import parse_yaml
 
 @dataclass(frozen=True)
 class Override:
-    """One change: where, to what, and as whom to blame for it."""
+    """One change: its path, its value, and its origin for messages."""
 
     path: tuple[str, ...]
     value: Any
     origin: str
 
     def concerns(self, field: str | None) -> bool:
-        """Whether a complaint about ``field`` may be about this change: one of the two paths starts the other."""
+        """Whether an error about ``field`` may be about this change: one of the two paths is a prefix of the other."""
         other = tuple(field.split(".")) if field else ()
         shorter = min(len(other), len(self.path))
         return shorter > 0 and other[:shorter] == self.path[:shorter]
 
     def renames(self, field: str | None) -> bool:
-        """Whether this change made the part that ``field`` belongs to another one, which has other options."""
+        """Whether this change replaced the part that ``field`` belongs to by another part with other options."""
         return self.path[-1] in ("kind", "name", "method") and f"{field}.".startswith(".".join(self.path[:-1]) + ".")
 
     def is_named_in(self, message: str) -> bool:
-        """Whether a complaint about something else names what this change set: "at most data.clients (5)"."""
+        """Whether the message of another error names the field of this change: "at most data.clients (5)"."""
         return any(self.concerns(field) for field in _DOTTED.findall(message))
 
 
@@ -44,11 +44,11 @@ Overrides = Mapping[str, Any] | Sequence[str | Override]
 """Either paths to values, or texts of the form ``PATH=VALUE``."""
 
 _DOTTED = re.compile(r"\b[a-z_]\w*(?:\.\w+)+\b")
-"""A field as messages name it."""
+"""The form of a field's name in messages."""
 
 
 def blamed(error: UserError, changes: Sequence[Override], file: str | None) -> UserError:
-    """The same error, said to be of the last change that it may be about, else of ``file``.
+    """The same error, located at the last change that may have caused it, else in ``file``.
 
     >>> changes = parse_overrides(["data.clients=5"])
     >>> str(blamed(UserError("at most data.clients (5)", field="training.cohort"), changes, "mine.yaml"))
@@ -64,8 +64,8 @@ def parse_overrides(overrides: Overrides, option: str = "--set") -> list[Overrid
     """The changes in the order given.
 
     Args:
-        overrides: the changes; what was parsed already stays as it is.
-        option: what a text was typed after, for messages.
+        overrides: the changes; already parsed changes are unchanged.
+        option: the option of a text on the command line, for messages.
 
     Raises:
         UserError: a text is not ``PATH=VALUE``, or its value is not YAML.
@@ -73,7 +73,7 @@ def parse_overrides(overrides: Overrides, option: str = "--set") -> list[Overrid
     >>> [(change.path, change.value) for change in parse_overrides(["training.local.lr=1e-2", "budgets=null"])]
     [(('training', 'local', 'lr'), 0.01), (('budgets',), None)]
     """
-    if isinstance(overrides, str):  # a text is a sequence of texts, too
+    if isinstance(overrides, str):  # a text is also a sequence of texts
         overrides = [overrides]
     if isinstance(overrides, Mapping):
         return [Override(_path(path, path), copy.deepcopy(value), "overrides") for path, value in overrides.items()]
@@ -81,7 +81,7 @@ def parse_overrides(overrides: Overrides, option: str = "--set") -> list[Overrid
 
 
 def of_engine(kind: str) -> list[Override]:
-    """What ``--engine`` changes, blamed on that option.
+    """The change of ``--engine``, with that option as origin.
 
     >>> of_engine("sequential")
     [Override(path=('training', 'engine', 'kind'), value='sequential', origin='--engine sequential')]
@@ -93,7 +93,7 @@ def _parsed(text: str, option: str) -> Override:
     origin = f"{option} {text}"
     path, equals, value = text.partition("=")
     if not equals or not value.strip():
-        raise UserError("expected PATH=VALUE, such as training.rounds=20 (null for nothing)", file=origin)
+        raise UserError("expected PATH=VALUE, such as training.rounds=20 (null: no value)", file=origin)
     # As an item of a list, so that null is a value and not an empty document.
     item = "- " + value.replace("\n", "\n  ")
     return Override(_path(path.strip(), origin), parse_yaml(item, file=origin)[0], origin)
@@ -110,8 +110,8 @@ def overridden(data: Mapping[str, Any], changes: Sequence[Override]) -> dict[str
     """A copy of ``data`` with the changes made, in order.
 
     Raises:
-        UserError: a path leads through something that is neither a mapping nor a list, or to a list item that is not
-            there.
+        UserError: a path leads through a value that is neither a mapping nor a list, or to a list item that does not
+            exist.
 
     >>> overridden({"fleet": [{"share": 1}]}, parse_overrides(["fleet.0.share=0.5", "evaluation.every=5"]))
     {'fleet': [{'share': 0.5}], 'evaluation': {'every': 5}}
@@ -128,7 +128,7 @@ def overridden(data: Mapping[str, Any], changes: Sequence[Override]) -> dict[str
 
 
 def _entered(container: Any, name: str, change: Override, depth: int) -> Any:
-    """What stands under ``name``, made a mapping where nothing or only a method's name stands there."""
+    """The value at ``name``; a missing value or a method's name is replaced by a mapping."""
     key = _key(container, name, change, depth)
     inner = container.get(key) if isinstance(container, dict) else container[key]
     if inner is None:
@@ -136,7 +136,7 @@ def _entered(container: Any, name: str, change: Override, depth: int) -> Any:
     elif isinstance(inner, str) and depth == 1 and change.path[0] == "methods":
         inner = container[key] = {"method": inner}
     elif not isinstance(inner, dict | list):
-        found = f"{'.'.join(change.path[: depth + 1])} is {shown(inner)}, which has nothing inside"
+        found = f"{'.'.join(change.path[: depth + 1])} is {shown(inner)}, which has no keys"
         raise UserError(found, field=".".join(change.path), file=change.origin)
     return inner
 
@@ -147,14 +147,14 @@ def _replace(container: Any, change: Override) -> None:
 
 
 def _key(container: Any, name: str, change: Override, depth: int) -> str | int:
-    """The key or index that ``name`` stands for in ``container``."""
+    """The key or index in ``container`` that ``name`` refers to."""
     if isinstance(container, dict):
-        # A file's keys may be numbers (a link called 5); a path's are texts.
+        # Keys in a file may be numbers (a link called 5); keys in a path are texts.
         return next((key for key in container if str(key) == name), name)
     place = ".".join(change.path[:depth])
     if not name.isascii() or not name.isdigit() or int(name) >= len(container):
         last = len(container) - 1
-        expected = f"an index from 0 to {last}" if container else "no item, as the list is empty"
+        expected = f"an index from 0 to {last}" if container else "no item, because the list is empty"
         raise UserError(
             f"{place} is a list: expected {expected}, found {shown(name)}",
             field=".".join(change.path),

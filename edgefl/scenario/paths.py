@@ -1,4 +1,4 @@
-"""The places of a scenario that name files, and what their relative paths are relative to."""
+"""The fields of a scenario that name files, and the folders to which relative paths refer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILES = (
 
 
 def anchored(data: Mapping[str, Any], folder: Path, *, only_files: bool = False) -> dict[str, Any]:
-    """A copy of a scenario's data in which relative paths start at ``folder``; absolute ones stay.
+    """A copy of a scenario's data in which relative paths start at ``folder``; absolute paths are unchanged.
 
     >>> anchored({"data": {"root": "images"}, "fleet": [{"profile": "raspberry-pi-5"}]}, Path("/home/me"))
     {'data': {'root': '/home/me/images'}, 'fleet': [{'profile': 'raspberry-pi-5'}]}
@@ -33,16 +33,16 @@ def anchored(data: Mapping[str, Any], folder: Path, *, only_files: bool = False)
 
 
 def found_below(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """A copy in which the files that are still relative, and are there below ``folder``, start at it."""
+    """A copy in which paths of files that are still relative, and exist in ``folder``, start at ``folder``."""
     if not folder.is_dir():
         return dict(data)
     return anchored(data, folder, only_files=True)
 
 
 def what_decides(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of a resolved scenario's data without what no result depends on: where files lie, and which engine trains.
+    """A copy of a resolved scenario's data without values that do not affect results: file locations and the engine.
 
-    Profiles are part of a resolved scenario; what other files hold is for others to compare.
+    Profiles are part of a resolved scenario. The contents of other files are compared elsewhere.
 
     >>> what_decides({"data": {"root": "/images", "clients": 8}})
     {'data': {'root': None, 'clients': 8}}
@@ -62,7 +62,7 @@ def _anchor(container: Any, pattern: list[str], folder: Path) -> None:
     def anchor(container: Any, key: Any) -> None:
         if isinstance(container[key], str) and not (pattern[-1] == "profile" and _is_name(container[key])):
             path = folder / Path(container[key]).expanduser()
-            # A trace or a graph that is not beside the scenario is looked for among the data sets.
+            # A trace or graph that is not in the scenario's folder is searched in the folder of the data sets.
             if pattern[-1] != "file" or path.is_file():
                 container[key] = str(path)
 
@@ -70,7 +70,7 @@ def _anchor(container: Any, pattern: list[str], folder: Path) -> None:
 
 
 def _each(container: Any, pattern: list[str], act: Callable[[Any, Any], None]) -> None:
-    """Call ``act`` with the container and the key of every place of a pattern that is there."""
+    """Call ``act`` with the container and the key of every existing place that matches a pattern."""
     name, *rest = pattern
     if isinstance(container, dict):
         keys: list[Any] = list(container) if name == "*" else [name] if name in container else []
@@ -86,5 +86,5 @@ def _each(container: Any, pattern: list[str], act: Callable[[Any, Any], None]) -
 
 
 def _is_name(profile: str) -> bool:
-    """Whether it names a profile, as :func:`edgefl.fleet.load_profile` sees it, rather than a file."""
+    """Whether it is the name of a profile for :func:`edgefl.fleet.load_profile`, and not a file."""
     return not (profile.endswith((".yaml", ".yml")) or "/" in profile or "\\" in profile)

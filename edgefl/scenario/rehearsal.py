@@ -1,4 +1,4 @@
-"""What can only be known by building: does the model fit the data, the scheduler the model, is every file there?"""
+"""Checks that need the parts to be built: the model fits the data, the scheduler fits the model, all files exist."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from edgefl.scenario.scenario import Scenario
 
 
 def rehearse(scenario: Scenario, *, file: str | None = None, overrides: Overrides = ()) -> None:
-    """Build once what a run will build, so that nothing has been written yet when something does not fit.
+    """Build all parts of a run once, so that errors are found before anything is written.
 
-    No image is read where the data set knows its shape beforehand.
+    No image is read if the data set defines its shape.
 
     Args:
-        scenario: what is to be run.
-        file: what the person calls it, for messages.
-        overrides: changes that were made to what the file says; a message blames the one that it is about.
+        scenario: the scenario to run.
+        file: the user's name for it, for messages.
+        overrides: changes that were made to the file's contents; a message names the one that causes the error.
 
     Raises:
-        UserError: files are missing or broken, or parts do not fit together; says where.
+        UserError: files are missing or damaged, or parts do not fit together; the message contains the field.
         BuildFault: a part raised another error.
     """
     try:

@@ -1,4 +1,4 @@
-"""What a scenario file may say. Every component brings its own specification; this composes them."""
+"""The contents of a scenario file. Each component has its own specification; this module combines them."""
 
 from __future__ import annotations
 
@@ -26,38 +26,38 @@ from edgefl.simulation.specs import BudgetSpec
 from edgefl.validation import validated
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9+_.-]{0,99}$"
-"""What may become the name of a folder: letters, digits, + - _ . and no dot in front."""
+"""Names that are valid for a folder: letters, digits, + - _ . and no leading dot."""
 
 
 class Scenario(Options):
-    """One comparison: everything it depends on beside edgefl itself, the data's files and the random seeds' meaning."""
+    """One comparison: everything it depends on, except edgefl itself and the files of the data set."""
 
-    name: str = Field(pattern=NAME, description="what the scenario is called; the run directory's default name")
+    name: str = Field(pattern=NAME, description="the scenario's name; also the run directory's default name")
     seeds: tuple[Annotated[int, Field(ge=0, le=2**53)], ...] = Field(
         default=(0,), min_length=1, description="each method runs once with each of them"
     )
-    data: Data = Field(description="what is learned, and how it is spread over the clients")
-    model: Model = Field(description="what is trained: a model's name and its options")
+    data: Data = Field(description="the data set, and how it is distributed over the clients")
+    model: Model = Field(description="the model to train: its name and options")
     training: TrainingSpec = Field(description="rounds, cohort, and a client's local training")
-    evaluation: EvaluationSpec = Field(default_factory=EvaluationSpec, description="when and on what")
+    evaluation: EvaluationSpec = Field(default_factory=EvaluationSpec, description="when, and on which data")
     protocol: ProtocolSpec = Field(default_factory=SynchronousSpec, description="how rounds run")
     personalisation: CalibrationSpec | None = Field(
-        default=None, description="what each client makes of the final model; needs data.test: partitioned"
+        default=None, description="how each client adapts the final model; needs data.test: partitioned"
     )
     fleet: tuple[FleetGroup, ...] = Field(min_length=1, description="groups of clients with the same device and link")
     network: NetworkSpec = Field(description="the graph, and the clients' links by name")
-    cost: CostSpec = Field(default_factory=MeasuredCost, description="where FLOPs and seconds of training come from")
-    methods: Methods = Field(description="what is compared: names, or mappings with options")
+    cost: CostSpec = Field(default_factory=MeasuredCost, description="how FLOPs and seconds of training are determined")
+    methods: Methods = Field(description="the methods to compare: names, or mappings with options")
     targets: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
         default=(), description="accuracies in (0, 1]; time, bytes, joules and rounds to each are reported"
     )
     target_metric: Literal["accuracy", "accuracy_ema"] = Field(
-        default="accuracy", description="what has to reach them: accuracy, or its moving average (0.9)"
+        default="accuracy", description="the metric for targets: accuracy, or its moving average (0.9)"
     )
     keep_models: Literal["none", "server", "clients"] = Field(
         default="server",
-        description="models that a finished run leaves behind: none, the last server model, or also the local models "
-        "that it was made of",
+        description="models that a finished run keeps: none, the last server model, or also the local models that were "
+        "averaged into it",
     )
     budgets: BudgetSpec = Field(default_factory=BudgetSpec, description="limits on what a run may spend")
     stop: Literal["budget", "rounds", "target"] = Field(
@@ -87,7 +87,7 @@ class Scenario(Options):
             except UserError as error:
                 if error.file is None:
                     raise
-                # The fault is in another file; the scenario's own name is still to be put in front.
+                # The error is in another file; the scenario's name is added later.
                 raise UserError(str(error), field=f"{field}.profile") from None
         return tuple(embedded)
 
@@ -110,11 +110,11 @@ class Scenario(Options):
                     raise UserError(f"expected different {field}, found {value} twice", field=f"{field}.{index}")
         if self.personalisation is not None and self.data.test != "partitioned":
             raise UserError(
-                f"each client is tested on its own part, so data.test must be partitioned, found '{self.data.test}'",
+                f"tests each client on its own part, so data.test must be 'partitioned', found '{self.data.test}'",
                 field="personalisation",
             )
         if self.stop == "target" and not self.targets:
-            raise UserError("a run that stops at its targets needs at least one, found none", field="targets")
+            raise UserError("expected at least one target because of stop: target, found none", field="targets")
 
     def _check_cohort(self) -> None:
         cohort, clients = self.training.cohort, self.data.clients
@@ -152,7 +152,8 @@ class Scenario(Options):
         if protocol.picked(cohort) > clients:
             found = f"{protocol.over_select:g} x {cohort} = {protocol.picked(cohort)}"
             raise UserError(
-                f"expected a pick of at most data.clients ({clients}), found {found}", field="protocol.over_select"
+                f"expected a selection of at most data.clients ({clients}), found {found}",
+                field="protocol.over_select",
             )
 
     def _check_parts(self) -> None:
@@ -166,8 +167,8 @@ class Scenario(Options):
                 raise UserError(f"no seconds of method '{method.label}'; {hint}", field="cost.methods")
             if recipe.overlap and selector.learns() and not isinstance(self.protocol, AsynchronousSpec):
                 raise UserError(
-                    "overlap picks a cohort while the round before still runs, but selection "
-                    f"'{self.training.selection.name}' first reads its outcome ({', '.join(sorted(selector.reads))})",
+                    "overlap selects a cohort while the previous round still runs, but selection "
+                    f"'{self.training.selection.name}' needs its results ({', '.join(sorted(selector.reads))})",
                     field=f"methods.{index}.overlap",
                 )
 
@@ -187,7 +188,7 @@ class Scenario(Options):
         """The same scenario with other seeds.
 
         Raises:
-            UserError: a seed is negative or stands twice, or there is none.
+            UserError: a seed is negative or occurs twice, or there is none.
         """
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         return validated(Scenario, {**fields, "seeds": list(seeds)})

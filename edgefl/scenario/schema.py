@@ -11,7 +11,7 @@ from edgefl.scenario.scenario import Scenario
 
 
 def json_schema() -> dict[str, Any]:
-    """What a scenario file may say, with the options of every registered part.
+    """The JSON schema of a scenario file, with the options of every registered part.
 
     >>> sorted(json_schema()["required"])
     ['data', 'fleet', 'methods', 'model', 'name', 'network', 'training']
@@ -24,13 +24,13 @@ def json_schema() -> dict[str, Any]:
         "selection": SELECTION_SECTION.json_schema(),
     }
     sections: dict[str, tuple[dict[str, Any], str]] = {
-        "data": (schema, "what is learned, and how it is spread over the clients"),
-        "model": (schema, "what is trained: a model's name and its options"),
-        "selection": (definitions["TrainingSpec"], "how the cohort is picked: a kind and its options"),
+        "data": (schema, "the data set, and how it is distributed over the clients"),
+        "model": (schema, "the model to train: its name and options"),
+        "selection": (definitions["TrainingSpec"], "how the cohort is selected: a kind and its options"),
     }
     for name, (parent, description) in sections.items():
         parent["properties"][name] = {**_lifted(described[name], definitions), "description": description}
-    for name in ("targets", "budgets"):  # null says the same as leaving them out
+    for name in ("targets", "budgets"):  # null is equivalent to omitting them
         allowed = schema["properties"][name]
         meaning = {key: allowed.pop(key) for key in ("description", "default", "title") if key in allowed}
         schema["properties"][name] = {"anyOf": [allowed, {"type": "null"}], **meaning}
@@ -39,7 +39,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _lifted(schema: Any, definitions: dict[str, Any]) -> Any:
-    """A schema whose own definitions have moved to ``definitions``, where its references look for them."""
+    """The schema with its own definitions moved to ``definitions``, to which its references refer."""
     if isinstance(schema, dict):
         definitions.update({name: _lifted(inner, definitions) for name, inner in schema.get("$defs", {}).items()})
         return {key: _lifted(inner, definitions) for key, inner in schema.items() if key != "$defs"}

@@ -16,20 +16,22 @@ from edgefl.scheduling.selection.base import selection
 
 
 class TrainingSpec(Options):
-    """Who trains in each round, how many rounds there are, and how a client trains."""
+    """The number of rounds, the cohort of each round, and a client's local training."""
 
-    rounds: int = Field(ge=1, le=10_000_000, description="aggregations at most; a budget may end the run before")
-    cohort: int = Field(ge=1, description="clients a round, at most data.clients")
+    rounds: int = Field(
+        ge=1, le=10_000_000, description="maximum number of aggregations; a budget may end the run earlier"
+    )
+    cohort: int = Field(ge=1, description="clients per round, at most data.clients")
     selection: Selection = Field(
-        default=Named("uniform", selection("uniform")), description="how the cohort is picked: a kind and its options"
+        default=Named("uniform", selection("uniform")), description="how the cohort is selected: a kind and its options"
     )
     local: LocalOptions = Field(default_factory=LocalOptions, description="a client's local training")
     engine: EngineChoice = Field(default_factory=EngineSpec, description="how jobs are trained: a kind and its options")
-    codec: Codecs = Field(default_factory=Codecs, description="how what is sent is encoded, up and down")
+    codec: Codecs = Field(default_factory=Codecs, description="how uploads and downloads are encoded")
 
 
 class EvaluationSpec(Options):
-    """When the server's model is evaluated, on what."""
+    """When, and on which data, the server's model is evaluated."""
 
     every: int = Field(default=1, ge=1, description="rounds between evaluations; the last model is always evaluated")
     split: Literal["test", "validation"] = Field(

@@ -1,4 +1,4 @@
-"""Plain data as YAML that a person likes to read."""
+"""Write plain data as readable YAML."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 WIDTH = 120
-"""Characters of the longest list or mapping that stands on one line."""
+"""Maximum characters of a list or mapping on one line."""
 
 
 def dump_yaml(data: Any) -> str:
-    """YAML 1.2 that :func:`edgefl.yaml_file.parse_yaml` reads back equal; short innermost parts stand on one line.
+    """YAML 1.2 that :func:`edgefl.yaml_file.parse_yaml` reads back unchanged; short innermost parts are on one line.
 
     >>> print(dump_yaml({"name": "a", "local": {"lr": 0.001}, "budgets": None}), end="")
     name: a
@@ -22,7 +22,7 @@ def dump_yaml(data: Any) -> str:
     budgets: null
     """
     writer = YAML(typ="rt", pure=True)
-    writer.width = 10**6  # a text stays on its line
+    writer.width = 10**6  # do not wrap texts
     writer.representer.add_representer(
         type(None), lambda representer, _: representer.represent_scalar("tag:yaml.org,2002:null", "null")
     )
@@ -35,7 +35,7 @@ def dump_yaml(data: Any) -> str:
 
 
 def _laid_out(data: Any) -> Any:
-    """The same data with a note on each list and mapping whether it stands on one line."""
+    """The same data, with each list and mapping marked for one line or several."""
     if isinstance(data, Mapping):
         mapping = CommentedMap((key, _laid_out(value)) for key, value in data.items())
         return _styled(mapping, mapping.values(), data)

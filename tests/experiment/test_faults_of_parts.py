@@ -250,7 +250,7 @@ PICKS = {
 def test_a_part_that_raises_when_a_scenario_is_checked_is_named_with_its_place(monkeypatch, deed):
     function, told = DEEDS[deed]
     monkeypatch.setattr(BlocksPayload, "downlink", function)
-    with pytest.raises(BuildFault, match=rf"^methods\.1: the part that it names cannot be built: {told}"):
+    with pytest.raises(BuildFault, match=rf"^methods\.1: this part cannot be built: {told}"):
         scenario_of("fedbr")
 
 
@@ -418,5 +418,5 @@ def test_a_part_that_cannot_be_built_is_named_before_anything_is_written(small, 
     monkeypatch.setattr(f"{FEDPROX}.adapt", exiting)
     arguments = ["simulate", str(tmp_path / "small.yaml"), "--out", str(tmp_path / "run"), "--set", "methods=[fedprox]"]
     assert main(arguments) == 1
-    assert "methods.0: the part that it names cannot be built: SystemExit: 3" in capsys.readouterr().err
+    assert "methods.0: this part cannot be built: SystemExit: 3" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -111,7 +111,7 @@ def test_groups_keep_to_themselves(trace):
         ("{", r"not JSON \(line 1: Expecting property name"),
         ("[]", "found none"),
         ('[{"active": [1]}]', "expected {duration"),
-        ('[{"active": [1, 5], "inactive": [2], "finish_time": 9}]', "as many moments"),
+        ('[{"active": [1, 5], "inactive": [2], "finish_time": 9}]', "as many times"),
         ('[{"active": [3], "inactive": [2], "finish_time": 9}]', "in turn and ascending"),
         ('[{"active": [3], "inactive": [20], "finish_time": 9}]', "within finish_time"),
     ],

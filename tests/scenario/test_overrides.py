@@ -68,7 +68,7 @@ def test_a_mapping_of_overrides_means_the_same_as_texts():
         ("fleet.2.share=1", "fleet is a list: expected an index from 0 to 1, found '2'"),
         ("fleet.-1.share=1", "fleet is a list: expected an index from 0 to 1, found '-1'"),
         ("fleet.all.share=1", "fleet is a list"),
-        ("training.rounds.more=1", "training.rounds is 60, which has nothing inside"),
+        ("training.rounds.more=1", "training.rounds is 60, which has no keys"),
     ],
 )
 def test_a_wrong_override_names_itself_and_what_was_expected(text, expected):
