@@ -1,4 +1,4 @@
-"""A scenario times methods times seeds: wires the world and writes the run directory."""
+"""Run a scenario for all methods and seeds: set up the world and write the run directory."""
 
 from edgefl.experiment.directory import is_interrupted, look_free
 from edgefl.experiment.faults import NotWritten, RunMoved, RunsFailed

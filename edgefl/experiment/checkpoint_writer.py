@@ -1,4 +1,4 @@
-"""Checkpoints are written while training goes on: most of it is waiting for a disk."""
+"""Write checkpoints while training continues: most of the time is waiting for a disk."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from edgefl.experiment.journal import Journal
 
 
 class CheckpointWriter:
-    """Writes one checkpoint at a time in a thread of its own; the journal names it once it is whole.
+    """Writes one checkpoint at a time in its own thread; the journal records it once it is complete.
 
-    So a kill during writing leaves the checkpoint before. Tensors on the CPU are not copied: what was handed over must
-    stay as it is, which is checked. Used as a context manager, it sees the last one off.
+    So after a kill during writing the previous checkpoint remains valid. Tensors on the CPU are not copied: they must
+    not change, which is checked. Use it as a context manager, which waits for the last checkpoint.
 
     Args:
         folder: the run's ``checkpoints`` folder.
-        journal: told of every checkpoint that is on disk. Where an earlier process wrote some, the newest that it names
-            has been read; the others may be damaged, and nothing builds on them.
+        journal: records every checkpoint that is on disk. Of the checkpoints of an earlier process, the newest in the
+            journal has been read; the others may be damaged, and are not reused.
     """
 
     def __init__(self, folder: Path, journal: Journal) -> None:
@@ -35,15 +35,15 @@ class CheckpointWriter:
         self._own: set[str] = set()
 
     def begin(self, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Start to write; waits for the one before, should it still be under way.
+        """Start to write; first wait for the previous checkpoint if it is not complete.
 
         Args:
             round: rounds that have ended.
-            tensors: what the learner holds, by name; nobody writes to them any more.
-            facts: everything else that it holds, as JSON data.
+            tensors: the learner's tensors, by name; they must not change any more.
+            facts: its other state, as JSON data.
 
         Raises:
-            OSError: the one before could not be written.
+            OSError: the previous checkpoint could not be written.
         """
         self.finish()
         held = {name: tensor.detach().cpu() for name, tensor in tensors.items()}
@@ -54,7 +54,7 @@ class CheckpointWriter:
         self._writing = round, writing
 
     def collect(self) -> None:
-        """Take note of a checkpoint that is written by now, if there is one.
+        """Record the checkpoint if it is complete.
 
         Raises:
             OSError: it could not be written.
@@ -63,17 +63,17 @@ class CheckpointWriter:
             self.finish()
 
     def finish(self) -> None:
-        """Wait for the checkpoint under way, if there is one, and take note of it.
+        """Wait for the checkpoint in progress, if there is one, and record it.
 
         Raises:
             OSError: it could not be written.
-            RuntimeError: a part of the method wrote to a tensor meanwhile.
+            RuntimeError: a part of the method changed a tensor in place in the meantime.
         """
         if self._writing is None:
             return
         round, writing = self._writing
         try:
-            manifest = writing.result()  # Ctrl-C may come here; whoever sees the last one off then waits again
+            manifest = writing.result()  # Ctrl-C may come here; the exit of the context manager then waits again
         except OSError:
             self._writing = None
             raise
@@ -97,7 +97,7 @@ class CheckpointWriter:
         try:
             self.finish()
         except OSError:
-            # Why the run ends already has a reason; a checkpoint that is missing costs some rounds of training.
+            # The run already ends with another error; a missing checkpoint only costs some rounds of training.
             if error is None:
                 raise
         finally:

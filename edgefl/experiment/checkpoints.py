@@ -1,8 +1,8 @@
-"""Checkpoints of a run's learner: packs of tensors that are new since the last one, and a manifest that names them.
+"""Checkpoints of a run's learner: packs of the tensors that are new since the last one, and a manifest that lists them.
 
 A checkpoint is complete or absent: its pack is written, flushed and renamed first, the manifest last. Every tensor is
-checked against the digest of its content before it is used. The newest checkpoints are kept; whatever else lies there
-goes.
+checked against the digest of its content before it is used. The newest checkpoints are kept; all other files in the
+folder are removed.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from edgefl.learning.engine.result_memory import content_of
 from edgefl.record.paths import file_in
 
 KEPT = 2
-"""Checkpoints kept; the older one serves where the newest is damaged."""
+"""The number of checkpoints that are kept; the older one is used if the newest is damaged."""
 
 _WORTH_KEEPING = 0.25
-"""The share of a pack that a new checkpoint must still hold for it to read the rest from there.
+"""The minimum share of a pack that a new checkpoint must still use to refer to this pack.
 
-So the packs of a checkpoint never hold more than four times its tensors, whatever changes between checkpoints.
+So the packs of a checkpoint never hold more than four times its tensors, regardless of the changes between checkpoints.
 """
 
 
 class CheckpointDamaged(Exception):  # noqa: N818  (what it says of the checkpoint, like FileNotFoundError's noun)
-    """A checkpoint's file is missing, cut short or altered."""
+    """A checkpoint's file is missing, truncated or changed."""
 
 
 def write_checkpoint(
     folder: Path, round: int, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], earlier: Iterable[str] = ()
 ) -> str:
-    """Store a checkpoint; returns the name of its manifest.
+    """Store a checkpoint; return the name of its manifest.
 
     Args:
         folder: the run's ``checkpoints`` folder.
         round: rounds that have ended.
-        tensors: what the learner holds, by name; on the CPU, and not written to meanwhile.
-        facts: everything else that it holds, as JSON data.
-        earlier: manifests that are kept, too, newest first. What they hold stays where it is, unless most of its pack
-            is no longer needed; so a client that was not picked since then costs next to nothing.
+        tensors: the learner's tensors, by name; on the CPU, and not changed in the meantime.
+        facts: its other state, as JSON data.
+        earlier: manifests that are also kept, newest first. Their tensors are not written again, unless most of the
+            pack is no longer needed; so a client that was not picked since then costs almost nothing.
     """
-    make_folder(folder, parents=False)  # one that was moved stays away
+    make_folder(folder, parents=False)  # does not create a folder that was moved
     contents = {name: _content(tensor) for name, tensor in tensors.items()}
     distinct = {contents[name]: tensor for name, tensor in tensors.items()}
     packs = _known(folder, earlier, {content: tensor.nbytes for content, tensor in distinct.items()})
@@ -69,7 +69,7 @@ def read_checkpoint(folder: Path, manifest: str) -> tuple[dict[str, Tensor], dic
     """The tensors and facts of a checkpoint.
 
     Raises:
-        CheckpointDamaged: a file is missing, or is not what was written.
+        CheckpointDamaged: a file is missing, or differs from the written file.
     """
     stored = _manifest(folder, manifest)
     held: dict[str, list[str]] = {}
@@ -95,7 +95,7 @@ def prune(folder: Path, manifests: list[str]) -> None:
 
 
 def _known(folder: Path, earlier: Iterable[str], wanted: Mapping[str, int]) -> dict[str, str]:
-    """Where earlier checkpoints hold the ``wanted`` contents (with their bytes), in packs that are worth keeping."""
+    """The packs of earlier checkpoints that contain ``wanted`` contents (with their bytes) and are worth keeping."""
     places: dict[str, str] = {}
     for manifest in earlier:
         try:
@@ -111,7 +111,7 @@ def _known(folder: Path, earlier: Iterable[str], wanted: Mapping[str, int]) -> d
 
 
 def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors with memory of their own: a file holds tensors, not views of one another."""
+    """The tensors with separate memory: a file contains tensors, not views of other tensors."""
     seen: set[int] = set()
     apart = {}
     for name, tensor in tensors.items():
@@ -125,7 +125,7 @@ def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _manifest(folder: Path, name: str) -> dict[str, Any]:
     text = _read(file_in(folder, name))
     if _digest(text) != name.rpartition("-")[2].removesuffix(".json"):
-        raise CheckpointDamaged(f"{name} is not what was written")
+        raise CheckpointDamaged(f"{name} differs from the written file")
     stored: dict[str, Any] = json.loads(text)
     return stored
 
@@ -137,7 +137,7 @@ def _read_pack(path: Path, wanted: Iterable[str]) -> dict[str, Tensor]:
     except (OSError, SafetensorError) as error:
         raise CheckpointDamaged(f"{path.name}: {error}") from None
     if any(_content(tensor) != content for content, tensor in found.items()):
-        raise CheckpointDamaged(f"{path.name} is not what was written")
+        raise CheckpointDamaged(f"{path.name} differs from the written file")
     return found
 
 
@@ -149,7 +149,7 @@ def _read(path: Path) -> bytes:
 
 
 def _size(path: Path) -> float:
-    """In bytes; a pack that is missing is worth nothing."""
+    """In bytes; 0 for a missing pack."""
     try:
         return path.stat().st_size
     except OSError:

@@ -1,4 +1,4 @@
-"""How the final model does on each client: ``clients.parquet``, and its summary."""
+"""The final model's accuracy on each client: ``clients.parquet``, and its summary."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ def accuracy_of_clients(
     personalisation: CalibrationSpec | None,
     path: Path,
 ) -> dict[str, Any]:
-    """Test the final model on each client's own part, personalise it if the scenario says so, and write the table.
+    """Test the final model on each client's own part, personalise it if the scenario requires it, and write the table.
 
     Args:
-        method: whose final model it is.
+        method: the method of the final model.
         final: the model ``[size]``.
-        rounds: rounds that were run.
+        rounds: rounds of the run.
         core: the run's skeleton and engine.
         data: the clients' data.
         seed: the run's seed.
-        personalisation: how each client fits the model, if it does.
-        path: where the table goes.
+        personalisation: how each client fits the model, if there is personalisation.
+        path: the table's file.
 
     Raises:
         PartFault: a part of the method raised an error.
 
     Returns:
-        What the summary gains: ``clients``, and ``personalisation`` with one; nothing unless the test set is
+        The summary's entries: ``clients``, and ``personalisation`` if there is one; empty unless the test set is
         partitioned.
     """
     if data.evaluation_shards is None:

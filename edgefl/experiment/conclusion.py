@@ -1,4 +1,4 @@
-"""What follows a run that trained: its models on disk, and how the last one does on each client."""
+"""The end of a run with training: write its models, and test the last one on each client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def keepsakes_of(scenario: Scenario) -> Keepsakes:
-    """What a learner has to keep for this scenario."""
+    """What a learner must keep for this scenario."""
     from edgefl.learning.engine.keepsakes import Keepsakes
 
     return Keepsakes(scenario.evaluation.ensemble, clients=scenario.keep_models == "clients")
@@ -32,9 +32,9 @@ class Conclusion:
         core: data, skeletons and engine of the seed.
         data: the clients' data.
         seed: the seed.
-        method: what was trained.
-        learner: who trained it; ``keepsakes`` is what it kept.
-        rounds: rounds that the run came to.
+        method: the trained method.
+        learner: the learner that trained it; ``keepsakes`` contains what it kept.
+        rounds: rounds of the run.
     """
 
     core: TrainingCore
@@ -46,7 +46,7 @@ class Conclusion:
     rounds: int
 
     def write(self, scenario: Scenario, paths: SeedPaths) -> dict[str, Any]:
-        """Write models and tables as the run's files; returns what the summary gains."""
+        """Write models and tables as the run's files; return the additional entries of the summary."""
         from edgefl.experiment.models import write_clients, write_model
 
         final = self.learner.model(self.rounds)

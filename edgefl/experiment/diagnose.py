@@ -1,4 +1,4 @@
-"""``edgefl diagnose``: the curvature of the loss at the models that a run left behind."""
+"""``edgefl diagnose``: the curvature of the loss at the models that a run kept."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from edgefl.record import RunPaths, SeedPaths
 from edgefl.scenario import Scenario, load_scenario
 
 BATCH = 64
-"""Images in a batch, as FedAlign's authors take them."""
+"""Images in a batch, as in FedAlign's code."""
 _ALL = -1
-"""In place of a client's number in the random key of batches that are drawn from all clients' images."""
+"""Replaces a client's number in the random key of batches that are drawn from all clients' images."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What is known of one method and seed.
+    """The curvature for one method and seed.
 
     Attributes:
-        label, seed: whose model it is.
+        label, seed: the model's method and seed.
         lambda_max: the Hessian's eigenvalue of largest magnitude at the final model.
         trace: Hutchinson's estimate of the Hessian's trace there.
         clients: for each local model of the last round its ``client``, ``lambda_max`` and ``trace``; empty unless the
             run kept them (``keep_models: clients``).
-        by_tensor, by_parameter: H_N and H_D over these models under both readings of Diag(H): one number for each
-            parameter tensor (the authors' code), or one for each parameter (Eqs. 3-4 as printed); ``None`` with fewer
-            than two of them.
-        landscape: the loss on the plane of the two top eigenvectors, where it was asked for.
+        by_tensor, by_parameter: H_N and H_D over these models under both interpretations of Diag(H): one number for
+            each parameter tensor (the authors' code), or one for each parameter (Eqs. 3-4 as printed); ``None`` with
+            fewer than two of them.
+        landscape: the loss on the plane of the two top eigenvectors, if requested.
     """
 
     label: str
@@ -71,7 +71,7 @@ def diagnose(
     device: str = "auto",
     plane: bool = False,
 ) -> Iterator[Diagnosis]:
-    """Diagnose the models of a finished run, one method and seed after the other.
+    """Diagnose the models of a finished run, one method and seed after another.
 
     The loss is cross-entropy on ``batches`` batches of 64 images of all clients' training data, augmented as in
     training, with the model in evaluation mode.
@@ -80,12 +80,12 @@ def diagnose(
         run: a run directory.
         methods: labels; all if not given.
         seeds: all if not given.
-        batches: how many.
+        batches: the number of batches.
         device: ``auto``, ``cpu`` or ``cuda``.
         plane: also compute the landscape.
 
     Raises:
-        UserError: the run kept no models, or there is no such method or seed.
+        UserError: the run kept no models, or the method or seed is unknown.
     """
     summary = read_run_summary(run)["methods"]
     scenario = load_scenario(RunPaths(run).scenario)

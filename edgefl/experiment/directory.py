@@ -1,4 +1,4 @@
-"""A run directory under way: who works in it, what is finished, and how to go on after an interruption."""
+"""A run directory in progress: its lock, its finished runs, and its resumption after an interruption."""
 
 from __future__ import annotations
 
@@ -22,28 +22,27 @@ from edgefl.version import __version__
 
 
 class RunDirectory:
-    """A run directory that this process alone works in, from its first file to its summary.
+    """A run directory that only this process uses, from its first file to its summary.
 
-    Used as a context manager: it first takes the folder for this process, which makes it where it is missing, and then
-    looks what the folder holds. What this process made is removed again where the run does not begin.
+    Use it as a context manager: it first locks the folder, creating it if it is missing, and then checks its contents.
+    If the run does not begin, everything that this process created is removed again.
 
     Args:
         path: the directory.
-        choices: what the command chose; ``None`` reads them from an interrupted run, or from a finished one in which
-            runs ended by a fault: those are tried again.
+        choices: the command's choices; ``None`` reads them from an interrupted run, or from a finished one in which
+            runs ended by a fault: these runs are tried again.
 
     Attributes:
         path: the directory.
         paths: its files.
-        choices: what the command chose.
-        finished: what is known of each finished run, by (label, seed): its entry in the summary, and the (alpha, batch)
-            of the step costs that it used.
+        choices: the command's choices. finished: the data of each finished run, by (label, seed): its entry in the
+            summary, and the (alpha, batch) of the step costs that it used.
         inputs: digests of what the runs read, by field of the scenario.
-        opened: whether the scenario is written, so that the run can be resumed from now on.
+        opened: whether the scenario is written, so that the run can be resumed.
 
     Raises:
-        UserError: when it is entered: another process works there, it holds something already, it cannot be written, or
-            there is no interrupted run to resume.
+        UserError: on entry: another process uses the directory, it is not empty, it cannot be written, or there is no
+            interrupted run to resume.
     """
 
     choices: Choices
@@ -86,25 +85,25 @@ class RunDirectory:
 
     @property
     def moved(self) -> bool:
-        """Whether the folder was moved or removed since it was taken."""
+        """Whether the folder was moved or removed since it was locked."""
         return self._lock is not None and not self._lock.in_place
 
     @property
     def new_place(self) -> Path | None:
-        """Where a folder that was moved is now, if the system says so."""
+        """The new path of a folder that was moved, if the system reports it."""
         return None if self._lock is None else self._lock.new_place
 
     def check(self, scenario: Scenario) -> None:
-        """Make sure that what was read of an interrupted run belongs to its scenario.
+        """Check that the state of an interrupted run belongs to its scenario.
 
         Raises:
-            UserError: it names runs that the scenario does not have.
+            UserError: it contains runs that the scenario does not have.
         """
         if self._state_read is not None:
             self._state_read.check(scenario, self._state_file())
 
     def open(self, scenario: str) -> None:
-        """Write the resolved scenario, unless that was done before.
+        """Write the resolved scenario, unless it was written before.
 
         Args:
             scenario: the resolved scenario as YAML.
@@ -118,9 +117,9 @@ class RunDirectory:
             if not self.paths.state.exists():
                 self._check_place()
                 self._made = self._asked is not None
-                # A summary that is there speaks of runs that are about to be tried again.
+                # An existing summary describes runs that are about to be tried again.
                 self.paths.summary.unlink(missing_ok=True)
-                # The state comes last: where it is, there is a scenario to go on with.
+                # The state is written last: if it exists, the scenario exists too.
                 write_durably(self.paths.scenario, scenario)
                 self._write()
             self.opened = True
@@ -129,19 +128,19 @@ class RunDirectory:
             raise self._not_writable(error) from None
 
     def read_inputs(self, found: Mapping[str, Input]) -> None:
-        """Make sure that all runs read the same; to be called before :meth:`open`, and before each run.
+        """Check that all runs read the same inputs; call it before :meth:`open`, and before each run.
 
         Args:
-            found: the inputs as they are now.
+            found: the present inputs.
 
         Raises:
-            UserError: the run began with other contents.
+            UserError: the run began with different contents.
         """
         check_inputs(self.inputs, found)
         self.inputs |= digests(found)
 
     def run_finished(self, label: str, seed: int, entry: dict[str, Any], costs: list[tuple[int, int]]) -> None:
-        """One run is complete: its tables are written, and its journal and checkpoints are no longer needed."""
+        """Record that a run is complete: its tables are written, its journal and checkpoints no longer needed."""
         self.finished[label, seed] = {"entry": entry, "costs": costs}
         self._write()
         self._clear(label, seed)
@@ -150,24 +149,24 @@ class RunDirectory:
         self.paths.of(label, seed).clear()
 
     def forget(self) -> None:
-        """Leave no trace of a run whose input turned out to be wrong, unless one of its runs had already ended."""
+        """Remove everything after an error in the input, unless one of the runs has already ended."""
         if self._made and not self.finished and not self.moved:
             self.paths.remove(self.choices.methods)
             self.opened = False
 
     def all_finished(self) -> None:
-        """The summary is written: there is nothing left to resume."""
+        """Remove the state after the summary is written: there is nothing to resume."""
         self._check_place()
         for label, seed in self.finished:
-            self._clear(label, seed)  # again: a kill may have come between a run's end and this
+            self._clear(label, seed)  # again, in case of a kill between the run's end and this line
         sound = {run: known for run, known in self.finished.items() if known["entry"]["stop"]["reason"] != "fault"}
         if len(sound) < len(self.finished):
             write_durably(self.paths.faulted, json.dumps(self._state(sound)))
         else:
             self.paths.faulted.unlink(missing_ok=True)
         remove_unfinished(self.path)
-        # The state goes last: where it is gone, so is all that a run needs to be resumed, and a kill leaves no lock
-        # behind. A process that comes in between finds all runs finished, and writes the same summary again.
+        # The state is removed last: without it, all files that a resumption needs are gone, and a kill leaves no lock.
+        # A process that starts in between finds all runs finished, and writes the same summary again.
         if self._lock is not None:
             self._lock.remove_file()
         flush_folder(self.path)
@@ -191,7 +190,7 @@ class RunDirectory:
             raise FileNotFoundError(errno.ENOENT, "the folder was moved or removed", str(self.path))
 
     def _look_before_locking(self) -> None:
-        """Refuse what is plainly no place for a run before anything is written there; it is looked at again later."""
+        """Refuse an unusable folder before anything is written there; it is checked again later."""
         if self._asked is None:
             self._state_file()
         else:
@@ -201,9 +200,9 @@ class RunDirectory:
         file = next((file for file in (self.paths.state, self.paths.faulted) if file.exists()), None)
         if file is None:
             summary = self.paths.summary
-            reason = "the run in it is finished" if is_summary(summary) else "there is no interrupted run in it"
+            reason = "its run is finished" if is_summary(summary) else "it contains no interrupted run"
             if summary.exists() and not is_summary(summary):
-                reason = "summary.json is damaged, and what is needed to go on was removed when the run had ended"
+                reason = "summary.json is damaged, and the files needed to continue were removed when the run ended"
             raise UserError(f"nothing to resume: {reason}", file=str(self.path))
         return file
 
@@ -219,12 +218,12 @@ class RunDirectory:
 
 
 def is_interrupted(path: Path) -> bool:
-    """Whether a folder holds a run that was begun and not finished."""
+    """Whether a folder contains a run that was begun and not finished."""
     return (path / names.STATE).is_file()
 
 
 def look_free(path: Path, *, hint: str = "choose another folder") -> None:
-    """The same as :func:`check_free`, as far as it can be said without the folder's lock, and nothing is written.
+    """The part of :func:`check_free` that needs no lock; it writes nothing.
 
     Raises:
         UserError: no run can begin there.
@@ -234,17 +233,17 @@ def look_free(path: Path, *, hint: str = "choose another folder") -> None:
 
 
 def check_free(path: Path, *, begun: bool = False, hint: str = "choose another folder") -> None:
-    """Make sure that a run can begin in a folder: it is not there, or it is empty.
+    """Check that a run can begin in a folder: it does not exist, or it is empty.
 
     Args:
         path: the folder.
-        begun: it may also hold what a process leaves that was killed before its first run began.
+        begun: it may also contain files of a process that was killed before its first run began.
         hint: what to do otherwise.
 
     Raises:
-        UserError: it holds something, or cannot be made. Nothing that is there is ever written over.
+        UserError: it is not empty, or cannot be created. Existing files are never overwritten.
     """
-    # The nearest thing that is there tells whether the folder can be made.
+    # The nearest existing parent shows whether the folder can be created.
     present = next((each for each in (path, *path.absolute().parents) if each.exists()), None)
     if present is not None and not present.is_dir():
         raise UserError(f"expected a folder, found the file {present}; {hint}", file=str(path))
@@ -259,8 +258,8 @@ def check_free(path: Path, *, begun: bool = False, hint: str = "choose another f
         return
     if names.STATE in found:
         raise UserError(
-            f"holds an interrupted run; to continue: edgefl simulate --resume {path}; else {hint}", file=str(path)
+            f"contains an interrupted run; to continue: edgefl simulate --resume {path}; else {hint}", file=str(path)
         )
     if found & {names.SUMMARY, names.SCENARIO}:
-        raise UserError(f"already holds a run; {hint}", file=str(path))
+        raise UserError(f"already contains a run; {hint}", file=str(path))
     raise UserError(f"expected a new or an empty folder, found files in it; {hint}", file=str(path))

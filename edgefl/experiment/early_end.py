@@ -1,4 +1,4 @@
-"""Why a run ended before it was to, in words, from its log."""
+"""The reason for a run's early end, in words, from its log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _READ = frozenset({"stalled", "diverged", "aggregation", "refused", "dropout", "
 
 
 class EarlyEnd:
-    """Reads a log as it is written, and keeps what a sentence needs."""
+    """Reads a log while it is written, and keeps the facts for the sentence."""
 
     def __init__(self) -> None:
         self._told: str | None = None
@@ -22,7 +22,7 @@ class EarlyEnd:
         self._broken_off = -1.0
 
     def take(self, events: Sequence[Event]) -> None:
-        """The next rows."""
+        """Process the next rows."""
         for event in [event for event in events if event.kind in _READ]:
             match event.kind:
                 case "stalled" | "diverged":
@@ -30,7 +30,7 @@ class EarlyEnd:
                 case "aggregation" if event.value:
                     self._in_vain.clear()
                 case "refused":
-                    self._in_vain["were refused for want of memory"] += 1
+                    self._in_vain["were refused (not enough memory)"] += 1
                 case "dropout":
                     self._in_vain[f"dropped out ({event.item})"] += 1
                 case "lost" if event.item == "late":
@@ -39,19 +39,19 @@ class EarlyEnd:
                     self._broken_off = event.time
 
     def why(self, outcome: Outcome) -> str | None:
-        """The sentence; ``None`` where the reason of the end says all."""
+        """The sentence; ``None`` if the stop reason is sufficient."""
         if outcome.fault is not None:
             return str(outcome.fault)
         if outcome.reason != "stalled" or self._told is not None:
             return self._told
         last = outcome.rows[-STALL_ROUNDS:]
         if len(last) == STALL_ROUNDS and not any(row.aggregated for row in last):
-            return f"no update arrived in {STALL_ROUNDS} rounds in a row{self.fates()}"
+            return f"no update arrived in {STALL_ROUNDS} consecutive rounds{self.fates()}"
         if self._broken_off == outcome.seconds:
-            return "every transfer under way waits at a link without capacity, for ever"
-        return f"nobody is left who could be picked{self.fates()}"
+            return "all active transfers are on links with zero capacity"
+        return f"no client is available{self.fates()}"
 
     def fates(self) -> str:
-        """What became of those who were picked since the last update that arrived, the commonest first."""
+        """The fates of the clients picked since the last update that arrived, the most frequent first."""
         told = ", ".join(f"{count} {fate}" for fate, count in self._in_vain.most_common())
         return told and f": {told}"

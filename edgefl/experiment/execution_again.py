@@ -1,8 +1,8 @@
-"""A finished run's world executed again with the recorded numbers of training: its log must be what comes out.
+"""Execute a finished run's world again with the recorded numbers of training: the result must be its log.
 
-The laws in :mod:`edgefl.simulation.invariants` say whether a log can be true of some scenario. This says whether it is
-the log of this one: everything that the scenario and the seed determine (capacities, cohorts, choices of blocks, sizes,
-steps, draws, every second and joule) is derived again and compared.
+The laws in :mod:`edgefl.simulation.invariants` check whether a log is consistent. This module checks whether it is the
+log of this scenario: everything that the scenario and the seed determine (capacities, cohorts, choices of blocks,
+sizes, steps, draws, every second and joule) is derived again and compared.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _CHUNK = 1024
 
 
 class _EndsHereError(EdgeflError):
-    """There is nothing more to compare."""
+    """Raised when there is nothing more to compare."""
 
 
 class RecalledLearner(NeutralLearner):
-    """Answers with the numbers that a finished run was given.
+    """Returns the recorded numbers of a finished run.
 
     Args:
-        recording: what it was given.
+        recording: the recorded numbers.
         method: the method's label.
     """
 
@@ -82,7 +82,7 @@ class RecalledLearner(NeutralLearner):
 
 
 class _Comparison:
-    """Takes rows as they are derived, and holds them to the rows of a log."""
+    """Compares derived rows with the rows of a log."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         self._events = events
@@ -94,29 +94,29 @@ class _Comparison:
         self.early_end.take(events)
         for event in events:
             if self.position == len(self._events):
-                self.difference = f"the log ends before the {at(event)} that the scenario leads to"
+                self.difference = f"the log ends before the {at(event)} that follows from the scenario"
                 raise _EndsHereError
             logged = self._events[self.position]
-            if logged.kind == "fault":  # a part raised an error that nobody can raise again
+            if logged.kind == "fault":  # a part raised an error that cannot be reproduced
                 raise _EndsHereError
             if logged != event and (name := _differing(logged, event)) is not None:
                 found, expected = getattr(logged, name), getattr(event, name)
-                self.difference = f"{at(logged)}: {name} is {found}, and the scenario leads to {expected}"
+                self.difference = f"{at(logged)}: {name} is {found}, but {expected} follows from the scenario"
                 raise _EndsHereError
             self.position += 1
 
     @property
     def whole(self) -> bool:
-        """Whether every row was derived, or every one up to a fault."""
+        """Whether every row was derived, or every row up to a fault."""
         return self.position == len(self._events) or self._events[self.position].kind == "fault"
 
 
 class ExecutionAgain:
-    """Executes the runs of a directory again, one after another.
+    """Executes the runs of a directory again, one by one.
 
     Args:
-        scenario: what they are said to be of.
-        costs: what ``costs.json`` holds.
+        scenario: the claimed scenario of the runs.
+        costs: the contents of ``costs.json``.
     """
 
     def __init__(self, scenario: Scenario, costs: Mapping[str, Any]) -> None:
@@ -126,10 +126,10 @@ class ExecutionAgain:
         self._model = lru_cache(maxsize=1)(lambda: CostModel(skeleton(scenario)))
 
     def differences(self, record: Record, label: str) -> Iterator[str]:
-        """Where a run is not what its scenario leads to, as sentences; of its rows only the first that differs.
+        """The differences between a run and its scenario's result, as sentences; of the rows only the first one.
 
         Args:
-            record: what its files say.
+            record: the data of its files.
             label: the method.
         """
         comparison = _Comparison(record.events)
@@ -149,7 +149,7 @@ class ExecutionAgain:
         if comparison.difference is not None:
             yield comparison.difference
         elif not comparison.whole:
-            yield f"{at(record.events[comparison.position])}: the scenario does not lead there"
+            yield f"{at(record.events[comparison.position])}: does not follow from the scenario"
         elif outcome is not None:
             block_wise = METHODS[self._scenario.method(label).name].scheduler is not None
             why = comparison.early_end.why(outcome)
@@ -157,7 +157,7 @@ class ExecutionAgain:
             yield from _summed_up(record, outcome, entry)
 
     def final_model(self, record: Record, label: str, file: Path) -> Iterator[str]:
-        """Whether ``final.safetensors`` is the model that the last aggregation made, where there is one."""
+        """Check that ``final.safetensors``, if it exists, is the model from the last aggregation."""
         digests = recording_of(record.events).digests
         if not digests or not file.is_file():
             return
@@ -170,11 +170,11 @@ class ExecutionAgain:
             yield f"{file.name} cannot be read: {error.message}"
             return
         if digest_of_model(model) != digests[max(digests)].model:
-            yield f"{file.name} is not the model that the last aggregation made"
+            yield f"{file.name} is not the model from the last aggregation"
 
     def _setup(self, record: Record, label: str, log: EventLog) -> Setup:
         recording = recording_of(record.events)
-        # A part may have failed before anything was trained; the log has the first model's digest then.
+        # A part may have failed before any training; then the log has the first model's digest.
         trains = bool(recording.digests) or any(record.by_kind.get(kind) for kind in _TRAINED)
         recalled = RecalledLearner(recording, label) if trains else None
         method = self._scenario.method(label)
@@ -184,7 +184,7 @@ class ExecutionAgain:
 
         def step(alpha: int, batch: int) -> StepCost:
             if not costs.knows(alpha, batch):
-                if "fault" in record.by_kind:  # it ended the run before this step was measured, or while it was
+                if "fault" in record.by_kind:  # it ended the run before or during the measurement of this step
                     raise _EndsHereError
                 raise UserError(f"costs.json has no step with {alpha} blocks on {batch} images")
             return costs.step(alpha, batch)
@@ -204,17 +204,17 @@ class ExecutionAgain:
 
 
 def _summed_up(record: Record, outcome: Outcome, entry: Mapping[str, Any]) -> Iterator[str]:
-    """The rounds and the summary's entry against those of the second execution."""
+    """Compare the rounds and the summary's entry with those of the second execution."""
     for name in ROUNDS.names:
         derived = [getattr(row, name) for row in outcome.rows]
         found = list(record.rounds[name])
         if len(found) != len(derived) or not all(
             _same(_null(a), _null(b)) for a, b in zip(found, derived, strict=True)
         ):
-            yield f"rounds.parquet: the column {name} is not what the scenario leads to"
+            yield f"rounds.parquet: the column {name} does not follow from the scenario"
     for name, value in entry.items():
         if name not in record.summary or not _same(record.summary[name], value):
-            yield f"{name}: summary.json says {record.summary.get(name)}, and the scenario leads to {value}"
+            yield f"{name}: summary.json has {record.summary.get(name)}, but {value} follows from the scenario"
 
 
 def _null(value: Any) -> Any:
@@ -237,7 +237,7 @@ def _same_details(a: str, b: str) -> bool:
 
 
 def _same(a: Any, b: Any, *, clock: float = 0.0) -> bool:
-    """Whether two values are the same up to rounding: another processor may round a logarithm otherwise."""
+    """Whether two values are equal up to rounding: another processor may round a logarithm differently."""
     if isinstance(a, bool) or isinstance(b, bool):
         return a is b
     if isinstance(a, int | float) and isinstance(b, int | float):

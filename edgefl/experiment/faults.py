@@ -1,4 +1,4 @@
-"""How an experiment ends when something fails that is no mistake in its scenario."""
+"""The errors of an experiment that are not mistakes in its scenario."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from edgefl.errors import EdgeflError
 
 
 class RunsFailed(EdgeflError):  # noqa: N818  (what it says of the runs)
-    """Some runs ended by a fault of a part of their method; everything else is finished and written.
+    """Some runs ended by a fault of a part of their method; all other runs are finished and written.
 
     Args:
         path: the run directory, which is complete.
-        runs: how many runs it holds.
+        runs: the number of its runs.
         messages: one for each run that failed.
     """
 
@@ -21,16 +21,16 @@ class RunsFailed(EdgeflError):  # noqa: N818  (what it says of the runs)
         self.path = path
         self.messages = messages
         kept = "" if len(messages) == runs else f"; the others are complete in {path}"
-        hint = f"; once it is mended, edgefl simulate --resume {path} tries again"
+        hint = f"; once it is fixed, edgefl simulate --resume {path} tries again"
         super().__init__(f"{len(messages)} of {runs} runs ended by a fault: {'; '.join(messages)}{kept}{hint}")
 
 
 class NotWritten(EdgeflError):  # noqa: N818  (what it says of the run)
-    """The run directory could not be written any more: the disk is full, say.
+    """The run directory could no longer be written, for example because the disk is full.
 
     Args:
         path: the run directory.
-        reason: the operating system's or the database's.
+        reason: the reason from the operating system or the database.
         resumable: whether the run can be resumed.
     """
 
@@ -41,22 +41,22 @@ class NotWritten(EdgeflError):  # noqa: N818  (what it says of the run)
 
 
 class RunMoved(EdgeflError):  # noqa: N818  (what happened to the run)
-    """The run directory was moved or removed while a run was under way, so the run stopped.
+    """The run directory was moved or removed during a run, so the run stopped.
 
     Args:
-        path: where it was.
-        new: where it is now; ``None`` where that is not known.
-        at: how far the runs came, in words.
+        path: its former path.
+        new: its present path; ``None`` if unknown.
+        at: the progress of the runs, in words.
     """
 
     def __init__(self, path: Path, new: Path | None, at: str) -> None:
         self.path = path
         self.new = new
         if new is None:
-            what, hint = "was moved or removed", "if it was moved, name its new place: edgefl simulate --resume DIR"
+            what, hint = "was moved or removed", "if it was moved, use its new path: edgefl simulate --resume DIR"
         else:
             what, hint = f"was moved to {new}", f"to continue: edgefl simulate --resume {new}"
-        super().__init__(f"{path} {what} while a run was under way; it stopped {at}; {hint}")
+        super().__init__(f"{path} {what} during a run, which stopped {at}; {hint}")
 
 
 def storage_reason(error: OSError | sqlite3.Error) -> str:

@@ -1,4 +1,4 @@
-"""A finished run, ready to be executed again with its own numbers in place of training."""
+"""A finished run, ready to be executed again with its own numbers instead of training."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class FinishedRun:
-    """What a run directory says of its scenario, its training and its step costs.
+    """The scenario, the training and the step costs of a run directory.
 
     Args:
         path: the run directory.
@@ -47,7 +47,8 @@ class FinishedRun:
         costs: their step costs, by label.
 
     Raises:
-        UserError: no finished run, a damaged file, or a protocol under which arrivals decide what is aggregated.
+        UserError: no finished run, a damaged file, or a protocol under which the order of arrivals decides what is
+            aggregated.
     """
 
     def __init__(self, path: Path, methods: Sequence[str] | None = None) -> None:
@@ -68,7 +69,7 @@ class FinishedRun:
         self.costs = self._step_costs()
 
     def inputs(self, scenario: Scenario) -> dict[str, str]:
-        """The digests of what a replay under this scenario reads, and of what the run was trained on.
+        """The digests of a replay's inputs under this scenario, and of the run's training inputs.
 
         Raises:
             UserError: a file that the scenario shares with the run's own has changed since the run.
@@ -83,21 +84,21 @@ class FinishedRun:
         return digests(found) | trained_on
 
     def recording(self, label: str, seed: int) -> Recording:
-        """What one method trained with one seed.
+        """The recorded training of one method with one seed.
 
         Raises:
             UserError: the log cannot be read, a fault ended the run, or nothing was trained in it.
         """
         recording = read_recording(self.paths.of(label, seed).events)
         if recording.reason == "fault" or not recording.evaluations:
-            what = "a fault ended it" if recording.reason == "fault" else "nothing was trained in it"
+            what = "a fault ended it" if recording.reason == "fault" else "it has no training"
             raise UserError(
                 f"{what}, so there is nothing to replay", file=str(self.path), field=f"{label}, seed {seed}"
             )
         return recording
 
     def world(self, scenario: Scenario, seed: int) -> SharedWorld:
-        """What all methods of a seed meet, in this scenario or a changed one."""
+        """The shared world of all methods of a seed, in this scenario or a changed one."""
         return shared_world(scenario, seed, self._labels_of(seed))
 
     def _all_entries(self) -> list[dict[str, Any]]:
@@ -118,7 +119,7 @@ class FinishedRun:
             decided = "over_select"
         if decided is not None:
             raise UserError(
-                f"{decided}: which updates are aggregated depends on when they arrive, so the run cannot be replayed: "
+                f"{decided}: the aggregated updates depend on arrival times, so the run cannot be replayed: "
                 "simulate it instead",
                 file=str(self.path),
                 field="protocol",
@@ -132,7 +133,7 @@ class FinishedRun:
             raise UserError(f"cannot be read: {error}", file=str(path)) from None
 
     def _labels_of(self, seed: int) -> FederatedData | None:
-        """The data, where a selector reads which classes clients hold."""
+        """The data, if a selector reads the classes of clients."""
         if not self._reads_labels(seed):
             return None
         if seed not in self._data:

@@ -1,4 +1,4 @@
-"""A folder that one process at a time writes to."""
+"""A folder to which only one process at a time writes."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from pathlib import Path
 from edgefl.durable_file import flush_folder
 
 _TRIES = 100
-"""Between making a folder and taking its lock another process may remove either; then it is tried again."""
+"""Another process may remove the folder or the lock before this process has the lock; then it tries again."""
 
 
 class FolderLock:
-    """Holds a folder for this process, from its making to :meth:`release`.
+    """Locks a folder for this process, from its creation to :meth:`release`.
 
-    The lock is on a file in the folder, which only its holder removes. A process that opened the file before it was
-    removed and gets the lock afterwards would hold nothing that others see, so whoever gets the lock makes sure that
-    the file and the folder are still those at their paths, and else begins again.
+    The lock is on a file in the folder, which only its holder removes. A process that opened the file before its
+    removal and gets the lock afterwards would hold a lock that other processes do not see. So a process that gets the
+    lock checks that the file and the folder are still those at their paths, and otherwise tries again.
 
     Args:
-        file: the lock's file, in the folder that is held.
-        make: whether to make the folder, and those above it, where they are missing.
+        file: the lock's file, in the locked folder.
+        make: whether to create the folder and its parents if they are missing.
 
     Attributes:
-        first: whether the file was not there before.
+        first: whether the file is new.
 
     Raises:
-        BlockingIOError: another process holds the folder.
-        OSError: the folder is missing or cannot be written; nothing that was made here is left.
+        BlockingIOError: another process holds the lock.
+        OSError: the folder is missing or cannot be written; everything created here is removed again.
     """
 
     def __init__(self, file: Path, *, make: bool) -> None:
@@ -44,35 +44,35 @@ class FolderLock:
 
     @property
     def in_place(self) -> bool:
-        """Whether the folder is still where it was taken."""
+        """Whether the folder is still at its path."""
         return _is_at(self._folder, self._file.parent)
 
     @property
     def new_place(self) -> Path | None:
-        """Where a folder that was moved is now; ``None`` for one that was removed, or where the system does not say."""
+        """The new path of a folder that was moved; ``None`` if it was removed, or if the system does not report it."""
         with suppress(OSError):
             found = Path(os.readlink(f"/proc/self/fd/{self._folder}"))
             return found if _is_at(self._folder, found) else None
         return None
 
     def release(self, *, made: bool = False) -> None:
-        """Let other processes have the folder; more than once is harmless.
+        """Release the lock; a repeated call has no effect.
 
         Args:
-            made: also remove the folders that were made for it, as far as they are empty.
+            made: also remove the folders that were created for it, if they are empty.
         """
         if self._lock < 0:
             return
         self.remove_file()
         if made:
             self._remove_made()
-        fcntl.flock(self._lock, fcntl.LOCK_UN)  # a copy of this process may have the file open as well
+        fcntl.flock(self._lock, fcntl.LOCK_UN)  # a fork of this process may also have the file open
         os.close(self._lock)
         os.close(self._folder)
         self._lock = -1
 
     def remove_file(self) -> None:
-        """Remove the lock's file, unless another process made it anew; the lock is held until :meth:`release`."""
+        """Remove the lock's file, unless another process created it again; the lock is held until :meth:`release`."""
         with suppress(OSError):
             if self._is_own_file(self._folder, self._lock):
                 os.unlink(self._file.name, dir_fd=self._folder)
@@ -92,10 +92,10 @@ class FolderLock:
         raise error
 
     def _attempt(self) -> tuple[int, int, bool] | None:
-        """The folder and the lock's file, open, and whether the file is new; ``None`` where another process was faster.
+        """The folder and the lock's file, open, and whether the file is new; ``None`` if another process was faster.
 
         Raises:
-            FileNotFoundError: the folder or the file was removed meanwhile.
+            FileNotFoundError: the folder or the file was removed in the meantime.
         """
         with ExitStack() as opened:
             folder = os.open(self._file.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -113,7 +113,7 @@ class FolderLock:
         return os.path.samestat(there, os.fstat(lock))
 
     def _open(self, folder: int) -> tuple[int, bool]:
-        # Not to follow a link, and not to wait for the other end of a pipe.
+        # Do not follow a link, and do not wait for the other end of a pipe.
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             return os.open(self._file.name, flags | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder), True

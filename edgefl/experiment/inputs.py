@@ -1,4 +1,4 @@
-"""What a run reads, digested: a run goes on with the inputs that it began with, or not at all."""
+"""Digests of a run's inputs: a run continues only with the inputs that it began with."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SCENARIO, DATA = "scenario", "data"
 
 
 class Input(NamedTuple):
-    """One thing that a run reads.
+    """One input of a run.
 
     Attributes:
-        file: where it is.
-        digest: of its contents.
+        file: its path.
+        digest: the digest of its contents.
     """
 
     file: str
@@ -33,17 +33,17 @@ class Input(NamedTuple):
 
 
 def digest_of_scenario(data: Mapping[str, Any]) -> str:
-    """The SHA-256 of what a resolved ``scenario.yaml`` says; where files lie is left out, and the engine.
+    """The SHA-256 of a resolved ``scenario.yaml``'s contents, without the paths of files and the engine.
 
     Args:
-        data: the file's contents as plain data, which :func:`edgefl.scenario.resolve` gives, too.
+        data: the file's contents as plain data, as also returned by :func:`edgefl.scenario.resolve`.
     """
     text = json.dumps(what_decides(data), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def recorded_inputs(summary: Mapping[str, Any], path: Path) -> dict[str, str]:
-    """The digests that a run's ``summary.json`` holds; none where an older edgefl wrote it.
+    """The digests in a run's ``summary.json``; none if an older edgefl wrote it.
 
     Raises:
         UserError: they are damaged.
@@ -55,10 +55,10 @@ def recorded_inputs(summary: Mapping[str, Any], path: Path) -> dict[str, str]:
 
 
 class Inputs:
-    """The inputs of a run as they are on disk now.
+    """The present inputs of a run on disk.
 
     Args:
-        scenario: what is run.
+        scenario: the scenario of the run.
         folder: the run directory.
     """
 
@@ -73,7 +73,7 @@ class Inputs:
         """Each input by its field of the scenario.
 
         Args:
-            trains: whether images are read, also where their counts do not need them.
+            trains: whether images are read, even if their counts do not require it.
 
         Raises:
             UserError: a file is missing or unreadable.
@@ -93,20 +93,20 @@ class Inputs:
 
 
 def digests(inputs: Mapping[str, Input]) -> dict[str, str]:
-    """The digests alone, which hold nothing of the machine."""
+    """Only the digests, which do not depend on the machine."""
     return {field: each.digest for field, each in inputs.items()}
 
 
 def check_inputs(known: Mapping[str, str], found: Mapping[str, Input]) -> None:
-    """Whether the inputs are those that are known already.
+    """Check that the inputs have the known digests.
 
     Raises:
-        UserError: one is another; names its file and field.
+        UserError: one differs; the error contains its file and field.
     """
     for field, each in found.items():
         if known.get(field, each.digest) != each.digest:
             raise UserError(
-                "has changed since the run began, and what was done so far does not belong to it; expected the old "
+                "has changed since the run began, so the finished part of the run does not match it; expected the old "
                 "contents, or a new run in another folder",
                 file=each.file,
                 field=field,

@@ -1,7 +1,7 @@
-"""What a run has done so far, on disk after every round: its events, and every number that training gave the world.
+"""The journal of a run, written after every round: its events, and every number from training.
 
 One SQLite file per run, in write-ahead mode: a kill at any moment leaves the last whole round. On resumption the world
-derives its rows again; the journal holds them to what was written before, and appends from there.
+derives its rows again; the journal compares them with the rows written before, and appends the new ones.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _WHOLE = [Event._fields.index(name) for name in ("round", "client", "flow")]
 
 
 class LogDiffers(EdgeflError):  # noqa: N818  (what it says of the log)
-    """A re-executed run does not come to the rows or numbers that its journal holds."""
+    """A re-executed run differs from the rows or numbers in its journal."""
 
 
 class Journal:
     """The journal of one run; use as a context manager.
 
     Args:
-        path: the SQLite file; made where there is none.
+        path: the SQLite file; created if it does not exist.
     """
 
     def __init__(self, path: Path) -> None:
-        # One transaction a round, begun and committed by hand.
+        # One explicit transaction for each round.
         self._file = sqlite3.connect(path, isolation_level=None)
         self._file.execute("PRAGMA journal_mode=WAL")
         self._file.execute("PRAGMA synchronous=NORMAL")
@@ -61,19 +61,19 @@ class Journal:
         self._file.close()
 
     def checkpoints(self) -> list[tuple[int, str]]:
-        """Rounds at which a checkpoint was taken, newest first, with the names of their manifests."""
+        """Rounds that have a checkpoint, newest first, with the names of their manifests."""
         return list(self._file.execute("SELECT round, manifest FROM checkpoints ORDER BY round DESC"))
 
     def take(self, events: Sequence[Event]) -> None:
-        """Rows that follow those taken before; held to what an earlier process wrote, as far as it got.
+        """Add the next rows; those that an earlier process also wrote are compared with its rows.
 
         Raises:
-            LogDiffers: a row is not the one that was written.
+            LogDiffers: a row differs from the written one.
         """
         known = min(self._known_events - self._position, len(events))
         for event in events[: max(known, 0)]:
             then = next(self._known)
-            # What is no number equals nothing, but is written alike.
+            # NaN is not equal to itself, but is written in the same way.
             if then != event and packed([then]) != packed([event]):
                 was, now = json.dumps(then), json.dumps(event)
                 raise LogDiffers(f"event {self._position} was {was}, and is now {now}: the run cannot be resumed")
@@ -84,20 +84,20 @@ class Journal:
             self._position += len(fresh)
 
     def recall(self, key: str) -> Any:
-        """A number that training gave in an earlier process.
+        """A number from the training of an earlier process.
 
         Raises:
-            LogDiffers: it was never given.
+            LogDiffers: the journal does not contain it.
         """
         if key not in self._numbers:
-            raise LogDiffers(f"the journal does not know '{key}', which the run now asks for: it cannot be resumed")
+            raise LogDiffers(f"the journal has no '{key}', which the run now requires: it cannot be resumed")
         return self._numbers[key]
 
     def note(self, key: str, value: Any) -> None:
-        """A number that training gives now; non-finite ones are kept as such.
+        """Store a number from training; non-finite numbers are stored as such.
 
         Raises:
-            LogDiffers: an earlier process was given another one.
+            LogDiffers: an earlier process stored a different one.
         """
         if key not in self._numbers:
             self._numbers[key] = self._fresh[key] = value
@@ -107,7 +107,7 @@ class Journal:
             raise LogDiffers(f"'{key}' was {then}, and is now {now}: the run cannot be resumed")
 
     def commit(self, round: int) -> None:
-        """Everything taken and noted since the last commit belongs to rounds up to ``round``, and is safe from now on.
+        """Commit everything added since the last commit; it belongs to rounds up to ``round``.
 
         Args:
             round: rounds that have ended.
@@ -121,20 +121,20 @@ class Journal:
         self._rows, self._fresh = [], {}
 
     def checkpoint(self, round: int, manifest: str) -> None:
-        """The checkpoint ``manifest`` of ``round``, which was committed before, is on disk.
+        """Record that the checkpoint ``manifest`` of ``round`` is on disk; the round was committed before.
 
-        The journal is flushed, with everything committed before, so that older checkpoints can be removed.
+        This flushes the journal and all earlier commits, so that older checkpoints can be removed.
         """
         self._file.execute("PRAGMA synchronous=FULL")
         self._file.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", (round, manifest))
         self._file.execute("PRAGMA synchronous=NORMAL")
 
     def forget(self, round: int) -> None:
-        """The checkpoint of ``round`` is of no use."""
+        """Remove the record of the unusable checkpoint of ``round``."""
         self._file.execute("DELETE FROM checkpoints WHERE round = ?", (round,))
 
     def _known_rows(self) -> Iterator[Event]:
-        """The rows that earlier processes wrote, in order; a table of theirs may be too large to hold."""
+        """The rows of earlier processes, in order; the whole table may be too large for memory."""
         position = 0
         while position < self._known_events:
             query = "SELECT figures, words FROM events WHERE position = ?"
@@ -144,9 +144,9 @@ class Journal:
 
 
 def packed(events: Sequence[Event]) -> tuple[bytes, str]:
-    """Rows as the journal holds them, column by column: figures as float64, words as JSON.
+    """Rows in the journal's format, column by column: figures as float64, words as JSON.
 
-    Figures as text would take four times as long, which is a tenth of what a round costs beside its training.
+    Figures as text would take four times as long, which is a tenth of a round's cost without its training.
 
     >>> rows = [Event(0.5, "idle", round=3, client=7, seconds=0.25), Event(1.0, "stop", item="rounds")]
     >>> unpacked(*packed(rows)) == rows

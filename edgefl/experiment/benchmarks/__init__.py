@@ -1,1 +1,1 @@
-"""How fast edgefl works: only ratios measured in turn in one process, never against a number from elsewhere."""
+"""Benchmarks of edgefl: ratios of measurements taken in turn in one process, never compared with external figures."""

@@ -1,4 +1,4 @@
-"""What ``edgefl bench training`` trains."""
+"""The cases of ``edgefl bench training``."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ class TrainingCase:
     """One network and one cohort on made-up images.
 
     Attributes:
-        name: what the case is called.
+        name: the name of the case.
         model, options: the network, as in a scenario.
         shape: channels, height and width of an image.
-        clients: all clients.
-        cohort: clients a round.
+        clients: the number of all clients.
+        cohort: clients in each round.
         batch: images in a minibatch.
-        steps: local steps a round.
-        turns: how often every contender is measured.
-        warm_up: seconds of turns before those that are measured, so that an engine has come to how it goes on.
+        steps: local steps in each round.
+        turns: how many times every contender is measured.
+        warm_up: seconds of turns before the measured ones, so that an engine reaches a steady state.
         rounds: rounds of the whole job that the case stands for, of which only a few are measured; ``None``: none.
     """
 
@@ -47,7 +47,7 @@ class TrainingCase:
         return self.cohort * self.steps
 
     def quick(self) -> TrainingCase:
-        """The same case with less of everything, to see that it runs; its figures say little."""
+        """The same case at a small size, to check that it runs; its figures are not meaningful."""
         return replace(
             self,
             cohort=min(self.cohort, 4),
@@ -75,4 +75,4 @@ CASES: dict[str, TrainingCase] = {
         TrainingCase("resnet56", "resnet56", _COLOUR, cohort=10, batch=50, steps=1, clients=10, turns=2),
     )
 }  # fmt: skip
-"""The cases by name, from the cheapest to the dearest."""
+"""The cases by name, from the cheapest to the most expensive."""

@@ -1,4 +1,4 @@
-"""Who is measured: an engine that trains a cohort, and plain centralised training of the same network."""
+"""The contenders: an engine that trains a cohort, and plain centralised training of the same network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from edgefl.learning.methods.recipe import Method
 from edgefl.learning.models.block_model import BlockModel
 
 Turn = Callable[[], None]
-"""Does a round's work once."""
+"""Does the work of one round."""
 
 
 def federated(case: TrainingCase, core: TrainingCore, method: Method) -> Turn:
@@ -45,13 +45,13 @@ def federated(case: TrainingCase, core: TrainingCore, method: Method) -> Turn:
 
 
 def centralised(case: TrainingCase, data: FederatedData, model: BlockModel, method: Method, batch: int) -> Turn:
-    """As many images in one plain training loop: a module and ``torch.optim.SGD``, channels-last, fused, on all cores.
+    """The same number of images in one plain training loop, with ``torch.optim.SGD``, channels-last, on all cores.
 
     Args:
-        case: how many images.
-        data: where they are.
+        case: defines the number of images.
+        data: the images.
         model: copied; its own tensors are trained.
-        method: whose local options hold.
+        method: provides the local options.
         batch: images in a minibatch.
     """
     net, local = copy.deepcopy(model).to(data.train.device), method.local

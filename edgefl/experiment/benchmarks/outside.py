@@ -1,4 +1,4 @@
-"""Where a run's wall-clock goes that is neither training nor evaluation."""
+"""The share of a run's wall-clock that is neither training nor evaluation."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from edgefl.scenario import Scenario
 
 
 class Watched(Around):
-    """An engine with a stopwatch, which runs while the engine trains or evaluates.
+    """An engine with a stopwatch that runs while the engine trains or evaluates.
 
-    What the caller does with results is not training, except where workers train other jobs at the same time.
+    The time in which the caller processes results is not training, unless workers train other jobs at the same time.
 
     Args:
-        engine: what does the work.
-        seconds: its one number grows by what the work takes.
-        overlaps: whether the engine hands over a result while it trains other jobs; then only what the caller does
-            with the last result is left out.
+        engine: does the work.
+        seconds: an array of one number, to which the duration of the work is added.
+        overlaps: whether the engine returns a result while it trains other jobs; then only the caller's time after the
+            last result is excluded.
     """
 
     def __init__(self, engine: Engine, seconds: list[float], *, overlaps: bool = False) -> None:
@@ -68,7 +68,7 @@ class Watched(Around):
 
 
 class WatchedCore(TrainingCore):
-    """A training core whose engines share a stopwatch; ``working_seconds`` is what it shows."""
+    """A training core whose engines share a stopwatch; ``working_seconds`` is its value."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._seconds = [0.0]
@@ -91,11 +91,11 @@ def share_outside(scenario: Scenario, device: str = "auto") -> list[dict[str, An
     the scenario, but without a cache of results, so that all of them train.
 
     Args:
-        scenario: what is run.
+        scenario: the scenario to run.
         device: where training runs.
 
     Returns:
-        A row for each method, and at the end one for all together, with what they share.
+        A row for each method, and a last row for all together, including the time that they share.
     """
     spent, everything = {method.label: _Spent() for method in scenario.methods}, _Spent()
     start = perf_counter()
@@ -125,7 +125,7 @@ def share_outside(scenario: Scenario, device: str = "auto") -> list[dict[str, An
 
 @dataclass
 class _Spent:
-    """What some runs took: rounds, wall-clock, and wall-clock of training and evaluation."""
+    """The totals of some runs: rounds, wall-clock, and wall-clock of training and evaluation."""
 
     rounds: int = 0
     seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""The most memory that was held at a time, by one piece of work after another."""
+"""The peak memory of successive pieces of work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RESET, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
 def reset_peak(device: torch.device) -> None:
-    """Begin anew, where the system can: with an accelerator's memory, and with a process's on Linux."""
+    """Reset the peak if the system supports it: for an accelerator's memory, and for a process's memory on Linux."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return
@@ -23,9 +23,9 @@ def reset_peak(device: torch.device) -> None:
 
 
 def peak_bytes(device: torch.device) -> int:
-    """The most bytes held since :func:`reset_peak`, or since the process began where the system cannot begin anew.
+    """The peak bytes since :func:`reset_peak`, or since the process began if the system cannot reset the peak.
 
-    On Linux with what the processes that this one began hold for themselves, as it is now.
+    On Linux this includes the private memory of child processes at the time of the call.
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
@@ -38,7 +38,7 @@ def peak_bytes(device: torch.device) -> int:
 
 
 def _held_by_children() -> int:
-    """Main memory of the processes that this one began, without what they share with it."""
+    """Main memory of the child processes, without the memory that they share with this process."""
     held = 0
     for thread in Path("/proc/self/task").iterdir():
         try:
@@ -46,12 +46,12 @@ def _held_by_children() -> int:
                 lines = Path("/proc", process, "smaps_rollup").read_text(encoding="ascii").splitlines()
                 held += 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))
         except OSError:
-            continue  # it has ended, or the system does not say
+            continue  # it has ended, or the system does not report it
     return held
 
 
 def resident_bytes() -> int:
-    """Main memory that the process holds now; 0 where the system does not say."""
+    """Main memory that the process holds now; 0 if the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):

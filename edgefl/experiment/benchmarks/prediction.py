@@ -1,4 +1,4 @@
-"""What a local step should take by what it executes, and where it takes something else."""
+"""The predicted time of a local step from its operators, and explanations of differences from the measured time."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Predict = Callable[[Sequence[Operator]], float]
 """Seconds of a local step that executes these operators."""
 
 MEASURING_SECONDS = 60.0
-"""How long this machine is measured where no profile is given."""
+"""Seconds for measuring this machine if no profile is given."""
 
 TOLERANCE = 0.25
-"""Further from its prediction, a method's time wants a reason."""
+"""A larger relative difference from the prediction is explained."""
 
 _PHASES: tuple[Phase, ...] = get_args(Phase)
 _NAMES = {"forward": "forward pass", "backward": "backward pass", "update": "update"}
@@ -35,30 +35,30 @@ _STEPS = 30
 
 
 def by_profile(name_or_path: str) -> Predict:
-    """As a device profile says, a file of ``edgefl profile measure`` for this machine, say.
+    """From a device profile, for example a file of ``edgefl profile measure`` for this machine.
 
     Raises:
-        UserError: there is no such profile.
+        UserError: unknown profile.
     """
     profile = load_profile(name_or_path)
     return lambda operators: step_seconds(profile, operators)
 
 
 def by_measuring(seconds: float, say: Callable[[str], None]) -> Predict | None:
-    """As this machine is now, with one thread; it is measured for so long, about. ``None`` where that was too short."""
+    """From a measurement of this machine with one thread, for about ``seconds``. ``None`` if that was too short."""
     found = main.measurement(seconds, 1, say)
     try:
         return fit_of(measurement_of(found)).rates.seconds
     except UserError as error:
-        say(f"too busy to be measured in {seconds:g} s, so nothing is predicted: {error.message}")
+        say(f"no prediction: this machine is too busy for a measurement in {seconds:g} s: {error.message}")
         return None
 
 
 def reason(method: Method, reference: Method, model: BlockModel, batch: int, predict: Predict) -> str:
-    """Where a method's local step takes another time than predicted, beside that of the reference.
+    """Which part of a method's local step differs from its predicted time, relative to the reference.
 
-    Each step is timed alone, in its parts: the part that is farthest off is told, with what the method executes there
-    in addition.
+    Each step is timed alone, by parts. The result names the part with the largest difference and the method's
+    additional operators there.
     """
     timed, planned = _phases(method, model, batch), _planned(method, model, batch)
     before, plan_before = _phases(reference, model, batch), _planned(reference, model, batch)
@@ -69,7 +69,7 @@ def reason(method: Method, reference: Method, model: BlockModel, batch: int, pre
     if abs(alone / (expected / expected_before) - 1) <= TOLERANCE:
         return (
             f"a local step alone takes {alone:.2f} x {reference.label}'s, predicted {expected / expected_before:.2f}; "
-            "the rest is outside it: client states, uploads, the server"
+            "the rest of the difference is outside the step: client states, uploads, the server"
         )
     extra = {phase: timed[phase] - before[phase] for phase in _PHASES}
     planned_extra = {phase: predict(planned[phase]) - predict(plan_before[phase]) for phase in _PHASES}
@@ -81,7 +81,7 @@ def reason(method: Method, reference: Method, model: BlockModel, batch: int, pre
     most = max(kinds, key=lambda kind: kinds[kind], default="")
     added = f", mostly {most}" if most and kinds[most] > 0 else ""
     return (
-        f"its {_NAMES[worst]} takes {1e3 * extra[worst]:+.2f} ms beside {reference.label}'s, "
+        f"its {_NAMES[worst]} takes {1e3 * extra[worst]:+.2f} ms compared with {reference.label}'s, "
         f"predicted {1e3 * planned_extra[worst]:+.2f} ms{added}"
     )
 
@@ -102,7 +102,7 @@ def _phases(method: Method, model: BlockModel, batch: int) -> dict[Phase, float]
 
 
 def _planned(method: Method, model: BlockModel, batch: int) -> dict[Phase, Sequence[Operator]]:
-    """What each part of a local step executes."""
+    """The operators of each part of a local step."""
     adapted = method.objective.adapt(model)
     whole = trace(adapted, method, adapted.depth, batch)
     return {

@@ -29,7 +29,7 @@ from edgefl.learning.models.registry import MODELS, build_model
 from edgefl.learning.rules.base import LocalOptions
 
 PRODUCTS = "batched, products"
-"""The batched engine with convolutions as products; on a CPU it is measured where ``batched`` is asked for."""
+"""The batched engine with convolutions as products; on a CPU it is measured if ``batched`` is requested."""
 
 SAME, WHOLE = "centralised, same batch", "centralised, cohort's batch"
 
@@ -38,7 +38,7 @@ def known_case(name: str) -> TrainingCase:
     """The case called ``name``.
 
     Raises:
-        UserError: there is none.
+        UserError: unknown case.
     """
     if name not in CASES:
         raise UserError(f"unknown case '{name}'; {nearest(name, CASES)}", field="--case")
@@ -58,8 +58,8 @@ def bench_engines(case: TrainingCase, device: torch.device, engines: Sequence[st
     """Images and local steps per second of each engine, and its ratios to centralised training.
 
     Args:
-        case: what is trained.
-        device: where.
+        case: the case to train.
+        device: where training runs.
         engines: names of engines; those that run on the device if not given.
     """
     data, local = _data(case, device), _local(case)
@@ -74,7 +74,7 @@ def bench_engines(case: TrainingCase, device: torch.device, engines: Sequence[st
     turns[SAME] = centralised(case, data, model, method, case.batch)
     turns[WHOLE] = centralised(case, data, model, method, case.batch * case.cohort)
     if "parallel" in names and case.warm_up:
-        shared_pool(processors.cores()).wait()  # as after some seconds of training
+        shared_pool(processors.cores()).wait()  # the state after some seconds of training
     times, memory = in_turn(turns, case.turns, device, warm_up=case.warm_up)
     for core in cores.values():
         core.close()
@@ -99,16 +99,16 @@ def bench_engines(case: TrainingCase, device: torch.device, engines: Sequence[st
 def bench_methods(
     case: TrainingCase, device: torch.device, names: Sequence[str], engine: str, predict: Predict | None
 ) -> list[dict[str, Any]]:
-    """The time of a round of each method over FedAvg's, beside what the operators predict that it executes.
+    """The ratio of each method's round time to FedAvg's, with the prediction from the operators.
 
-    One core's work is timed by the processor's own seconds, which leave out those that other programs had.
+    Work on one core is timed in processor seconds, which exclude the time of other programs.
 
     Args:
         case: the network and the cohort.
-        device: where.
-        names: methods; those that cannot train the network are left out.
-        engine: how.
-        predict: seconds of a local step by its operators; without it only the ratios of FLOPs and bytes are told.
+        device: where training runs.
+        names: methods; methods that cannot train the network are skipped.
+        engine: the engine that trains.
+        predict: seconds of a local step by its operators; without it only the ratios of FLOPs and bytes are reported.
     """
     data, local = _data(case, device), _local(case)
     model = build_model(MODELS[case.model](**case.options), case.shape, 10)
@@ -155,20 +155,19 @@ def in_turn(
     clock: Callable[[], float] = perf_counter,
     warm_up: float = 0.0,
 ) -> tuple[dict[str, list[float]], dict[str, int]]:
-    """Seconds of each contender's turns, all of them once and again, after turns of each that do not count.
+    """Seconds of each contender's turns; the contenders alternate, after warm-up turns that do not count.
 
-    Whoever follows a contender finds caches and threads as that one left them, so the order changes from time to time,
-    see :func:`orders`.
+    Each contender finds the caches and threads as its predecessor left them, so the order varies, see :func:`orders`.
 
     Args:
-        turns: the contenders.
+        turns: the contenders' functions.
         repeats: turns of each that count.
-        device: where.
-        clock: tells the seconds.
-        warm_up: seconds that the turns before take at least; there is one in any case.
+        device: where training runs.
+        clock: returns seconds.
+        warm_up: minimum seconds of the warm-up turns; there is at least one.
 
     Returns:
-        The seconds, and the most bytes held meanwhile: of an accelerator's memory, or of the whole process's.
+        The seconds, and the peak bytes during the turns: of the accelerator's memory, or of the whole process.
     """
     times: dict[str, list[float]] = {name: [] for name in turns}
     memory: dict[str, int] = {}
@@ -194,13 +193,13 @@ def in_turn(
 
 
 def orders(count: int) -> list[list[int]]:
-    """Orders of ``count`` contenders in which each follows each other one equally often (E. J. Williams, 1949).
+    """Orders of ``count`` contenders in which each follows every other one equally often (E. J. Williams, 1949).
 
     Args:
-        count: how many there are.
+        count: the number of contenders.
 
     Returns:
-        ``count`` permutations of their places, or twice as many where ``count`` is odd and greater than 1.
+        ``count`` permutations of their places, or twice as many if ``count`` is odd and greater than 1.
 
     >>> orders(4)
     [[0, 1, 3, 2], [1, 2, 0, 3], [2, 3, 1, 0], [3, 0, 2, 1]]
@@ -211,7 +210,7 @@ def orders(count: int) -> list[list[int]]:
 
 
 def _ratio(slower: Sequence[float], faster: Sequence[float]) -> float:
-    """The median of the ratios of turns close to each other: what slows the machine for a while slows both."""
+    """The median of the ratios of turns close to each other: a temporary slowdown of the machine affects both."""
     return median(one / other for one, other in zip(slower, faster, strict=True))
 
 

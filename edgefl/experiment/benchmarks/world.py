@@ -1,6 +1,6 @@
-"""How fast the simulated world is: events and flows a second, rounds of many clients, a large fleet without training.
+"""Benchmarks of the simulated world: events, flows, rounds of many clients, a large fleet without training.
 
-Every figure of a pair is measured in turn in one process, so what slows the machine for a while slows both.
+The measurements of each pair alternate in one process, so a temporary slowdown of the machine affects both.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from edgefl.simulation.collector import what_was_there_left_alone
 from edgefl.validation import validated
 
 _BYTES = 2_000_000
-"""What a client sends or receives."""
+"""The size of a transfer to or from a client."""
 
 
 class Counted(simpy.Environment):
-    """A clock that counts what is put on its agenda."""
+    """A clock that counts its scheduled events."""
 
     @property
     def events(self) -> int:
-        """How many events were put on its agenda; SimPy numbers them from 0."""
+        """The number of scheduled events; SimPy numbers them from 0."""
         return next(copy(self._eid))
 
 
 def bare_events(timeouts: int, pending: int) -> float:
-    """Events a second of SimPy alone: timeouts whose processes start the next, ``pending`` at any time."""
+    """Events per second of SimPy alone: processes that start one timeout after another, ``pending`` at any time."""
     env = Counted()
     delays = generator(0, "bench timeouts").random(timeouts).tolist()
 
@@ -58,9 +58,10 @@ def bare_events(timeouts: int, pending: int) -> float:
 
 
 def _links(clients: int, cells: int = 0, server: float = 1e7) -> TreeLinks:
-    """Clients of 4 to 28 Mbit/s behind a server of 10 Mbit/s for each, and cells of 12 Mbit/s a client where asked for.
+    """Clients of 4 to 28 Mbit/s behind a server of 10 Mbit/s for each, and optional cells of 12 Mbit/s for each client.
 
-    So some flows are held back by the shared links and some by their own; with a server below 4 Mbit/s by that alone.
+    So some flows are limited by the shared links and some by their own; with a server below 4 Mbit/s for each client,
+    all are limited by the server's link.
     """
     draws = generator(0, "bench links", clients)
     return TreeLinks(
@@ -74,7 +75,7 @@ def _links(clients: int, cells: int = 0, server: float = 1e7) -> TreeLinks:
 
 
 def steady_flows(concurrent: int, transfers: int) -> dict[str, float]:
-    """``concurrent`` downloads at any time: who is done downloads anew after the latency, ``transfers`` in all."""
+    """``transfers`` downloads, ``concurrent`` at any time: a finished client starts again after the latency."""
     env = Counted()
     network = FlowNetwork(env, _links(concurrent))
     sizes: NDArray[np.float64] = generator(0, "bench sizes").uniform(0.5, 1.5, transfers) * _BYTES
@@ -94,12 +95,12 @@ def steady_flows(concurrent: int, transfers: int) -> dict[str, float]:
 
 
 def one_round(clients: int, held_back_by: str, cells: int = 0, server: float = 1e7) -> dict[str, Any]:
-    """All clients download at once, compute for seconds of their own, and upload; what the network makes of it.
+    """All clients download at once, compute for individual seconds, and upload; measures the network.
 
     Args:
-        clients: how many take part.
-        held_back_by: what the figures say of the links.
-        cells: behind how many backhauls; 0 for none.
+        clients: the number of clients.
+        held_back_by: the description of the links in the figures.
+        cells: the number of backhauls; 0 for none.
         server: bit/s of the server's link for each client.
     """
     env = Counted()
@@ -125,7 +126,7 @@ def one_round(clients: int, held_back_by: str, cells: int = 0, server: float = 1
 
 
 def fleet_scenario(clients: int, cohort: int, rounds: int) -> Scenario:
-    """A fleet of three kinds of devices over links that are drawn anew every ten rounds, on synthetic images."""
+    """A fleet of three kinds of devices over links that are redrawn every ten rounds, on synthetic images."""
     capacity = {"kind": "uniform", "low": "40 Mbit/s", "high": "280 Mbit/s"}
     devices = {"raspberry-pi-4": 0.5, "jetson-nano": 0.25, "phone-mid-range": 0.25}
     return validated(
@@ -164,17 +165,17 @@ def fleet_rounds(clients: int, cohort: int, rounds: int) -> dict[str, float]:
 
 
 def peak_bytes() -> int:
-    """The most memory that this process has held so far, imports included."""
+    """The peak memory of this process so far, including imports."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def bench_world(*, quick: bool = False) -> dict[str, Any]:
-    """All figures; ``quick`` scales everything down to see that it runs.
+    """All figures; ``quick`` reduces all sizes to check that the benchmark runs.
 
     Returns:
-        ``steady``, ``rounds`` and ``fleet`` as the functions above give them; each of the first has the events that
-        SimPy alone handled in its turn beside, under ``bare_events_per_second``.
+        ``steady``, ``rounds`` and ``fleet`` from the functions above; each entry of the first also has the events per
+        second of SimPy alone, under ``bare_events_per_second``.
     """
     small = 100 if quick else 1
     steady = []
