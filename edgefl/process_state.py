@@ -27,10 +27,13 @@ def process_state_kept() -> Iterator[None]:
     import numpy as np
 
     environment, torch_settings = dict(os.environ), _torch_settings()
-    with contextlib.chdir("."), warnings.catch_warnings(), np.errstate():
+    # Not ``catch_warnings``, after which Python repeats warnings that it has already shown.
+    filters, show = list(warnings.filters), warnings.showwarning
+    with contextlib.chdir("."), np.errstate():
         try:
             yield
         finally:
+            warnings.filters[:], warnings.showwarning = filters, show  # type: ignore[index]
             if os.environ != environment:
                 os.environ.clear()
                 os.environ.update(environment)

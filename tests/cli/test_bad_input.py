@@ -223,7 +223,7 @@ def test_an_engine_that_the_scenarios_options_do_not_fit_is_blamed_on_its_option
 
     name, *rest = command
     message = refused(capsys, tmp_path, name, written(tmp_path, products), *rest, "--engine", "sequential")
-    assert message.startswith("error: --engine sequential: training.engine: convolutions: products concerns")
+    assert message.startswith("error: --engine sequential: training.engine: convolutions: products applies to")
 
 
 def test_verify_refuses_what_is_no_run(capsys, tmp_path):

@@ -114,7 +114,7 @@ def test_the_audit_finds_edited_bytes_capacities_and_starts():
     assert victim.flow in flows_named(capacities, edited(started=victim.started + 0.01))
     assert victim.flow in flows_named(capacities, edited(latency=victim.ended - victim.started + 1))
     slower = [(t, link, c * (0.5 if link in victim.path else 1)) for t, link, c in capacities]
-    assert any("too much" in violation.message for violation in audit_flows(slower, records))
+    assert any("exceeded its capacity" in violation.message for violation in audit_flows(slower, records))
     assert flows_named(capacities[1:], records)
     assert flows_named(capacities, [r for r in records if r is not victim])
     cancelled = next(record for record in records if record.cancelled and record.delivered > 10)

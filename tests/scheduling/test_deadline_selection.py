@@ -52,6 +52,6 @@ def test_only_some_are_asked():
     assert set(picked.tolist()) <= set(asked)
 
 
-def test_a_world_that_cannot_foresee_is_refused():
-    with pytest.raises(UserError, match="foresee"):
+def test_a_world_without_predictions_is_refused():
+    with pytest.raises(UserError, match="predicted seconds"):
         selection({"kind": "deadline", "deadline": 1}).start(0).pick(0, EVERYONE, 2, Facts())

@@ -80,6 +80,6 @@ def test_a_client_that_is_sent_everything_anyway_takes_no_part():
     assert least_makespan(forecast, 2, 2) == 2.0
 
 
-def test_a_world_that_cannot_foresee_is_refused():
-    with pytest.raises(UserError, match="foresee"):
+def test_a_world_without_predictions_is_refused():
+    with pytest.raises(UserError, match="predicted seconds and bytes"):
         block_scheduler("optimal").start(0, 4).choose(1, [0])

@@ -41,7 +41,7 @@ def test_unknown_engines_and_devices_are_refused_with_the_nearest_name():
 def test_cuda_is_refused_where_there_is_none(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert choose_device("auto") == CPU
-    with pytest.raises(UserError, match="PyTorch finds none here"):
+    with pytest.raises(UserError, match="PyTorch finds no CUDA device"):
         choose_device("cuda:0")
 
 
