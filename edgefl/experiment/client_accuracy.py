@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from edgefl.experiment.tables import column, write_parquet
 from edgefl.learning.faults import blaming
 from edgefl.learning.methods.recipe import Method
+from edgefl.record.tables import column, write_parquet
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,8 +11,8 @@ import numpy as np
 from torch import Tensor
 
 from edgefl.errors import UserError, nearest
+from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.models import read_clients, read_model
-from edgefl.experiment.verify import read_run_summary
 from edgefl.experiment.wiring import recipe_of, skeleton
 from edgefl.learning.data.batches import job_batches
 from edgefl.learning.data.federated import FederatedData, load_federated

@@ -15,8 +15,8 @@ from edgefl.errors import UserError
 from edgefl.experiment.folder_lock import FolderLock
 from edgefl.experiment.inputs import Input, check_inputs, digests
 from edgefl.experiment.state import Choices, State, read_state
-from edgefl.experiment.summary import is_summary
 from edgefl.record import RunPaths, names
+from edgefl.record.summary import SCHEMA, is_summary
 from edgefl.scenario import Scenario
 from edgefl.version import __version__
 
@@ -263,3 +263,32 @@ def check_free(path: Path, *, begun: bool = False, hint: str = "choose another f
     if found & {names.SUMMARY, names.SCENARIO}:
         raise UserError(f"already contains a run; {hint}", file=str(path))
     raise UserError(f"expected a new or an empty folder, found files in it; {hint}", file=str(path))
+
+
+def read_run_summary(run: Path) -> dict[str, Any]:
+    """The summary of a finished run.
+
+    Raises:
+        UserError: the folder holds none, or one of another schema.
+    """
+    path = RunPaths(run).summary
+    if not path.is_file():
+        hint = f"; it is unfinished: edgefl simulate --resume {run}" if is_interrupted(run) else ""
+        raise UserError(f"expected the folder of a finished run, found no summary.json{hint}", file=str(run))
+    try:
+        summary: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot be read: {error}", file=str(path)) from None
+    except json.JSONDecodeError as error:
+        raise UserError(f"not JSON (line {error.lineno}: {error.msg})", file=str(path)) from None
+    schema = summary.get("schema") if isinstance(summary, dict) else None
+    if schema != SCHEMA:
+        raise UserError(f"expected schema {SCHEMA}, found {schema!r}", file=str(path), field="schema")
+    try:
+        for entries in summary["methods"].values():
+            for entry in entries:
+                int(entry["seed"])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        message = "expected a list of runs with their seeds for each method"
+        raise UserError(message, file=str(path), field="methods") from None
+    return dict(summary)

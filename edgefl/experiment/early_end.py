@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
-from edgefl.simulation.log import Event
+from edgefl.record.events import Event
 from edgefl.simulation.rounds import STALL_ROUNDS
 from edgefl.simulation.run import Outcome
 

@@ -21,7 +21,6 @@ from edgefl.experiment.early_end import EarlyEnd
 from edgefl.experiment.recording import Recording, recording_of
 from edgefl.experiment.step_costs import RecordedCosts
 from edgefl.experiment.summary import summarise
-from edgefl.experiment.tables import ROUNDS
 from edgefl.experiment.wiring import SharedWorld, recipe_of, setup_of, shared_world, skeleton
 from edgefl.learning.cost.law import CostModel
 from edgefl.learning.faults import Diverged, PartFault, blaming
@@ -29,9 +28,10 @@ from edgefl.learning.job import Digests, Evaluation, Feedback, JobId, Mixing
 from edgefl.learning.methods.recipe import METHODS
 from edgefl.learning.models.digest import digest_of_model
 from edgefl.learning.neutral import NeutralLearner
+from edgefl.record.events import Event, EventLog
+from edgefl.record.tables import ROUNDS
 from edgefl.scenario import Scenario
 from edgefl.simulation.invariants.record import Record, at, close
-from edgefl.simulation.log import Event, EventLog
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.work import StepCost

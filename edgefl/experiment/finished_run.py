@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgefl.errors import UserError, nearest
+from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.inputs import (
     DATA,
     SCENARIO,
@@ -20,7 +21,6 @@ from edgefl.experiment.inputs import (
 )
 from edgefl.experiment.recording import Recording, read_recording
 from edgefl.experiment.step_costs import StepCosts
-from edgefl.experiment.verify import read_run_summary
 from edgefl.experiment.wiring import SharedWorld, shared_world, step_costs
 from edgefl.record import RunPaths
 from edgefl.scenario import Scenario, load_scenario

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from edgefl.errors import EdgeflError
-from edgefl.simulation.log import Event
+from edgefl.record.events import Event
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS events (position INTEGER PRIMARY KEY, figures BLOB NOT NULL, words TEXT NOT NULL);

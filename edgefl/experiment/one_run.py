@@ -17,7 +17,6 @@ from edgefl.experiment.progress import Progress
 from edgefl.experiment.recorded_learner import RecordedLearner
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import summarise
-from edgefl.experiment.tables import EventFile, write_rounds
 from edgefl.experiment.wiring import SharedWorld, limits_of, setup_of
 from edgefl.learning.cost.recorder import DataDependentError
 from edgefl.learning.faults import PartFault, blaming
@@ -25,11 +24,12 @@ from edgefl.learning.job import Learner
 from edgefl.learning.methods.recipe import METHODS
 from edgefl.learning.neutral import NeutralLearner
 from edgefl.record import RunPaths
+from edgefl.record.events import Event, EventLog, Sink
+from edgefl.record.rounds import RoundRow
+from edgefl.record.tables import EventFile, write_rounds
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
-from edgefl.simulation.log import Event, EventLog, Sink
 from edgefl.simulation.run import Outcome, simulate_run, unbegun_run
-from edgefl.simulation.setup import RoundRow
 from edgefl.simulation.work import StepCost
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 from edgefl.durable_file import write_durably
 from edgefl.errors import EdgeflError
 from edgefl.record import SeedPaths
-from edgefl.simulation.setup import RoundRow
+from edgefl.record.rounds import RoundRow
 
 
 @dataclass(frozen=True)

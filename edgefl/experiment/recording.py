@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from edgefl.errors import UserError
 from edgefl.learning.job import Digests, Evaluation, Feedback
-from edgefl.simulation.log import Event
+from edgefl.record.events import Event
 
 TIMELESS = frozenset({"loss", "distance", "samples", "label_support"})
 """Inputs of decisions that are the same on every network and fleet; whatever else a decision reads depends on time."""

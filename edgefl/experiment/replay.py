@@ -16,9 +16,9 @@ from edgefl.experiment.progress import Silent
 from edgefl.experiment.recording import Recording
 from edgefl.experiment.replayed_learner import ReplayedLearner
 from edgefl.experiment.step_costs import write_costs
-from edgefl.experiment.summary import write_summary
 from edgefl.record import RunPaths
 from edgefl.record.paths import own_file_in
+from edgefl.record.summary import write_summary
 from edgefl.scenario import Scenario, dump_yaml, resolve, with_overrides
 from edgefl.scenario.overrides import Overrides, parse_overrides
 

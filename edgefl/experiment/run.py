@@ -20,10 +20,10 @@ from edgefl.experiment.pausing import Pause
 from edgefl.experiment.progress import Progress, Silent
 from edgefl.experiment.state import Choices
 from edgefl.experiment.step_costs import write_costs
-from edgefl.experiment.summary import write_summary
 from edgefl.experiment.wiring import shared_world, step_costs
 from edgefl.learning.faults import PartFault
 from edgefl.process_state import process_state_kept
+from edgefl.record.summary import write_summary
 from edgefl.scenario import Scenario, dump_yaml, load_scenario, resolve, with_overrides
 from edgefl.scenario.overrides import of_engine
 from edgefl.validation import validated

@@ -1,20 +1,13 @@
-"""``summary.json``: what each method and seed came to. Nothing of the machine it ran on goes in."""
+"""The summary of one run: its entry in ``summary.json``."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from edgefl.durable_file import write_durably
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Budget, Standing, Target
 from edgefl.simulation.run import Outcome
-from edgefl.version import __version__
-
-SCHEMA = 1
 
 
 def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None = None) -> dict[str, Any]:
@@ -68,35 +61,6 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
             "makespan_over_least": spent.foreseen_seconds / spent.least_seconds if spent.least_seconds else None,
         }
     return entry
-
-
-def write_summary(
-    scenario: str, entries: Mapping[str, list[dict[str, Any]]], path: Path, inputs: Mapping[str, str]
-) -> None:
-    """Write the file; the same entries give the same bytes.
-
-    Args:
-        scenario: its name.
-        entries: one for each seed, by label.
-        path: the file.
-        inputs: digests of what was read, by field of the scenario.
-    """
-    summary = {
-        "schema": SCHEMA,
-        "scenario": scenario,
-        "edgefl": __version__,
-        "inputs": dict(sorted(inputs.items())),
-        "methods": entries,
-    }
-    write_durably(path, json.dumps(summary, indent=2, allow_nan=False) + "\n")
-
-
-def is_summary(path: Path) -> bool:
-    """Whether a file is there and a whole summary; one that is empty or cut short says nothing of a run."""
-    try:
-        return isinstance(json.loads(path.read_text(encoding="utf-8"))["methods"], dict)
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
 
 
 def number(value: float) -> float | None:

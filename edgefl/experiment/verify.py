@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from edgefl.errors import UserError
-from edgefl.experiment.directory import is_interrupted
+from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.execution_again import ExecutionAgain
 from edgefl.experiment.inputs import SCENARIO, Inputs, digest_of_scenario, recorded_inputs
+from edgefl.experiment.sensitivity.checking import check_sensitivity
 from edgefl.experiment.step_costs import cost_entries
-from edgefl.experiment.summary import SCHEMA
-from edgefl.experiment.tables import EVENTS, ROUNDS, read_table
 from edgefl.experiment.wiring import compute_seconds
 from edgefl.fleet import assign
 from edgefl.network import build_topology
 from edgefl.record import RunPaths, SeedPaths
+from edgefl.record.events import Event
+from edgefl.record.tables import EVENTS, ROUNDS, read_table
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.invariants import CostEntry, Record, violations
-from edgefl.simulation.log import Event
 from edgefl.version import __version__
 from edgefl.yaml_file import read_yaml
 
@@ -61,8 +61,6 @@ def held_to(run: Path, summary: dict[str, Any], scenario: Scenario) -> list[str]
         for entry in entries:
             found += [f"{label}, seed {entry['seed']}: {text}" for text in verification.check(label, entry, again)]
     if not found:
-        from edgefl.experiment.sensitivity.checking import check_sensitivity  # it reads runs, as this module does
-
         found += check_sensitivity(run, summary)
     return found
 
@@ -100,35 +98,6 @@ def _changed_inputs(run: Path, scenario: Scenario, summary: dict[str, Any]) -> I
     for field, each in found.items():
         if field != SCENARIO and known.get(field, each.digest) != each.digest:
             yield f"{each.file}: {field}: is not the file that the run read"
-
-
-def read_run_summary(run: Path) -> dict[str, Any]:
-    """The summary of a finished run.
-
-    Raises:
-        UserError: the folder holds none, or one of another schema.
-    """
-    path = RunPaths(run).summary
-    if not path.is_file():
-        hint = f"; it is unfinished: edgefl simulate --resume {run}" if is_interrupted(run) else ""
-        raise UserError(f"expected the folder of a finished run, found no summary.json{hint}", file=str(run))
-    try:
-        summary: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot be read: {error}", file=str(path)) from None
-    except json.JSONDecodeError as error:
-        raise UserError(f"not JSON (line {error.lineno}: {error.msg})", file=str(path)) from None
-    schema = summary.get("schema") if isinstance(summary, dict) else None
-    if schema != SCHEMA:
-        raise UserError(f"expected schema {SCHEMA}, found {schema!r}", file=str(path), field="schema")
-    try:
-        for entries in summary["methods"].values():
-            for entry in entries:
-                int(entry["seed"])
-    except (AttributeError, KeyError, TypeError, ValueError):
-        message = "expected a list of runs with their seeds for each method"
-        raise UserError(message, file=str(path), field="methods") from None
-    return dict(summary)
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,14 @@ from edgefl.learning.payload import ModelSizes
 from edgefl.learning.payloads.blocks import uniform_blocks
 from edgefl.network.build import build_topology
 from edgefl.network.client_links import ClientLinks
+from edgefl.record.events import EventLog
+from edgefl.record.rounds import RoundRow
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.scheduling.selection.base import Facts
 from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, SecondsCost
 from edgefl.simulation.limits import Limits
-from edgefl.simulation.log import EventLog
-from edgefl.simulation.setup import RoundRow, Setup
+from edgefl.simulation.setup import Setup
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from edgefl import shipped
 from edgefl.errors import UserError
+from edgefl.record.summary import SeedResult
 from edgefl.report.quantities import quantity
 from edgefl.report.run_result import RunResult
-from edgefl.report.summary import SeedResult
 from edgefl.yaml_file import read_yaml
 
 if TYPE_CHECKING:

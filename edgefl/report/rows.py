@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from edgefl.record.summary import SeedResult
 from edgefl.report.quantities import CUT_OFF, cut_off, estimate
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, TimeToTarget, mean_interval, mean_or_none, time_to_target
-from edgefl.report.summary import SeedResult
 
 ENDS = {
     "rounds": "the last round",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from edgefl.errors import UserError, nearest
 from edgefl.record import RunPaths
-from edgefl.report.ranges import check_ranges
-from edgefl.report.summary import SeedResult, Summary, read_summary
+from edgefl.record.ranges import check_ranges
+from edgefl.record.summary import SeedResult, Summary, read_summary
 from edgefl.yaml_file import read_yaml
 
 if TYPE_CHECKING:

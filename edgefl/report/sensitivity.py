@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from edgefl.errors import UserError
+from edgefl.record.ranges import check_ranges
+from edgefl.record.sensitivity import DEVICES, OWN, Condition, Devices, digest
 from edgefl.report.curves import metric_of
 from edgefl.report.quantities import estimate, limit
-from edgefl.report.ranges import check_ranges
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, leaders, mean_interval, mean_or_none, time_to_target
-from edgefl.sensitivity_file import DEVICES, OWN, Condition, Devices, digest
 
 Spent = Literal["seconds", "bytes", "joules"]
 

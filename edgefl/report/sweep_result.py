@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from edgefl.errors import UserError
 from edgefl.record.paths import file_in, folder_in
+from edgefl.record.summary import SeedResult
 from edgefl.report.run_result import RunResult
-from edgefl.report.summary import SeedResult
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from edgefl.record.summary import BudgetResult, SeedResult
 from edgefl.report.quantities import estimate, limit, quantity
 from edgefl.report.rows import ENDS, Row, by_run, comparison_rows, run_names
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, leaders, mean_interval, mean_or_none
-from edgefl.report.summary import BudgetResult, SeedResult
 from edgefl.wording import with_article
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import simpy
 
 from edgefl.learning.job import Mixing
+from edgefl.record.events import detail
 from edgefl.simulation.decisions import Decisions
 from edgefl.simulation.line import Line, Waiter
-from edgefl.simulation.log import detail
 from edgefl.simulation.participation import Participation
 from edgefl.simulation.protocol_specs import AsynchronousSpec
 from edgefl.simulation.rounds import STALL_ROUNDS, RoundBook

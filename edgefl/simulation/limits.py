@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
+from edgefl.record.summary import BudgetKind
 from edgefl.simulation.ledger import Ledger
-from edgefl.simulation.specs import BudgetKind
 
 
 @dataclass(frozen=True, slots=True)

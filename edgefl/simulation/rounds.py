@@ -11,13 +11,13 @@ import numpy as np
 from edgefl.learning.faults import Diverged, blaming
 from edgefl.learning.job import Evaluation, Mixing
 from edgefl.learning.payloads.blocks import bytes_of_last_blocks
+from edgefl.record.events import detail
+from edgefl.record.rounds import RoundRow
 from edgefl.scheduling.blocks.base import BlockFeedback
 from edgefl.scheduling.selection.base import SelectionFeedback
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Standing
-from edgefl.simulation.log import detail
 from edgefl.simulation.participation import Participation
-from edgefl.simulation.setup import RoundRow
 from edgefl.simulation.world import World
 
 EMA_DECAY = 0.9

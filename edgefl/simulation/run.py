@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from edgefl.errors import EdgeflError
 from edgefl.learning.faults import PartFault
 from edgefl.learning.job import Evaluation
+from edgefl.record.events import EventLog, detail
+from edgefl.record.rounds import RoundRow
 from edgefl.simulation.asynchronous import Asynchronous
 from edgefl.simulation.collector import what_was_there_left_alone
 from edgefl.simulation.hierarchical import Hierarchical
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Limits
-from edgefl.simulation.log import EventLog, detail
 from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec
 from edgefl.simulation.rounds import RoundBook
-from edgefl.simulation.setup import RoundRow, Setup
+from edgefl.simulation.setup import Setup
 from edgefl.simulation.synchronous import Synchronous
 from edgefl.simulation.world import World
 

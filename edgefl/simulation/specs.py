@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
 from edgefl.options import Options
+from edgefl.record.summary import BudgetKind
 from edgefl.units import Bytes, Flops, Joules, Seconds
-
-BudgetKind = Literal["seconds", "bytes", "client_bytes", "flops", "joules"]
 
 
 class _Spec(Options):

@@ -13,9 +13,9 @@ from edgefl.learning.payload import Part
 from edgefl.network.flow import Flow, Node
 from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.route import Alone
+from edgefl.record.events import detail
 from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.batteries import Batteries
-from edgefl.simulation.log import detail
 from edgefl.simulation.protocol_specs import HierarchicalSpec
 from edgefl.simulation.radio import Radios
 from edgefl.simulation.setup import Setup

@@ -12,10 +12,10 @@ from edgefl.fleet import DeviceProfile, Pace, Slowdown
 from edgefl.learning.faults import blaming
 from edgefl.learning.job import JobId, Mixing, TrainingJob
 from edgefl.learning.payload import Downlink, checked_downlink
+from edgefl.record.events import detail
 from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
 from edgefl.simulation.front_blocks import FrontBlocks
-from edgefl.simulation.log import detail
 from edgefl.simulation.presence import Presence
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.traffic import Traffic

@@ -7,7 +7,8 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from edgefl.experiment import run, verify
+from edgefl.experiment import run
+from edgefl.experiment.verify import verify
 
 EQUAL = {
     "data__partition": {"kind": "iid"},

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from edgefl.errors import UserError
-from edgefl.experiment import replay, resume, run, verify
+from edgefl.experiment import resume, run
+from edgefl.experiment.replay import replay
+from edgefl.experiment.verify import verify
 from edgefl.input_file import input_files
 from edgefl.record.names import STATE
 from edgefl.scenario.paths import FILES

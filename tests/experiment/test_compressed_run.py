@@ -7,8 +7,9 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from edgefl.experiment import resume, run, verify
+from edgefl.experiment import resume, run
 from edgefl.experiment.plan import plan
+from edgefl.experiment.verify import verify
 from edgefl.experiment.wiring import skeleton
 from edgefl.scenario import load_scenario
 

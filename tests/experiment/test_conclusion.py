@@ -10,8 +10,9 @@ import torch
 from safetensors.torch import load_file
 
 from edgefl.errors import UserError
-from edgefl.experiment import run, verify
+from edgefl.experiment import run
 from edgefl.experiment.models import named, read_clients, read_model, write_model
+from edgefl.experiment.verify import verify
 from edgefl.experiment.wiring import skeleton
 from edgefl.learning.data.federated import load_federated
 from edgefl.learning.engine.core import TrainingCore

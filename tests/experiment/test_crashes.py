@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import edgefl
-from edgefl.experiment import is_interrupted, recorded_learner, resume, verify
+from edgefl.experiment import is_interrupted, recorded_learner, resume
+from edgefl.experiment.verify import verify
 from edgefl.scenario.writing import dump_yaml
 
 from .conftest import SMALL, tree

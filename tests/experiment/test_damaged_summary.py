@@ -6,9 +6,9 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
-from edgefl.experiment.summary import is_summary
 from edgefl.experiment.sweep.jobs import Job
 from edgefl.experiment.sweep.table import figures_by_method, is_done
+from edgefl.record.summary import is_summary
 from edgefl.scenario.loading import check
 
 from .conftest import SMALL

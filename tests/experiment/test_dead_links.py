@@ -7,7 +7,8 @@ import json
 import pytest
 
 from edgefl.errors import UserError
-from edgefl.experiment import run, verify
+from edgefl.experiment import run
+from edgefl.experiment.verify import verify
 
 
 @pytest.mark.parametrize("protocol", [{}, {"kind": "asynchronous"}])

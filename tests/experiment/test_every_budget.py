@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from edgefl.experiment import run, verify
+from edgefl.experiment import run
+from edgefl.experiment.verify import verify
 from edgefl.report import RunResult, as_csv, as_html, as_latex, as_markdown, comparison_rows, verdict, write_pictures
 from edgefl.report.page.write import write_page
 from edgefl.scenario.loading import check

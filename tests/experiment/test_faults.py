@@ -17,9 +17,10 @@ import pytest
 
 from edgefl.cli import main
 from edgefl.errors import UserError
-from edgefl.experiment import NotWritten, RunsFailed, is_interrupted, resume, run, verify
+from edgefl.experiment import NotWritten, RunsFailed, is_interrupted, resume, run
 from edgefl.experiment import checkpoints as checkpoints_module
 from edgefl.experiment.progress import Silent
+from edgefl.experiment.verify import verify
 from edgefl.learning.objectives.fedprox import FedProx
 from edgefl.record.names import STATE
 from edgefl.report import RunResult

@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from edgefl.cli import main
-from edgefl.experiment import RunsFailed, is_interrupted, run, verify
+from edgefl.experiment import RunsFailed, is_interrupted, run
+from edgefl.experiment.verify import verify
 from edgefl.learning.codecs.base import CODECS
 from edgefl.learning.codecs.quantise import Quantise
 from edgefl.learning.methods.recipe import METHODS

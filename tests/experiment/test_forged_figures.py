@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from edgefl.errors import UserError
-from edgefl.experiment import run, verify
-from edgefl.report.course.events import read_events
+from edgefl.experiment import run
+from edgefl.experiment.verify import verify
+from edgefl.record.events import read_events
 from edgefl.report.run_result import RunResult
 from edgefl.scenario.loading import check
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow.parquet as pq
 import torch
 
-from edgefl.experiment import run, verify
+from edgefl.experiment import run
+from edgefl.experiment.verify import verify
 from edgefl.learning.servers.mean import mean_delta
 
 from .conftest import CELLS

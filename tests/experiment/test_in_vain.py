@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from edgefl.cli.entry import main
-from edgefl.experiment import resume, run, verify
+from edgefl.experiment import resume, run
 from edgefl.experiment.progress import Silent
+from edgefl.experiment.verify import verify
 
 LITTLE_MEMORY = {"profile": "raspberry-pi-5", "share": 1, "link": "5g", "overrides": {"memory": {"training": "1 kB"}}}
 ENOUGH_MEMORY = {"profile": "raspberry-pi-4", "share": 1, "link": "5g"}

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import edgefl
-from edgefl.experiment import is_interrupted, resume, verify
+from edgefl.experiment import is_interrupted, resume
+from edgefl.experiment.verify import verify
 from edgefl.scenario.writing import dump_yaml
 
 from .conftest import CELLS, SMALL, tree

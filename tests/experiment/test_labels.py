@@ -12,7 +12,8 @@ import pytest
 import edgefl
 from edgefl.cli import main
 from edgefl.errors import UserError
-from edgefl.experiment import Replay, run
+from edgefl.experiment import run
+from edgefl.experiment.replay import Replay
 from edgefl.experiment.sensitivity import write_sensitivity
 from edgefl.record import label_fault
 from edgefl.record.names import CHECKPOINTS, OWN, RESULTS, SEED, SEED_FILES

@@ -9,7 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from edgefl.experiment import run, verify
+from edgefl.experiment import run
+from edgefl.experiment.verify import verify
 from edgefl.learning.data.batches import fetch
 from edgefl.learning.data.federated import load_federated
 from edgefl.learning.models.registry import build_model, initial_vector

@@ -10,8 +10,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from edgefl.errors import UserError
-from edgefl.experiment import replay, run, verify
+from edgefl.experiment import run
 from edgefl.experiment.diagnose import diagnose
+from edgefl.experiment.replay import replay
+from edgefl.experiment.verify import verify
 from edgefl.learning.engine.learner import MethodLearner
 from edgefl.learning.engine.server_model import ServerModel
 

@@ -8,8 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from edgefl.errors import UserError
-from edgefl.experiment import resume, run, verify
+from edgefl.experiment import resume, run
 from edgefl.experiment.replay import replay
+from edgefl.experiment.verify import verify
 
 from .conftest import CELLS, Stop, tree
 

@@ -13,9 +13,10 @@ import pytest
 import edgefl
 from edgefl.cli import main
 from edgefl.errors import EdgeflError, UserError
-from edgefl.experiment import RunMoved, is_interrupted, resume, run, verify
+from edgefl.experiment import RunMoved, is_interrupted, resume, run
 from edgefl.experiment.folder_lock import FolderLock
 from edgefl.experiment.progress import Silent
+from edgefl.experiment.verify import verify
 from edgefl.record.names import LOCK
 from edgefl.scenario.loading import check
 

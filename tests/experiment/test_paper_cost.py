@@ -7,10 +7,11 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from edgefl.experiment import run, verify
+from edgefl.experiment import run
 from edgefl.experiment.benchmarks import outside
 from edgefl.experiment.finished_run import FinishedRun
 from edgefl.experiment.one_run import OneRun
+from edgefl.experiment.verify import verify
 from edgefl.experiment.wiring import step_costs
 
 METHODS = ["fedavg", "fedbr", "fedmlb"]

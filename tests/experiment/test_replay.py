@@ -8,7 +8,9 @@ import pytest
 
 from edgefl.cli import main
 from edgefl.errors import UserError
-from edgefl.experiment import replay, run, verify
+from edgefl.experiment import run
+from edgefl.experiment.replay import replay
+from edgefl.experiment.verify import verify
 from edgefl.learning.engine.learner import MethodLearner
 
 from .conftest import CELLS, tree

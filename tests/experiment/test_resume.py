@@ -11,10 +11,11 @@ import time
 import pytest
 
 from edgefl.errors import UserError
-from edgefl.experiment import is_interrupted, resume, run, verify
+from edgefl.experiment import is_interrupted, resume, run
 from edgefl.experiment.directory import RunDirectory
 from edgefl.experiment.journal import LogDiffers, packed, unpacked
 from edgefl.experiment.state import Choices
+from edgefl.experiment.verify import verify
 from edgefl.scenario.writing import dump_yaml
 
 from .conftest import CELLS, SMALL, Stop, tree

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from edgefl.errors import UserError
-from edgefl.experiment import run, verify
+from edgefl.experiment import run
+from edgefl.experiment.verify import verify
 from edgefl.scenario import load_scenario
 
 FIVE = ["fedavg", "fedprox", "fedalign", {"method": "fedadc", "overlap": True}, "fedbr"]

@@ -7,11 +7,12 @@ import json
 
 import pytest
 
-from edgefl.experiment import resume, run, verify
+from edgefl.experiment import resume, run
 from edgefl.experiment.checkpoint_writer import CheckpointWriter
 from edgefl.experiment.directory import RunDirectory
 from edgefl.experiment.faults import NotWritten, RunsFailed
 from edgefl.experiment.journal import Journal
+from edgefl.experiment.verify import verify
 from edgefl.learning.engine.job_inputs import JobResolver
 from edgefl.learning.engine.learner import MethodLearner
 from edgefl.learning.engine.parallel import ParallelEngine
@@ -55,7 +56,7 @@ def with_workers(monkeypatch, *, from_the_first_job_on: bool) -> list[int]:
     """Whether worker processes train; returns how many jobs they are given in each call."""
     monkeypatch.setitem(ParallelEngine.__init__.__kwdefaults__, "settled", 0.0 if from_the_first_job_on else None)
     # Groups of rows end within rounds, too.
-    monkeypatch.setattr("edgefl.experiment.tables._ROW_GROUP", 100)
+    monkeypatch.setattr("edgefl.record.tables._ROW_GROUP", 100)
     jobs, train = [], PoolTraining.train
 
     def counted(self, tasks, *rest):

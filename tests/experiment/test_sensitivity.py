@@ -13,10 +13,11 @@ import pytest
 
 from edgefl.cli import main
 from edgefl.errors import UserError
-from edgefl.experiment import run, verify
+from edgefl.experiment import run
 from edgefl.experiment.replayed_learner import ReplayedLearner
 from edgefl.experiment.sensitivity import CONDITIONS, write_sensitivity
 from edgefl.experiment.sensitivity.conditions import at_bound
+from edgefl.experiment.verify import verify
 from edgefl.fleet import load_profile
 from edgefl.fleet.energy import compute_joules, transfer_joules
 from edgefl.fleet.roofline import step_seconds

@@ -13,9 +13,9 @@ from edgefl.experiment.execution_again import ExecutionAgain
 from edgefl.experiment.step_costs import cost_entries
 from edgefl.experiment.verify import _Verification
 from edgefl.record import RunPaths
+from edgefl.record.events import Event
 from edgefl.scenario.loading import check
 from edgefl.simulation.invariants import violations
-from edgefl.simulation.log import Event
 
 from .conftest import SMALL
 

@@ -9,9 +9,9 @@ import shutil
 import pytest
 
 from edgefl.errors import UserError
-from edgefl.experiment import run, verify
+from edgefl.experiment import run
 from edgefl.experiment.inputs import digest_of_scenario
-from edgefl.experiment.verify import held_to
+from edgefl.experiment.verify import held_to, verify
 from edgefl.scenario import resolve
 from edgefl.scenario.loading import check
 

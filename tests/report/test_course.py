@@ -7,9 +7,9 @@ import math
 import pytest
 
 from edgefl.errors import UserError
+from edgefl.record.events import Event
 from edgefl.report.course import brake_of, breakdown_of, held_back, read_course, traffic_of, use_of_clients
 from edgefl.report.course.course import course_of
-from edgefl.report.course.events import Event
 
 
 def courses(run):

@@ -12,11 +12,11 @@ import pytest
 
 from edgefl.cli import main
 from edgefl.experiment.sensitivity import write_sensitivity
+from edgefl.record.sensitivity import OWN, Condition
 from edgefl.report import RunResult
 from edgefl.report.page import page
 from edgefl.report.sensitivity import Answer, Question, read_sensitivity, robustness
 from edgefl.report.statistics import mean_interval
-from edgefl.sensitivity_file import OWN, Condition
 
 
 @pytest.fixture(scope="module")

@@ -18,14 +18,15 @@ from edgefl.learning.methods.build import build_method
 from edgefl.learning.payload import ModelSizes
 from edgefl.learning.rules.base import LocalOptions
 from edgefl.network import Transport
+from edgefl.record.events import EventLog
+from edgefl.record.rounds import RoundRow
 from edgefl.scheduling.blocks.base import block_scheduler
 from edgefl.scheduling.selection.base import Facts, selection
 from edgefl.simulation.invariants import CostEntry, Record
 from edgefl.simulation.limits import Limits
-from edgefl.simulation.log import EventLog
 from edgefl.simulation.protocol_specs import protocol as protocol_spec
 from edgefl.simulation.run import Outcome, simulate_run
-from edgefl.simulation.setup import RoundRow, Setup
+from edgefl.simulation.setup import Setup
 
 BLOCK = 250_000
 """Bytes of each of the four blocks: a model takes 1 s over 8 Mbit/s."""

@@ -8,9 +8,9 @@ from itertools import accumulate
 
 from edgefl.experiment.plan.figures import BudgetPlan
 from edgefl.experiment.plan.observation import Observation
+from edgefl.record.rounds import RoundRow
+from edgefl.record.summary import BudgetKind
 from edgefl.scenario import Scenario
-from edgefl.simulation.setup import RoundRow
-from edgefl.simulation.specs import BudgetKind
 
 
 def budget_plan(

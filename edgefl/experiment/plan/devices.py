@@ -14,8 +14,8 @@ from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import SharedWorld
 from edgefl.fleet import DeviceProfile, FleetGroup
 from edgefl.fleet.figure import value
+from edgefl.record.rounds import RoundRow
 from edgefl.scenario import Scenario
-from edgefl.simulation.setup import RoundRow
 from edgefl.simulation.work import batch_counts
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
 from edgefl.fleet.figure import Bound
-from edgefl.simulation.specs import BudgetKind
+from edgefl.record.summary import BudgetKind
 
 Part = Literal["download", "compute", "upload", "shared"]
 """What a closing client's time is spent on, and the part of its transfers that others' transfers cost it."""

@@ -13,7 +13,7 @@ from edgefl.fleet import DeviceProfile, compute_joules, idle_joules, transfer_jo
 from edgefl.fleet.energy import promotion_joules, tail_joules
 from edgefl.fleet.figure import Bound
 from edgefl.fleet.roofline import step_seconds
-from edgefl.simulation.log import Event
+from edgefl.record.events import Event
 
 BOUNDS: tuple[Bound, ...] = ("low", "nominal", "high")
 

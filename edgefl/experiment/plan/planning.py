@@ -16,12 +16,12 @@ from edgefl.experiment.wiring import SharedWorld, setup_of, shared_world, step_c
 from edgefl.learning.neutral import NeutralLearner
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.specs import FileTopology
+from edgefl.record.events import Event, EventLog
+from edgefl.record.rounds import RoundRow
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.simulation.cost_specs import SecondsCost
-from edgefl.simulation.log import Event, EventLog
 from edgefl.simulation.run import Outcome, simulate_run
-from edgefl.simulation.setup import RoundRow
 
 PARTICIPATIONS = 3000
 """Participations of clients that a plan runs through, all methods together, unless it is told a number of rounds."""

@@ -2,6 +2,6 @@
 
 from edgefl.experiment.sensitivity.conditions import CONDITIONS
 from edgefl.experiment.sensitivity.retiming import write_sensitivity
-from edgefl.sensitivity_file import Condition
+from edgefl.record.sensitivity import Condition
 
 __all__ = ["CONDITIONS", "Condition", "write_sensitivity"]

@@ -11,10 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from edgefl.experiment.sensitivity.retiming import SENSITIVITY
-from edgefl.experiment.tables import read_table
 from edgefl.record import RunPaths
-from edgefl.sensitivity_file import OWN, digest
+from edgefl.record.sensitivity import OWN, digest
+from edgefl.record.tables import SENSITIVITY, read_table
 
 
 def check_sensitivity(run: Path, summary: Mapping[str, Any]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from edgefl.fleet.figure import Bound, Estimate, opposite, value
 from edgefl.fleet.profile import DeviceProfile
 from edgefl.network.specs import ConstantCapacity, GeneratedCapacity, LinkSpec, TraceCapacity, UniformCapacity
 from edgefl.network.topology import Topology
-from edgefl.sensitivity_file import DEVICES, Condition
+from edgefl.record.sensitivity import DEVICES, Condition
 
 Part = TypeVar("Part", bound=BaseModel)
 AnyCapacity = ConstantCapacity | UniformCapacity | TraceCapacity | GeneratedCapacity

@@ -22,30 +22,16 @@ from edgefl.experiment.recording import Recording
 from edgefl.experiment.replayed_learner import ReplayedLearner
 from edgefl.experiment.sensitivity.conditions import CONDITIONS, at_bound, scale_topology, scaled_links
 from edgefl.experiment.sensitivity.held_decisions import HeldScheduler, HeldSelector
-from edgefl.experiment.tables import AS_WRITTEN, column, write_parquet
 from edgefl.experiment.wiring import SharedWorld, setup_of
 from edgefl.network.build import build_topology
 from edgefl.record import RunPaths
+from edgefl.record.events import Event, EventLog
+from edgefl.record.rounds import RoundRow
+from edgefl.record.sensitivity import Condition, digest
+from edgefl.record.tables import AS_WRITTEN, SENSITIVITY, write_parquet
 from edgefl.scenario import Scenario
-from edgefl.sensitivity_file import Condition, digest
-from edgefl.simulation.log import Event, EventLog
 from edgefl.simulation.run import simulate_run
-from edgefl.simulation.setup import RoundRow, Setup
-
-_WORD = pa.dictionary(pa.int8(), pa.string())
-SENSITIVITY = pa.schema(
-    [
-        column("label", _WORD, "", "the method"),
-        column("seed", pa.int64(), "", "the run's seed"),
-        column("devices", _WORD, "", "bound of the profiles' figures: low gives the least seconds and joules"),
-        column("bandwidth", pa.float64(), "", "factor on the capacity of every link"),
-        column("round", pa.int32(), "", "the round, from 1; its model is that of rounds.parquet"),
-        column("seconds", pa.float64(), "s", "virtual time at the round's end"),
-        column("bytes", pa.int64(), "B", "delivered in both directions up to then"),
-        column("joules", pa.float64(), "J", "drawn by the devices up to then"),
-    ]
-)
-"""Columns of ``sensitivity.parquet``."""
+from edgefl.simulation.setup import Setup
 
 
 class _AllRetimedError(Exception):

@@ -14,9 +14,9 @@ from edgefl.experiment.directory import is_interrupted
 from edgefl.experiment.inputs import digest_of_scenario
 from edgefl.experiment.pausing import Pause, Paused
 from edgefl.experiment.run import resume, run
-from edgefl.experiment.summary import is_summary
 from edgefl.experiment.sweep.settings import Setting
 from edgefl.record import RunPaths
+from edgefl.record.summary import is_summary
 from edgefl.scenario import Scenario, load_scenario, rehearse, resolve, with_overrides
 from edgefl.scenario.loading import check
 from edgefl.scenario.overrides import of_engine, parse_overrides

@@ -19,9 +19,9 @@ from edgefl.experiment.sweep.jobs import Job, check_folder
 from edgefl.experiment.sweep.over_ray import run_all_on_ray
 from edgefl.experiment.sweep.processes import run_all
 from edgefl.experiment.sweep.table import figures_by_method, is_done, sweep_table
-from edgefl.experiment.tables import write_parquet
 from edgefl.learning.engine.processors import cores
 from edgefl.record.paths import file_in, folder_in
+from edgefl.record.tables import write_parquet
 
 STATE = "sweep.json"
 LOCK = "sweep.lock"

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from edgefl.experiment.directory import is_interrupted
 from edgefl.experiment.pausing import read_standings
-from edgefl.experiment.summary import is_summary
 from edgefl.experiment.sweep.jobs import Job
 from edgefl.record import RunPaths
+from edgefl.record.summary import is_summary
 
 
 def sweep_table(jobs: Sequence[Job], folder: Path) -> pa.Table:

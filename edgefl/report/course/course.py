@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edgefl.record import SeedPaths
-from edgefl.report.course.events import Event, read_events
-
-NOBODY = -1
+from edgefl.record.events import NOBODY, Event, read_events
 
 
 class Transfer(NamedTuple):
@@ -198,7 +196,7 @@ class _Reader:
                 latency=start.value,
                 started=event.time - event.seconds,
                 ended=event.time,
-                bytes=event.bytes,
+                bytes=int(event.bytes),
                 whole=whole,
                 joules=event.joules,
                 parts=dict(facts.get("parts") or {}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgefl.errors import UserError
+from edgefl.record.sensitivity import DEVICES, OWN, Condition
 from edgefl.report.page.markup import note, paragraph, prose, table, text
 from edgefl.report.quantities import quantity
 from edgefl.report.rows import run_names
@@ -18,7 +19,6 @@ from edgefl.report.sensitivity import (
     read_sensitivity,
     robustness,
 )
-from edgefl.sensitivity_file import DEVICES, OWN, Condition
 
 Timed = Sensitivity | UserError | None
 """A run under other conditions, or what is wrong with the file of it; ``None`` where there is none."""

@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from edgefl.record.summary import SeedResult
 from edgefl.report.course import Course, read_course
 from edgefl.report.curves import AXES, Curve, curve_of, mean_curve, metric_of, spent_by_round
 from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
-from edgefl.report.summary import SeedResult
 
 COSTS: tuple[Literal["seconds", "bytes", "joules"], ...] = ("seconds", "bytes", "joules")
 """What a budget slider, and the Pareto front, can be over."""

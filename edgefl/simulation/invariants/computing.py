@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from edgefl.fleet import DeviceProfile, Pace, Slowdown
+from edgefl.record.events import Event
 from edgefl.simulation.invariants.record import Record, facts
-from edgefl.simulation.log import Event
 
 ENDS = ("compute_end", "compute_partial", "compute_drop")
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 
 from edgefl.fleet import compute_joules, fits, idle_joules, step_seconds
+from edgefl.record.events import Event
 from edgefl.simulation.invariants.computing import computations as found_computations
 from edgefl.simulation.invariants.record import Record, at, close, facts
-from edgefl.simulation.log import Event
 from edgefl.wording import with_article
 
 _BEGINS = {"transfer_start": "sends or receives", "compute_start": "computes"}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from edgefl.fleet import promotion_joules, tail_joules
 from edgefl.fleet.battery import Charges
+from edgefl.record.events import Event
 from edgefl.simulation.invariants.record import Record, at, close
-from edgefl.simulation.log import Event
 
 
 def radios(record: Record) -> Iterator[str]:

@@ -11,8 +11,8 @@ from typing import Any
 
 from edgefl.fleet import FleetAssignment
 from edgefl.network import Topology, Transport
+from edgefl.record.events import Event
 from edgefl.simulation.cost_specs import ComputeSeconds
-from edgefl.simulation.log import Event
 from edgefl.simulation.protocol_specs import ProtocolSpec, SynchronousSpec
 
 TOLERANCE = 1e-9

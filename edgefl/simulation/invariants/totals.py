@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from edgefl.record.events import Event
 from edgefl.simulation.invariants.record import Record, close, facts
-from edgefl.simulation.log import Event
 
 _SUM = 1e-7  # the order of addition differs between the run and the check
 

@@ -9,8 +9,8 @@ from edgefl.fleet import Direction, transfer_joules
 from edgefl.network import Topology
 from edgefl.network.audit import audit_flows
 from edgefl.network.audit_records import FlowRecord, Repetition, merged
+from edgefl.record.events import Event
 from edgefl.simulation.invariants.record import Record, at, close, facts
-from edgefl.simulation.log import Event
 
 
 def paired(record: Record) -> Iterator[str]:

@@ -24,12 +24,12 @@ from edgefl.learning.engine.core import TrainingCore
 from edgefl.learning.job import Learner
 from edgefl.learning.models.registry import ModelSpec, build_model
 from edgefl.learning.neutral import NeutralLearner
+from edgefl.record.events import EventLog
 from edgefl.record.paths import SeedPaths
 from edgefl.scenario.components import Named
 from edgefl.scenario.loading import check
 from edgefl.scenario.overrides import overridden, parse_overrides
 from edgefl.scenario.scenario import Scenario
-from edgefl.simulation.log import EventLog
 from edgefl.simulation.run import Outcome, simulate_run
 
 BASE: dict[str, Any] = {

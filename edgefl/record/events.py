@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from edgefl.errors import UserError
+from edgefl.record.ranges import check_ranges
 
 NOBODY = -1
 """The value of the columns ``client``, ``flow`` and ``round`` in rows without one."""
@@ -48,6 +52,15 @@ class Event(NamedTuple):
     joules: float = 0.0
     value: float = 0.0
     detail: str = ""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The further facts; empty if there are none or they cannot be read."""
+        try:
+            found = json.loads(self.detail) if self.detail else {}
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
 
 
 _tuple = tuple.__new__
@@ -122,3 +135,27 @@ def _text(value: Any) -> str:
         # As in JSON; the encoder gives the same result, but needs ten times as long to set up.
         return float.__repr__(value) if math.isfinite(value) else f'"{value!r}"'
     return json.dumps(value)
+
+
+def read_events(file: Path) -> Iterator[Event]:
+    """The rows of one run's log.
+
+    Raises:
+        UserError: the file cannot be read, or lacks a column.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(file, columns=list(Event._fields), page_checksum_verification=True)
+        missing = [name for name in Event._fields if name not in table.column_names]
+    except FileNotFoundError:
+        raise UserError("cannot be read: no such file", file=str(file)) from None
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"cannot be read: {reason}", file=str(file)) from None
+    if missing:
+        raise UserError(f"expected the columns of an event log, found no {', '.join(missing)}", file=str(file))
+    check_ranges(table, file)
+    for batch in table.to_batches():
+        yield from map(Event._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from edgefl.durable_file import write_durably
 from edgefl.errors import UserError
 from edgefl.options import Options
 from edgefl.validation import validated
+from edgefl.version import __version__
 
 SCHEMA = 1
 
@@ -181,3 +184,32 @@ def read_summary(path: Path) -> tuple[dict[str, Any], Summary]:
         if label in ("", ".", "..") or any(sign in label for sign in "/\\\0"):
             raise UserError("expected a method's label, found a path", file=name, field=f"methods.{label}")
     return data, summary
+
+
+def write_summary(
+    scenario: str, entries: Mapping[str, list[dict[str, Any]]], path: Path, inputs: Mapping[str, str]
+) -> None:
+    """Write the file; the same entries give the same bytes.
+
+    Args:
+        scenario: its name.
+        entries: one for each seed, by label.
+        path: the file.
+        inputs: digests of what was read, by field of the scenario.
+    """
+    summary = {
+        "schema": SCHEMA,
+        "scenario": scenario,
+        "edgefl": __version__,
+        "inputs": dict(sorted(inputs.items())),
+        "methods": entries,
+    }
+    write_durably(path, json.dumps(summary, indent=2, allow_nan=False) + "\n")
+
+
+def is_summary(path: Path) -> bool:
+    """Whether a file is there and a whole summary; one that is empty or cut short says nothing of a run."""
+    try:
+        return isinstance(json.loads(path.read_text(encoding="utf-8"))["methods"], dict)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from edgefl.durable_file import durable_file, write_durably
-from edgefl.simulation.log import Event
-from edgefl.simulation.setup import RoundRow
+from edgefl.record.events import Event
+from edgefl.record.rounds import RoundRow
 
 _WORD = pa.dictionary(pa.int32(), pa.string())
+_SHORT_WORD = pa.dictionary(pa.int8(), pa.string())
 
 
 def column(name: str, kind: pa.DataType, unit: str, meaning: str) -> pa.Field:
@@ -41,7 +42,7 @@ EVENTS = pa.schema(
         column("detail", pa.string(), "", "further facts as JSON"),
     ]
 )
-"""Columns of ``events.parquet``, those of :class:`edgefl.simulation.log.Event`."""
+"""Columns of ``events.parquet``, those of :class:`edgefl.record.events.Event`."""
 
 ROUNDS = pa.schema(
     [
@@ -66,7 +67,21 @@ ROUNDS = pa.schema(
         column("staleness", pa.float64(), "", "mean age of the aggregated updates, in aggregations"),
     ]
 )
-"""Columns of ``rounds.parquet``, those of :class:`edgefl.simulation.setup.RoundRow`."""
+"""Columns of ``rounds.parquet``, those of :class:`edgefl.record.rounds.RoundRow`."""
+
+SENSITIVITY = pa.schema(
+    [
+        column("label", _SHORT_WORD, "", "the method"),
+        column("seed", pa.int64(), "", "the run's seed"),
+        column("devices", _SHORT_WORD, "", "bound of the profiles' figures: low gives the least seconds and joules"),
+        column("bandwidth", pa.float64(), "", "factor on the capacity of every link"),
+        column("round", pa.int32(), "", "the round, from 1; its model is that of rounds.parquet"),
+        column("seconds", pa.float64(), "s", "virtual time at the round's end"),
+        column("bytes", pa.int64(), "B", "delivered in both directions up to then"),
+        column("joules", pa.float64(), "J", "drawn by the devices up to then"),
+    ]
+)
+"""Columns of ``sensitivity.parquet``."""
 
 
 _ROW_GROUP = 32_768
