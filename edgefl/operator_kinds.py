@@ -1,7 +1,7 @@
 """The kinds of operators for which a device may have separate rates.
 
 A processor reaches a lower rate on narrow or grouped convolutions than on wide ones, and moves bytes faster in a sum
-that overwrites its input than in a normalisation. ``edgefl.learning`` determines the kind of each operator; a device
+that overwrites its input than in a normalisation. ``edgefl.cost`` determines the kind of each operator; a device
 profile may give rates by kind.
 """
 

@@ -1,12 +1,20 @@
-"""What tests of every room may ask for."""
+"""Fixtures for the tests of every package."""
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
+
+from edgefl.scenario import load_scenario
+from edgefl.scenario.writing import dump_yaml
+
+from .small_runs import SMALL
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -26,7 +34,7 @@ def ctrl_c_raises():
 @pytest.fixture(autouse=True)
 def _threads_train(request, monkeypatch):
     """Where a test does not ask for them, worker processes would not see what it replaces in this process."""
-    parallel = sys.modules.get("edgefl.learning.engine.parallel")
+    parallel = sys.modules.get("edgefl.training.parallel.engine")
     if parallel is not None and "worker_processes" not in request.fixturenames:
         monkeypatch.setitem(parallel.ParallelEngine.__init__.__kwdefaults__, "settled", None)
 
@@ -34,7 +42,20 @@ def _threads_train(request, monkeypatch):
 @pytest.fixture(scope="module")
 def worker_processes():
     """Engines may use worker processes, which are ended after the module."""
-    from edgefl.learning.engine.worker_pool import close_pool
+    from edgefl.training.parallel.worker_pool import close_pool
 
     yield
     close_pool()
+
+
+@pytest.fixture
+def small(tmp_path: Path):
+    """Makes the small scenario, with changes by dotted path."""
+
+    def make(**changes: Any):
+        data = copy.deepcopy(SMALL)
+        path = tmp_path / "small.yaml"
+        path.write_text(dump_yaml(data), encoding="utf-8")
+        return load_scenario(path, {key.replace("__", "."): value for key, value in changes.items()})
+
+    return make

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from edgefl.cli import main
+from edgefl.data.spec import DATA_SETS
 from edgefl.errors import BrokenPlugIn, UserError
 from edgefl.fleet import all_profiles, library, load_profile, profile_names
-from edgefl.learning.codecs.base import CODECS
-from edgefl.learning.data.spec import DATA_SETS
-from edgefl.learning.methods import build
-from edgefl.learning.methods.recipe import METHODS
-from edgefl.learning.models.registry import MODELS
-from edgefl.learning.servers.base import SERVER_UPDATES
+from edgefl.methods import build
+from edgefl.methods.codecs.base import CODECS
+from edgefl.methods.recipe import METHODS
+from edgefl.methods.servers.base import SERVER_UPDATES
+from edgefl.models.registry import MODELS
 from edgefl.plug_ins import PlugIns
 from edgefl.registry import Registry
 from edgefl.scenario import json_schema
@@ -48,30 +48,30 @@ FAMILIES = {
     "edgefl.methods": (
         METHODS,
         "fedavg",
-        "from dataclasses import replace\nfrom edgefl.learning.methods.recipe import METHODS\n"
+        "from dataclasses import replace\nfrom edgefl.methods.recipe import METHODS\n"
         "Part = replace(METHODS['fedavg'], summary='another')\n",
     ),
     "edgefl.models": (
         MODELS,
         "cnn",
-        CLASS.format(module="edgefl.learning.models.registry", registry="MODELS", name="cnn"),
+        CLASS.format(module="edgefl.models.registry", registry="MODELS", name="cnn"),
     ),
     "edgefl.datasets": (
         DATA_SETS,
         "digits",
         "from typing import Literal\n"
-        + CLASS.format(module="edgefl.learning.data.spec", registry="DATA_SETS", name="digits")
+        + CLASS.format(module="edgefl.data.spec", registry="DATA_SETS", name="digits")
         + "    name: Literal['mine'] = 'mine'\n",
     ),
     "edgefl.codecs": (
         CODECS,
         "cast",
-        CLASS.format(module="edgefl.learning.codecs.base", registry="CODECS", name="cast"),
+        CLASS.format(module="edgefl.methods.codecs.base", registry="CODECS", name="cast"),
     ),
     "edgefl.servers": (
         SERVER_UPDATES,
         "mean",
-        CLASS.format(module="edgefl.learning.servers.base", registry="SERVER_UPDATES", name="mean"),
+        CLASS.format(module="edgefl.methods.servers.base", registry="SERVER_UPDATES", name="mean"),
     ),
     "edgefl.selectors": (
         SELECTORS,
@@ -288,7 +288,7 @@ def test_a_plug_in_whose_options_have_no_schema_is_left_out_of_lists(plug_ins):
     plug_ins(
         "edgefl.models",
         "mine",
-        "from collections.abc import Callable\nfrom edgefl.learning.models.registry import MODELS\n"
+        "from collections.abc import Callable\nfrom edgefl.models.registry import MODELS\n"
         "class Part(MODELS['cnn']):\n    made: Callable = print\n",
     )
     with pytest.warns(BrokenPlugIn, match=r"'mine' of the package mine 0\.1 .* cannot be used: PydanticInvalidForJson"):
@@ -296,10 +296,7 @@ def test_a_plug_in_whose_options_have_no_schema_is_left_out_of_lists(plug_ins):
 
 
 def test_a_part_that_also_registers_itself_is_one_part(plug_ins):
-    code = (
-        "from edgefl.learning.models.registry import MODELS\n"
-        "@MODELS.register('mine')\nclass Part(MODELS['cnn']):\n    pass\n"
-    )
+    code = "from edgefl.models.registry import MODELS\n@MODELS.register('mine')\nclass Part(MODELS['cnn']):\n    pass\n"
     plug_ins("edgefl.models", "mine", code)
     import mine_module
 

@@ -61,10 +61,10 @@ def training(  # noqa: PLR0917  (one parameter for each option; typer passes the
     Centralised training is tuned: channels-last, fused optimiser, all cores. It runs once with the clients' batch size
     and once with the whole cohort's batch. Predicted times of methods come from a profile of this machine.
     """
-    from edgefl.experiment.benchmarks.cases import CASES
-    from edgefl.experiment.benchmarks.prediction import MEASURING_SECONDS, by_measuring, by_profile
-    from edgefl.experiment.benchmarks.training import bench_engines, bench_methods, known_case, known_engines
-    from edgefl.learning.engine.device import choose_device
+    from edgefl.benchmarks.cases import CASES
+    from edgefl.benchmarks.prediction import MEASURING_SECONDS, by_measuring, by_profile
+    from edgefl.benchmarks.training import bench_engines, bench_methods, known_case, known_engines
+    from edgefl.training.device import choose_device
 
     place = choose_device(device)
     named = None if engines is None else known_engines(engines, place)
@@ -103,7 +103,7 @@ def simulation(
 
     The event rate of SimPy alone is measured in turn with it. It is the upper limit of a simulation that uses SimPy.
     """
-    from edgefl.experiment.benchmarks.world import bench_world
+    from edgefl.benchmarks.world import bench_world
 
     found = bench_world(quick=quick)
     if as_json:
@@ -118,7 +118,7 @@ def _print_progress(line: str) -> None:
 
 
 def _outside(name: str, device: str, *, quick: bool) -> list[dict[str, Any]]:
-    from edgefl.experiment.benchmarks.outside import share_outside
+    from edgefl.benchmarks.outside import share_outside
     from edgefl.scenario import load_scenario
 
     changes = {"stop": "rounds"} | ({"training.rounds": 2} if quick else {})

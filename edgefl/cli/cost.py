@@ -12,10 +12,10 @@ from edgefl.errors import UserError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from edgefl.learning.cost import CostModel
-    from edgefl.learning.cost.method_cost import MethodCost
-    from edgefl.learning.methods.recipe import Method
-    from edgefl.learning.rules.base import LocalOptions
+    from edgefl.cost import CostModel
+    from edgefl.cost.method_cost import MethodCost
+    from edgefl.methods.recipe import Method
+    from edgefl.methods.rules.base import LocalOptions
 
 
 def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by name)
@@ -45,9 +45,9 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
     One real local step (forward, backward, update) runs on tensors without data. MACs count the forward pass; layer
     MACs are what papers call FLOPs. Work is per batch; memory is the peak of the step.
     """
-    from edgefl.experiment.named_step import read_shape, read_step
-    from edgefl.learning.cost import CostModel
-    from edgefl.learning.models.registry import build_model
+    from edgefl.cost import CostModel
+    from edgefl.models.registry import build_model
+    from edgefl.scenario.named_step import read_shape, read_step
 
     if (method is None) == (not all_methods):
         raise UserError("expected either --method NAME or --all")
@@ -70,7 +70,7 @@ def _rows(
     costs: CostModel, method: Method, batch: int, alpha: int | None, *, every: bool
 ) -> list[MethodCost | dict[str, Any]]:
     """A method's costs; with --all for each number of blocks that it may send, or why the method is refused."""
-    from edgefl.learning.cost.method_cost import method_cost
+    from edgefl.cost.method_cost import method_cost
 
     if not every:
         return [method_cost(costs, method, batch, alpha)]
@@ -83,7 +83,7 @@ def _rows(
 
 
 def _fedavg_flops(costs: CostModel, local: LocalOptions, batch: int) -> float:
-    from edgefl.learning.methods.build import build_method
+    from edgefl.methods.build import build_method
 
     return costs.cost(build_method("fedavg", local), costs.model.depth, batch).training_flops
 

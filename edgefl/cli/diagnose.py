@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from edgefl.experiment.diagnose import Diagnosis
+    from edgefl.diagnosis.diagnose import Diagnosis
 
 
 def diagnose(  # noqa: PLR0917  (the options of the command)
@@ -38,7 +38,7 @@ def diagnose(  # noqa: PLR0917  (the options of the command)
     Prints the Hessian's largest eigenvalue and trace. If the run kept local models (keep_models: clients), also their
     means over clients, and H_N and H_D, the distance and the cosine between clients' Hessian diagonals.
     """
-    from edgefl.experiment.diagnose import diagnose as diagnoses_of
+    from edgefl.diagnosis.diagnose import diagnose as diagnoses_of
 
     found = list(
         diagnoses_of(run, methods=method, seeds=seed, batches=batches, device=device, plane=landscape is not None)

@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from edgefl.learning.methods.recipe import Recipe
+    from edgefl.methods.recipe import Recipe
 
 Name = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Show the options of this one.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, including options.")]
@@ -20,8 +20,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, including option
 
 def methods(name: Name = None, as_json: Json = False) -> None:
     """List the available methods."""
-    from edgefl.learning.methods.build import method_model
-    from edgefl.learning.methods.recipe import METHODS
+    from edgefl.methods.build import method_model
+    from edgefl.methods.recipe import METHODS
 
     def row(key: str, recipe: Recipe) -> dict[str, Any]:
         options = {**_options(method_model(key)), **_scheduler_option(recipe)}
@@ -33,7 +33,7 @@ def methods(name: Name = None, as_json: Json = False) -> None:
 
 def models(name: Name = None, as_json: Json = False) -> None:
     """List the available models."""
-    from edgefl.learning.models.registry import MODELS
+    from edgefl.models.registry import MODELS
 
     rows = MODELS.of_each(_row) if name is None else {name: _row(name, MODELS[name])}
     _print("models", rows, detailed=name is not None, as_json=as_json)
@@ -41,7 +41,7 @@ def models(name: Name = None, as_json: Json = False) -> None:
 
 def datasets(name: Name = None, as_json: Json = False) -> None:
     """List the available data sets."""
-    from edgefl.learning.data.spec import DATA_SETS
+    from edgefl.data.spec import DATA_SETS
 
     rows = DATA_SETS.of_each(_row) if name is None else {name: _row(name, DATA_SETS[name])}
     _print("datasets", rows, detailed=name is not None, as_json=as_json)

@@ -14,7 +14,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from edgefl.experiment.plan import BudgetPlan, MethodPlan, Plan, Range
+    from edgefl.planning import BudgetPlan, MethodPlan, Plan, Range
 
 _WIDE = 120
 """Columns of a terminal in which a device's row fits on one line."""
@@ -72,7 +72,7 @@ def _made(
     scenario: str, changes: Sequence[str], methods: list[str] | None, rounds: int | None, seed: int | None
 ) -> Plan:
     from edgefl.errors import UserError
-    from edgefl.experiment.plan import plan as make
+    from edgefl.planning import plan as make
     from edgefl.scenario import load_scenario
 
     chosen = load_scenario(scenario, changes)

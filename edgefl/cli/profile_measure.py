@@ -11,8 +11,8 @@ from edgefl.durable_file import write_output
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
-    from edgefl.experiment.measuring.measured_profile import Fit, Unmeasured
-    from edgefl.experiment.measuring.measurement import Measurement
+    from edgefl.profiling.measured_profile import Fit, Unmeasured
+    from edgefl.profiling.measurement import Measurement
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="The file to write; it must not exist.")]
 IdleWatts = Annotated[
@@ -44,9 +44,9 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
     """
     _writable(output)
     rest = _rest(name, like, idle_watts, compute_watts)
-    from edgefl.experiment.measuring import held_out
-    from edgefl.experiment.measuring.measure_device import main
-    from edgefl.experiment.measuring.measurement import measurement_of
+    from edgefl.profiling import held_out
+    from edgefl.profiling.measure_device import main
+    from edgefl.profiling.measurement import measurement_of
 
     checks = {str(step): step for step in held_out.HELD_OUT}
     # One list, so that steps that check the fit and steps that are fitted are measured in turn, under equal conditions.
@@ -68,7 +68,7 @@ def write_script(output: Output = Path("measure_device.pyz")) -> None:
     output with `edgefl profile import`.
     """
     _writable(output)
-    from edgefl.experiment.measuring.archive import write_archive
+    from edgefl.profiling.archive import write_archive
 
     write_archive(output)
     typer.echo(f"Written: {output}. On the device: python {output.name} -o measured.json")
@@ -97,8 +97,8 @@ def import_profile(  # noqa: PLR0917  (the command's options)
     if file.suffix.lower() == ".csv":
         if like is None:
             raise UserError("a table of step times also needs a profile: --like NAME", file=str(file))
-        from edgefl.experiment.measuring.step_times import read_step_times, with_step_times
         from edgefl.fleet import load_profile
+        from edgefl.profiling.step_times import read_step_times, with_step_times
 
         times = read_step_times(file)
         data = with_step_times(load_profile(like), times, called, f"measured step times, {file.name}")
@@ -107,7 +107,7 @@ def import_profile(  # noqa: PLR0917  (the command's options)
         _save(data, output)
         typer.echo(f"{len(times)} times of {len({time.signature for time in times})} steps.")
     else:
-        from edgefl.experiment.measuring.measurement import read_measurement
+        from edgefl.profiling.measurement import read_measurement
 
         _write(read_measurement(file), _rest(called, like, idle_watts, compute_watts, kind), output)
     typer.echo(f"Written: {output}")
@@ -116,15 +116,15 @@ def import_profile(  # noqa: PLR0917  (the command's options)
 def _rest(
     name: str, like: str | None, idle_watts: float | None, compute_watts: float | None, kind: str = "pc"
 ) -> Unmeasured:
-    from edgefl.experiment.measuring.measured_profile import Unmeasured
     from edgefl.fleet import load_profile
+    from edgefl.profiling.measured_profile import Unmeasured
 
     profile = None if like is None else load_profile(like)
     return Unmeasured(name, kind, idle_watts=idle_watts, compute_watts=compute_watts, like=profile)
 
 
 def _write(measurement: Measurement, rest: Unmeasured, output: Path) -> Fit:
-    from edgefl.experiment.measuring.measured_profile import fit_of, profile_data
+    from edgefl.profiling.measured_profile import fit_of, profile_data
 
     fit = fit_of(measurement)
     _save(profile_data(measurement, fit, rest), output)

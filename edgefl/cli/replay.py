@@ -65,8 +65,8 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
     from rich.markup import escape
 
     from edgefl.cli.console import standard_output
-    from edgefl.experiment.replay import Replay
     from edgefl.report import RunResult, comparison_table
+    from edgefl.rerun.replay import Replay
 
     out = out if out is not None else run.with_name(f"{run.name}-replayed")
     axes = [_axis(text) for text in grid or ()]
@@ -84,9 +84,9 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
 
 
 def _sensitivity(run: Path) -> None:
-    from edgefl.experiment.sensitivity import write_sensitivity
     from edgefl.report import RunResult
     from edgefl.report.sensitivity import read_sensitivity, robustness
+    from edgefl.rerun.sensitivity import write_sensitivity
 
     file = write_sensitivity(run)
     found = read_sensitivity(RunResult(run))

@@ -15,8 +15,8 @@ from edgefl.hardware import DeviceName, EngineKind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from edgefl.experiment.sweep import Chosen, Job, SweepResult
     from edgefl.scenario.sweep import SweepSpec
+    from edgefl.sweep import Chosen, Job, SweepResult
 
 
 class Metric(StrEnum):
@@ -84,10 +84,10 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
     A job is one setting with one seed. Each job has a run directory in DIR/jobs, which report can read;
     DIR/sweep.parquet has one row for each setting, method and seed.
     """
-    from edgefl.experiment.sweep import jobs_of, settings_of
-    from edgefl.experiment.sweep import sweep as run
-    from edgefl.experiment.sweep.choice import check_split
     from edgefl.scenario import load_scenario
+    from edgefl.sweep import jobs_of, settings_of
+    from edgefl.sweep import sweep as run
+    from edgefl.sweep.choice import check_split
 
     overrides = with_grid(changes or [], grid) if grid else changes or []
     base = load_scenario(scenario, overrides)
@@ -129,8 +129,8 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
 
 def with_grid(changes: list[str], grid: list[str]) -> list[str]:
     """The changes, with the command line's values instead of the scenario's; the kind of search may still be set."""
-    from edgefl.experiment.sweep import parse_grid
     from edgefl.scenario.overrides import parse_overrides
+    from edgefl.sweep import parse_grid
 
     values = parse_grid(grid)
     for change in parse_overrides(changes):
@@ -155,8 +155,8 @@ def _search(  # noqa: PLR0917  (the command's own parts)
     spread: dict[str, Any],
 ) -> tuple[list[Job], SweepResult]:
     """Run a search; returns all jobs that it requested, and their results."""
-    from edgefl.experiment.sweep import halving, proposals, search
-    from edgefl.experiment.sweep.choice import check_split
+    from edgefl.sweep import halving, proposals, search
+    from edgefl.sweep.choice import check_split
 
     made: dict[str, Job] = {}
 
@@ -187,7 +187,7 @@ def _print_done(job: Job, failure: str | None, left: int) -> None:
 
 
 def _finish(result: SweepResult, jobs: list[Job], metric: Metric | None, *, as_json: bool) -> None:
-    from edgefl.experiment.sweep import choose
+    from edgefl.sweep import choose
 
     chosen = choose(jobs, result.table, metric.value) if metric is not None else []
     if as_json:

@@ -14,8 +14,8 @@ def verify(run: Annotated[Path, typer.Argument(metavar="RUN", help="A run direct
     The exit code is 1 if a rule is violated.
     """
     from edgefl.experiment.directory import read_run_summary
-    from edgefl.experiment.verify import is_of_this_version
-    from edgefl.experiment.verify import verify as violations_in
+    from edgefl.rerun.verify import is_of_this_version
+    from edgefl.rerun.verify import verify as violations_in
 
     violations = violations_in(run)
     for violation in violations:

@@ -20,8 +20,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from edgefl.durable_file import make_folder, write_durably
-from edgefl.learning.engine.result_memory import content_of
 from edgefl.record.paths import file_in
+from edgefl.training.result_memory import content_of
 
 KEPT = 2
 """The number of checkpoints that are kept; the older one is used if the newest is damaged."""

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from edgefl.learning.faults import blaming
-from edgefl.learning.methods.recipe import Method
+from edgefl.methods.recipe import Method
 from edgefl.record.tables import column, write_parquet
+from edgefl.training.faults import blaming
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from edgefl.learning.data.federated import FederatedData
-    from edgefl.learning.engine.core import TrainingCore
-    from edgefl.learning.personalisation.accuracy import ClientAccuracy
-    from edgefl.learning.personalisation.calibration import CalibrationSpec
+    from edgefl.data.federated import FederatedData
+    from edgefl.training.core import TrainingCore
+    from edgefl.training.personalisation.accuracy import ClientAccuracy
+    from edgefl.training.personalisation.calibration import CalibrationSpec
 
 CLIENTS = pa.schema(
     [
@@ -63,8 +63,8 @@ def accuracy_of_clients(
     """
     if data.evaluation_shards is None:
         return {}
-    from edgefl.learning.personalisation.accuracy import accuracy_of_one
-    from edgefl.learning.personalisation.personalise import personalised_accuracy
+    from edgefl.training.personalisation.accuracy import accuracy_of_one
+    from edgefl.training.personalisation.personalise import personalised_accuracy
 
     with blaming(method.label, max(rounds - 1, 0), "evaluation on each client"):
         model = method.objective.adapt(core.model).to(final.device)

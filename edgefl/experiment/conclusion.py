@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from edgefl.experiment.client_accuracy import accuracy_of_clients
-from edgefl.learning.methods.recipe import Method
+from edgefl.methods.recipe import Method
 from edgefl.record import SeedPaths
 from edgefl.scenario import Scenario
 
 if TYPE_CHECKING:
-    from edgefl.learning.data.federated import FederatedData
-    from edgefl.learning.engine.core import TrainingCore
-    from edgefl.learning.engine.keepsakes import Keepsakes
-    from edgefl.learning.engine.learner import MethodLearner
+    from edgefl.data.federated import FederatedData
+    from edgefl.training.core import TrainingCore
+    from edgefl.training.keepsakes import Keepsakes
+    from edgefl.training.learner import MethodLearner
 
 
 def keepsakes_of(scenario: Scenario) -> Keepsakes:
     """What a learner must keep for this scenario."""
-    from edgefl.learning.engine.keepsakes import Keepsakes
+    from edgefl.training.keepsakes import Keepsakes
 
     return Keepsakes(scenario.evaluation.ensemble, clients=scenario.keep_models == "clients")
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from edgefl.data.location import data_root
+from edgefl.data.sizes import reads_pixels
 from edgefl.errors import UserError
 from edgefl.experiment.wiring import recipe_of
 from edgefl.input_file import digest_of_file, find_input, input_files
-from edgefl.learning.data.location import data_root
-from edgefl.learning.data.sizes import reads_pixels
 from edgefl.record import names
 from edgefl.scenario import Scenario, resolve
 from edgefl.scenario.paths import what_decides
@@ -86,7 +86,7 @@ class Inputs:
             except UserError as error:
                 raise error.located(field=field) from None
         if trains or self._pixels:
-            from edgefl.learning.data.dataset import content_of_set
+            from edgefl.data.dataset import content_of_set
 
             found[DATA] = Input(str(data_root(self._data.root)), content_of_set(self._data))
         return found

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from edgefl.durable_file import write_durably
 from edgefl.errors import UserError
-from edgefl.learning.models.layout import Layout
+from edgefl.models.layout import Layout
 
 
 def write_model(vector: Tensor, layout: Layout, path: Path) -> None:

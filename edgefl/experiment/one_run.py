@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from edgefl.cost.recorder import DataDependentError
 from edgefl.experiment.conclusion import Conclusion, keepsakes_of
 from edgefl.experiment.early_end import EarlyEnd
 from edgefl.experiment.journal import Journal
@@ -18,11 +19,7 @@ from edgefl.experiment.recorded_learner import RecordedLearner
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import summarise
 from edgefl.experiment.wiring import SharedWorld, limits_of, setup_of
-from edgefl.learning.cost.recorder import DataDependentError
-from edgefl.learning.faults import PartFault, blaming
-from edgefl.learning.job import Learner
-from edgefl.learning.methods.recipe import METHODS
-from edgefl.learning.neutral import NeutralLearner
+from edgefl.methods.recipe import METHODS
 from edgefl.record import RunPaths
 from edgefl.record.events import Event, EventLog, Sink
 from edgefl.record.rounds import RoundRow
@@ -31,10 +28,13 @@ from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.simulation.run import Outcome, simulate_run, unbegun_run
 from edgefl.simulation.work import StepCost
+from edgefl.training.faults import PartFault, blaming
+from edgefl.training.job import Learner
+from edgefl.training.neutral import NeutralLearner
 
 if TYPE_CHECKING:
-    from edgefl.learning.data.federated import FederatedData
-    from edgefl.learning.engine.core import TrainingCore
+    from edgefl.data.federated import FederatedData
+    from edgefl.training.core import TrainingCore
 
 
 class OneRun:

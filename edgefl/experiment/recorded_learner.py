@@ -12,7 +12,7 @@ from torch import Tensor
 from edgefl.experiment.checkpoint_writer import CheckpointWriter
 from edgefl.experiment.checkpoints import CheckpointDamaged, read_checkpoint
 from edgefl.experiment.journal import Journal
-from edgefl.learning.job import Digests, Evaluation, Feedback, JobId, Learner, Mixing, TrainingJob
+from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Learner, Mixing, TrainingJob
 
 CHECKPOINT_EVERY = 10
 """Rounds between checkpoints. A kill costs the rounds since the last one that is whole; it is written meanwhile."""
@@ -64,21 +64,21 @@ class RecordedLearner:
         return self._held is None
 
     def submit(self, job: TrainingJob) -> None:
-        """See :class:`~edgefl.learning.job.Learner`."""
+        """See :class:`~edgefl.training.job.Learner`."""
         if self._live:
             self._learner.submit(job)
 
     def discard(self, job: JobId) -> None:
-        """See :class:`~edgefl.learning.job.Learner`."""
+        """See :class:`~edgefl.training.job.Learner`."""
         if self._live:
             self._learner.discard(job)
 
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
-        """See :class:`~edgefl.learning.job.Learner`."""
+        """See :class:`~edgefl.training.job.Learner`."""
         return self._learner.aggregate(version, jobs, round, mixing) if self._live else version + 1
 
     def digests(self, version: int) -> Digests | None:
-        """See :class:`~edgefl.learning.job.Learner`."""
+        """See :class:`~edgefl.training.job.Learner`."""
         key = f"digests {version}"
         if not self._live:
             known = self._journal.recall(key)
@@ -88,7 +88,7 @@ class RecordedLearner:
         return digests
 
     def feedback(self, job: JobId) -> Feedback:
-        """See :class:`~edgefl.learning.job.Learner`."""
+        """See :class:`~edgefl.training.job.Learner`."""
         key = f"feedback {job.client} {job.dispatch}"
         if not self._live:
             return Feedback(*self._journal.recall(key))
@@ -97,7 +97,7 @@ class RecordedLearner:
         return numbers
 
     def evaluate(self, version: int) -> Evaluation:
-        """See :class:`~edgefl.learning.job.Learner`."""
+        """See :class:`~edgefl.training.job.Learner`."""
         key = f"evaluation {version}"
         if not self._live:
             return Evaluation(*self._journal.recall(key))

@@ -21,16 +21,16 @@ from edgefl.experiment.progress import Progress, Silent
 from edgefl.experiment.state import Choices
 from edgefl.experiment.step_costs import write_costs
 from edgefl.experiment.wiring import shared_world, step_costs
-from edgefl.learning.faults import PartFault
 from edgefl.process_state import process_state_kept
 from edgefl.record.summary import write_summary
 from edgefl.scenario import Scenario, dump_yaml, load_scenario, resolve, with_overrides
 from edgefl.scenario.overrides import of_engine
+from edgefl.training.faults import PartFault
 from edgefl.validation import validated
 
 if TYPE_CHECKING:
-    from edgefl.learning.data.federated import FederatedData
-    from edgefl.learning.engine.core import TrainingCore
+    from edgefl.data.federated import FederatedData
+    from edgefl.training.core import TrainingCore
 
 
 def run(
@@ -220,8 +220,8 @@ class _Experiment:
         return "label_support" in self._scenario.training.selection.spec.start(seed).reads
 
     def _load(self, seed: int) -> FederatedData:
-        from edgefl.learning.data.federated import load_federated
-        from edgefl.learning.engine.device import choose_device
+        from edgefl.data.federated import load_federated
+        from edgefl.training.device import choose_device
 
         device = choose_device(self._choices.device)
         return load_federated(self._scenario.data, seed, device, self._scenario.evaluation.split)
@@ -237,8 +237,8 @@ class _Experiment:
     def _core(self, seed: int, data: FederatedData | None) -> AbstractContextManager[TrainingCore | None]:
         if data is None or not self._choices.train:
             return nullcontext()
-        from edgefl.learning.engine.core import TrainingCore
-        from edgefl.learning.engine.result_memory import ResultMemory
+        from edgefl.training.core import TrainingCore
+        from edgefl.training.result_memory import ResultMemory
 
         shared = self._choices.cache and self._trains_alike()
         memory = ResultMemory(self._directory.paths.results_of(seed)) if shared else None

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from edgefl.cost.law import CostModel
+from edgefl.cost.measure import Operator, StepCost
+from edgefl.cost.method_cost import paper_factor
 from edgefl.durable_file import write_durably
-from edgefl.learning.cost.law import CostModel
-from edgefl.learning.cost.measure import Operator, StepCost
-from edgefl.learning.cost.method_cost import paper_factor
-from edgefl.learning.methods.build import build_method
-from edgefl.learning.methods.recipe import Method
-from edgefl.learning.models.block_model import BlockModel
+from edgefl.methods.build import build_method
+from edgefl.methods.recipe import Method
+from edgefl.models.block_model import BlockModel
 from edgefl.simulation.cost_specs import CostSpec, PaperCost
 from edgefl.simulation.invariants import CostEntry
 from edgefl.simulation.invariants.record import OperatorCount

@@ -9,20 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl.cost.law import CostModel
+from edgefl.data.federated import FederatedData, shard_sizes
 from edgefl.experiment.step_costs import RecordedCosts, StepCosts
 from edgefl.fleet import FleetAssignment, assign
-from edgefl.learning.codecs.base import Codec
-from edgefl.learning.codecs.by_tensor import encoded_sizes
-from edgefl.learning.codecs.none import NoCodec
-from edgefl.learning.cost.law import CostModel
-from edgefl.learning.data.federated import FederatedData, shard_sizes
-from edgefl.learning.job import Learner
-from edgefl.learning.methods.build import build_method
-from edgefl.learning.methods.recipe import Method
-from edgefl.learning.models.block_model import BlockModel
-from edgefl.learning.models.registry import build_model
-from edgefl.learning.payload import ModelSizes
-from edgefl.learning.payloads.blocks import uniform_blocks
+from edgefl.methods.build import build_method
+from edgefl.methods.codecs.base import Codec
+from edgefl.methods.codecs.by_tensor import encoded_sizes
+from edgefl.methods.codecs.none import NoCodec
+from edgefl.methods.payload import ModelSizes
+from edgefl.methods.payloads.blocks import uniform_blocks
+from edgefl.methods.recipe import Method
+from edgefl.models.block_model import BlockModel
+from edgefl.models.registry import build_model
 from edgefl.network.build import build_topology
 from edgefl.network.client_links import ClientLinks
 from edgefl.record.events import EventLog
@@ -33,6 +32,7 @@ from edgefl.scheduling.selection.base import Facts
 from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, SecondsCost
 from edgefl.simulation.limits import Limits
 from edgefl.simulation.setup import Setup
+from edgefl.training.job import Learner
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from edgefl.learning.engine.choice import choose_engine
-from edgefl.learning.engine.device import choose_device
-from edgefl.learning.engine.processors import cores
-from edgefl.learning.engine.worker_pool import PoolBroken, shared_pool
 from edgefl.scenario import Scenario
+from edgefl.training.choice import choose_engine
+from edgefl.training.device import choose_device
+from edgefl.training.parallel.worker_pool import PoolBroken, shared_pool
+from edgefl.training.processors import cores
 
 ENOUGH_STEPS = 1500
 """Local steps from which on it pays: each takes two milliseconds at least. Other runs see after some seconds."""

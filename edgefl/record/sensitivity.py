@@ -1,6 +1,6 @@
 """``sensitivity.parquet``: the keys of its rows, and the run that it belongs to.
 
-``edgefl.experiment.sensitivity`` writes the file into a run directory, ``edgefl.report.sensitivity`` reads it there.
+``edgefl.rerun.sensitivity`` writes the file into a run directory, ``edgefl.report.sensitivity`` reads it there.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, PlainSerializer, PlainValidator, SerializeAsAny, ValidationError
 
+from edgefl.data.catalogue import data_set
+from edgefl.data.spec import DataSpec
 from edgefl.errors import EdgeflError, UserError, in_words
-from edgefl.learning.data.catalogue import data_set
-from edgefl.learning.data.spec import DataSpec
-from edgefl.learning.models.registry import MODELS, ModelSpec
+from edgefl.models.registry import MODELS, ModelSpec
 from edgefl.registry import Registry
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockSchedulerSpec
 from edgefl.scheduling.selection.base import SELECTORS, SelectorSpec

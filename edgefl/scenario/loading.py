@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from edgefl import shipped
+from edgefl.data.location import data_root
 from edgefl.errors import UserError, nearest
-from edgefl.learning.data.location import data_root
 from edgefl.scenario.overrides import Override, Overrides, blamed, overridden, parse_overrides
 from edgefl.scenario.paths import anchored, found_below
 from edgefl.scenario.scenario import Scenario

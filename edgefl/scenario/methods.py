@@ -9,9 +9,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, PlainSerializer, PlainValidator
 
 from edgefl.errors import UserError, nearest
-from edgefl.learning.methods.build import method_model, server_name
-from edgefl.learning.methods.recipe import METHODS, Recipe
-from edgefl.learning.servers.base import ServerUpdate
+from edgefl.methods.build import method_model, server_name
+from edgefl.methods.recipe import METHODS, Recipe
+from edgefl.methods.servers.base import ServerUpdate
 from edgefl.record.names import LABEL_PATTERN, label_fault
 from edgefl.scenario.components import SCHEDULER_SECTION, Named
 from edgefl.scheduling.blocks.base import BlockSchedulerSpec
@@ -24,7 +24,7 @@ class ScenarioMethod:
 
     Attributes:
         label: its unique name in the scenario (``as``), and the name of its folder in a run directory.
-        entry: for :func:`edgefl.learning.methods.build.build_method`: the method's name, label and all options.
+        entry: for :func:`edgefl.methods.build.build_method`: the method's name, label and all options.
         scheduling: chooses how many blocks each client receives, for methods with a partial downlink.
     """
 

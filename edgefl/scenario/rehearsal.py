@@ -5,8 +5,8 @@ from __future__ import annotations
 from edgefl.errors import UserError
 from edgefl.fleet import assign
 from edgefl.input_file import find_input
-from edgefl.learning.methods.build import build_method
-from edgefl.learning.models.registry import build_model
+from edgefl.methods.build import build_method
+from edgefl.models.registry import build_model
 from edgefl.network.build import build_topology
 from edgefl.network.specs import FileTopology, TraceCapacity
 from edgefl.network.traces import read_csv, read_mahimahi

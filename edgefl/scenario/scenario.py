@@ -10,8 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from edgefl.errors import UserError, nearest
 from edgefl.fleet import FleetGroup, group_counts
 from edgefl.fleet import resolve as with_profile
-from edgefl.learning.methods.build import build_method
-from edgefl.learning.personalisation.calibration import CalibrationSpec
+from edgefl.methods.build import build_method
 from edgefl.network.specs import NetworkSpec
 from edgefl.options import Options
 from edgefl.scenario.components import Data, Model, built_at
@@ -23,6 +22,7 @@ from edgefl.scheduling.selection.fixed import Fixed
 from edgefl.simulation.cost_specs import CostSpec, MeasuredCost, SecondsCost
 from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec, ProtocolSpec, SynchronousSpec
 from edgefl.simulation.specs import BudgetSpec
+from edgefl.training.personalisation.calibration import CalibrationSpec
 from edgefl.validation import validated
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9+_.-]{0,99}$"

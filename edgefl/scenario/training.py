@@ -6,13 +6,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from edgefl.learning.codecs.choice import Codecs
-from edgefl.learning.engine.spec import EngineChoice, EngineSpec
-from edgefl.learning.ensemble import EnsembleSpec
-from edgefl.learning.rules.base import LocalOptions
+from edgefl.methods.codecs.choice import Codecs
+from edgefl.methods.rules.base import LocalOptions
 from edgefl.options import Options
 from edgefl.scenario.components import Named, Selection
 from edgefl.scheduling.selection.base import selection
+from edgefl.training.ensemble import EnsembleSpec
+from edgefl.training.spec import EngineChoice, EngineSpec
 
 
 class TrainingSpec(Options):

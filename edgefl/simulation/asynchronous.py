@@ -8,7 +8,6 @@ from collections.abc import Generator
 import numpy as np
 import simpy
 
-from edgefl.learning.job import Mixing
 from edgefl.record.events import detail
 from edgefl.simulation.decisions import Decisions
 from edgefl.simulation.line import Line, Waiter
@@ -16,6 +15,7 @@ from edgefl.simulation.participation import Participation
 from edgefl.simulation.protocol_specs import AsynchronousSpec
 from edgefl.simulation.rounds import STALL_ROUNDS, RoundBook
 from edgefl.simulation.world import World
+from edgefl.training.job import Mixing
 
 
 class Asynchronous:

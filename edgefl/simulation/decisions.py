@@ -10,12 +10,12 @@ import numpy as np
 import simpy
 from numpy.typing import NDArray
 
-from edgefl.learning.faults import blaming
 from edgefl.record.events import detail
 from edgefl.scheduling.blocks.base import checked_alphas
 from edgefl.scheduling.blocks.makespan import BlockForecast, least_makespan
 from edgefl.scheduling.selection.base import Foreseen, checked_cohort
 from edgefl.simulation.world import World
+from edgefl.training.faults import blaming
 
 
 class Decisions:

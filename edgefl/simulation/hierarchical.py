@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 
 import simpy
 
-from edgefl.learning.payload import Part
+from edgefl.methods.payload import Part
 from edgefl.network.flow import Flow, Node
 from edgefl.simulation.participation import Fate, Participation
 from edgefl.simulation.prefetching import CellPrefetch

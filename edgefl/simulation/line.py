@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from edgefl.learning.faults import blaming
-from edgefl.learning.payload import Part
+from edgefl.methods.payload import Part
 from edgefl.simulation.prefetching import Prefetch
 from edgefl.simulation.world import World
+from edgefl.training.faults import blaming
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import simpy
 
-from edgefl.learning.payload import Downlink, Part
+from edgefl.methods.payload import Downlink, Part
 from edgefl.network.flow import Flow
 from edgefl.simulation.prefetching import Prefetch
 from edgefl.simulation.transfer import Direction

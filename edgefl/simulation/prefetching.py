@@ -6,7 +6,7 @@ from collections.abc import Collection, Generator, Mapping
 
 import simpy
 
-from edgefl.learning.payload import Downlink, Part
+from edgefl.methods.payload import Downlink, Part
 from edgefl.network.flow import Flow, Node
 from edgefl.simulation.decisions import Decisions
 from edgefl.simulation.world import World

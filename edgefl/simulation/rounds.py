@@ -8,9 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgefl.learning.faults import Diverged, blaming
-from edgefl.learning.job import Evaluation, Mixing
-from edgefl.learning.payloads.blocks import bytes_of_last_blocks
+from edgefl.methods.payloads.blocks import bytes_of_last_blocks
 from edgefl.record.events import detail
 from edgefl.record.rounds import RoundRow
 from edgefl.scheduling.blocks.base import BlockFeedback
@@ -19,6 +17,8 @@ from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Standing
 from edgefl.simulation.participation import Participation
 from edgefl.simulation.world import World
+from edgefl.training.faults import Diverged, blaming
+from edgefl.training.job import Evaluation, Mixing
 
 EMA_DECAY = 0.9
 """FedMLB reports ema_t = 0.9 ema_{t-1} + 0.1 accuracy_t."""

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from edgefl.errors import EdgeflError
-from edgefl.learning.faults import PartFault
-from edgefl.learning.job import Evaluation
 from edgefl.record.events import EventLog, detail
 from edgefl.record.rounds import RoundRow
 from edgefl.simulation.asynchronous import Asynchronous
@@ -22,6 +20,8 @@ from edgefl.simulation.rounds import RoundBook
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.synchronous import Synchronous
 from edgefl.simulation.world import World
+from edgefl.training.faults import PartFault
+from edgefl.training.job import Evaluation
 
 
 @dataclass(frozen=True)

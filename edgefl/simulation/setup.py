@@ -12,10 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.fleet import FleetAssignment
-from edgefl.learning.faults import blaming
-from edgefl.learning.job import Learner
-from edgefl.learning.methods.recipe import Method
-from edgefl.learning.payload import ModelSizes, Part, checked_parts
+from edgefl.methods.payload import ModelSizes, Part, checked_parts
+from edgefl.methods.recipe import Method
 from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
@@ -27,6 +25,8 @@ from edgefl.simulation.cost_specs import ComputeSeconds
 from edgefl.simulation.limits import Limits
 from edgefl.simulation.protocol_specs import ProtocolSpec
 from edgefl.simulation.work import CostOf
+from edgefl.training.faults import blaming
+from edgefl.training.job import Learner
 
 
 class Weather(Protocol):
@@ -70,7 +70,7 @@ class Setup:
         sizes_plain: their bytes as float32; ``sizes`` by default.
         on_round: called with each round's row.
         on_end: called once the last model is evaluated, unless a part of the method failed before, with the number of
-            rounds; a :class:`~edgefl.learning.faults.PartFault` that it raises becomes the end of the run.
+            rounds; a :class:`~edgefl.training.faults.PartFault` that it raises becomes the end of the run.
     """
 
     label: str

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import simpy
 
-from edgefl.learning.payload import Part
+from edgefl.methods.payload import Part
 from edgefl.network.flow import Flow, Node
 from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.route import Alone

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from edgefl.learning.payload import Part
+from edgefl.methods.payload import Part
 
 Direction = Literal["down", "up"]
 """``down``: from the server to a client; ``up``: from a client to the server."""

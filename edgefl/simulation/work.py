@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from edgefl.fleet import DeviceProfile, FleetAssignment, Pace, compute_joules, fits, step_seconds
 from edgefl.fleet.roofline import Operator
-from edgefl.learning.rules.base import LocalOptions
+from edgefl.methods.rules.base import LocalOptions
 
 
 class StepCost(Protocol):
-    """The operators and memory of one local step; the cost model of ``edgefl.learning`` provides them."""
+    """The operators and memory of one local step; the cost model of ``edgefl.cost`` provides them."""
 
     @property
     def operators(self) -> Sequence[Operator]:

@@ -9,9 +9,7 @@ import simpy
 from simpy.events import EventPriority
 
 from edgefl.fleet import DeviceProfile, Pace, Slowdown
-from edgefl.learning.faults import blaming
-from edgefl.learning.job import JobId, Mixing, TrainingJob
-from edgefl.learning.payload import Downlink, checked_downlink
+from edgefl.methods.payload import Downlink, checked_downlink
 from edgefl.record.events import detail
 from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
@@ -20,6 +18,8 @@ from edgefl.simulation.presence import Presence
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.traffic import Traffic
 from edgefl.simulation.work import Work, WorkModel
+from edgefl.training.faults import blaming
+from edgefl.training.job import JobId, Mixing, TrainingJob
 
 _AFTER_THE_NETWORK = EventPriority(3)  # the network settles an instant at priority 2; a budget ends the run after that
 

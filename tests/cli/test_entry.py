@@ -9,7 +9,7 @@ import time
 import pytest
 
 import edgefl
-import edgefl.experiment
+import edgefl.rerun.verify
 from edgefl.cli import main
 from edgefl.cli.progress import Lines
 
@@ -27,7 +27,7 @@ HEAVY = (
         "networkx",
         "simpy",
     ),
-    *("ruamel", "edgefl.scenario", "edgefl.learning", "edgefl.experiment"),
+    *("ruamel", "edgefl.scenario", "edgefl.training", "edgefl.methods", "edgefl.experiment"),
 )
 
 
@@ -36,7 +36,7 @@ def failing(monkeypatch):
     """Makes ``edgefl verify`` do something else."""
 
     def make(action):
-        monkeypatch.setattr(edgefl.experiment, "verify", action)
+        monkeypatch.setattr(edgefl.rerun.verify, "verify", action)
 
     return make
 

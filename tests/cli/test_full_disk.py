@@ -11,7 +11,7 @@ from edgefl.cli import main
 from edgefl.experiment import run
 from edgefl.scenario.loading import check
 
-from ..experiment.conftest import SMALL
+from ..small_runs import SMALL
 
 COMMANDS = {
     "table": ["report", "RUN", "--output", "FILE"],

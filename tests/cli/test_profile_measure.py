@@ -9,10 +9,10 @@ from typer.testing import CliRunner
 
 from edgefl.cli.profile import app
 from edgefl.errors import UserError
-from edgefl.experiment.measuring import held_out
-from edgefl.experiment.measuring.held_out import HELD_OUT, Step
-from edgefl.experiment.measuring.measure_device import main
 from edgefl.fleet import Estimate, load_profile, read_profile
+from edgefl.profiling import held_out
+from edgefl.profiling.held_out import HELD_OUT, Step
+from edgefl.profiling.measure_device import main
 
 ALL = main.cases()
 QUICK = {

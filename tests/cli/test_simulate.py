@@ -12,8 +12,8 @@ from edgefl.cli import main
 from edgefl.cli.app import app
 from edgefl.experiment.progress import Silent
 from edgefl.hardware import DEVICES, ENGINES, DeviceName, EngineKind
-from edgefl.learning.engine.spec import EngineSpec
 from edgefl.scenario import dump_yaml, load_scenario
+from edgefl.training.spec import EngineSpec
 
 SMALL = {
     "name": "small",

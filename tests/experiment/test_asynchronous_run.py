@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from edgefl.experiment import run
-from edgefl.experiment.verify import verify
+from edgefl.rerun.verify import verify
 
 EQUAL = {
     "data__partition": {"kind": "iid"},

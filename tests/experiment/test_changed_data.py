@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from edgefl.data import dataset
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
-from edgefl.learning.data import dataset
 from edgefl.record.names import STATE
 
-from .conftest import Stop, tree
+from ..small_runs import Stop, tree
 
 
 def encoded(pixels):

@@ -10,13 +10,13 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
-from edgefl.experiment.replay import replay
-from edgefl.experiment.verify import verify
 from edgefl.input_file import input_files
 from edgefl.record.names import STATE
+from edgefl.rerun.replay import replay
+from edgefl.rerun.verify import verify
 from edgefl.scenario.paths import FILES
 
-from .conftest import CELLS, Stop, tree
+from ..small_runs import CELLS, Stop, tree
 
 
 def graph(folder):

@@ -8,12 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from edgefl.experiment import resume, run
-from edgefl.experiment.plan import plan
-from edgefl.experiment.verify import verify
 from edgefl.experiment.wiring import skeleton
+from edgefl.planning import plan
+from edgefl.rerun.verify import verify
 from edgefl.scenario import load_scenario
 
-from .conftest import CELLS, Stop, tree
+from ..small_runs import CELLS, Stop, tree
 
 SPARSE = {"up": {"kind": "top_k", "fraction": 0.02}, "down": {"kind": "quantise", "rounding": "stochastic"}}
 METHODS = [
@@ -119,8 +119,8 @@ def test_a_plan_knows_the_encoded_bytes(small, finished):
 
 def test_a_methods_codec_replaces_the_scenarios_direction_by_direction(small):
     from edgefl.experiment.wiring import recipe_of
-    from edgefl.learning.codecs.cast import Cast
-    from edgefl.learning.codecs.quantise import Quantise
+    from edgefl.methods.codecs.cast import Cast
+    from edgefl.methods.codecs.quantise import Quantise
 
     scenario = small(
         training__codec={"up": "quantise", "down": "quantise"},

@@ -9,13 +9,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from edgefl.data.federated import load_federated
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.experiment.models import named, read_clients, read_model, write_model
-from edgefl.experiment.verify import verify
 from edgefl.experiment.wiring import skeleton
-from edgefl.learning.data.federated import load_federated
-from edgefl.learning.engine.core import TrainingCore
+from edgefl.rerun.verify import verify
+from edgefl.training.core import TrainingCore
 
 
 def test_the_final_model_has_the_accuracy_that_the_summary_gives_it(small, tmp_path):

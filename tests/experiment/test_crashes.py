@@ -12,14 +12,14 @@ import pytest
 
 import edgefl
 from edgefl.experiment import is_interrupted, recorded_learner, resume
-from edgefl.experiment.verify import verify
+from edgefl.rerun.verify import verify
 from edgefl.scenario.writing import dump_yaml
 
-from .conftest import SMALL, tree
+from ..small_runs import SMALL, tree
 from .crashes import CUT_OFF, cut_off_at, kill_at, note_calls
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["edgefl.api", "edgefl.learning.engine.core", "edgefl.experiment"])
+CONTEXT.set_forkserver_preload(["edgefl.api", "edgefl.training.core", "edgefl.experiment"])
 
 
 def run_or_resume(scenario: str, folder: Path, prepare, *arguments) -> None:

@@ -6,12 +6,12 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
-from edgefl.experiment.sweep.jobs import Job
-from edgefl.experiment.sweep.table import figures_by_method, is_done
 from edgefl.record.summary import is_summary
 from edgefl.scenario.loading import check
+from edgefl.sweep.jobs import Job
+from edgefl.sweep.table import figures_by_method, is_done
 
-from .conftest import SMALL
+from ..small_runs import SMALL
 
 
 @pytest.fixture(scope="module")

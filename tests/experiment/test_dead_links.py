@@ -8,7 +8,7 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.experiment import run
-from edgefl.experiment.verify import verify
+from edgefl.rerun.verify import verify
 
 
 @pytest.mark.parametrize("protocol", [{}, {"kind": "asynchronous"}])

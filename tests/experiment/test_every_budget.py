@@ -9,13 +9,13 @@ import re
 import pytest
 
 from edgefl.experiment import run
-from edgefl.experiment.verify import verify
 from edgefl.report import RunResult, as_csv, as_html, as_latex, as_markdown, comparison_rows, verdict, write_pictures
 from edgefl.report.page.write import write_page
+from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check
 from edgefl.simulation.specs import BudgetSpec
 
-from .conftest import SMALL
+from ..small_runs import SMALL
 
 KINDS = tuple(BudgetSpec.model_fields)
 STOPS = ("budget", "target", "rounds")

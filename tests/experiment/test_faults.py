@@ -20,12 +20,12 @@ from edgefl.errors import UserError
 from edgefl.experiment import NotWritten, RunsFailed, is_interrupted, resume, run
 from edgefl.experiment import checkpoints as checkpoints_module
 from edgefl.experiment.progress import Silent
-from edgefl.experiment.verify import verify
-from edgefl.learning.objectives.fedprox import FedProx
+from edgefl.methods.objectives.fedprox import FedProx
 from edgefl.record.names import STATE
 from edgefl.report import RunResult
+from edgefl.rerun.verify import verify
 
-from .conftest import CELLS, SMALL, tree
+from ..small_runs import CELLS, SMALL, tree
 
 
 def broken_after(monkeypatch, steps: int) -> None:
@@ -147,7 +147,7 @@ def test_a_method_that_raises_at_once_leaves_a_run_of_no_rounds(small, tmp_path,
     [
         ("edgefl.scheduling.selection.uniform.UniformSelector.pick", "selection"),
         ("edgefl.scheduling.blocks.random.RandomScheduler.choose", "block scheduler"),
-        ("edgefl.learning.servers.mean.Mean.update", "server update Mean"),
+        ("edgefl.methods.servers.mean.Mean.update", "server update Mean"),
     ],
 )
 def test_a_selector_a_scheduler_and_a_server_that_raise_are_named(small, tmp_path, monkeypatch, place, part):

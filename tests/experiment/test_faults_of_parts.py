@@ -17,28 +17,28 @@ import torch
 
 from edgefl.cli import main
 from edgefl.experiment import RunsFailed, is_interrupted, run
-from edgefl.experiment.verify import verify
-from edgefl.learning.codecs.base import CODECS
-from edgefl.learning.codecs.quantise import Quantise
-from edgefl.learning.methods.recipe import METHODS
-from edgefl.learning.objectives.fedprox import FedProx
-from edgefl.learning.payload import Downlink, Part
-from edgefl.learning.payloads.blocks import BlocksPayload
-from edgefl.learning.personalisation import accuracy
-from edgefl.learning.rules.scaffold import ScaffoldRule
-from edgefl.learning.rules.sgd import Velocity
-from edgefl.learning.servers.base import SERVER_UPDATES
-from edgefl.learning.servers.fedavgm import FedAvgM
+from edgefl.methods.codecs.base import CODECS
+from edgefl.methods.codecs.quantise import Quantise
+from edgefl.methods.objectives.fedprox import FedProx
+from edgefl.methods.payload import Downlink, Part
+from edgefl.methods.payloads.blocks import BlocksPayload
+from edgefl.methods.recipe import METHODS
+from edgefl.methods.rules.scaffold import ScaffoldRule
+from edgefl.methods.rules.sgd import Velocity
+from edgefl.methods.servers.base import SERVER_UPDATES
+from edgefl.methods.servers.fedavgm import FedAvgM
+from edgefl.rerun.verify import verify
 from edgefl.scenario.components import BuildFault
 from edgefl.scenario.loading import check
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS
 from edgefl.scheduling.blocks.random import Random, RandomScheduler
 from edgefl.scheduling.selection.uniform import UniformSelector
+from edgefl.training.personalisation import accuracy
 
-from .conftest import SMALL, tree
+from ..small_runs import SMALL, tree
 
 SOUND = ["fedavg", "fednova"]
-LEARNING = "edgefl.learning"
+LEARNING = "edgefl.methods"
 FEDAVGM = f"{LEARNING}.servers.fedavgm.FedAvgM"
 FEDPROX = f"{LEARNING}.objectives.fedprox.FedProx"
 QUANTISE = f"{LEARNING}.codecs.quantise.Quantise"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from edgefl.cost.law import CostModel
 from edgefl.fleet import load_profile, step_seconds
-from edgefl.learning.cost.law import CostModel
-from edgefl.learning.methods.build import build_method
-from edgefl.learning.models.registry import build_model
-from edgefl.learning.models.zoo.resnet56 import ResNet56
-from edgefl.learning.rules.base import LocalOptions
+from edgefl.methods.build import build_method
+from edgefl.methods.rules.base import LocalOptions
+from edgefl.models.registry import build_model
+from edgefl.models.zoo.resnet56 import ResNet56
 
 LOCAL = LocalOptions(epochs=20, batch=64, lr=0.01, momentum=0.9, nesterov=True, weight_decay=1e-4, drop_last=True)
 

@@ -12,12 +12,12 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.experiment import run
-from edgefl.experiment.verify import verify
 from edgefl.record.events import read_events
 from edgefl.report.run_result import RunResult
+from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check
 
-from .conftest import SMALL
+from ..small_runs import SMALL
 
 IMPOSSIBLE = [-1.0, float("inf"), float("-inf"), float("nan")]
 SHARES = ("accuracy", "accuracy_ema", "accuracy_ensemble")

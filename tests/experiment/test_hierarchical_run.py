@@ -6,10 +6,10 @@ import pyarrow.parquet as pq
 import torch
 
 from edgefl.experiment import run
-from edgefl.experiment.verify import verify
-from edgefl.learning.servers.mean import mean_delta
+from edgefl.methods.servers.mean import mean_delta
+from edgefl.rerun.verify import verify
 
-from .conftest import CELLS
+from ..small_runs import CELLS
 
 ON_AIR = {**CELLS, "sharing": "airtime_fair"}
 

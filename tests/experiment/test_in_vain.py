@@ -11,7 +11,7 @@ import pytest
 from edgefl.cli.entry import main
 from edgefl.experiment import resume, run
 from edgefl.experiment.progress import Silent
-from edgefl.experiment.verify import verify
+from edgefl.rerun.verify import verify
 
 LITTLE_MEMORY = {"profile": "raspberry-pi-5", "share": 1, "link": "5g", "overrides": {"memory": {"training": "1 kB"}}}
 ENOUGH_MEMORY = {"profile": "raspberry-pi-4", "share": 1, "link": "5g"}

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from edgefl.experiment import is_interrupted
-from edgefl.learning.engine import parallel
 from edgefl.scenario.writing import dump_yaml
+from edgefl.training import parallel
 
-from .conftest import SMALL
+from ..small_runs import SMALL
 
 COMMAND = [sys.executable, "-c", "import sys; from edgefl.cli import main; sys.exit(main())"]
 

@@ -13,10 +13,10 @@ import pytest
 
 import edgefl
 from edgefl.experiment import is_interrupted, resume
-from edgefl.experiment.verify import verify
+from edgefl.rerun.verify import verify
 from edgefl.scenario.writing import dump_yaml
 
-from .conftest import CELLS, SMALL, tree
+from ..small_runs import CELLS, SMALL, tree
 
 CALIBRATION = {"kind": "calibration", "epochs": 2, "lr": 0.1, "proximal": 0.01, "self_confidence": True}
 WORLDS = {
@@ -52,7 +52,7 @@ SECTIONS = ("data", "training")
 """Of which a world says only what differs."""
 # Children are copies of a process that has imported everything and trained nothing: they start in no time.
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["edgefl.api", "edgefl.learning.engine.core", "edgefl.experiment"])
+CONTEXT.set_forkserver_preload(["edgefl.api", "edgefl.training.core", "edgefl.experiment"])
 
 
 def scenario_of(world: str, folder: Path) -> Path:

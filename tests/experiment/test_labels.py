@@ -13,16 +13,16 @@ import edgefl
 from edgefl.cli import main
 from edgefl.errors import UserError
 from edgefl.experiment import run
-from edgefl.experiment.replay import Replay
-from edgefl.experiment.sensitivity import write_sensitivity
 from edgefl.record import label_fault
 from edgefl.record.names import CHECKPOINTS, OWN, RESULTS, SEED, SEED_FILES
 from edgefl.report import RunResult, write_pictures
+from edgefl.rerun.replay import Replay
+from edgefl.rerun.sensitivity import write_sensitivity
 from edgefl.scenario import load_scenario
 from edgefl.scenario.loading import check
 from edgefl.scenario.writing import dump_yaml
 
-from .conftest import SMALL, Stop
+from ..small_runs import SMALL, Stop
 
 WINDOWS = ["con", "prn.txt", "AUX", "nul", "com1", "LPT9.log"]
 SHAPES = [

@@ -9,12 +9,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from edgefl.data.batches import fetch
+from edgefl.data.federated import load_federated
 from edgefl.experiment import run
-from edgefl.experiment.verify import verify
-from edgefl.learning.data.batches import fetch
-from edgefl.learning.data.federated import load_federated
-from edgefl.learning.models.registry import build_model, initial_vector
+from edgefl.models.registry import build_model, initial_vector
 from edgefl.randomness import generator
+from edgefl.rerun.verify import verify
 from edgefl.scenario import load_scenario
 
 

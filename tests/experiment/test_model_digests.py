@@ -9,13 +9,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from edgefl.diagnosis.diagnose import diagnose
 from edgefl.errors import UserError
 from edgefl.experiment import run
-from edgefl.experiment.diagnose import diagnose
-from edgefl.experiment.replay import replay
-from edgefl.experiment.verify import verify
-from edgefl.learning.engine.learner import MethodLearner
-from edgefl.learning.engine.server_model import ServerModel
+from edgefl.rerun.replay import replay
+from edgefl.rerun.verify import verify
+from edgefl.training.learner import MethodLearner
+from edgefl.training.server_model import ServerModel
 
 
 def written(path, *kinds):

@@ -9,10 +9,10 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
-from edgefl.experiment.replay import replay
-from edgefl.experiment.verify import verify
+from edgefl.rerun.replay import replay
+from edgefl.rerun.verify import verify
 
-from .conftest import CELLS, Stop, tree
+from ..small_runs import CELLS, Stop, tree
 
 FLEET = [
     {"profile": "raspberry-pi-4", "share": 0.5, "link": "5g", "dropout": 0.3},

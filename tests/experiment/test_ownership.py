@@ -16,11 +16,11 @@ from edgefl.errors import EdgeflError, UserError
 from edgefl.experiment import RunMoved, is_interrupted, resume, run
 from edgefl.experiment.folder_lock import FolderLock
 from edgefl.experiment.progress import Silent
-from edgefl.experiment.verify import verify
 from edgefl.record.names import LOCK
+from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check
 
-from .conftest import SMALL, Stop, tree
+from ..small_runs import SMALL, Stop, tree
 
 
 def interrupted(folder: Path, rounds: int = 2, **options) -> None:

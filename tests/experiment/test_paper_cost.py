@@ -7,12 +7,12 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
+from edgefl.benchmarks import outside
 from edgefl.experiment import run
-from edgefl.experiment.benchmarks import outside
-from edgefl.experiment.finished_run import FinishedRun
 from edgefl.experiment.one_run import OneRun
-from edgefl.experiment.verify import verify
 from edgefl.experiment.wiring import step_costs
+from edgefl.rerun.finished_run import FinishedRun
+from edgefl.rerun.verify import verify
 
 METHODS = ["fedavg", "fedbr", "fedmlb"]
 

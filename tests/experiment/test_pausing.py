@@ -4,9 +4,9 @@ import pytest
 
 from edgefl.experiment import resume, run
 from edgefl.experiment.pausing import Pause, Paused, read_standings
-from edgefl.learning.engine import sequential
-from edgefl.learning.engine.local_training import train_job
 from edgefl.record import RunPaths
+from edgefl.training import sequential
+from edgefl.training.local_training import train_job
 
 METHODS = ["fedavg", {"method": "fedadc", "overlap": True}, "fedbr"]
 

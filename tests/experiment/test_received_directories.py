@@ -16,12 +16,12 @@ import pytest
 from edgefl.cli import main
 from edgefl.errors import UserError
 from edgefl.experiment import RunsFailed, resume, run
-from edgefl.experiment.sensitivity import write_sensitivity
 from edgefl.record import names
 from edgefl.report import RunResult, write_pictures
+from edgefl.rerun.sensitivity import write_sensitivity
 from edgefl.scenario.loading import check
 
-from .conftest import SMALL, Stop, tree
+from ..small_runs import SMALL, Stop, tree
 
 SECRET = "a line of somebody's private key"
 TWINS = ["fedavg", {"method": "fedavg", "as": "twin"}]
@@ -340,7 +340,7 @@ def test_a_summary_whose_label_leads_out_is_refused(finished, tmp_path, capsys, 
 
 
 def test_a_faulted_directory_is_looked_at_like_an_unfinished_one(tmp_path, monkeypatch):
-    from edgefl.learning.servers.mean import Mean
+    from edgefl.methods.servers.mean import Mean
 
     def broken(*arguments, **options):
         raise ValueError("broken")

@@ -9,14 +9,14 @@ from pydantic import PrivateAttr
 from edgefl.experiment import run
 from edgefl.experiment.progress import Silent
 from edgefl.experiment.run import resume
-from edgefl.learning.engine import sequential
-from edgefl.learning.engine.base import JobResult, JobTask
-from edgefl.learning.engine.local_training import train_job
-from edgefl.learning.engine.result_memory import ResultMemory, signature
-from edgefl.learning.methods.build import build_method
-from edgefl.learning.objectives.cross_entropy import CrossEntropy
-from edgefl.learning.objectives.feddyn import FedDyn
-from edgefl.learning.rules.base import LocalOptions
+from edgefl.methods.build import build_method
+from edgefl.methods.objectives.cross_entropy import CrossEntropy
+from edgefl.methods.objectives.feddyn import FedDyn
+from edgefl.methods.rules.base import LocalOptions
+from edgefl.training import sequential
+from edgefl.training.base import JobResult, JobTask
+from edgefl.training.local_training import train_job
+from edgefl.training.result_memory import ResultMemory, signature
 
 TWINS = [
     {"method": "fedadc", "overlap": True, "as": "with"},

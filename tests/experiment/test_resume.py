@@ -15,10 +15,10 @@ from edgefl.experiment import is_interrupted, resume, run
 from edgefl.experiment.directory import RunDirectory
 from edgefl.experiment.journal import LogDiffers, packed, unpacked
 from edgefl.experiment.state import Choices
-from edgefl.experiment.verify import verify
+from edgefl.rerun.verify import verify
 from edgefl.scenario.writing import dump_yaml
 
-from .conftest import CELLS, SMALL, Stop, tree
+from ..small_runs import CELLS, SMALL, Stop, tree
 
 METHODS = ["fedavg", {"method": "fedadc", "overlap": True}, "fedbr", "scaffold"]
 PROTOCOLS = {
@@ -64,7 +64,7 @@ def test_a_resumed_run_is_byte_identical(uninterrupted, tmp_path, protocol, afte
 @pytest.fixture
 def trained(monkeypatch) -> list[int]:
     """The versions of the model that training went on from, as it goes."""
-    from edgefl.learning.engine import learner
+    from edgefl.training import learner
 
     versions: list[int] = []
     train = learner.MethodLearner.aggregate

@@ -9,7 +9,7 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.experiment import run
-from edgefl.experiment.verify import verify
+from edgefl.rerun.verify import verify
 from edgefl.scenario import load_scenario
 
 FIVE = ["fedavg", "fedprox", "fedalign", {"method": "fedadc", "overlap": True}, "fedbr"]

@@ -12,15 +12,15 @@ from edgefl.experiment.checkpoint_writer import CheckpointWriter
 from edgefl.experiment.directory import RunDirectory
 from edgefl.experiment.faults import NotWritten, RunsFailed
 from edgefl.experiment.journal import Journal
-from edgefl.experiment.verify import verify
-from edgefl.learning.engine.job_inputs import JobResolver
-from edgefl.learning.engine.learner import MethodLearner
-from edgefl.learning.engine.parallel import ParallelEngine
-from edgefl.learning.engine.pool_training import PoolTraining
-from edgefl.learning.engine.processors import cores
-from edgefl.learning.engine.worker_pool import shared_pool
+from edgefl.rerun.verify import verify
+from edgefl.training.job_inputs import JobResolver
+from edgefl.training.learner import MethodLearner
+from edgefl.training.parallel.engine import ParallelEngine
+from edgefl.training.parallel.pool_training import PoolTraining
+from edgefl.training.parallel.worker_pool import shared_pool
+from edgefl.training.processors import cores
 
-from .conftest import CELLS, Stop, tree
+from ..small_runs import CELLS, Stop, tree
 
 pytestmark = [
     pytest.mark.usefixtures("worker_processes"),

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from edgefl.learning.engine.processors import cores
 from edgefl.scenario.writing import dump_yaml
+from edgefl.training.processors import cores
 
-from .conftest import SMALL
+from ..small_runs import SMALL
 
 pytestmark = pytest.mark.skipif(cores() < 2, reason="one core: engines train one job after another")
 
@@ -29,14 +29,14 @@ SCRIPT = (
 import sys, threading
 from pathlib import Path
 import edgefl
-from edgefl.learning.engine import parallel
-from edgefl.learning.engine.pool_training import PoolTraining
-from edgefl.learning.engine.processors import cores
-from edgefl.learning.engine.worker_pool import shared_pool
-from edgefl.learning.methods.recipe import METHODS, Recipe
-from edgefl.learning.objectives.cross_entropy import CrossEntropy
-from edgefl.learning.rules.sgd import Sgd
-from edgefl.learning.servers.mean import Mean
+from edgefl.training import parallel
+from edgefl.training.parallel.pool_training import PoolTraining
+from edgefl.training.processors import cores
+from edgefl.training.parallel.worker_pool import shared_pool
+from edgefl.methods.recipe import METHODS, Recipe
+from edgefl.methods.objectives.cross_entropy import CrossEntropy
+from edgefl.methods.rules.sgd import Sgd
+from edgefl.methods.servers.mean import Mean
 
 class Half(CrossEntropy):
     "A loss of the script's own."

@@ -6,7 +6,7 @@ import pytest
 
 from edgefl.experiment import run, worker_start
 from edgefl.experiment.worker_start import ENOUGH_STEPS, begin_workers
-from edgefl.learning.engine.worker_pool import PoolBroken
+from edgefl.training.parallel.worker_pool import PoolBroken
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def begun(monkeypatch):
     sizes = []
     monkeypatch.setattr(worker_start, "shared_pool", sizes.append)
     monkeypatch.setattr(worker_start, "cores", lambda: 2)
-    monkeypatch.setattr("edgefl.learning.engine.choice.cores", lambda: 2)
+    monkeypatch.setattr("edgefl.training.choice.cores", lambda: 2)
     return sizes
 
 

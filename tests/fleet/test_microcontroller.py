@@ -1,10 +1,10 @@
 """The microcontroller-class board holds the tiniest model and no larger one."""
 
+from edgefl.cost import CostModel
 from edgefl.fleet import fits, load_profile, step_seconds
-from edgefl.learning.cost import CostModel
-from edgefl.learning.methods.build import build_method
-from edgefl.learning.models.registry import MODELS, build_model
-from edgefl.learning.rules.base import LocalOptions
+from edgefl.methods.build import build_method
+from edgefl.methods.rules.base import LocalOptions
+from edgefl.models.registry import MODELS, build_model
 
 
 def step(width, batch):

@@ -28,7 +28,7 @@ from edgefl import shipped
 from edgefl.cli import main
 from edgefl.errors import UserError
 from edgefl.experiment import run
-from edgefl.experiment.verify import verify
+from edgefl.rerun.verify import verify
 from edgefl.scenario import load_scenario, rehearse, with_overrides
 from edgefl.scenario.writing import dump_yaml
 

@@ -3,15 +3,15 @@
 import pytest
 import torch
 
-from edgefl.learning.data.federated import load_federated
-from edgefl.learning.data.sets.synthetic import Synthetic
-from edgefl.learning.engine.core import TrainingCore
-from edgefl.learning.engine.replay import DirectReplay, GraphReplay
-from edgefl.learning.engine.spec import EngineSpec
-from edgefl.learning.job import JobId, TrainingJob
-from edgefl.learning.methods.build import build_method
-from edgefl.learning.models.registry import MODELS
-from edgefl.learning.rules.base import LocalOptions
+from edgefl.data.federated import load_federated
+from edgefl.data.sets.synthetic import Synthetic
+from edgefl.methods.build import build_method
+from edgefl.methods.rules.base import LocalOptions
+from edgefl.models.registry import MODELS
+from edgefl.training.batched.replay import DirectReplay, GraphReplay
+from edgefl.training.core import TrainingCore
+from edgefl.training.job import JobId, TrainingJob
+from edgefl.training.spec import EngineSpec
 
 pytestmark = [
     pytest.mark.gpu,
@@ -85,7 +85,7 @@ def test_a_replayed_graph_gives_the_bits_of_the_step_that_it_recorded(entry, con
     replayed = two_rounds("cuda", entry, "cnn", {}, engine=engine, steps=8)
     assert recorded
     assert None not in recorded
-    monkeypatch.setattr("edgefl.learning.engine.batched.GraphReplay", DirectReplay)
+    monkeypatch.setattr("edgefl.training.batched.engine.GraphReplay", DirectReplay)
     direct = two_rounds("cuda", entry, "cnn", {}, engine=engine, steps=8)
     assert torch.equal(replayed[0], direct[0])
     assert replayed[1:] == direct[1:]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from edgefl.learning.codecs.choice import codec
+from edgefl.methods.codecs.choice import codec
 
 pytestmark = [
     pytest.mark.gpu,

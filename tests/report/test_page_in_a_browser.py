@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
-from edgefl.experiment.sensitivity import write_sensitivity
 from edgefl.report import RunResult
 from edgefl.report.page import write_page
 from edgefl.report.quantities import quantity
+from edgefl.rerun.sensitivity import write_sensitivity
 
 from .chromium import PROGRAMS, Chromium, program
 from .conftest import seed_result

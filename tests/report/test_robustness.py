@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from edgefl.cli import main
-from edgefl.experiment.sensitivity import write_sensitivity
 from edgefl.record.sensitivity import OWN, Condition
 from edgefl.report import RunResult
 from edgefl.report.page import page
 from edgefl.report.sensitivity import Answer, Question, read_sensitivity, robustness
 from edgefl.report.statistics import mean_interval
+from edgefl.rerun.sensitivity import write_sensitivity
 
 
 @pytest.fixture(scope="module")

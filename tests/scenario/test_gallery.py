@@ -8,7 +8,7 @@ import pytest
 
 from edgefl import shipped
 from edgefl.experiment import run
-from edgefl.experiment.verify import verify
+from edgefl.rerun.verify import verify
 from edgefl.scenario import load_scenario
 
 GALLERY = [name for name in shipped.files("scenarios") if "/" not in name]

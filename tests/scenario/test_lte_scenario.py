@@ -1,6 +1,6 @@
 """The tutorial's scenario says what its page says of it."""
 
-from edgefl.experiment.plan import plan
+from edgefl.planning import plan
 from edgefl.scenario import load_scenario
 
 

@@ -9,13 +9,13 @@ import pytest
 from pydantic import ValidationError
 
 from edgefl import shipped
+from edgefl.data.spec import DATA_SETS
 from edgefl.errors import UserError
-from edgefl.learning.codecs.base import CODECS
-from edgefl.learning.data.spec import DATA_SETS
-from edgefl.learning.methods.build import method_model
-from edgefl.learning.methods.recipe import METHODS
-from edgefl.learning.models.registry import MODELS
-from edgefl.learning.servers.base import SERVER_UPDATES
+from edgefl.methods.build import method_model
+from edgefl.methods.codecs.base import CODECS
+from edgefl.methods.recipe import METHODS
+from edgefl.methods.servers.base import SERVER_UPDATES
+from edgefl.models.registry import MODELS
 from edgefl.options import Options
 from edgefl.scenario import load_scenario, resolve
 from edgefl.scenario.loading import check

@@ -6,12 +6,10 @@ from typing import get_args
 
 import pytest
 
+from edgefl.data.partitions import AnyPartition
+from edgefl.data.spec import DataSpec
 from edgefl.fleet import FleetGroup
-from edgefl.learning.data.partitions import AnyPartition
-from edgefl.learning.data.spec import DataSpec
-from edgefl.learning.ensemble import EnsembleSpec
-from edgefl.learning.personalisation.calibration import CalibrationSpec
-from edgefl.learning.rules.base import LocalOptions
+from edgefl.methods.rules.base import LocalOptions
 from edgefl.network import specs as network
 from edgefl.scenario import Scenario, load_scenario, resolve
 from edgefl.scenario.loading import check
@@ -21,6 +19,8 @@ from edgefl.scenario.training import EvaluationSpec, TrainingSpec
 from edgefl.simulation import protocol_specs as protocols
 from edgefl.simulation.cost_specs import SecondsCost
 from edgefl.simulation.specs import BudgetSpec
+from edgefl.training.ensemble import EnsembleSpec
+from edgefl.training.personalisation.calibration import CalibrationSpec
 from edgefl.units import UNITS
 from edgefl.yaml_file import parse_yaml
 

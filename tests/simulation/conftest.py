@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 from edgefl.fleet import DeviceProfile, FleetAssignment
-from edgefl.learning.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
-from edgefl.learning.methods.build import build_method
-from edgefl.learning.payload import ModelSizes
-from edgefl.learning.rules.base import LocalOptions
+from edgefl.methods.build import build_method
+from edgefl.methods.payload import ModelSizes
+from edgefl.methods.rules.base import LocalOptions
 from edgefl.network import Transport
 from edgefl.record.events import EventLog
 from edgefl.record.rounds import RoundRow
@@ -27,6 +26,7 @@ from edgefl.simulation.limits import Limits
 from edgefl.simulation.protocol_specs import protocol as protocol_spec
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup
+from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 
 BLOCK = 250_000
 """Bytes of each of the four blocks: a model takes 1 s over 8 Mbit/s."""

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from edgefl.learning.job import JobId
 from edgefl.simulation.protocol_specs import AsynchronousSpec, protocol
+from edgefl.training.job import JobId
 
 
 def asynchronous(**options):

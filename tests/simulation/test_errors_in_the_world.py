@@ -8,10 +8,10 @@ from functools import partial
 import pytest
 import simpy
 
-from edgefl.learning.faults import PartFault
 from edgefl.network.tree import TreeLinks
 from edgefl.record.events import EventLog
 from edgefl.simulation.clock import Clock
+from edgefl.training.faults import PartFault
 
 RATES = [8e6, 4e6, 8e6, 2e6]
 CELLS = TreeLinks(

@@ -10,7 +10,7 @@ import shutil
 import threading
 from pathlib import Path
 
-from edgefl.experiment.measuring.measure_device import main as measuring
+from edgefl.profiling.measure_device import main as measuring
 
 from .pages import ROOT, Command, blocks
 from .session import Session

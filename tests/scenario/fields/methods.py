@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgefl.learning.methods.build import method_model
-from edgefl.learning.methods.recipe import METHODS
-from edgefl.learning.servers.base import SERVER_UPDATES
+from edgefl.methods.build import method_model
+from edgefl.methods.recipe import METHODS
+from edgefl.methods.servers.base import SERVER_UPDATES
 
 from .observation import refused, trained
 from .probe import (

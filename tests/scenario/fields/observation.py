@@ -10,20 +10,16 @@ from typing import Any, NamedTuple
 
 import torch
 
+from edgefl.cost.law import CostModel
+from edgefl.data.federated import FederatedData, Split, load_federated
+from edgefl.data.spec import DataSpec
 from edgefl.errors import UserError
 from edgefl.experiment.conclusion import Conclusion, keepsakes_of
-from edgefl.experiment.plan.planning import plan
 from edgefl.experiment.step_costs import StepCosts
-from edgefl.experiment.sweep.settings import settings_of
 from edgefl.experiment.wiring import recipe_of, setup_of, shared_world
 from edgefl.fleet import step_signature
-from edgefl.learning.cost.law import CostModel
-from edgefl.learning.data.federated import FederatedData, Split, load_federated
-from edgefl.learning.data.spec import DataSpec
-from edgefl.learning.engine.core import TrainingCore
-from edgefl.learning.job import Learner
-from edgefl.learning.models.registry import ModelSpec, build_model
-from edgefl.learning.neutral import NeutralLearner
+from edgefl.models.registry import ModelSpec, build_model
+from edgefl.planning.planning import plan
 from edgefl.record.events import EventLog
 from edgefl.record.paths import SeedPaths
 from edgefl.scenario.components import Named
@@ -31,6 +27,10 @@ from edgefl.scenario.loading import check
 from edgefl.scenario.overrides import overridden, parse_overrides
 from edgefl.scenario.scenario import Scenario
 from edgefl.simulation.run import Outcome, simulate_run
+from edgefl.sweep.settings import settings_of
+from edgefl.training.core import TrainingCore
+from edgefl.training.job import Learner
+from edgefl.training.neutral import NeutralLearner
 
 BASE: dict[str, Any] = {
     "name": "small",

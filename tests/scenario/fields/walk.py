@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from edgefl.learning.data.spec import DataSpec
-from edgefl.learning.methods.build import RESERVED
+from edgefl.data.spec import DataSpec
+from edgefl.methods.build import RESERVED
 from edgefl.scenario.schema import json_schema
 
 TAGS = ("kind", "name", "method")

@@ -1,0 +1,194 @@
+"""The cost of one local step of a method, measured by running it on tensors without data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from edgefl.cost.data_dependence import DataDependence
+from edgefl.cost.recorder import DataDependentError, Record, Recorder
+from edgefl.methods.local_step import local_step
+from edgefl.methods.objectives.base import Batch, Context, Objective
+from edgefl.methods.rules.base import LocalOptions, LocalRule
+from edgefl.models.block_model import BlockModel
+from edgefl.models.layout import Frozen, Layout, Weights
+from edgefl.randomness import generator
+
+NOWHERE = torch.device("meta")
+"""Tensors on this device have shapes but no data; operators compute only shapes."""
+
+NEEDS_DATA = DataDependence(
+    "a function that reads the numbers in a tensor (NumPy, .tolist(), or another that PyTorch cannot run without data)",
+    "use functions of PyTorch that keep them tensors",
+)
+
+
+class Stepping(Protocol):
+    """The parts of a method that define a local step, and the label for messages."""
+
+    @property
+    def label(self) -> str:
+        """See :class:`~edgefl.methods.recipe.Method`."""
+
+    @property
+    def objective(self) -> Objective:
+        """The client's loss."""
+
+    @property
+    def rule(self) -> LocalRule:
+        """The rule that uses the gradient."""
+
+    @property
+    def local(self) -> LocalOptions:
+        """The client's local training options."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator that a step executes ``count`` times; FLOPs and bytes are those of one execution.
+
+    For its kind, see :mod:`edgefl.cost.kinds`.
+    """
+
+    name: str
+    flops: float
+    bytes: float
+    count: int
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """The device-independent cost of one local step.
+
+    Attributes:
+        batch: images in the minibatch.
+        operators: all executed operators, identical ones merged, in the order of first execution.
+        layer_macs: multiply-accumulates of convolutions and linear layers in the forward pass, all paths (called FLOPs
+            in papers).
+        forward_macs: multiply-accumulates of every product in the forward pass, including regularisers.
+        training_flops: floating-point operations of the whole step: forward, backward and the rule's update.
+        bytes_touched: bytes that the operators read and write.
+        peak_memory_bytes: maximum of live bytes: parameters, buffers, the batch, the frozen copies and vectors that the
+            step reads, the local optimizer state, activations kept for the backward pass, gradients.
+    """
+
+    batch: int
+    operators: tuple[Operator, ...]
+    layer_macs: int
+    forward_macs: int
+    training_flops: float
+    bytes_touched: float
+    peak_memory_bytes: int
+
+    @property
+    def launches(self) -> int:
+        """Number of executed operators, without views."""
+        return sum(operator.count for operator in self.operators)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The records of one local step, and the bytes that existed before it."""
+
+    batch: int
+    records: tuple[Record, ...]
+    brought_bytes: int
+
+    def cost(self) -> StepCost:
+        """The summed cost of the trace."""
+        forward = [record for record in self.records if record.phase == "forward"]
+        counts = Counter((record.name, record.flops, record.bytes, record.kind) for record in self.records)
+        return StepCost(
+            batch=self.batch,
+            operators=tuple(
+                Operator(name, flops, moved, count, kind) for (name, flops, moved, kind), count in counts.items()
+            ),
+            layer_macs=sum(record.macs for record in forward if record.layer),
+            forward_macs=sum(record.macs for record in forward),
+            training_flops=sum(record.flops for record in self.records),
+            bytes_touched=sum(record.bytes for record in self.records),
+            peak_memory_bytes=self.brought_bytes + max((record.live for record in self.records), default=0),
+        )
+
+
+def measure(model: BlockModel, method: Stepping, alpha: int, batch: int) -> StepCost:
+    """The cost of one local step of ``method`` on ``batch`` images, with the last ``alpha`` blocks just received.
+
+    Args:
+        model: the model as the method trains it (see ``Objective.adapt``).
+        method: the method whose objective and local rule run.
+        alpha: number of the last blocks that were just received; M for the whole model.
+        batch: images in the minibatch.
+
+    Raises:
+        DataDependentError: the operators of the method's objective or rule depend on numbers in tensors.
+    """
+    return trace(model, method, alpha, batch).cost()
+
+
+def trace(model: BlockModel, method: Stepping, alpha: int, batch: int) -> Trace:
+    """Run one local step of ``method`` on tensors without data and record its operators; see :func:`measure`."""
+    layout = model.layout
+    parameters, buffers = _empty(layout.parameter_count), _empty(layout.buffer_count)
+    objective, rule = method.objective, method.rule
+    vectors = {name: _empty(layout.parameter_count) for name in sorted(objective.vectors | rule.vectors)}
+    draws = objective.draw(generator(0, "cost"), batch)
+    context = Context(
+        model=model,
+        frozen={name: _frozen(layout, vectors.get(name)) for name in sorted(objective.frozen)},
+        vectors={name: vectors[name] for name in sorted(objective.vectors)},
+        client={name: _fact(name, model) for name in sorted(objective.client)},
+        alpha=alpha,
+        draws={name: draw.to(NOWHERE) for name, draw in draws.items()},
+    )
+    images = Batch(_empty(batch, *model.sample_shape), torch.empty(batch, dtype=torch.int64, device=NOWHERE))
+    recorder = Recorder()
+    try:
+        with Recorder():  # not counted: the step's records start after it
+            memory = rule.begin(parameters, {name: vectors[name] for name in sorted(rule.vectors)}, method.local, 1)
+        with recorder:
+            local_step(
+                objective,
+                rule,
+                parameters,
+                buffers,
+                images,
+                context,
+                memory,
+                method.local,
+                method.local.lr,
+                entering=recorder.entering,
+            )
+    except DataDependentError as error:
+        raise DataDependentError(error.dependence, method.label) from None
+    except (NotImplementedError, RuntimeError, TypeError) as error:
+        if "meta" not in str(error).lower():
+            raise
+        raise DataDependentError(NEEDS_DATA, method.label) from error
+    return Trace(batch, tuple(recorder.records), recorder.brought_bytes)
+
+
+def _fact(name: str, model: BlockModel) -> Tensor:
+    """A fact about the client's data: one number for each class, or one."""
+    return _empty(model.classes) if name == "label_counts" else _empty()
+
+
+def _empty(*shape: int) -> Tensor:
+    return torch.empty(shape, device=NOWHERE)
+
+
+def _frozen(layout: Layout, parameters: Tensor | None) -> Weights:
+    """A frozen copy; if the step also reads its parameters as a vector, both share memory.
+
+    Otherwise each tensor has its own storage, so that only tensors that the step reads count as memory: FedMLB does not
+    use the frozen first block.
+    """
+    if parameters is not None:
+        return layout.frozen(parameters, _empty(layout.buffer_count))
+    shapes = layout.weights(_empty(layout.parameter_count), _empty(layout.buffer_count))
+    return tuple(Frozen({name: _empty(*tensor.shape) for name, tensor in block.items()}) for block in shapes)

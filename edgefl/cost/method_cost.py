@@ -1,0 +1,120 @@
+"""The complete cost of a method for a client: work and memory of a step, stored parameters, and sent bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from edgefl.cost.law import CostModel
+from edgefl.cost.measure import StepCost
+from edgefl.cost.storage import StoredParameters, stored_parameters
+from edgefl.errors import UserError
+from edgefl.methods.codecs.by_tensor import encoded_sizes
+from edgefl.methods.objectives.fedbr import FedBR
+from edgefl.methods.objectives.fedmlb import FedMLB
+from edgefl.methods.payload import Part
+from edgefl.methods.recipe import Method
+
+STEADY_ROUND = 2
+"""The first round without effects of the start of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class MethodCost:
+    """The cost of one method for one client.
+
+    Attributes:
+        label: the method's label.
+        alpha: number of the last blocks that are received; M for the whole model.
+        step: the cost of a local step.
+        stored: parameters that the client stores.
+        down, up: the parts of a round's downlink and uplink, for a client that skipped the previous round.
+        paper_factor: a step's compute relative to FedAvg's by FedBR's Eq. (3), for methods with hybrid paths.
+    """
+
+    label: str
+    alpha: int
+    step: StepCost
+    stored: StoredParameters
+    down: tuple[Part, ...]
+    up: tuple[Part, ...]
+    paper_factor: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; counts of work are per batch of ``batch`` images."""
+        return {
+            "method": self.label,
+            "alpha": self.alpha,
+            "batch": self.step.batch,
+            "layer_macs": self.step.layer_macs,
+            "forward_macs": self.step.forward_macs,
+            "training_flops": self.step.training_flops,
+            "bytes_touched": self.step.bytes_touched,
+            "launches": self.step.launches,
+            "paper_factor": self.paper_factor,
+            "peak_memory_bytes": self.step.peak_memory_bytes,
+            "parameters": self.stored.model,
+            "stored_parameters": self.stored.stored,
+            "stored_parameters_without_norm": self.stored.stored_without_norm,
+            "parameters_between_rounds": self.stored.between_rounds,
+            "download_bytes": sum(part.bytes for part in self.down),
+            "upload_bytes": sum(part.bytes for part in self.up),
+            "download_parts": {part.name: part.bytes for part in self.down},
+            "upload_parts": {part.name: part.bytes for part in self.up},
+        }
+
+
+def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None = None) -> MethodCost:
+    """The cost of ``method`` for a client.
+
+    Args:
+        costs: the cost model of the scenario's model.
+        method: the method.
+        batch: images in a minibatch.
+        alpha: number of the last blocks that are received; by default all.
+
+    Raises:
+        UserError: the method cannot train this model, or always sends the whole model although ``alpha`` requests less.
+    """
+    model = method.objective.adapt(costs.model)
+    blocks = model.depth
+    if alpha is not None and not 1 <= alpha <= blocks:
+        raise UserError(f"expected 1 to the {blocks} blocks of the model, found {alpha}", field="alpha")
+    whole = alpha is None or alpha == blocks
+    received = blocks if alpha is None else alpha
+    if not whole and not method.payload.sends_blocks:
+        raise UserError(
+            f"method '{method.label}' always sends the whole model: expected {blocks}, found {alpha}", field="alpha"
+        )
+    payload, codecs = method.payload, method.codecs
+    sizes = encoded_sizes(codecs.down, model.layout)
+    rounds = range(STEADY_ROUND, STEADY_ROUND + 1000)
+    round = STEADY_ROUND if whole else next(index for index in rounds if payload.partial(index))
+    downlink = payload.downlink(sizes, round, None if whole else received, round - 2)
+    return MethodCost(
+        label=method.label,
+        alpha=received,
+        step=costs.cost(method, received, batch),
+        stored=stored_parameters(model, method, received),
+        down=downlink.parts,
+        up=payload.uplink(encoded_sizes(codecs.up, model.layout)),
+        paper_factor=paper_factor(method, received, blocks),
+    )
+
+
+def paper_factor(method: Method, alpha: int, blocks: int) -> float | None:
+    """Eq. 3's factor for a step with the last ``alpha`` blocks received; ``None`` for methods without hybrid paths."""
+    if isinstance(method.objective, FedMLB):
+        return hybrid_path_factor(blocks - 1, blocks)
+    return hybrid_path_factor(min(alpha, blocks - 1), blocks) if isinstance(method.objective, FedBR) else None
+
+
+def hybrid_path_factor(alpha: int, blocks: int) -> float:
+    """A step's compute relative to FedAvg's in FedBR's own model, 1 + α(α+1)/(2M) (Tan et al. 2023, Eq. 3).
+
+    FedMLB is α = M - 1. The formula assumes that all M blocks cost the same; the measured graph shows that they do not.
+
+    >>> hybrid_path_factor(5, 6)
+    3.5
+    """
+    return 1 + alpha * (alpha + 1) / (2 * blocks)

@@ -1,0 +1,223 @@
+"""Records the operators that PyTorch executes: each operator, the bytes it reads and writes, and the live bytes."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from edgefl.cost.data_dependence import DataDependence, data_dependence
+from edgefl.cost.formulas import work_of
+from edgefl.cost.kinds import kind_of
+from edgefl.cost.shortcuts import SHORTCUTS
+from edgefl.cost.uncompiled import UncompiledMode
+from edgefl.errors import EdgeflError
+from edgefl.methods.local_step import Phase
+
+LAYERS = frozenset(
+    (F.linear, F.conv1d, F.conv2d, F.conv3d, F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d, F.bilinear)
+)
+"""The functions whose products papers count as a model's FLOPs."""
+
+ALLOCATIONS = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "lift_fresh"})
+"""Operators that launch no kernel: they allocate memory or return a view."""
+
+OVERWRITES = frozenset({"copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_"})
+"""In-place operators that write their first argument without reading it."""
+
+GATHERS = frozenset({"index", "index_select", "gather", "embedding", "_unsafe_index"})
+"""Operators that read only as many numbers of their first argument as they return."""
+
+
+class DataDependentError(EdgeflError):
+    """The operators of a loss or local rule depend on the data, so they cannot be counted without data.
+
+    Args:
+        dependence: the call that depends on data.
+        method: the label of the method, if known.
+
+    Attributes:
+        reason: the message without the method.
+    """
+
+    def __init__(self, dependence: DataDependence, method: str = "") -> None:
+        self.dependence = dependence
+        self.reason = (
+            f"its loss or local rule calls {dependence.call}: what it executes then depends on the data, and the cost "
+            f"of a local step is counted without data; {dependence.instead}"
+        )
+        super().__init__(f"method '{method}': {self.reason}" if method else self.reason)
+
+
+class Record(NamedTuple):
+    """One executed operator.
+
+    Attributes:
+        name: the ATen operator, without overload.
+        kind: its kind, see :mod:`edgefl.cost.kinds`.
+        phase: the part of the local step that it belongs to.
+        layer: whether a convolution or linear layer of a model called it.
+        macs: its multiply-accumulates, 0 for operators other than products.
+        flops: its floating-point operations.
+        bytes: inputs read once and outputs written once.
+        live: bytes of all live storages that the step created, after the operator.
+    """
+
+    name: str
+    kind: str
+    phase: Phase
+    layer: bool
+    macs: int
+    flops: int
+    bytes: int
+    live: int
+
+
+class _Layers(TorchFunctionMode):
+    """Sets the recorder's flag during calls of layers."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        outer, self.recorder.layer = self.recorder.layer, self.recorder.layer or func in LAYERS
+        try:
+            return func(*args, **(kwargs or {}))
+        finally:
+            self.recorder.layer = outer
+
+
+class Recorder(UncompiledMode):
+    """A context that creates a :class:`Record` for every executed operator.
+
+    Storages that an operator reads and that existed before are listed in ``brought``, with their bytes, and count as
+    live during the whole step.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[Record] = []
+        self.phase: Phase = "forward"
+        self.layer = False
+        self.brought: dict[int, int] = {}
+        self._live = 0
+        self._made: dict[int, weakref.ref[Any]] = {}
+        self._layers = _Layers(self)
+
+    def entering(self, phase: Phase) -> None:
+        """Assign the following operators to ``phase``."""
+        self.phase = phase
+
+    @property
+    def brought_bytes(self) -> int:
+        """Bytes of the outside storages that some operator reads."""
+        return sum(self.brought.values())
+
+    def __enter__(self) -> Recorder:
+        super().__enter__()  # type: ignore[no-untyped-call]
+        self._layers.__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._layers.__exit__(*error)  # type: ignore[no-untyped-call]
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        keywords = kwargs or {}
+        name = func._schema.name.partition("::")[2]
+        dependence = data_dependence(func, args, dict(keywords))
+        if dependence is not None:
+            raise DataDependentError(dependence)
+        inputs = list(_tensors([*args, *keywords.values()]))
+        plain = inputs and inputs[0].is_meta and inputs[0].is_floating_point() and keywords.get("dtype") is None
+        shortcut = SHORTCUTS.get(name) if plain else None
+        result = func(*args, **keywords) if shortcut is None else shortcut(args)
+        outputs = list(_tensors([result]))
+        known = {self._bring(tensor) for tensor in inputs}
+        writes = func._schema.is_mutable
+        fresh = [tensor for tensor in outputs if tensor.untyped_storage()._cdata not in known]
+        for tensor in fresh:
+            self._make(tensor)
+        if name in ALLOCATIONS or (not fresh and not writes):
+            return result
+        work = work_of(name, args, keywords, outputs)
+        self.records.append(
+            Record(
+                name=name,
+                kind=kind_of(name, args),
+                phase=self.phase,
+                layer=self.layer,
+                macs=work.macs,
+                flops=work.flops,
+                bytes=_touched(name, args, inputs, outputs),
+                live=self._live,
+            )
+        )
+        return result
+
+    def _bring(self, tensor: Tensor) -> int:
+        storage = tensor.untyped_storage()
+        key: int = storage._cdata
+        if key not in self._made:
+            self.brought[key] = storage.nbytes()
+        return key
+
+    def _make(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        key, size = storage._cdata, storage.nbytes()
+        if key in self._made:
+            return
+
+        def freed(_: Any) -> None:
+            self._live -= size
+            self._made.pop(key, None)
+
+        self._live += size
+        self._made[key] = weakref.ref(storage, freed)
+
+
+def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _tensors(value)
+
+
+def _numbers(tensor: Tensor) -> int:
+    """The number of distinct elements: an expanded dimension is read once."""
+    count = 1
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        if stride or not size:
+            count *= size
+    return count
+
+
+def _touched(name: str, arguments: tuple[Any, ...], inputs: list[Tensor], outputs: list[Tensor]) -> int:
+    """Bytes of each input read once and of each output written once."""
+    if name == "convolution_backward":
+        by_input, by_weight, _ = arguments[10]
+        inputs = [arguments[0], *([arguments[1]] if by_weight else []), *([arguments[2]] if by_input else [])]
+    elif name in OVERWRITES:
+        inputs = inputs[1:]
+    read = {
+        (tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape): tensor.element_size()
+        * _numbers(tensor)
+        for tensor in inputs
+    }
+    written = sum(tensor.element_size() * _numbers(tensor) for tensor in outputs)
+    if name in GATHERS:
+        source = inputs[0]
+        read[source.untyped_storage()._cdata, source.storage_offset(), source.shape] = (
+            source.element_size() * outputs[0].numel()
+        )
+    return sum(read.values()) + written

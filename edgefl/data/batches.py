@@ -1,0 +1,232 @@
+"""The minibatches of a training job; they are determined before it starts and do not depend on the method."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgefl.data.augment import Augmentation, AugmentDraws, augment_draws, augmented, together
+from edgefl.data.dataset import ImageData
+from edgefl.data.sharding import Integers
+from edgefl.methods.objectives.base import Batch
+from edgefl.methods.rules.base import LocalOptions
+from edgefl.randomness import generator
+
+FLOAT_BYTES = 4
+"""Bytes of a normalised pixel."""
+
+
+def batch_plan(
+    shard: Integers, options: LocalOptions, steps: int, *, seed: int, client: int, dispatch: int
+) -> list[Integers]:
+    """The positions of the images in each of a job's ``steps`` minibatches.
+
+    Every pass over the shard is a new permutation, split into batches of ``options.batch``. The last, incomplete batch
+    of a pass is kept, unless ``drop_last`` is set and the shard fills at least one batch. A job longer than a pass
+    continues with the next one.
+
+    Args:
+        shard: positions of the client's images in the training set.
+        options: ``batch`` and ``drop_last`` are read.
+        steps: local steps H_k.
+        seed: the run's seed.
+        client: part of the random key, with the seed and the dispatch; the method is not part of it.
+        dispatch: index of the client's job, from 0.
+
+    Raises:
+        ValueError: the shard is empty.
+
+    >>> [batch.tolist() for batch in batch_plan(np.arange(5), LocalOptions(batch=2), 4, seed=0, client=0, dispatch=0)]
+    [[4, 3], [0, 1], [2], [1, 2]]
+    """
+    if len(shard) == 0 and steps > 0:
+        raise ValueError(f"client {client} has no images to train on")
+    rng = generator(seed, "batches", client, dispatch)
+    size = options.batch
+    whole, rest = divmod(len(shard), size)
+    per_pass = whole if options.drop_last and whole else whole + (rest > 0)
+    plan: list[Integers] = []
+    while len(plan) < steps:
+        shuffled = rng.permutation(shard)
+        count = min(per_pass, steps - len(plan))
+        plan += [shuffled[step * size : (step + 1) * size] for step in range(count)]
+    return plan
+
+
+@dataclass(frozen=True, slots=True)
+class JobBatches:
+    """The random choices of a job's minibatches, on the device of the images; :meth:`step` returns one minibatch.
+
+    Attributes:
+        data: the training images.
+        indices: positions of all images of all steps, one step after the other.
+        offsets: step i has the positions ``offsets[i]`` to ``offsets[i + 1]``.
+        draws: the augmentation of each of these images; ``None`` without augmentation.
+    """
+
+    data: ImageData
+    indices: Tensor
+    offsets: tuple[int, ...]
+    draws: AugmentDraws | None
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def step(self, step: int) -> Batch:
+        """The minibatch of one local step, augmented and normalised."""
+        return self._between(self.offsets[step], self.offsets[step + 1])
+
+    def in_turn(self) -> Iterator[Batch]:
+        """The minibatches of all local steps in order, equal to :meth:`step`, but several are gathered at a time."""
+        offsets, first = self.offsets, 0
+        most = _at_once(self.data)
+        while first < len(self):
+            # As many complete steps as fit in that many images, at least one.
+            last = max(first + 1, bisect_right(offsets, offsets[first] + most) - 1)
+            images, labels = self._between(offsets[first], offsets[last])
+            for start, stop in pairwise(offset - offsets[first] for offset in offsets[first : last + 1]):
+                yield Batch(images[start:stop], labels[start:stop])
+            first = last
+
+    def _between(self, start: int, stop: int) -> Batch:
+        draws = None if self.draws is None else self.draws.part(start, stop)
+        return fetch(self.data, self.indices[start:stop], draws)
+
+
+def _at_once(data: ImageData) -> int:
+    """Images to gather at a time: few calls for small images, and on a CPU not more than fits in its caches."""
+    most = 1 << (20 if data.device.type == "cpu" else 22)
+    return most // (FLOAT_BYTES * data.images[0].numel())
+
+
+@dataclass(frozen=True, slots=True)
+class StackedBatches:
+    """The minibatches of several jobs with equal numbers of steps and images; row i belongs to the i-th job.
+
+    Attributes:
+        data: the training images.
+        indices: positions of the images, ``[steps, rows, batch]``.
+        draws: the augmentation of these images in that order; ``None`` without augmentation.
+    """
+
+    data: ImageData
+    indices: Tensor
+    draws: AugmentDraws | None
+
+    @classmethod
+    def of(cls, jobs: Sequence[JobBatches]) -> StackedBatches | None:
+        """The stacked minibatches of the jobs; ``None`` if jobs differ in steps or in a step's images."""
+        first = jobs[0]
+        size = first.offsets[1] if len(first) else 0
+        if any(job.offsets != first.offsets for job in jobs) or first.offsets[-1] != size * len(first):
+            return None
+        indices = torch.stack([job.indices.view(-1, size) for job in jobs], dim=1)
+        draws = None
+        if first.draws is not None:
+            places = torch.arange(len(jobs) * first.offsets[-1], device=indices.device)
+            order = places.view(len(jobs), -1, size).transpose(0, 1).reshape(-1)
+            draws = together([job.draws for job in jobs if job.draws is not None]).at(order)
+        return cls(first.data, indices, draws)
+
+    def step(self, step: int) -> Batch:
+        """The minibatches of one local step, ``[rows, batch, ...]``, with the same numbers as for each job alone."""
+        places = self.indices[step]
+        count = places.numel()
+        draws = None if self.draws is None else self.draws.part(step * count, (step + 1) * count)
+        inputs, labels = fetch(self.data, places.view(-1), draws)
+        return Batch(inputs.view(*places.shape, *inputs.shape[1:]), labels.view(*places.shape, *labels.shape[1:]))
+
+
+def job_batches(
+    data: ImageData,
+    augment: Augmentation,
+    shard: Integers,
+    options: LocalOptions,
+    steps: int,
+    *,
+    seed: int,
+    client: int,
+    dispatch: int,
+) -> JobBatches:
+    """The minibatches of one job: :func:`batch_plan` and the random numbers for augmenting every image.
+
+    Args:
+        data: the training images.
+        augment: the augmentation.
+        shard: positions of the client's images in ``data``.
+        options: see :func:`batch_plan`.
+        steps: local steps H_k.
+        seed: the run's seed.
+        client: the client of the job.
+        dispatch: index of the client's job, from 0.
+    """
+    plan = batch_plan(shard, options, steps, seed=seed, client=client, dispatch=dispatch)
+    offsets = (0, *np.cumsum([len(batch) for batch in plan]).tolist())
+    draws = augment_draws(augment, generator(seed, "augment", client, dispatch), offsets[-1])
+    return JobBatches(
+        data=data,
+        indices=torch.from_numpy(np.concatenate(plan) if plan else np.zeros(0, dtype=np.int64)).to(data.device),
+        offsets=offsets,
+        draws=None if draws is None else draws.to(data.device),
+    )
+
+
+def fetch(data: ImageData, indices: Tensor | Integers, draws: AugmentDraws | None = None) -> Batch:
+    """The images at these positions, augmented, as normalised float32, with their labels; characters as int64.
+
+    Their memory format is the fastest one for their device; see :func:`image_order`.
+
+    Args:
+        data: the images.
+        indices: positions ``[batch]``.
+        draws: the random numbers of these images, on the device of the data; ``None``: no augmentation.
+
+    >>> data = ImageData(torch.full((1, 1, 2, 2), 255, dtype=torch.uint8), torch.tensor([3]), 10, (0.5,), (0.25,))
+    >>> fetch(data, np.array([0, 0])).inputs.flatten().tolist()
+    [2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]
+    """
+    positions = indices if isinstance(indices, Tensor) else torch.from_numpy(indices).to(data.device)
+    images = data.images.index_select(0, positions)
+    if draws is not None:
+        images = augmented(images, draws)
+    return Batch(_normalised(images, data), data.labels.index_select(0, positions))
+
+
+def evaluation_batches(data: ImageData, batch: int = 1000) -> Iterator[Batch]:
+    """All images in order, without augmentation, in batches of ``batch`` and a last smaller one."""
+    for start in range(0, len(data), batch):
+        images, labels = data.images[start : start + batch], data.labels[start : start + batch]
+        yield Batch(_normalised(images, data), labels)
+
+
+def _normalised(images: Tensor, data: ImageData) -> Tensor:
+    """(x/255 − mean)/std as one multiplication and one addition; characters are not changed."""
+    if data.characters:
+        return images.to(torch.int64)
+    scale, shift = _scale_and_shift(data.mean, data.std, images.device)
+    return images.to(torch.float32, memory_format=image_order(images.device)).mul_(scale).add_(shift)
+
+
+def image_order(device: torch.device) -> torch.memory_format:
+    """The memory format of images ``[batch, channels, height, width]`` in a model.
+
+    On a CPU it is channels-last: pooling and convolutions vectorise over channels, and the layers keep the format, so
+    it is enough to set it for the images (the small CNN's step takes two thirds of the time). With one channel, both
+    formats have the same memory, and only the strides tell the layers which format is used. The rule depends only on
+    the device, because the format decides how sums are rounded.
+    """
+    return torch.channels_last if device.type == "cpu" else torch.preserve_format
+
+
+@lru_cache(maxsize=16)
+def _scale_and_shift(mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+    """1/(255·std) and −mean/std, rounded once, ``[1, channels, 1, 1]``."""
+    means, deviations = (torch.tensor(values, dtype=torch.float64).view(1, -1, 1, 1) for values in (mean, std))
+    return (1 / (255 * deviations)).to(device, torch.float32), (-means / deviations).to(device, torch.float32)

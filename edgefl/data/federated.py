@@ -1,0 +1,114 @@
+"""A data set divided among clients, for training and evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from edgefl.data.augment import Augmentation
+from edgefl.data.dataset import ImageData, load
+from edgefl.data.holdout import held_out
+from edgefl.data.partitions.like_training import cut_like_training
+from edgefl.data.partitions.natural import Natural, split_by_owner
+from edgefl.data.sharding import Integers, Shards
+from edgefl.data.sizes import Split, shard_sizes
+from edgefl.data.spec import DataSpec
+from edgefl.randomness import generator
+
+__all__ = ["FederatedData", "Split", "load_federated", "shard_sizes"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FederatedData:
+    """The images of one run on the training device, and their owners.
+
+    Attributes:
+        train: the training images; without the held-out ones if the validation split is evaluated.
+        test: the test images.
+        validation: the held-out training images; ``None`` if the test split is evaluated.
+        shards: positions in ``train`` by client.
+        label_counts: training images of each class on each client, ``[clients, classes]``.
+        evaluation_shards: positions in :attr:`evaluation` by client; ``None`` unless ``test: partitioned``. A shard may
+            be empty if clients have few images.
+        augment: the augmentation of training batches.
+    """
+
+    train: ImageData
+    test: ImageData
+    validation: ImageData | None
+    shards: Shards
+    label_counts: Integers
+    evaluation_shards: Shards | None
+    augment: Augmentation
+
+    @property
+    def evaluation(self) -> ImageData:
+        """The evaluation images: the validation images if there are any, else the test images."""
+        return self.test if self.validation is None else self.validation
+
+    @property
+    def sizes(self) -> Integers:
+        """Training images of each client, ``[clients]``."""
+        return self.shards.sizes
+
+    @property
+    def clients(self) -> int:
+        """Number of clients."""
+        return self.shards.clients
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return self.train.classes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Channels, height and width of an image, or the length of a sequence."""
+        return self.train.shape
+
+
+def load_federated(
+    spec: DataSpec, seed: int, device: torch.device | str = "cpu", split: Split = "test"
+) -> FederatedData:
+    """Read the data set and divide it among the clients.
+
+    Args:
+        spec: the scenario's ``data`` section.
+        seed: the run's seed; decides the partition, not the images.
+        device: the device for the images, as bytes.
+        split: the split to evaluate. ``validation`` removes the held-out images from training.
+
+    Raises:
+        UserError: data files are missing, or the images cannot be partitioned as requested.
+    """
+    train, test = load(spec)
+    validation = None
+    if split == "validation":
+        kept, held = held_out(train.labels.numpy(), train.origin, spec.validation)
+        train, validation = train.part(kept), train.part(held)
+    labels = train.labels.numpy()
+    natural = isinstance(spec.partition, Natural)
+    shards = (
+        split_by_owner(train.owner, spec.clients)
+        if natural
+        else spec.partition.split(labels, train.classes, spec.clients, generator(seed, "partition"))
+    )
+    label_counts = shards.label_counts(labels, train.classes)
+    evaluation_shards = None
+    if spec.test == "partitioned":
+        evaluated = test if validation is None else validation
+        evaluation_shards = (
+            split_by_owner(evaluated.owner, spec.clients)
+            if natural
+            else cut_like_training(evaluated.labels.numpy(), label_counts, generator(seed, "test partition"), split)
+        )
+    return FederatedData(
+        train=train.to(device),
+        test=test.to(device),
+        validation=None if validation is None else validation.to(device),
+        shards=shards,
+        label_counts=label_counts,
+        evaluation_shards=evaluation_shards,
+        augment=spec.augment,
+    )

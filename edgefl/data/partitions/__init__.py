@@ -1,0 +1,16 @@
+"""Partitions of the training images over the clients, one module per kind."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from edgefl.data.partitions.dirichlet import Dirichlet
+from edgefl.data.partitions.iid import Iid
+from edgefl.data.partitions.label_level import LabelLevel
+from edgefl.data.partitions.natural import Natural
+from edgefl.data.partitions.shards import SortAndPartition
+
+AnyPartition = Annotated[Iid | LabelLevel | SortAndPartition | Dirichlet | Natural, Field(discriminator="kind")]
+"""The possible values of ``data.partition``; ``kind`` selects one."""
+
+__all__ = ["AnyPartition", "Dirichlet", "Iid", "LabelLevel", "Natural", "SortAndPartition"]

@@ -1,0 +1,81 @@
+"""The base class of partitions: seeded rules that assign training images to clients."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+
+from edgefl.component import Component
+from edgefl.data.sharding import Integers, Shards, deal
+from edgefl.errors import UserError
+
+
+class Partition(Component):
+    """A partition of the training images over the clients (``data.partition``); its fields are its options.
+
+    Sizes depend only on the number of images of each class, so a run without training needs no data set.
+    """
+
+    kind: str
+
+    @abstractmethod
+    def check(self, class_sizes: Integers, clients: int) -> None:
+        """Check that these images can be divided among that many clients.
+
+        Raises:
+            UserError: they cannot; the message states what was found and what was expected.
+        """
+
+    @abstractmethod
+    def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        """Images of each client, ``[clients]``: the sizes of the shards from :meth:`split` with an equal ``rng``.
+
+        Raises:
+            UserError: as :meth:`check`, or no draw satisfied the rule's conditions.
+        """
+
+    @abstractmethod
+    def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
+        """The shards of images with these ``labels``.
+
+        Raises:
+            UserError: as :meth:`sizes`.
+        """
+
+
+class ClasswisePartition(Partition):
+    """A partition given by the number of images per class and client; the images are chosen at random."""
+
+    @abstractmethod
+    def counts(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        """Images of each class for each client, ``[clients, classes]``.
+
+        Raises:
+            UserError: as :meth:`Partition.sizes`.
+        """
+
+    def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        """Row sums of :meth:`counts`."""
+        totals: Integers = self.counts(class_sizes, clients, rng).sum(axis=1)
+        return totals
+
+    def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
+        """Shards of random images with exactly the numbers of :meth:`counts`."""
+        class_sizes = np.bincount(labels, minlength=classes)
+        return deal(labels, self.counts(class_sizes, clients, rng), rng)
+
+
+def require_an_image_for_each(class_sizes: Integers, clients: int) -> int:
+    """The largest equal number of images per client.
+
+    Raises:
+        UserError: there are more clients than images.
+
+    >>> require_an_image_for_each(np.array([30, 31]), 6)
+    10
+    """
+    images = int(class_sizes.sum())
+    if clients > images:
+        raise UserError(f"expected at most {images} clients, one for each training image, found {clients}")
+    return images // clients

@@ -1,0 +1,208 @@
+"""FedBR's level ε: the share of one class in a client's data, or the number of classes that a client lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from edgefl.data.partitions.base import Partition, require_an_image_for_each
+from edgefl.data.partitions.iid import iid_shards
+from edgefl.data.sharding import Integers, Shards, deal
+from edgefl.errors import UserError
+
+
+class LabelLevel(Partition):
+    """Equal shards with classes skewed to level ε (FedBR, "Data Division"); ε = 0 is a random equal split.
+
+    ``dominant`` (the paper on CIFAR-10): ε·10 % of a client's images are of one class, the rest is distributed evenly
+    over the other classes; client k's class is k modulo the number of classes. ``missing`` (the paper on CIFAR-100): a
+    client lacks ε·10 % of the classes and has the others evenly. ``auto`` is ``dominant`` for up to ten classes.
+
+    All shards have the same size: the largest for which every class has enough images. Remaining images are not used.
+    """
+
+    kind: Literal["label_level"] = Field(default="label_level", description="FedBR's non-IID level ε")
+    level: int = Field(ge=0, le=9, description="ε: 0 is IID, 9 the most skewed")
+    form: Literal["auto", "dominant", "missing"] = Field(
+        default="auto",
+        description="dominant: ε·10 % of a client's images are of one class; missing: a client lacks ε·10 % of the "
+        "classes; auto: dominant for up to ten classes, missing for more",
+    )
+
+    def check(self, class_sizes: Integers, clients: int) -> None:
+        """Check that there are at least two classes, and enough images of each class."""
+        require_an_image_for_each(class_sizes, clients)
+        if self.level > 0:
+            self._size(class_sizes, clients, np.arange(len(class_sizes)))
+
+    def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        """The same size for all."""
+        if self.level == 0:
+            size = require_an_image_for_each(class_sizes, clients)
+        else:
+            size = self._size(class_sizes, clients, rng.permutation(len(class_sizes)))
+        return np.full(clients, size, dtype=np.int64)
+
+    def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
+        """Shards of random images with exactly the level on every client."""
+        class_sizes = np.bincount(labels, minlength=classes)
+        require_an_image_for_each(class_sizes, clients)
+        if self.level == 0:
+            return iid_shards(len(labels), clients, rng)
+        # Drawn first for both forms, so that sizes() gets the same order of classes.
+        order = rng.permutation(classes)
+        size = self._size(class_sizes, clients, order)
+        if self._is_dominant(classes):
+            return deal(labels, dominant_counts(classes, clients, self.level, size), rng)
+        return deal(labels, missing_counts(order, clients, self.level, size), rng)
+
+    def _is_dominant(self, classes: int) -> bool:
+        return self.form == "dominant" or (self.form == "auto" and classes <= 10)
+
+    def _size(self, class_sizes: Integers, clients: int, order: Integers) -> int:
+        """The largest size of all shards for which every class has enough images."""
+        classes = len(class_sizes)
+        limit = require_an_image_for_each(class_sizes, clients)
+        if classes < 2:
+            raise UserError(f"partition label_level expects at least 2 classes, found {classes}")
+        if self._is_dominant(classes):
+            size = _largest(limit, class_sizes, lambda size: dominant_demand(classes, clients, self.level, size))
+            least = 1
+        else:
+            size = _largest(limit, class_sizes, lambda size: missing_demand(order, clients, self.level, size))
+            least = len(order) - missing_classes(classes, self.level)
+            if least == 0:
+                raise UserError(
+                    f"partition label_level with level {self.level} leaves a client none of {classes} classes; "
+                    "expected a lower level or form: dominant"
+                )
+        if size < least:
+            raise UserError(
+                f"partition label_level with level {self.level} expects at least {least} images for each client, found "
+                f"enough of every class for {size} on {clients} clients; take fewer clients or a lower level"
+            )
+        return size
+
+
+def _largest(limit: int, class_sizes: Integers, demand: Callable[[int], Integers]) -> int:
+    """The largest size up to ``limit`` with a feasible demand, found by bisection (demand is monotonic)."""
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        if (demand(middle) <= class_sizes).all():
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+# --- dominant: one class holds ε·10 % ---------------------------------------------------------------------------------
+
+
+def _dominant_and_rest(level: int, size: int) -> tuple[int, int]:
+    dominant = (level * size + 5) // 10
+    return dominant, size - dominant
+
+
+def _dealt(images: Integers | int, place: Integers | int, places: int) -> Integers:
+    """The number of ``images`` at ``place`` if they are assigned one by one, cyclically, to ``places`` places."""
+    return np.maximum(0, -(-(np.asarray(images) - place) // places))
+
+
+def dominant_counts(classes: int, clients: int, level: int, size: int) -> Integers:
+    """Images of each class for each client, ``[clients, classes]``, in the dominant form.
+
+    The clients of one dominant class assign their remaining images cyclically to the other classes; each client
+    continues where the previous one stopped. So a client's other classes differ by at most one image, and with a
+    multiple of ``classes`` clients, all classes have the same demand.
+
+    >>> dominant_counts(classes=10, clients=2, level=7, size=120)
+    array([[84,  4,  4,  4,  4,  4,  4,  4,  4,  4],
+           [ 4, 84,  4,  4,  4,  4,  4,  4,  4,  4]])
+    """
+    dominant, rest = _dominant_and_rest(level, size)
+    client = np.arange(clients)
+    turn, own = client // classes, client % classes
+    counts = np.zeros((clients, classes), dtype=np.int64)
+    counts[client, own] = dominant
+    for step in range(classes - 1):
+        extra = _dealt((turn + 1) * rest, step, classes - 1) - _dealt(turn * rest, step, classes - 1)
+        counts[client, (own + 1 + step) % classes] = extra
+    return counts
+
+
+def dominant_demand(classes: int, clients: int, level: int, size: int) -> Integers:
+    """Column sums of :func:`dominant_counts` without computing the table, ``[classes]``.
+
+    >>> dominant_demand(classes=10, clients=100, level=7, size=120).tolist()
+    [1200, 1200, 1200, 1200, 1200, 1200, 1200, 1200, 1200, 1200]
+    """
+    dominant, rest = _dominant_and_rest(level, size)
+    label = np.arange(classes)
+    followers = clients // classes + (label < clients % classes)
+    demand: Integers = followers * dominant
+    for step in range(classes - 1):
+        demand[(label + 1 + step) % classes] += _dealt(followers * rest, step, classes - 1)
+    return demand
+
+
+# --- missing: a client lacks ε·10 % of the classes --------------------------------------------------------------------
+
+
+def missing_classes(classes: int, level: int) -> int:
+    """The number of classes that a client lacks: ε·10 % of them, rounded to the nearest whole number.
+
+    >>> missing_classes(100, 7), missing_classes(47, 9)
+    (70, 42)
+    """
+    return (level * classes + 5) // 10
+
+
+def _first_place(classes: int, clients: int, held: int) -> Integers:
+    """The start of each client's run of ``held`` adjacent classes on the circle of classes.
+
+    Runs follow one another, so the numbers of clients per class differ by at most one. After each round of the circle,
+    runs shift by one class, so that all runs occur.
+    """
+    around = classes // np.gcd(held, classes)
+    client = np.arange(clients)
+    return np.asarray((client * held + client // around) % classes)
+
+
+def missing_counts(order: Integers, clients: int, level: int, size: int) -> Integers:
+    """Images of each class for each client, ``[clients, classes]``, in the missing form.
+
+    Args:
+        order: the order of the classes on the circle, a permutation.
+        clients: number of clients.
+        level: ε.
+        size: images of each client.
+
+    >>> missing_counts(np.arange(4), clients=4, level=5, size=6)
+    array([[3, 3, 0, 0],
+           [0, 0, 3, 3],
+           [0, 3, 3, 0],
+           [3, 0, 0, 3]])
+    """
+    classes = len(order)
+    held = classes - missing_classes(classes, level)
+    place = _first_place(classes, clients, held)
+    counts = np.zeros((clients, classes), dtype=np.int64)
+    for step in range(held):
+        counts[np.arange(clients), order[(place + step) % classes]] = _dealt(size, step, held)
+    return counts
+
+
+def missing_demand(order: Integers, clients: int, level: int, size: int) -> Integers:
+    """Column sums of :func:`missing_counts` without computing the table, ``[classes]``."""
+    classes = len(order)
+    held = classes - missing_classes(classes, level)
+    demand = np.zeros(classes, dtype=np.int64)
+    if held:
+        starts = np.bincount(_first_place(classes, clients, held), minlength=classes)
+        for step in range(held):
+            demand[order] += np.roll(starts, step) * _dealt(size, step, held)
+    return demand

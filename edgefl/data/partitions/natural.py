@@ -1,0 +1,54 @@
+"""The natural partition of the data: a client is a speaker, a writer or a device."""
+
+from __future__ import annotations
+
+from typing import Literal, NoReturn
+
+import numpy as np
+from pydantic import Field
+
+from edgefl.data.partitions.base import Partition
+from edgefl.data.sharding import Integers, Shards
+from edgefl.errors import UserError
+
+
+class Natural(Partition):
+    """Client k has the samples of owner k; samples of further owners are not used.
+
+    Only for data sets with an owner for each sample (``shakespeare``).
+    """
+
+    kind: Literal["natural"] = Field(default="natural", description="one client for each owner in the data")
+
+    def check(self, class_sizes: Integers, clients: int) -> None:
+        """Do nothing: the owners are unknown before the data are read."""
+
+    def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        """Always raise an error: class sizes do not contain owners."""
+        _refuse()
+
+    def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
+        """Always raise an error: labels do not contain owners."""
+        _refuse()
+
+
+def split_by_owner(owner: Integers | None, clients: int) -> Shards:
+    """The samples of owners 0 … ``clients``-1, owner by owner.
+
+    Raises:
+        UserError: the data have no owners, or fewer than there are clients.
+
+    >>> split_by_owner(np.array([1, 0, 2, 1]), clients=2).shard(1).tolist()
+    [0, 3]
+    """
+    if owner is None:
+        _refuse()
+    owners = int(owner.max(initial=-1)) + 1
+    if owners < clients:
+        raise UserError(f"partition natural expects at most {owners} clients, one for each owner, found {clients}")
+    mine = np.flatnonzero(owner < clients)
+    return Shards.of(owner[mine], mine, clients)
+
+
+def _refuse() -> NoReturn:
+    raise UserError("partition natural needs data that name the owner of each sample, as the data set shakespeare does")

@@ -1,0 +1,116 @@
+"""Synthetic images of any shape and number, for timing, tests and experiments."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from edgefl.data.sharding import Integers
+from edgefl.data.spec import DATA_SETS, DataSpec, Description, Pixels
+from edgefl.randomness import generator
+
+_PATCH = 4
+"""Patterns consist of squares with this side in pixels, so that pooling does not remove them."""
+
+
+def _or_a_number(schema: dict[str, Any]) -> None:
+    """Allow a number of images for ``test`` in the JSON schema."""
+    choices = schema.pop("enum")
+    schema.pop("type", None)
+    schema["anyOf"] = [{"enum": choices, "type": "string"}, {"minimum": 1, "type": "integer"}]
+
+
+LARGEST_SIDE = 4096
+"""Maximum channels, rows or columns; larger values are mistakes and need too much memory."""
+
+
+@DATA_SETS.register("synthetic")
+class Synthetic(DataSpec):
+    """Each class has a random pattern; an image is a weak copy of it with uniform noise.
+
+    Class sizes differ by at most one. The same options give the same images in every run.
+    """
+
+    name: Literal["synthetic"] = Field(default="synthetic", description="synthetic images of any shape and number")
+    shape: tuple[int, int, int] = Field(default=(1, 28, 28), description="channels, height and width")
+    classes: int = Field(default=10, ge=2, le=100_000, description="classes")
+    train: int = Field(default=10_000, ge=1, le=10**8, description="training images")
+    test: Literal["whole", "partitioned"] = Field(
+        default="whole",
+        description="whole, or partitioned with the class proportions of each client's training data; a number says on "
+        "how many images everybody is tested",
+        json_schema_extra=_or_a_number,
+    )
+    test_images: int = Field(default=2_000, ge=1, le=10**8, description="number of test images; same as `test: N`")
+    signal: float = Field(
+        default=0.25, gt=0, le=1, description="strength of the pattern; noise has the rest of the range"
+    )
+    images_seed: int = Field(default=0, ge=0, description="seed of the images")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _number_of_test_images(cls, data: Any) -> Any:
+        """Interpret a number in ``test`` as the number of test images."""
+        if isinstance(data, dict) and isinstance(data.get("test"), int) and not isinstance(data["test"], bool):
+            if data.get("test_images", data["test"]) != data["test"]:
+                raise ValueError(
+                    f"test: a number there says how many test images there are, and test_images says another; expected "
+                    f"one of them, found {data['test']} and {data['test_images']}"
+                )
+            return {**data, "test": "whole", "test_images": data["test"]}
+        return data
+
+    @model_validator(mode="after")
+    def _has_pixels_and_classes(self) -> Synthetic:
+        if max(self.shape) > LARGEST_SIDE:
+            raise ValueError(f"shape: expected at most {LARGEST_SIDE} in each place, found {max(self.shape)}")
+        if min(self.shape) < 1:
+            raise ValueError(
+                f"shape expects three numbers from 1, channels, height and width, found {list(self.shape)}"
+            )
+        if self.classes > min(self.train, self.test_images):
+            raise ValueError(
+                f"expected an image of each class at least, found {self.classes} classes, {self.train} training and "
+                f"{self.test_images} test images"
+            )
+        return self
+
+    def declared(self) -> Description:
+        """Known, except for mean and deviation."""
+        return Description(
+            classes=self.classes,
+            shape=self.shape,
+            train=_class_sizes(self.train, self.classes),
+            test=_class_sizes(self.test_images, self.classes),
+        )
+
+    def read(self) -> tuple[Pixels, Pixels]:
+        """Generate the images."""
+        rng = generator(self.images_seed, "synthetic images")
+        channels, height, width = self.shape
+        coarse = rng.random((self.classes, channels, -(-height // _PATCH), -(-width // _PATCH)))
+        fine = np.repeat(np.repeat(coarse, _PATCH, axis=2), _PATCH, axis=3)[:, :, :height, :width]
+        patterns = np.rint(fine * 255 * self.signal).astype(np.uint8)
+        return self._images(patterns, self.train, rng), self._images(patterns, self.test_images, rng)
+
+    def _images(self, patterns: NDArray[np.uint8], count: int, rng: np.random.Generator) -> Pixels:
+        labels: Integers = np.arange(count) % self.classes
+        images = np.empty((count, *self.shape), dtype=np.uint8)
+        noise = 255 - int(patterns.max())
+        for start in range(0, count, 4096):
+            part = labels[start : start + 4096]
+            grain = rng.integers(0, noise, size=(len(part), *self.shape), dtype=np.uint8, endpoint=True)
+            images[start : start + 4096] = patterns[part] + grain
+        return Pixels(images, labels)
+
+
+def _class_sizes(images: int, classes: int) -> tuple[int, ...]:
+    """Images 0, 1, 2, … belong to classes 0, 1, 2, … in turn.
+
+    >>> _class_sizes(7, 3)
+    (3, 2, 2)
+    """
+    return tuple(images // classes + (label < images % classes) for label in range(classes))

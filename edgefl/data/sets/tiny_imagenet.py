@@ -1,0 +1,103 @@
+"""Tiny-ImageNet: 64×64 photographs in two hundred classes."""
+
+from __future__ import annotations
+
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from edgefl.data.location import data_root
+from edgefl.data.parquet_images import decoded_file, image_shape, read_split, split_files
+from edgefl.data.spec import DATA_SETS, DataSpec, Description, Pixels
+from edgefl.data.torchvision_files import downloaded
+from edgefl.errors import UserError
+
+URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
+MD5 = "90528d7ca1a48142e341f4ef8d21d0de"
+"""Checksum of the archive, because it is downloaded by http."""
+
+
+@DATA_SETS.register("tiny_imagenet")
+class TinyImagenet(DataSpec):
+    """500 training and 50 test images of each class, 64×64 in colour (Le and Yang 2015).
+
+    The published validation images are the test set, as is usual, because the published test images have no labels. It
+    reads the folder ``tiny-imagenet-200`` from the unpacked archive, or ``tiny-imagenet-200`` and ``tiny-imagenet-100``
+    (every second class) as Parquet files.
+    """
+
+    name: Literal["tiny_imagenet"] = Field(default="tiny_imagenet", description="colour photographs, 64×64")
+    classes: Literal[100, 200] = Field(default=200, description="200, or 100 for a folder tiny-imagenet-100")
+
+    def declared(self) -> Description:
+        """Known in full."""
+        return Description(
+            classes=self.classes,
+            shape=(3, 64, 64),
+            train=(500,) * self.classes,
+            test=(50,) * self.classes,
+            mean=(0.4802, 0.4481, 0.3975),
+            std=(0.2770, 0.2691, 0.2821),
+        )
+
+    def read(self) -> tuple[Pixels, Pixels]:
+        """Read from the data root; the archive of all 200 classes is downloaded if it is missing."""
+        root = data_root(self.root)
+        folder = root / f"tiny-imagenet-{self.classes}"
+        if not split_files(folder, "train") and not (folder / "wnids.txt").is_file():
+            downloaded(root, folder.name, lambda: _download(root, self.classes))
+        if split_files(folder, "train"):
+            shape = image_shape(folder, "train", "image")
+            train, test = (read_split(folder, split, "image", "label", shape) for split in ("train", "validation"))
+        else:
+            train, test = _from_archive_folder(folder)
+        expected = self.declared()
+        for part, sizes in ((train, expected.train), (test, expected.test)):
+            found = (int(part.labels.max(initial=-1)) + 1, *part.images.shape[1:])
+            if len(part.labels) != sum(sizes) or found != (expected.classes, *expected.shape):
+                raise UserError(
+                    f"expected {sum(sizes)} images of {expected.classes} classes in '{folder}', found "
+                    f"{len(part.labels)} of {found[0]}; remove the folder to have it downloaded again"
+                )
+        return train, test
+
+
+def _download(root: Path, classes: int) -> None:
+    if classes != 200:
+        raise RuntimeError(f"only the set of 200 classes can be downloaded, not that of {classes}")
+    from torchvision.datasets.utils import download_url
+
+    download_url(URL, str(root), md5=MD5)
+    with zipfile.ZipFile(root / "tiny-imagenet-200.zip") as archive:
+        archive.extractall(root)
+
+
+def _from_archive_folder(folder: Path) -> tuple[Pixels, Pixels]:
+    """Read the images of the unpacked archive; classes are in alphabetical order of their WordNet ids."""
+    try:
+        names = sorted((folder / "wnids.txt").read_text().split())
+        train = [
+            (file, label)
+            for label, name in enumerate(names)
+            for file in sorted((folder / "train" / name / "images").glob("*.JPEG"))
+        ]
+        rows = [line.split("\t") for line in (folder / "val" / "val_annotations.txt").read_text().splitlines()]
+        test = [(folder / "val" / "images" / row[0], names.index(row[1])) for row in rows]
+    except (OSError, ValueError, IndexError) as error:
+        raise UserError(f"the files in '{folder}' cannot be read ({error})") from None
+    return _decoded_all(train), _decoded_all(test)
+
+
+def _decoded_all(files: list[tuple[Path, int]]) -> Pixels:
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        images = list(pool.map(decoded_file, [file for file, _ in files]))
+    if not images or any(image.shape != (64, 64, 3) for image in images):
+        raise UserError("expected Tiny-ImageNet's images of 64×64 pixels, found none or others")
+    return Pixels(
+        np.ascontiguousarray(np.stack(images).transpose(0, 3, 1, 2)),
+        np.array([label for _, label in files], dtype=np.int64),
+    )

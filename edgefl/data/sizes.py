@@ -1,0 +1,50 @@
+"""The number of images of each client, for runs that need no images."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from edgefl.data.partitions.natural import Natural, split_by_owner
+from edgefl.data.sharding import Integers
+from edgefl.data.spec import DataSpec
+from edgefl.randomness import generator
+
+Split = Literal["test", "validation"]
+"""The evaluated images: the test images, or training images held out for validation."""
+
+
+def reads_pixels(spec: DataSpec, split: Split = "test") -> bool:
+    """Whether the counts of clients' images depend on the data set's files."""
+    return split == "validation" or isinstance(spec.partition, Natural) or spec.declared() is None
+
+
+def shard_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:
+    """Training images of each client, ``[clients]``: the sizes from ``load_federated``, without reading pixels.
+
+    It reads no file if the data set declares its number of images per class, so a run without training needs no files.
+    Only the validation split (to find the held-out images) and the natural partition (to find the owners) read the set.
+
+    Raises:
+        UserError: data files are missing, or the images cannot be partitioned as requested.
+
+    >>> from edgefl.data.sets.digits import Digits
+    >>> shard_sizes(Digits(clients=5), seed=0).tolist()
+    [2400, 2400, 2400, 2400, 2400]
+    """
+    natural = isinstance(spec.partition, Natural)
+    if natural or split == "validation":
+        from edgefl.data.dataset import load
+        from edgefl.data.holdout import held_out
+
+        train, _ = load(spec)
+        labels = train.labels.numpy()
+        if split == "validation":
+            train = train.part(held_out(labels, train.origin, spec.validation)[0])
+        if natural:
+            return split_by_owner(train.owner, spec.clients).sizes
+        class_sizes = np.bincount(train.labels.numpy(), minlength=train.classes)
+    else:
+        class_sizes = np.array(spec.describe().train, dtype=np.int64)
+    return spec.partition.sizes(class_sizes, spec.clients, generator(seed, "partition"))

@@ -1,0 +1,201 @@
+"""The scenario's ``data`` section: images, number of clients and partition; and the interface of every data set."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from edgefl.component import Component
+from edgefl.data.augment import Augmentation
+from edgefl.data.choice import class_counts
+from edgefl.data.partitions import AnyPartition, Iid
+from edgefl.data.sharding import Integers
+from edgefl.errors import UserError
+from edgefl.registry import Registry, class_of
+
+
+class Pixels(NamedTuple):
+    """Images, or sequences of characters, as returned by a data set.
+
+    Attributes:
+        images: uint8 ``[images, channels, height, width]``, or ``[sequences, length]`` with characters' numbers.
+        labels: int64 ``[images]``, from 0.
+        origin: int64 ``[images]``: equal numbers mark distorted copies of one original; ``None`` without copies.
+        owner: int64 ``[images]``: the owner of each image, from 0, for the natural partition; ``None`` if unknown.
+        classes: number of classes, if the labels may not contain the last one.
+    """
+
+    images: NDArray[np.uint8]
+    labels: Integers
+    origin: Integers | None = None
+    owner: Integers | None = None
+    classes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """The properties of a data set without its pixels.
+
+    Attributes:
+        classes: number of classes. shape: channels, height and width of an image, or the length of a sequence.
+        train: training images of each class, ``classes`` numbers.
+        test: test images of each class.
+        mean: mean of each channel, of pixels in [0, 1]; ``None`` if it must be computed from the training images.
+        std: standard deviation, likewise.
+    """
+
+    classes: int
+    shape: tuple[int, ...]
+    train: tuple[int, ...]
+    test: tuple[int, ...]
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+
+
+class Normalisation(Component):
+    """Means and deviations that replace the data set's own, for pixels in [0, 1], one number per channel."""
+
+    mean: tuple[float, ...] = Field(min_length=1, description="subtracted, one number for each channel")
+    std: tuple[float, ...] = Field(min_length=1, description="divided by, one positive number for each channel")
+
+    @model_validator(mode="after")
+    def _positive(self) -> Self:
+        if len(self.mean) != len(self.std) or not all(deviation > 0 for deviation in self.std):
+            raise ValueError(
+                f"expected as many positive standard deviations as means, found mean {list(self.mean)} and std "
+                f"{list(self.std)}"
+            )
+        return self
+
+
+class DataSpec(Component):
+    """A data set and its use. Every data set is a subclass with its own ``name`` and further options.
+
+    A subclass gives ``name`` the type ``Literal["its_name"]`` with that default, implements :meth:`declared` and
+    :meth:`read`, and is registered in :data:`DATA_SETS` or by an entry point of the group ``edgefl.datasets``.
+    """
+
+    name: str = Field(description="the data set")
+    root: str | None = Field(
+        default=None, description="folder of the data files; null: $EDGEFL_DATA, else the user's cache directory"
+    )
+    images: int | None = Field(
+        default=None,
+        ge=1,
+        description="number of training images to use, a fixed choice with the set's class proportions; null: all",
+    )
+    clients: int = Field(default=100, ge=1, description="clients that share the training images")
+    test: Literal["whole", "partitioned"] = Field(
+        default="whole",
+        description="whole: every client is tested on the whole test set; partitioned: on a part with the class "
+        "proportions of its training data (personalisation)",
+    )
+    partition: AnyPartition = Field(default=Iid(), description="partition of the training images over the clients")
+    validation: float = Field(
+        default=0.1,
+        gt=0,
+        lt=1,
+        description="share of the training images held out if the validation split is evaluated",
+    )
+    augment: Augmentation = Field(
+        default="none",
+        description="none; crop_flip: 4 pixels of padding, random crop and horizontal flip; rotate_crop_flip: a "
+        "rotation by up to 10 degrees before (FedMLB)",
+    )
+    normalise: Normalisation | None = Field(default=None, description="mean and std; null: the data set's own")
+
+    @abstractmethod
+    def declared(self) -> Description | None:
+        """The properties known without reading files; ``None`` if the files determine them."""
+
+    @abstractmethod
+    def read(self) -> tuple[Pixels, Pixels]:
+        """The training and the test images, read, generated or downloaded.
+
+        Raises:
+            UserError: files are missing or unreadable; the message names the folder.
+        """
+
+    def found(self) -> Description:
+        """The properties read from the files, for sets that declare nothing.
+
+        Raises:
+            UserError: as :meth:`read`.
+        """
+        return described(*self.read())
+
+    def describe(self) -> Description:
+        """The properties of the used images, without their pixels; reads files if :meth:`declared` returns ``None``.
+
+        Raises:
+            UserError: as :meth:`read`, or there are fewer images than requested.
+        """
+        known = self.declared() or self.found()
+        if self.images is not None and self.images > sum(known.train):
+            raise UserError(f"expected at most {sum(known.train)}, found {self.images}", field="images")
+        return self._used(known)
+
+    def _used(self, known: Description) -> Description:
+        """The description of the used training images."""
+        if self.images is None:
+            return known
+        return replace(known, train=tuple(class_counts(known.train, self.images).tolist()))
+
+    @model_validator(mode="after")
+    def _can_be_cut(self) -> Self:
+        known = self.declared()
+        if known is not None:
+            if self.images is not None and self.images > sum(known.train):
+                raise ValueError(
+                    f"images: expected at most {sum(known.train)}, as many as there are, found {self.images}"
+                )
+            known = self._used(known)
+            if self.normalise is not None:
+                check_channels(self.normalise, known.shape[0])
+            try:
+                self.partition.check(np.array(known.train), self.clients)
+            except UserError as error:
+                raise ValueError(error.message) from None
+            if self.test == "partitioned" and self.clients > sum(known.test):
+                raise ValueError(
+                    f"test: partitioned expects at most {sum(known.test)} clients, one for each test image, found "
+                    f"{self.clients}"
+                )
+        return self
+
+
+DATA_SETS: Registry[type[DataSpec]] = Registry(
+    "data set", package="edgefl.data.sets", group="edgefl.datasets", check=class_of(DataSpec)
+)
+"""The data sets by name."""
+
+
+def described(train: Pixels, test: Pixels) -> Description:
+    """The description of images that have been read; mean and deviation are not set.
+
+    >>> images = np.zeros((2, 1, 4, 4), dtype=np.uint8)
+    >>> described(Pixels(images, np.array([0, 1])), Pixels(images, np.array([1, 1]))).test
+    (0, 2)
+    """
+    classes = train.classes or int(max(train.labels.max(), test.labels.max())) + 1
+    return Description(
+        classes=classes,
+        shape=train.images.shape[1:],
+        train=tuple(np.bincount(train.labels, minlength=classes).tolist()),
+        test=tuple(np.bincount(test.labels, minlength=classes).tolist()),
+    )
+
+
+def check_channels(normalisation: Normalisation, channels: int) -> None:
+    """Check that a normalisation fits images of that many channels.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if len(normalisation.mean) != channels:
+        raise ValueError(f"normalise expects {channels} number(s) for mean and std, found {len(normalisation.mean)}")

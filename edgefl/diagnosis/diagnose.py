@@ -1,0 +1,168 @@
+"""``edgefl diagnose``: the curvature of the loss at the models that a run kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from edgefl.data.batches import job_batches
+from edgefl.data.federated import FederatedData, load_federated
+from edgefl.diagnosis.curvature import Curvature
+from edgefl.diagnosis.dissimilarity import dissimilarity
+from edgefl.diagnosis.landscape import Landscape, landscape
+from edgefl.errors import UserError, nearest
+from edgefl.experiment.directory import read_run_summary
+from edgefl.experiment.models import read_clients, read_model
+from edgefl.experiment.wiring import recipe_of, skeleton
+from edgefl.methods.objectives.base import Batch
+from edgefl.methods.rules.base import LocalOptions
+from edgefl.record import RunPaths, SeedPaths
+from edgefl.scenario import Scenario, load_scenario
+from edgefl.training.device import choose_device, exact_arithmetic
+from edgefl.training.threads import one_core_each
+
+BATCH = 64
+"""Images in a batch, as in FedAlign's code."""
+_ALL = -1
+"""Replaces a client's number in the random key of batches that are drawn from all clients' images."""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The curvature for one method and seed.
+
+    Attributes:
+        label, seed: the model's method and seed.
+        lambda_max: the Hessian's eigenvalue of largest magnitude at the final model.
+        trace: Hutchinson's estimate of the Hessian's trace there.
+        clients: for each local model of the last round its ``client``, ``lambda_max`` and ``trace``; empty unless the
+            run kept them (``keep_models: clients``).
+        by_tensor, by_parameter: H_N and H_D over these models under both interpretations of Diag(H): one number for
+            each parameter tensor (the authors' code), or one for each parameter (Eqs. 3-4 as printed); ``None`` with
+            fewer than two of them.
+        landscape: the loss on the plane of the two top eigenvectors, if requested.
+    """
+
+    label: str
+    seed: int
+    lambda_max: float
+    trace: float
+    clients: list[dict[str, Any]] = field(default_factory=list)
+    by_tensor: dict[str, float] | None = None
+    by_parameter: dict[str, float] | None = None
+    landscape: Landscape | None = None
+
+    def as_data(self) -> dict[str, Any]:
+        """As JSON data, without the landscape."""
+        return {name: value for name, value in vars(self).items() if name != "landscape"}
+
+
+def diagnose(
+    run: Path,
+    *,
+    methods: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    batches: int = 10,
+    device: str = "auto",
+    plane: bool = False,
+) -> Iterator[Diagnosis]:
+    """Diagnose the models of a finished run, one method and seed after another.
+
+    The loss is cross-entropy on ``batches`` batches of 64 images of all clients' training data, augmented as in
+    training, with the model in evaluation mode.
+
+    Args:
+        run: a run directory.
+        methods: labels; all if not given.
+        seeds: all if not given.
+        batches: the number of batches.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        plane: also compute the landscape.
+
+    Raises:
+        UserError: the run kept no models, or the method or seed is unknown.
+    """
+    summary = read_run_summary(run)["methods"]
+    scenario = load_scenario(RunPaths(run).scenario)
+    for label in methods or ():
+        if label not in summary:
+            raise UserError(f"the run has no method labelled '{label}'; {nearest(label, summary)}")
+    chosen = [
+        (label, int(entry["seed"]))
+        for label, entries in summary.items()
+        for entry in entries
+        if (not methods or label in methods) and (not seeds or int(entry["seed"]) in seeds)
+    ]
+    if not chosen:
+        raise UserError(f"the run has no seed {', '.join(map(str, seeds or ()))}", file=str(run))
+    loaded: tuple[int, list[Batch]] | None = None
+    for label, seed in sorted(chosen, key=lambda each: each[1]):
+        if loaded is None or loaded[0] != seed:
+            data = load_federated(scenario.data, seed, choose_device(device), scenario.evaluation.split)
+            loaded = (seed, _batches(data, scenario, seed, batches))
+        yield _diagnose(RunPaths(run).of(label, seed), scenario, label, seed, loaded[1], plane=plane)
+
+
+def _batches(data: FederatedData, scenario: Scenario, seed: int, count: int) -> list[Batch]:
+    plan = job_batches(
+        data.train,
+        scenario.data.augment,
+        np.sort(data.shards.indices),
+        LocalOptions(batch=BATCH, drop_last=True),
+        count,
+        seed=seed,
+        client=_ALL,
+        dispatch=0,
+    )
+    return [plan.step(step) for step in range(len(plan))]
+
+
+def _diagnose(
+    paths: SeedPaths, scenario: Scenario, label: str, seed: int, batches: list[Batch], *, plane: bool
+) -> Diagnosis:
+    objective = recipe_of(scenario, scenario.method(label)).objective
+    device = batches[0].inputs.device
+    model = objective.adapt(skeleton(scenario)).to(device)
+    mode = objective.evaluation_mode(model)
+
+    def curvature(vector: Tensor) -> Curvature:
+        return Curvature(model, vector.to(device), batches, mode)
+
+    final = curvature(read_model(paths.final_model, model.layout))
+    kept = paths.client_models
+    local = read_clients(kept, model.layout) if kept.is_file() else {}
+    with one_core_each(), exact_arithmetic(device):
+        clients, by_tensor, by_parameter = [], [], []
+        for client, vector in local.items():
+            here = curvature(vector)
+            diagonal = here.diagonal(seed)
+            clients.append({"client": client, "lambda_max": here.top_eigenvalue(seed), "trace": diagonal.trace})
+            by_tensor.append(here.by_tensor(diagonal.values))
+            by_parameter.append(diagonal.values)
+        return Diagnosis(
+            label=label,
+            seed=seed,
+            lambda_max=final.top_eigenvalue(seed),
+            trace=final.diagonal(seed).trace,
+            clients=clients,
+            by_tensor=_compared(by_tensor),
+            by_parameter=_compared(by_parameter),
+            landscape=landscape(final, seed=seed) if plane else None,
+        )
+
+
+def _compared(diagonals: Sequence[Tensor]) -> dict[str, float] | None:
+    if len(diagonals) < 2:
+        return None
+    found = dissimilarity(diagonals)
+    return {
+        "h_n": found.norm,
+        "h_d": found.direction,
+        "h_n_pairs": found.norm_pairs,
+        "h_d_pairs": found.direction_pairs,
+    }

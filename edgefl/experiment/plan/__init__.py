@@ -1,6 +1,0 @@
-"""What a scenario will cost, before anything is trained: ``edgefl plan``."""
-
-from edgefl.experiment.plan.figures import BudgetPlan, DevicePlan, MethodPlan, Plan, Range
-from edgefl.experiment.plan.planning import plan, planned_rounds
-
-__all__ = ["BudgetPlan", "DevicePlan", "MethodPlan", "Plan", "Range", "plan", "planned_rounds"]

@@ -1,0 +1,1 @@
+"""Methods: recipes made of objectives, local rules, server updates, payloads and codecs."""

@@ -1,0 +1,312 @@
+"""Build a method from a scenario's entry, pass options to its parts, and check that the parts fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, PlainValidator, create_model
+
+from edgefl.component import Component
+from edgefl.errors import UserError, nearest
+from edgefl.methods.client_state import ClientState, StatesTogether
+from edgefl.methods.codecs.choice import Codecs
+from edgefl.methods.codecs.memory import codec_state
+from edgefl.methods.payload import ModelSizes
+from edgefl.methods.recipe import METHODS, Method, Recipe
+from edgefl.methods.rules.base import LocalOptions
+from edgefl.methods.servers.base import SERVER_UPDATES, ServerUpdate, Weighting
+from edgefl.options import Options
+from edgefl.part_choice import chosen_part
+from edgefl.validation import validated
+
+RESERVED = frozenset({"method", "as", "local", "server", "weighting", "overlap", "codec", "scheduler"})
+"""Reserved keys of an entry, which must not be names of options."""
+
+CHECKED_ROUNDS = range(1, 9)
+"""Rounds in which a client without a model must be sent every broadcast."""
+
+
+def _parts(recipe: Recipe) -> list[type[Component]]:
+    """The classes that the options of an entry are passed to."""
+    return [recipe.objective, recipe.rule, type(recipe.server), recipe.payload]
+
+
+def _defaults(recipe: Recipe) -> dict[str, Any]:
+    """The default options of the recipe's server update and of its other parts."""
+    return {**recipe.server.model_dump(exclude_unset=True), **recipe.defaults}
+
+
+def server_update(value: Any) -> ServerUpdate:
+    """A server update from its name, or from a mapping with ``kind`` and options.
+
+    Raises:
+        UserError: unknown name or option.
+
+    >>> server_update({"kind": "fedavgm", "beta": 0.6})
+    FedAvgM(beta=0.6, server_lr=1.0)
+    """
+    if isinstance(value, ServerUpdate):
+        return value
+    return chosen_part(SERVER_UPDATES, value)
+
+
+def _clients_too(server: type[ServerUpdate]) -> set[str]:
+    """Options of a server update that are set next to ``method``, because the clients of its method also have them.
+
+    >>> sorted(_clients_too(SERVER_UPDATES["fedadc"]))
+    ['beta_g', 'beta_l']
+    """
+    own = [recipe for _, recipe in METHODS if type(recipe.server) is server and not recipe.server_choice]
+    return {field for recipe in own for field in _shared(recipe) & set(server.model_fields)}
+
+
+def _shared(recipe: Recipe) -> set[str]:
+    """Options that apply to clients."""
+    return {field for part in (recipe.objective, recipe.rule, recipe.payload) for field in part.model_fields}
+
+
+@cache
+def _server_schema() -> dict[str, Any]:
+    def schema(name: str, part: type[ServerUpdate]) -> dict[str, Any]:
+        described = part.model_json_schema()
+        of_clients = _clients_too(part)
+        options = {key: option for key, option in described.get("properties", {}).items() if key not in of_clients}
+        described["properties"] = {"kind": {"const": name}, **options}
+        described["required"] = ["kind", *described.get("required", [])]
+        return described
+
+    described = SERVER_UPDATES.of_each(schema)
+    return {"anyOf": [{"enum": list(described)}, *described.values()]}
+
+
+def _describe_server(schema: dict[str, Any]) -> None:
+    """Add every server update to the JSON schema of ``server``; called only when the schema is generated."""
+    schema.update(_server_schema())
+
+
+def _read_server(value: Any) -> ServerUpdate:
+    try:
+        return server_update(value)
+    except UserError as error:
+        raise ValueError(str(error)) from None
+
+
+@cache
+def method_model(name: str) -> type[BaseModel]:
+    """The model of an entry of a scenario's ``methods`` for the method ``name``, for validation and JSON schema.
+
+    Its fields are the keys that every method has and the options of the method's parts, with the method's defaults. The
+    block scheduler is not included, because it belongs to another package.
+
+    Raises:
+        UserError: unknown method.
+
+    >>> sorted(set(method_model("fedprox").model_fields) - {"method", "label", "local", "server", "weighting"})
+    ['codec', 'mu', 'overlap', 'persist_momentum', 'server_lr']
+    """
+    recipe = METHODS[name]
+    fields: dict[str, Any] = {
+        "method": (Literal[name], Field(default=name, description=recipe.summary)),
+        "label": (str | None, Field(default=None, alias="as", min_length=1, description="name in results")),
+        "local": (LocalOptions, Field(default_factory=LocalOptions, description="changes to training.local")),
+        "weighting": (Weighting | None, Field(default=None, description="weights of the mean; null: the method's own")),
+        "overlap": (bool, Field(default=False, description="send early parts during the previous round")),
+        "codec": (Codecs, Field(default_factory=Codecs, description="changes to training.codec")),
+    }
+    described = Field(default=None, description="another server update", json_schema_extra=_describe_server)
+    fields["server"] = (Annotated[ServerUpdate | None, PlainValidator(_read_server)], described)
+    defaults = _defaults(recipe)
+    for part in _parts(recipe):
+        for option, info in part.model_fields.items():
+            if option in RESERVED:
+                raise ValueError(f"the option '{option}' of {part.__name__} is called like a key of every method")
+            changed = {"default": defaults[option]} if option in defaults else {}
+            fields.setdefault(option, (info.annotation, info.merge_field_infos(info, **changed) if changed else info))
+    return create_model(f"{name}_entry", __base__=Options, **fields)
+
+
+def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Codecs | None = None) -> Method:
+    """The method described by an entry of a scenario's ``methods``.
+
+    Args:
+        entry: a method's name, or a mapping with ``method``, optionally ``as``, ``local`` (changes to the scenario's),
+            ``server``, ``weighting``, ``overlap``, ``codec``, and any option of the method's parts. An option is passed
+            to every part that has it (FedADC's β_l is an option of rule, server and payload).
+        local: the scenario's ``training.local``.
+        codecs: the scenario's ``training.codec``; by default no encoding.
+
+    Raises:
+        UserError: an unknown name or option, or parts that do not fit together.
+
+    >>> build_method({"method": "fedprox", "mu": 0.1, "as": "prox"}, LocalOptions()).objective
+    FedProx(mu=0.1)
+    """
+    data = {"method": entry} if isinstance(entry, str) else dict(entry)
+    if "method" not in data:
+        raise UserError(f"this key is missing; expected one of: {', '.join(METHODS.names())}", field="method")
+    name = str(data["method"])
+    recipe = METHODS[name]
+    said = validated(method_model(name), data)
+    options = {**_defaults(recipe), **{field: getattr(said, field) for field in said.model_fields_set}}
+
+    def part(kind: type[Component]) -> Any:
+        return validated(kind, {field: options[field] for field in kind.model_fields if field in options})
+
+    chosen: ServerUpdate | None = options.get("server")
+    if chosen is not None:
+        _check_choice(name, recipe, chosen, said.model_fields_set)
+    server = chosen or part(type(recipe.server))
+    rule = part(recipe.rule)
+    merged = _merged(local, options.get("local"))
+    rule.accept(merged)
+    server.accept(merged)
+    weighting = options.get("weighting") or (chosen and chosen.default_weighting) or recipe.weighting
+    payload = part(recipe.payload)
+    coded = _coded(codecs or Codecs(), options.get("codec"))
+    state = _together(_together(recipe.state, server.client_state()), rule.client_state())
+    for kept in codec_state(coded, partial=payload.sends_blocks):
+        state = _together(state, kept)
+    method = Method(
+        name=name,
+        label=options.get("label") or name,
+        objective=server.objective(part(recipe.objective)),
+        rule=rule,
+        server=server,
+        payload=payload,
+        state=state,
+        weighting=weighting,
+        local=merged,
+        overlap=bool(options.get("overlap", False)),
+        codecs=coded,
+    )
+    _check_vectors(method)
+    _check_frozen(method)
+    _check_listeners(method)
+    _check_downlink(method)
+    _check_whole(method)
+    return method
+
+
+def _merged(local: LocalOptions, changes: LocalOptions | None) -> LocalOptions:
+    """The scenario's local options, overridden by the method's; epochs and steps replace each other."""
+    if changes is None:
+        return local
+    given = changes.model_dump(exclude_unset=True)
+    base = local.model_dump(exclude_unset=True)
+    if given.get("epochs") is not None:
+        base.pop("steps", None)
+    if given.get("steps") is not None:
+        base.pop("epochs", None)
+    return LocalOptions.model_validate({**base, **given})
+
+
+def _coded(codecs: Codecs, changes: Codecs | None) -> Codecs:
+    """The scenario's codecs; each direction is replaced by the method's codec if it has one."""
+    return (
+        codecs
+        if changes is None
+        else codecs.model_copy(update={way: getattr(changes, way) for way in changes.model_fields_set})
+    )
+
+
+def _check_choice(name: str, recipe: Recipe, chosen: ServerUpdate, said: set[str]) -> None:
+    """Check that the entry's server update is allowed, and that no options of the replaced one are set."""
+    if not recipe.server_choice and type(chosen) is not type(recipe.server):
+        raise UserError(f"method '{name}' keeps its own server update: {recipe.server_reason}", field="server")
+    own = set(type(recipe.server).model_fields)
+    shared = _shared(recipe)
+    if not recipe.server_choice and chosen.model_fields_set & shared:
+        option = min(chosen.model_fields_set & shared)
+        raise UserError(f"'{option}' concerns clients as well; set it beside 'method'", field=f"server.{option}")
+    for option in sorted(said & (own - shared)):
+        raise UserError(
+            f"'{option}' is an option of the server update '{server_name(recipe.server)}'; set the options of "
+            f"'{server_name(chosen)}' under server",
+            field=option,
+        )
+
+
+def _together(method: ClientState | None, server: ClientState | None) -> ClientState | None:
+    """The client state of the method and the server update."""
+    if method is None or server is None:
+        return method or server
+    return StatesTogether(states=(method, server))
+
+
+def _check_vectors(method: Method) -> None:
+    """Check that all vectors of loss and rule come from the received model, the client's state or the server."""
+    state = method.state.vectors if method.state is not None else ()
+    there = {"received", *state, *method.server.broadcasts}
+    for part, needed in ((method.objective, method.objective.vectors), (method.rule, method.rule.vectors)):
+        for vector in sorted(needed - there):
+            reason = f"{type(part).__name__} needs the vector '{vector}'"
+            raise UserError(
+                f"method '{method.name}' does not go with server update '{server_name(method.server)}': {reason}, "
+                f"which that server does not send; {nearest(vector, there)}",
+                field="server",
+            )
+
+
+def _check_frozen(method: Method) -> None:
+    """Check that all frozen copies of the loss are received, kept by the client, or broadcast by the server."""
+    state = method.state.vectors if method.state is not None else ()
+    there = {"received", *state, *method.server.broadcasts}
+    for name in sorted(method.objective.frozen - there):
+        raise UserError(
+            f"method '{method.name}': {type(method.objective).__name__} reads the frozen copy '{name}', which its "
+            f"server update '{server_name(method.server)}' does not broadcast and its clients do not keep; there "
+            f"{'is' if len(there) == 1 else 'are'}: {', '.join(sorted(there))}"
+        )
+
+
+def _check_downlink(method: Method) -> None:
+    """Check that all broadcasts of the server update are in a part of the downlink, so that their bytes are counted.
+
+    In the first round, clients may know a broadcast without receiving it (a momentum of zero); clients with a model may
+    know more.
+    """
+    sizes = ModelSizes((1000,) * 4)
+    parts = [
+        {part.name for part in method.payload.downlink(sizes, round, None, None).parts if part.bytes > 0}
+        for round in CHECKED_ROUNDS
+    ]
+    for vector in method.server.broadcasts:
+        carrier = method.server.carried_by.get(vector, vector)
+        missing = next((names for names in parts if carrier is not None and carrier not in names), None)
+        if missing is not None:
+            server, payload = type(method.server).__name__, type(method.payload).__name__
+            raise UserError(
+                f"method '{method.name}': {server} broadcasts '{vector}', but {payload} sends no part '{carrier}', so "
+                f"its bytes would not be counted (parts: {', '.join(sorted(missing)) or 'none'}); return "
+                f"Part('{carrier}', sizes.model_bytes, round) from downlink, or name the part that carries it in "
+                f"carried_by of {server}"
+            )
+
+
+def _check_listeners(method: Method) -> None:
+    """Check that clients read the vectors by which the server update controls them."""
+    for vector in method.server.broadcasts:
+        if vector not in method.objective.vectors | method.objective.frozen | method.rule.vectors:
+            raise UserError(
+                f"server update '{server_name(method.server)}' does not go with method '{method.name}': its clients "
+                f"must follow the server's '{vector}', which neither {type(method.objective).__name__} nor "
+                f"{type(method.rule).__name__} does",
+                field="server",
+            )
+
+
+def _check_whole(method: Method) -> None:
+    """Check that clients that accumulate their changes start from the server's model."""
+    if method.server.client_state() is not None and method.payload.sends_blocks:
+        raise UserError(
+            f"server update '{server_name(method.server)}' does not go with method '{method.name}': clients and server "
+            "must agree on the model that local training starts from, and here only some blocks are sent",
+            field="server",
+        )
+
+
+def server_name(server: ServerUpdate) -> str:
+    """The registered name of a server update, or its class's name."""
+    return SERVER_UPDATES.name_of(type(server)) or type(server).__name__

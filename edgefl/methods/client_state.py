@@ -1,0 +1,71 @@
+"""The vectors that clients keep between their rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar
+
+from pydantic import SerializeAsAny
+from torch import Tensor
+
+from edgefl.component import Component
+
+
+class ClientState(Component):
+    """The vectors that a client keeps between its rounds; the default keeps its last local model."""
+
+    vectors: ClassVar[tuple[str, ...]] = ("previous",)
+    """Names of the vectors kept; ``previous`` is the whole local model ``[size]``, others are ``[parameter_count]``."""
+    uploads: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Parts of an uplink that carry a vector's change, and the vector's name (SCAFFOLD's ``control``)."""
+
+    def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
+        """The state of a client before its first participation, given the received model ``[size]``."""
+        return {"previous": received}
+
+    def after(
+        self,
+        vectors: Mapping[str, Tensor],
+        received: Tensor,
+        final: Tensor,
+        lr: float,
+        steps: int,
+    ) -> dict[str, Tensor]:
+        """The state after local training, as new tensors, because a checkpoint may still read the old ones.
+
+        Args:
+            vectors: the client's previous state and the server's broadcasts, by name.
+            received: the model that the client started from ``[size]``.
+            final: the model after local training ``[size]``.
+            lr: η_t of the round.
+            steps: local steps H_k.
+        """
+        return {"previous": final}
+
+
+class StatesTogether(ClientState):
+    """The combined client states of a method and a server update."""
+
+    states: tuple[SerializeAsAny[ClientState], ...]
+
+    @property
+    def vectors(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The names of all vectors, each once."""
+        return tuple(dict.fromkeys(name for state in self.states for name in state.vectors))
+
+    def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
+        """See :class:`ClientState`."""
+        return {
+            name: vector for state in self.states for name, vector in state.first(received, parameter_count).items()
+        }
+
+    def after(
+        self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
+    ) -> dict[str, Tensor]:
+        """See :class:`ClientState`."""
+        return {
+            name: vector
+            for state in self.states
+            for name, vector in state.after(vectors, received, final, lr, steps).items()
+        }

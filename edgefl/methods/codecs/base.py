@@ -1,0 +1,88 @@
+"""The base class of codecs: a codec encodes a tensor for sending and decodes it at the receiver."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgefl.component import Component
+from edgefl.errors import WrongAnswer, one_line
+from edgefl.registry import Registry, class_of
+
+Encoded = Mapping[str, Tensor]
+"""The encoded form of one tensor: tensors by name, whose bytes are the bytes on the wire."""
+
+
+class Codec(Component):
+    """The encoding of a float32 tensor; its fields are its options.
+
+    A model's tensors are encoded separately, and their encoded sizes are known before training.
+    """
+
+    exact: ClassVar[bool] = False
+    """Whether the decoded tensor is bit-identical to the original."""
+    for_changes: ClassVar[bool] = False
+    """Whether it is suitable only for changes of a model, which are mostly small, and not for models."""
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a client adds the residual of an upload to the next one (error feedback)."""
+        return False
+
+    @abstractmethod
+    def bytes(self, shape: torch.Size) -> int:
+        """Bytes of :meth:`encode`'s tensors for a tensor of that shape, independent of its numbers."""
+
+    @abstractmethod
+    def encode(self, tensor: Tensor, numbers: np.random.Generator) -> Encoded:
+        """The encoded form of ``tensor`` (float32, not empty); random choices are drawn from ``numbers``."""
+
+    @abstractmethod
+    def decode(self, encoded: Encoded, shape: torch.Size) -> Tensor:
+        """The decoded tensor: float32 ``[*shape]``."""
+
+
+def sent_bytes(codec: Codec, shape: torch.Size) -> int:
+    """Bytes of a tensor of that shape under a codec.
+
+    Raises:
+        WrongAnswer: the codec does not return a number of bytes.
+    """
+    size = codec.bytes(shape)
+    if not isinstance(size, int) or size < 0:
+        raise WrongAnswer(f"bytes returned {one_line(size)}; expected a whole number, 0 or more")
+    return size
+
+
+def carried(codec: Codec, tensor: Tensor, numbers: np.random.Generator) -> Tensor:
+    """A tensor as received: encoded and decoded.
+
+    Raises:
+        WrongAnswer: the encoded form has another size than the codec states, or the decoded tensor another shape or
+            type.
+    """
+    shape, kind = tensor.shape, (tensor.dtype, tensor.shape, tensor.device)
+    encoded = codec.encode(tensor, numbers)
+    if not isinstance(encoded, Mapping) or not all(isinstance(each, Tensor) for each in encoded.values()):
+        raise WrongAnswer(f"encode returned {one_line(encoded)}; expected tensors by name")
+    size = sum(each.nbytes for each in encoded.values())
+    if size != sent_bytes(codec, shape):
+        raise WrongAnswer(f"encode returned {size} bytes for a tensor {list(shape)}; bytes says {codec.bytes(shape)}")
+    decoded = codec.decode(encoded, shape)
+    if not isinstance(decoded, Tensor):
+        raise WrongAnswer(f"decode returned {one_line(decoded)}; expected a tensor")
+    if (decoded.dtype, decoded.shape, decoded.device) != kind:
+        found = f"{decoded.dtype} {list(decoded.shape)}".removeprefix("torch.")
+        raise WrongAnswer(f"decode returned a tensor of {found}; expected float32 {list(shape)}")
+    return decoded
+
+
+CODECS: Registry[type[Codec]] = Registry(
+    "codec", package="edgefl.methods.codecs", group="edgefl.codecs", check=class_of(Codec)
+)
+"""Every codec by name; ``edgefl.codecs`` entry points add to it."""

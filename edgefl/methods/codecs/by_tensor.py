@@ -1,0 +1,50 @@
+"""A codec applied to a model: tensor by tensor, parameters only."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgefl.methods.codecs.base import Codec, carried, sent_bytes
+from edgefl.methods.payload import ModelSizes
+from edgefl.models.layout import FLOAT_BYTES, Layout
+
+
+def encoded_sizes(codec: Codec, layout: Layout) -> ModelSizes:
+    """Bytes on the wire of each block under a codec.
+
+    Parameters are encoded. Buffers (running statistics and their counters) are sent as float32, because a rounded step
+    counter or variance breaks a model. A tensor that its encoding would not shorten is also sent as float32.
+    """
+    sizes = [0] * len(layout.block_names)
+    for entry in layout.parameters:
+        plain = FLOAT_BYTES * entry.numel
+        sizes[entry.block] += sent_bytes(codec, entry.shape) if _shortens(codec, entry.shape) else plain
+    for entry in layout.buffers:
+        sizes[entry.block] += FLOAT_BYTES * entry.numel
+    return ModelSizes(tuple(sizes), exact=codec.exact)
+
+
+def transmitted(codec: Codec, parameters: Tensor, layout: Layout, numbers: np.random.Generator) -> Tensor:
+    """Flat parameters ``[parameter_count]`` as received: encoded and decoded; a new vector if changed.
+
+    Args:
+        codec: the codec of each tensor.
+        parameters: the sent vector: a model, or a vector with the same layout.
+        layout: the places of the tensors.
+        numbers: random generator; choices are drawn in the order of the tensors.
+    """
+    if codec.exact:
+        return parameters
+    arrived = parameters.clone()
+    for entry in layout.parameters:
+        if _shortens(codec, entry.shape):
+            place = slice(entry.start, entry.start + entry.numel)
+            # A view of the copy, so a codec may write to it.
+            arrived[place] = entry.flat(carried(codec, entry.view(arrived[place]), numbers))
+    return arrived
+
+
+def _shortens(codec: Codec, shape: torch.Size) -> bool:
+    return 0 < sent_bytes(codec, shape) < FLOAT_BYTES * shape.numel()

@@ -1,0 +1,49 @@
+"""Client state for codecs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from torch import Tensor
+
+from edgefl.methods.client_state import ClientState
+from edgefl.methods.codecs.choice import Codecs
+
+
+class Unsent(ClientState):
+    """e, the residual of error feedback ``[parameter_count]``; zero at first."""
+
+    vectors: ClassVar[tuple[str, ...]] = ("unsent",)
+
+    def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
+        """Zero."""
+        return {"unsent": received.new_zeros(parameter_count)}
+
+    def after(
+        self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
+    ) -> dict[str, Tensor]:
+        """The residual after the upload."""
+        return {"unsent": vectors["unsent"]}
+
+
+class LastReceived(ClientState):
+    """The last sent version of each block ``[size]``, known to both sides: the base of an encoded change."""
+
+    vectors: ClassVar[tuple[str, ...]] = ("reference",)
+
+    def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
+        """The received model; blocks that were not received are those of the initial model."""
+        return {"reference": received}
+
+    def after(
+        self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
+    ) -> dict[str, Tensor]:
+        """The blocks after the download."""
+        return {"reference": vectors["reference"]}
+
+
+def codec_state(codecs: Codecs, *, partial: bool) -> tuple[ClientState, ...]:
+    """The client state that these codecs need; ``partial``: whether clients may be sent only some blocks."""
+    unsent = (Unsent(),) if codecs.up.remembers else ()
+    return (*unsent, LastReceived()) if partial and not codecs.up.exact else unsent

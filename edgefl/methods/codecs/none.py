@@ -1,0 +1,31 @@
+"""No compression: numbers are sent as float32."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from edgefl.methods.codecs.base import CODECS, Codec, Encoded
+from edgefl.models.layout import FLOAT_BYTES
+
+
+@CODECS.register("none")
+class NoCodec(Codec):
+    """Four bytes per number."""
+
+    exact: ClassVar[bool] = True
+
+    def bytes(self, shape: torch.Size) -> int:
+        """Four bytes per number."""
+        return FLOAT_BYTES * shape.numel()
+
+    def encode(self, tensor: Tensor, numbers: np.random.Generator) -> Encoded:
+        """The tensor."""
+        return {"values": tensor}
+
+    def decode(self, encoded: Encoded, shape: torch.Size) -> Tensor:
+        """The tensor."""
+        return encoded["values"]

@@ -1,0 +1,134 @@
+"""One local step of one client: the point of the gradient, the loss, its gradient and the new parameters.
+
+The training engine runs it to train. The cost model runs the same function on tensors without data to count the
+operators of a step, so both always agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
+from edgefl.methods.precision import Precision, computing
+from edgefl.methods.rules.base import LocalOptions, LocalRule
+from edgefl.models.layout import Layout, Weights
+
+Phase = Literal["forward", "backward", "update"]
+"""The phases of a local step, in order; the look-ahead point (``rule.point``) belongs to the forward phase."""
+
+
+def _unobserved(phase: Phase) -> None:
+    """Ignore the phase."""
+
+
+class Leaves:
+    """The tensors with respect to which losses are differentiated; reused as long as the vector is the same.
+
+    A rule that updates in place keeps the vector, so a job's views of it are created once and not in every step.
+
+    Args:
+        layout: the places of the tensors in the vector.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._of: tuple[Tensor, Tensor] | None = None
+        self._weights: Weights = ()
+        self._parameters: list[Tensor] = []
+
+    def at(self, point: Tensor, buffers: Tensor) -> Weights:
+        """The tensors of the parameters ``[parameter_count]`` and of the buffers, which share their memory."""
+        if self._of is None or self._of[0] is not point or self._of[1] is not buffers:
+            # .data instead of detach(): parameters and buffers may be parts of one vector, and the running statistics,
+            # which the forward pass changes in place, must not invalidate the parameters' views.
+            self._weights = self._layout.weights(point.data, buffers)
+            self._parameters = [self._weights[entry.block][entry.name] for entry in self._layout.parameters]
+            for tensor in self._parameters:
+                tensor.requires_grad_()
+            self._of = point, buffers
+        return self._weights
+
+    def gradient(self, loss: Tensor) -> Tensor:
+        """The gradient ``[parameter_count]`` of a loss at the last point of :meth:`at`; a new vector.
+
+        A loss that does not depend on the parameters has gradient zero.
+        """
+        if loss.requires_grad:
+            pieces = torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True)
+        else:
+            pieces = tuple(torch.zeros_like(tensor) for tensor in self._parameters)
+        return torch.cat([entry.flat(piece) for entry, piece in zip(self._layout.parameters, pieces, strict=True)])
+
+
+def differentiated(  # noqa: PLR0917  (a loss is made of this many things)
+    objective: Objective,
+    leaves: Leaves,
+    weights: Weights,
+    batch: Batch,
+    context: Context,
+    precision: Precision,
+    entering: Callable[[Phase], None] = _unobserved,
+) -> tuple[Tensor, Loss]:
+    """The gradient ``[parameter_count]`` of a loss and the detached loss; arguments as in :func:`local_step`.
+
+    ``weights`` are the current tensors of ``leaves``.
+    """
+    with computing(precision, batch.labels.device):
+        loss = objective.loss(weights, batch, context)
+    entering("backward")
+    return leaves.gradient(loss.total), Loss(loss.total.detach(), loss.cross_entropy.detach())
+
+
+Differentiate = Callable[[Objective, Leaves, Weights, Batch, Context, Precision], tuple[Tensor, Loss]]
+"""A replacement for :func:`differentiated`."""
+
+
+def local_step(  # noqa: PLR0917  (a step is made of this many things; they come in the order of use)
+    objective: Objective,
+    rule: LocalRule,
+    parameters: Tensor,
+    buffers: Tensor,
+    batch: Batch,
+    context: Context,
+    memory: dict[str, Tensor],
+    options: LocalOptions,
+    lr: float,
+    *,
+    leaves: Leaves | None = None,
+    precision: Precision = "float32",
+    entering: Callable[[Phase], None] = _unobserved,
+    differentiate: Differentiate | None = None,
+) -> tuple[Tensor, Loss]:
+    """Run one local step.
+
+    Args:
+        objective: the client's loss.
+        rule: computes new parameters from the gradient.
+        parameters: the local parameters ``[parameter_count]``; the rule may change them in place.
+        buffers: the local buffers ``[buffer_count]``; batch norm's running statistics are updated in place.
+        batch: the minibatch.
+        context: the other inputs of the loss.
+        memory: the rule's local optimizer state, which the rule may change.
+        options: the client's local training options.
+        lr: η_t of the round.
+        leaves: the leaves of the job's earlier steps; ``None``: new ones.
+        precision: precision of the loss's products.
+        entering: called at the start of each phase; used by the cost model.
+        differentiate: computes gradient and loss instead of :func:`differentiated`, with bit-identical results.
+
+    Returns:
+        The parameters after the step ``[parameter_count]``, and the detached loss at the gradient's point.
+    """
+    entering("forward")
+    leaves = Leaves(context.model.layout) if leaves is None else leaves
+    weights = leaves.at(rule.point(parameters, memory, lr), buffers)
+    if differentiate is None:
+        gradient, loss = differentiated(objective, leaves, weights, batch, context, precision, entering)
+    else:
+        gradient, loss = differentiate(objective, leaves, weights, batch, context, precision)
+    entering("update")
+    return rule.update(parameters, gradient, memory, options, lr), loss

@@ -1,0 +1,95 @@
+"""The base class of objectives: pure functions of the local weights, a batch, and a context of the round."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from edgefl.component import Component
+from edgefl.models.block_model import BlockModel
+from edgefl.models.layout import Weights
+
+
+class Batch(NamedTuple):
+    """One minibatch on the training device: inputs ``[batch, *sample_shape]`` and labels ``[batch]`` (int64)."""
+
+    inputs: Tensor
+    labels: Tensor
+
+
+class Loss(NamedTuple):
+    """The loss that a local step minimises, and the cross-entropy of the local path (both scalars).
+
+    The second is reported, and GMBS reads it as ζ; it needs no gradient.
+    """
+
+    total: Tensor
+    cross_entropy: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The inputs of a loss, except the local weights and the batch.
+
+    Attributes:
+        model: the skeleton, which is called with weights.
+        frozen: frozen copies by name: ``"received"`` (the server model θ_t at the client), ``"previous"`` (the client's
+            own last local model), or a vector of the server's broadcast. Gradients flow through them, but they are
+            never updated: a call with one does not track running statistics.
+        vectors: flat vectors by name, e.g. ``"received"`` ``[parameter_count]`` for proximal terms, a client's λ_k.
+        client: facts about the client's data by name, e.g. ``"label_counts"`` ``[classes]``.
+        alpha: number of the last blocks that were just received and have frozen copies; M for the whole model.
+        draws: random inputs of this step by name, from :meth:`Objective.draw`.
+    """
+
+    model: BlockModel
+    frozen: Mapping[str, Weights]
+    vectors: Mapping[str, Tensor]
+    client: Mapping[str, Tensor]
+    alpha: int
+    draws: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+class Objective(Component):
+    """A client's loss; its fields are its options."""
+
+    frozen: ClassVar[frozenset[str]] = frozenset()
+    """Names of the models it reads as frozen copies: ``received``, or names of the method's client state (``previous``)
+    or server broadcast. If a vector has only parameters, the buffers are those of the model that local training starts
+    from."""
+    vectors: ClassVar[frozenset[str]] = frozenset()
+    """Names of the flat vectors it reads: ``received`` or names of the method's client state or server broadcast."""
+    client: ClassVar[frozenset[str]] = frozenset()
+    """Names of the facts about the client's data it reads: ``label_counts`` (training images of each class, int64
+    ``[classes]``), ``relative_size`` (n_k N/n, its training images over the mean of all clients, one number)."""
+
+    side_by_side: ClassVar[bool] = True
+    """Whether clients can be trained in one stack, and steps traced and replayed; false if a random draw decides
+    shapes."""
+
+    @abstractmethod
+    def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
+        """The loss of one batch, differentiable with respect to ``local``."""
+
+    def adapt(self, model: BlockModel) -> BlockModel:
+        """The model that this loss trains, by default the scenario's; MOON adds a projection head.
+
+        It is called once, before the initial weights are drawn.
+
+        Raises:
+            UserError: the loss cannot train this model; the message states the reason.
+        """
+        return model
+
+    def evaluation_mode(self, model: BlockModel) -> dict[str, Any]:
+        """The differences of the evaluation mode from the plain one (Stochastic Depth's expectation)."""
+        return {}
+
+    def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
+        """The random inputs of one step on ``batch`` images (masks, mixing weights); none by default."""
+        return {}

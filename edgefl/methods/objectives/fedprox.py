@@ -1,0 +1,34 @@
+"""FedProx: a quadratic proximal term around the received model."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
+from edgefl.models.layout import Weights
+
+
+def parameter_vector(local: Weights, context: Context) -> Tensor:
+    """The parameters (not the buffers) as one differentiable vector ``[parameter_count]``.
+
+    One vector costs a copy; with separate tensors, each tensor of the model would cost several kernel launches.
+    """
+    return context.model.layout.vector(local)
+
+
+class FedProx(Objective):
+    """CE + (μ/2)‖θ - θ_t‖² (Li et al. 2020, Eq. 2)."""
+
+    vectors: ClassVar[frozenset[str]] = frozenset({"received"})
+
+    mu: float = Field(default=0.01, ge=0, description="weight μ of the proximal term (μ/2)‖θ - θ_t‖²")
+
+    def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
+        """See :class:`Objective`."""
+        cross_entropy = F.cross_entropy(context.model.apply_blocks(local, batch.inputs), batch.labels)
+        away = parameter_vector(local, context) - context.vectors["received"]
+        return Loss(cross_entropy + 0.5 * self.mu * away.square().sum(), cross_entropy)

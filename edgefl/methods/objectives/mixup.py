@@ -1,0 +1,47 @@
+"""Mixup: convex combinations of pairs of images."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from edgefl.errors import UserError
+from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
+from edgefl.models.block_model import BlockModel
+from edgefl.models.layout import Weights
+
+
+class Mixup(Objective):
+    """λ CE(y) + (1-λ) CE(y') on images λ x + (1-λ) x', one λ ~ Beta(a, a) per batch, partners by a permutation of it.
+
+    Zhang et al. 2018, as in the code of FedAlign's authors.
+    """
+
+    mixing: float = Field(default=0.1, gt=0, description="both parameters a of the beta distribution of λ")
+
+    def adapt(self, model: BlockModel) -> BlockModel:
+        """The model itself.
+
+        Raises:
+            UserError: its inputs cannot be mixed.
+        """
+        if len(model.sample_shape) != 3:
+            raise UserError("mixup mixes images, and this model takes sequences of characters")
+        return model
+
+    def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
+        """λ (one number) and each image's partner ``[batch]``."""
+        share = torch.tensor(generator.beta(self.mixing, self.mixing), dtype=torch.float32)
+        return {"share": share, "partner": torch.from_numpy(generator.permutation(batch))}
+
+    def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
+        """See :class:`Objective`."""
+        share, partner = context.draws["share"], context.draws["partner"]
+        mixed = share * batch.inputs + (1 - share) * batch.inputs[partner]
+        logits = context.model.apply_blocks(local, mixed)
+        cross_entropy = share * F.cross_entropy(logits, batch.labels)
+        cross_entropy = cross_entropy + (1 - share) * F.cross_entropy(logits, batch.labels[partner])
+        return Loss(cross_entropy, cross_entropy)

@@ -1,0 +1,119 @@
+"""Payloads: the parts of a downlink and an uplink, their bytes, and when each is ready."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from edgefl.component import Component
+from edgefl.errors import WrongAnswer, one_line
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSizes:
+    """Bytes on the wire of each of the model's M blocks, first to last.
+
+    Attributes:
+        block_bytes: the bytes, encoded.
+        exact: whether the received numbers are exactly the sent ones; a codec may round.
+    """
+
+    block_bytes: tuple[int, ...]
+    exact: bool = True
+
+    @property
+    def blocks(self) -> int:
+        """M."""
+        return len(self.block_bytes)
+
+    @property
+    def model_bytes(self) -> int:
+        """S, the bytes of the whole model."""
+        return sum(self.block_bytes)
+
+
+class Part(NamedTuple):
+    """One named part of a payload.
+
+    Attributes:
+        name: its content (``model``, ``block 4``, ``mean delta``).
+        bytes: its size on the wire.
+        version: the model version (number of aggregations) that it comes from.
+        early: whether it is ready while the previous round computes, so that it may be prefetched.
+    """
+
+    name: str
+    bytes: int
+    version: int
+    early: bool = False
+
+
+class Downlink(NamedTuple):
+    """The downlink of one client for one round.
+
+    Attributes:
+        parts: the parts in the order of sending; empty parts are omitted.
+        alpha: number of the last blocks that are up to date after it (M: the whole model).
+        forced_full: whether the whole model was sent although the plan requested less (because the client has no
+            model).
+    """
+
+    parts: tuple[Part, ...]
+    alpha: int
+    forced_full: bool = False
+
+
+class Payload(Component):
+    """The content of a method's downlink and uplink; by default the model both ways. Its fields are the options."""
+
+    @property
+    def sends_blocks(self) -> bool:
+        """Whether the downlink of any round may contain only some blocks, that is, :meth:`partial` is overridden."""
+        return type(self).partial is not Payload.partial
+
+    def partial(self, round: int) -> bool:
+        """Whether round ``round`` (from 0) uses the block scheduler to choose each client's alpha."""
+        return False
+
+    def downlink(self, sizes: ModelSizes, round: int, alpha: int | None, held: int | None) -> Downlink:
+        """The downlink of a client in round ``round``, which trains from model version ``round``.
+
+        Args:
+            sizes: bytes of the model's blocks.
+            round: the model version that the client trains from.
+            alpha: the block scheduler's choice; ``None`` without a scheduler or in a full round.
+            held: the last complete model version at the client, or ``None``.
+        """
+        return Downlink((Part("model", sizes.model_bytes, round),), sizes.blocks)
+
+    def uplink(self, sizes: ModelSizes) -> tuple[Part, ...]:
+        """The parts of a client's uplink."""
+        return (Part("update", sizes.model_bytes, 0),)
+
+
+def checked_downlink(answer: object, blocks: int) -> Downlink:
+    """Check the return value of :meth:`Payload.downlink` for a model of so many blocks.
+
+    Raises:
+        WrongAnswer: it is not a downlink, or a part is invalid.
+    """
+    if not isinstance(answer, Downlink):
+        raise WrongAnswer(f"downlink returned {one_line(answer)}; expected a Downlink")
+    if not isinstance(answer.alpha, int) or not 1 <= answer.alpha <= blocks:
+        raise WrongAnswer(f"downlink returned alpha = {one_line(answer.alpha)}; expected 1 to {blocks}")
+    checked_parts(answer.parts)
+    return answer
+
+
+def checked_parts(answer: object) -> tuple[Part, ...]:
+    """Check the parts of a downlink or of the return value of :meth:`Payload.uplink`.
+
+    Raises:
+        WrongAnswer: they are not parts, or a size is invalid.
+    """
+    if not isinstance(answer, tuple) or not all(isinstance(part, Part) for part in answer):
+        raise WrongAnswer(f"it sends {one_line(answer)}; expected a tuple of parts")
+    for part in answer:
+        if not isinstance(part.bytes, int) or part.bytes < 0:
+            raise WrongAnswer(f"its part '{part.name}' has {one_line(part.bytes)} bytes; expected 0 or more")
+    return answer

@@ -1,0 +1,97 @@
+"""FedBR's downlink: the last α blocks, and the whole model every few rounds."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from pydantic import Field
+
+from edgefl.methods.payload import Downlink, ModelSizes, Part, Payload
+
+
+class BlockBytes(NamedTuple):
+    """Bytes of the last α blocks, counted in two ways: actual, and as if all blocks were equal (S/M each)."""
+
+    actual: int
+    uniform: int
+
+
+def uniform_blocks(sizes: ModelSizes) -> tuple[int, ...]:
+    """S/M bytes for each of the M blocks, rounded so that they sum to S exactly.
+
+    >>> uniform_blocks(ModelSizes((1, 2, 7)))
+    (3, 3, 4)
+    """
+    size, blocks = sizes.model_bytes, sizes.blocks
+    return tuple(size * (i + 1) // blocks - size * i // blocks for i in range(blocks))
+
+
+def bytes_of_last_blocks(sizes: ModelSizes, alpha: int) -> BlockBytes:
+    """Bytes of blocks M-α+1 … M, actual and uniform.
+
+    >>> bytes_of_last_blocks(ModelSizes((10, 20, 60)), 1)
+    BlockBytes(actual=60, uniform=30)
+    """
+    first = sizes.blocks - alpha
+    return BlockBytes(sum(sizes.block_bytes[first:]), sum(uniform_blocks(sizes)[first:]))
+
+
+class BlocksPayload(Payload):
+    """Some consecutive last blocks instead of the model (Tan et al. 2023, Sec. II-B).
+
+    A full round is one with round % ``full_every`` = 0 (τ + 1 in the paper; rounds count from 0). In other rounds each
+    client receives the α blocks chosen by the block scheduler. The local model consists of the client's own last blocks
+    1 … M-α and the received tail (:meth:`Layout.splice` with first = M-α), so a client without a model is sent the
+    whole model (``forced_full``). With ``first_send: none`` such a client is assumed to have the common initial model
+    x⁰, at no charge: its job has no predecessor and α < M, and starts from x⁰'s front blocks.
+
+    The uplink is the whole local model.
+    """
+
+    full_every: int = Field(default=2, ge=1, description="the whole model is sent every this many rounds (τ + 1)")
+    first_send: Literal["full", "none"] = Field(
+        default="full", description="a client without a model is sent the whole model, or starts from x⁰ uncharged"
+    )
+    block_bytes: Literal["actual", "uniform"] = Field(
+        default="actual", description="a block's bytes: those of its tensors, or S/M each as the paper counts"
+    )
+    max_stale: int | None = Field(
+        default=None, ge=1, description="send the whole model to a client whose last whole one is older (in rounds)"
+    )
+    gmbs_on_full_rounds: bool = Field(
+        default=False,
+        description="also choose and count an arm in full rounds, where it has no effect (Alg. 1, literally)",
+    )
+
+    def full(self, round: int) -> bool:
+        """Whether every client of round ``round`` is sent the whole model."""
+        return round % self.full_every == 0
+
+    @property
+    def sends_blocks(self) -> bool:
+        """See :class:`Payload`."""
+        if type(self).partial is not BlocksPayload.partial:
+            return super().sends_blocks
+        return self.gmbs_on_full_rounds or self.full_every > 1
+
+    def partial(self, round: int) -> bool:
+        """See :class:`Payload`."""
+        return self.gmbs_on_full_rounds or not self.full(round)
+
+    def downlink(self, sizes: ModelSizes, round: int, alpha: int | None, held: int | None) -> Downlink:
+        """See :class:`Payload`."""
+        whole = Part("model", sizes.model_bytes, round)
+        blocks = sizes.blocks
+        if self.full(round) or alpha is None or alpha >= blocks:
+            return Downlink((whole,), blocks)
+        empty_handed = held is None and self.first_send == "full"
+        stale = self.max_stale is not None and round - (held or 0) > self.max_stale
+        if empty_handed or stale:
+            return Downlink((whole,), blocks, forced_full=True)
+        bytes_per_block = sizes.block_bytes if self.block_bytes == "actual" else uniform_blocks(sizes)
+        parts = tuple(
+            Part(f"block {index + 1}", bytes_per_block[index], round)
+            for index in range(blocks - alpha, blocks)
+            if bytes_per_block[index]
+        )
+        return Downlink(parts, alpha)

@@ -1,0 +1,88 @@
+"""Methods and recipes: named combinations of objective, local rule, server update, payload and client state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgefl.methods.client_state import ClientState
+from edgefl.methods.codecs.choice import Codecs
+from edgefl.methods.objectives.base import Objective
+from edgefl.methods.payload import Payload
+from edgefl.methods.rules.base import LocalOptions, LocalRule
+from edgefl.methods.servers.base import ServerUpdate, Weighting
+from edgefl.registry import Registry, object_of
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The parts of a named method, before a scenario sets options.
+
+    Attributes:
+        summary: one line for ``edgefl methods``.
+        paper: the paper that defines it, with equation or algorithm.
+        objective, rule, payload: classes whose fields are the method's options in a scenario.
+        server: the default server update; a scenario may choose another if ``server_choice`` allows it.
+        state: the client state, or ``None`` for stateless clients.
+        weighting: default weights of the mean.
+        scheduler: default kind of block scheduler for methods with a partial downlink, else ``None``.
+        server_choice: whether any server update is allowed; if not, ``server_reason`` states the reason.
+        defaults: option values that differ from the parts' own defaults.
+    """
+
+    summary: str
+    paper: str
+    objective: type[Objective]
+    rule: type[LocalRule]
+    server: ServerUpdate
+    payload: type[Payload] = Payload
+    state: ClientState | None = None
+    weighting: Weighting = "samples"
+    scheduler: str | None = None
+    server_choice: bool = True
+    server_reason: str = ""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the parts when the recipe is defined, not when it is used.
+
+        Raises:
+            TypeError: a part has the wrong type.
+        """
+        for name, base in (("objective", Objective), ("rule", LocalRule), ("payload", Payload)):
+            part = getattr(self, name)
+            if not (isinstance(part, type) and issubclass(part, base)):
+                raise TypeError(f"{name}: expected a class derived from {base.__name__}, found {part!r}")
+        if not isinstance(self.server, ServerUpdate):
+            raise TypeError(f"server: expected a server update, found {self.server!r}")
+
+
+@dataclass(frozen=True)
+class Method:
+    """A recipe with its options set: everything that training needs from a method.
+
+    Attributes:
+        name: the method's registered name; ``label`` is its name in the scenario (``as``), unique in a scenario.
+        local: the scenario's ``training.local`` with the method's own overrides merged in.
+        overlap: whether parts that are ready early are sent during the previous round.
+        codecs: the encoding of the traffic.
+    """
+
+    name: str
+    label: str
+    objective: Objective
+    rule: LocalRule
+    server: ServerUpdate
+    payload: Payload
+    state: ClientState | None
+    weighting: Weighting
+    local: LocalOptions
+    overlap: bool = False
+    codecs: Codecs = Codecs()  # noqa: RUF009  (frozen)
+
+
+METHODS: Registry[Recipe] = Registry(
+    "method", package="edgefl.methods.recipes", group="edgefl.methods", check=object_of(Recipe)
+)
+"""Every method by name; ``edgefl.methods`` entry points add to it."""

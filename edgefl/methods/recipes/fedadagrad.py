@@ -1,0 +1,19 @@
+"""FedAdagrad: Adagrad on the server."""
+
+from __future__ import annotations
+
+from edgefl.methods.objectives.cross_entropy import CrossEntropy
+from edgefl.methods.recipe import METHODS, Recipe
+from edgefl.methods.rules.sgd import Sgd
+from edgefl.methods.servers.fedadagrad import FedAdagrad
+
+METHODS.register("fedadagrad")(
+    Recipe(
+        summary="FedAvg with Adagrad on the server",
+        paper="Reddi et al. 2021, Alg. 2",
+        objective=CrossEntropy,
+        rule=Sgd,
+        server=FedAdagrad(),
+        weighting="uniform",
+    )
+)

@@ -1,0 +1,93 @@
+"""Stochastic gradient descent as in torch: clip, weight decay, momentum, step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from edgefl.errors import UserError
+from edgefl.methods.client_state import ClientState
+from edgefl.methods.rules.base import LocalOptions, LocalRule
+
+
+def clipped(gradient: Tensor, options: LocalOptions) -> Tensor:
+    """The gradient, clipped in place to an L2 norm of at most ``clip_norm`` (``torch.nn.utils.clip_grad_norm_``)."""
+    if options.clip_norm is None:
+        return gradient
+    norm: Tensor = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
+    return gradient.mul_((options.clip_norm / (norm + 1e-6)).clamp(max=1.0))
+
+
+def direction(parameters: Tensor, gradient: Tensor, options: LocalOptions) -> Tensor:
+    """The clipped gradient plus coupled weight decay, in place; weight decay is added after clipping."""
+    gradient = clipped(gradient, options)
+    return gradient.add_(parameters, alpha=options.weight_decay) if options.weight_decay else gradient
+
+
+class Velocity(ClientState):
+    """The momentum buffer at the end of the client's last job."""
+
+    vectors: ClassVar[tuple[str, ...]] = ("velocity",)
+
+    def first(self, received: Tensor, parameter_count: int) -> dict[str, Tensor]:
+        """Zero."""
+        return {"velocity": received.new_zeros(parameter_count)}
+
+    def after(
+        self, vectors: Mapping[str, Tensor], received: Tensor, final: Tensor, lr: float, steps: int
+    ) -> dict[str, Tensor]:
+        """The buffer after the job."""
+        return {"velocity": vectors["velocity"]}
+
+
+class Sgd(LocalRule):
+    """θ ← θ - η_t d with d the clipped gradient plus weight decay, with (Nesterov) momentum if set.
+
+    The momentum starts at zero every round: clients keep no optimiser state between rounds. With ``persist_momentum``
+    it continues from the end of the client's last job, as in FedAlign's code, which never resets an optimiser.
+    """
+
+    persist_momentum: bool = Field(
+        default=False, description="momentum continues from the client's last job instead of starting at zero"
+    )
+
+    @property
+    def vectors(self) -> frozenset[str]:  # type: ignore[override]
+        """The client's last momentum, if it persists."""
+        return frozenset({"velocity"}) if self.persist_momentum else frozenset()
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The momentum, where it persists."""
+        return ("velocity",) if self.persist_momentum else ()
+
+    def client_state(self) -> ClientState | None:
+        """The momentum, where it persists."""
+        return Velocity() if self.persist_momentum else None
+
+    def accept(self, options: LocalOptions) -> None:
+        """Raise an error for ``persist_momentum`` without momentum."""
+        if self.persist_momentum and not options.momentum:
+            raise UserError("there is no momentum to keep; set local.momentum as well", field="persist_momentum")
+
+    def begin(
+        self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
+    ) -> dict[str, Tensor]:
+        """The velocity, if there is momentum: zero, or that of the last job."""
+        if self.persist_momentum:
+            return {"velocity": vectors["velocity"].clone()}
+        return {"velocity": torch.zeros_like(received)} if options.momentum else {}
+
+    def update(
+        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float
+    ) -> Tensor:
+        """One step of ``torch.optim.SGD``, in place, because newly allocated memory takes ten times as long."""
+        step = direction(parameters, gradient, options)
+        if options.momentum:
+            velocity = memory["velocity"].mul_(options.momentum).add_(step)
+            step = step.add(velocity, alpha=options.momentum) if options.nesterov else velocity
+        return parameters.sub_(step, alpha=lr)

@@ -1,0 +1,34 @@
+"""FedAvgM: heavy-ball momentum on the mean delta."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from edgefl.methods.servers.base import SERVER_UPDATES, RoundFacts, ServerUpdate
+from edgefl.methods.servers.mean import mean_delta
+
+
+@SERVER_UPDATES.register("fedavgm")
+class FedAvgM(ServerUpdate):
+    """m ← β m + Δ; θ ← θ + η_s m, with Δ = Σ_k w_k (θ_k - θ_t) and no dampening (Hsu et al. 2019)."""
+
+    beta: float = Field(default=0.4, ge=0, lt=1, description="server momentum β")
+    server_lr: float = Field(default=1.0, gt=0, description="server learning rate η_s")
+
+    def begin(self, parameters: Tensor) -> dict[str, Tensor]:
+        """No momentum."""
+        return {"momentum": torch.zeros_like(parameters)}
+
+    def update(
+        self,
+        parameters: Tensor,
+        deltas: Tensor,
+        weights: Tensor,
+        state: dict[str, Tensor],
+        facts: RoundFacts,
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """See :class:`ServerUpdate`."""
+        momentum = self.beta * state["momentum"] + mean_delta(deltas, weights)
+        return parameters.add(momentum, alpha=self.server_lr), {"momentum": momentum}

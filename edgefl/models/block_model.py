@@ -1,0 +1,176 @@
+"""A model split into consecutive blocks, called with weights as arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from edgefl.models.classifier import Classifier
+from edgefl.models.layout import Frozen, Layout, Weights
+from edgefl.models.mode import Mode, mode, using
+from edgefl.models.residual import Residual
+
+
+class BlockModel(nn.Module):
+    """A skeleton of M consecutive blocks; it defines shapes, and weights are passed to every call.
+
+    Args:
+        blocks: the blocks by name, in order; the output of one is the input of the next, and the last one's output are
+            the logits ``[batch, classes]``. The tap of a block is its output. Taps stay feature maps where possible:
+            pooling or flattening belongs to the block that needs it.
+        sample_shape: shape of one input without the batch dimension, e.g. ``(1, 28, 28)``.
+        classes: number of classes.
+        align_block: index (0-based, at least 1) of FedAlign's block L, whose narrower sub-block also runs and whose
+            input and output taps are compared; both taps are feature maps ``[batch, channels, height, width]``.
+
+    The skeleton's own tensors are only a seeded starting point (see ``edgefl.models.registry.build_model``).
+    """
+
+    def __init__(
+        self, blocks: Mapping[str, nn.Module], *, sample_shape: tuple[int, ...], classes: int, align_block: int
+    ) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleDict(blocks)
+        self.sample_shape = sample_shape
+        self.classes = classes
+        self.align_block = align_block
+        self.layout = Layout(blocks)
+        self._sequence = list(blocks.values())
+        self._places = [_places(block) for block in self._sequence]
+        residuals = [module for block in self._sequence for module in block.modules() if isinstance(module, Residual)]
+        for index, residual in enumerate(residuals):
+            residual.index = index
+        self.residual_count = len(residuals)
+        """Number of residual blocks that Stochastic Depth can drop."""
+
+    @property
+    def depth(self) -> int:
+        """M, the number of blocks."""
+        return len(self._sequence)
+
+    @cached_property
+    def tap_shapes(self) -> tuple[torch.Size, ...]:
+        """The shape of each block's tap without the batch dimension; the last one is ``(classes,)``."""
+        # A real tensor: on meta tensors the first normalisation imports PyTorch's compiler (two seconds).
+        weights = self.layout.weights(
+            torch.zeros(self.layout.parameter_count, device="cpu"), torch.zeros(self.layout.buffer_count, device="cpu")
+        )
+        with torch.no_grad(), using(training=False, width=1.0, keep=None, keep_probability=None):
+            taps = self.taps(weights, torch.zeros(1, *self.sample_shape, device="cpu"))
+        return tuple(tap.shape[1:] for tap in taps)
+
+    @cached_property
+    def feature_size(self) -> int:
+        """Size of the features before the last block (see :meth:`features`)."""
+        return self.features(torch.empty(1, *self.tap_shapes[-2], device="meta")).shape[1]
+
+    def features(self, tap: Tensor) -> Tensor:
+        """The features ``[batch, feature_size]`` in the tap before the last block.
+
+        They are computed by the :class:`Classifier` (pooled or flattened) or, if the last block is not a classifier, as
+        the spatial mean of the feature map.
+        """
+        last = self._sequence[-1]
+        if isinstance(last, Classifier):
+            return last.embed(tap)
+        return tap.flatten(2).mean(dim=-1) if tap.dim() > 2 else tap
+
+    def apply_blocks(self, weights: Weights, inputs: Tensor, start: int = 0, stop: int | None = None) -> Tensor:
+        """The output of blocks ``start … stop-1`` (0-based) on ``inputs``, under the current mode.
+
+        With ``start=0`` the input is a batch ``[batch, *sample_shape]``, else the tap of block ``start-1``.
+        """
+        for index in range(start, self.depth if stop is None else stop):
+            inputs = self._called(index, weights[index], inputs)
+        return inputs
+
+    def taps(self, weights: Weights, inputs: Tensor) -> list[Tensor]:
+        """The outputs of all M blocks; the last output are the logits."""
+        outputs = []
+        for index in range(self.depth):
+            inputs = self._called(index, weights[index], inputs)
+            outputs.append(inputs)
+        return outputs
+
+    def _called(self, index: int, weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
+        """The output of one block with its tensors temporarily replaced by these.
+
+        It is ``torch.func.functional_call`` without the search for places, which takes longer than a small operator.
+        Layers of PyTorch and other libraries do not read the mode, so it is applied to them from outside: they are set
+        to training or evaluation, and update copies of their buffers, which replace the originals if the mode tracks
+        statistics.
+        """
+        if isinstance(weights, Frozen) and mode().track:
+            with using(track=False):
+                return self._called(index, weights, inputs)
+        now, block, places = mode(), self._sequence[index], self._places[index]
+        if block.training is not now.training:
+            block.train(now.training)
+        own = [place.held[place.key] for place in places]
+        try:
+            for held, key, name, kind in places:
+                held[key] = weights[name] if kind is None else _lent(weights[name], kind, now)
+            output: Tensor = block(inputs)
+            if now.track:
+                for held, key, name, kind in places:
+                    if kind is not None:
+                        weights[name].copy_(held[key])
+        finally:
+            for place, tensor in zip(places, own, strict=True):
+                place.held[place.key] = tensor
+        return output
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The logits with the skeleton's own weights; for use as a plain module."""
+        for block in self._sequence:
+            inputs = block(inputs)
+        return inputs
+
+
+class _Place(NamedTuple):
+    """The place of a tensor in a module.
+
+    Attributes:
+        held: the module's mapping.
+        key: the key in this mapping.
+        name: the tensor's name in the weights.
+        kind: for a layer that does not read the mode, whether the tensor is a buffer or running statistics; ``None``
+            for all other tensors, which are passed unchanged.
+    """
+
+    held: dict[str, Any]
+    key: str
+    name: str
+    kind: Literal["buffer", "statistics"] | None
+
+
+def _lent(buffer: Tensor, kind: Literal["buffer", "statistics"], now: Mode) -> Tensor | None:
+    """The tensor that a layer gets in place of a buffer."""
+    if kind == "statistics" and now.training and not now.track:
+        return None  # PyTorch's batch norm then normalises by the batch and updates nothing
+    # Under vmap PyTorch updates a copy of running statistics that are not contiguous, as slices of a stack are not.
+    return buffer.clone(memory_format=torch.contiguous_format)
+
+
+def _places(block: nn.Module) -> list[_Place]:
+    """The places of a block's tensors in its modules.
+
+    A tensor that several modules share has the name of its first place, as in ``named_parameters``.
+    """
+    places: list[_Place] = []
+    names: dict[int, str] = {}
+    for prefix, module in block.named_modules():
+        kind: Literal["buffer", "statistics"] | None = None
+        if not getattr(module, "knows_mode", False):
+            kind = "statistics" if isinstance(module, _NormBase) else "buffer"
+        for held, of_these in ((module._parameters, None), (module._buffers, kind)):
+            for key, own in held.items():
+                if own is not None:
+                    name = names.setdefault(id(own), f"{prefix}.{key}" if prefix else key)
+                    places.append(_Place(held, key, name, of_these))
+    return places

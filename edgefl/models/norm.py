@@ -1,0 +1,129 @@
+"""Group and batch normalisation that read the mode of the call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from edgefl.errors import UserError
+from edgefl.models.mode import mode
+
+NormKind = Literal["group", "batch"]
+Norm = Callable[[int], nn.Module]
+"""Creates the normalisation for a number of channels."""
+
+EPSILON = 1e-5
+"""Added to the variance, as PyTorch does."""
+
+
+def norm_of(kind: NormKind, groups: int, *, least: int) -> Norm:
+    """The normalisation selected by a model's options; only group norm uses ``groups``.
+
+    Args:
+        kind: the option ``norm``.
+        groups: the option ``groups``.
+        least: the greatest common divisor of the model's channel numbers.
+
+    Raises:
+        UserError: ``groups`` does not divide the channels.
+    """
+    if kind == "batch":
+        return BatchNorm
+    if least % groups:
+        raise UserError(
+            f"the model's channels come in multiples of {least}, which {groups} does not divide", field="groups"
+        )
+    return lambda channels: GroupNorm(groups, channels)
+
+
+class GroupNorm(nn.Module):
+    """Group normalisation; at a smaller width, the number of channels per group stays the same if divisible."""
+
+    def __init__(self, groups: int, channels: int) -> None:
+        super().__init__()
+        if channels % groups:
+            raise ValueError(f"{channels} channels do not divide into {groups} groups")
+        self.groups = groups
+        self.channels = channels
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def groups_of(self, arriving: int) -> int:
+        """The number of groups for ``arriving`` leading channels; their size is as close to the full one as possible.
+
+        >>> GroupNorm(32, 512).groups_of(128), GroupNorm(2, 512).groups_of(128), GroupNorm(32, 512).groups_of(408)
+        (8, 1, 24)
+        """
+        most = max(1, arriving * self.groups // self.channels)
+        return next(groups for groups in range(most, 0, -1) if arriving % groups == 0)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Normalise ``[batch, channels, height, width]``."""
+        arriving = inputs.shape[1]
+        if arriving == self.channels:
+            return F.group_norm(inputs, self.groups, self.weight, self.bias, EPSILON)
+        weight, bias = self.weight[:arriving], self.bias[:arriving]
+        return F.group_norm(inputs, self.groups_of(arriving), weight, bias, EPSILON)
+
+
+class BatchNorm(nn.Module):
+    """Batch normalisation with momentum 0.1, without the unused counter of batches.
+
+    In training it normalises by the batch and updates its running statistics in place, unless the mode disables
+    tracking (frozen copies). In evaluation it uses the running statistics. At any width below 1 it uses the leading
+    scales and shifts with the batch's statistics, and does not track (FedAlign's code). A batch with a single number
+    per channel has no variance: it is normalised (to the shift), but not tracked.
+    """
+
+    knows_mode: ClassVar[bool] = True
+    """It reads the mode of the call itself, so :class:`BlockModel` passes the statistics unchanged."""
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, channels: int, momentum: float = 0.1) -> None:
+        super().__init__()
+        self.channels = channels
+        self.momentum = momentum
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+        self.register_buffer("running_mean", torch.zeros(channels))
+        self.register_buffer("running_var", torch.ones(channels))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Normalise ``[batch, channels, height, width]``."""
+        now = mode()
+        arriving = inputs.shape[1]
+        slim = now.width < 1
+        by_batch = now.training or slim
+        weight, bias = (self.weight[:arriving], self.bias[:arriving]) if slim else (self.weight, self.bias)
+        if not by_batch:
+            return self._normalised(inputs, weight, bias, (self.running_mean, self.running_var), by_batch=False)
+        if slim or not now.track or inputs.numel() == arriving:
+            return self._normalised(inputs, weight, bias, (None, None), by_batch=True)
+        # Under vmap PyTorch updates a copy of running statistics that are not contiguous, as slices of a stack are not.
+        mean = self.running_mean.clone(memory_format=torch.contiguous_format)
+        var = self.running_var.clone(memory_format=torch.contiguous_format)
+        output = self._normalised(inputs, weight, bias, (mean, var), by_batch=True)
+        self.running_mean.copy_(mean)
+        self.running_var.copy_(var)
+        return output
+
+    def _normalised(
+        self,
+        inputs: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        running: tuple[Tensor | None, Tensor | None],
+        *,
+        by_batch: bool,
+    ) -> Tensor:
+        # torch.batch_norm instead of F.batch_norm, which raises an error for one number per channel.
+        cudnn = torch.backends.cudnn.enabled
+        # Inputs may be bfloat16; statistics have the weights' dtype, and under vmap all must have one dtype.
+        whole = inputs.to(weight.dtype)
+        return torch.batch_norm(whole, weight, bias, *running, by_batch, self.momentum, EPSILON, cudnn).to(inputs.dtype)

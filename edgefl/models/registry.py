@@ -1,0 +1,86 @@
+"""The registry of models, and functions to build and initialise one."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from edgefl.component import Component
+from edgefl.errors import UserError
+from edgefl.models.block_model import BlockModel
+from edgefl.models.initialisation import initialise
+from edgefl.randomness import integer_seed
+from edgefl.registry import Registry, class_of
+
+
+class ModelSpec(Component):
+    """A model that a scenario can name; its fields are the options."""
+
+    @abstractmethod
+    def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
+        """The skeleton for inputs ``[batch, *sample_shape]`` and a number of classes; its values are not used.
+
+        Raises:
+            UserError: the model cannot take inputs of that shape.
+        """
+
+
+MODELS: Registry[type[ModelSpec]] = Registry(
+    "model", package="edgefl.models.zoo", group="edgefl.models", check=class_of(ModelSpec)
+)
+"""Every model by name; ``edgefl.models`` entry points add to it."""
+
+
+def build_model(spec: ModelSpec, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
+    """The skeleton of a model on the CPU, with the initial weights of seed 0.
+
+    Raises:
+        UserError: the model cannot take inputs of that shape.
+
+    >>> from edgefl.models.registry import MODELS
+    >>> model = build_model(MODELS["cnn"](), (1, 28, 28), 10)
+    >>> model.depth, model.layout.block_names
+    (4, ('conv1', 'conv2', 'fc1', 'fc2'))
+    """
+    model = spec.build(sample_shape, classes)
+    vector = initial_vector(model, 0)
+    with torch.no_grad():
+        for block, tensors in zip(
+            model.blocks.values(), model.layout.weights(*model.layout.split(vector)), strict=True
+        ):
+            for name, tensor in [*block.named_parameters(), *block.named_buffers()]:
+                tensor.copy_(tensors[name])
+    return model
+
+
+def initial_vector(model: BlockModel, seed: int) -> Tensor:
+    """The first server model of a seed, parameters and buffers ``[layout.size]``, the same for every method.
+
+    The draws are PyTorch's defaults (uniform, Kaiming with a = √5) unless a layer specifies others, block by block from
+    one generator for the seed.
+    """
+    generator = torch.Generator().manual_seed(integer_seed(seed, "initial model"))
+    blocks: list[dict[str, Tensor]] = []
+    for block in model.blocks.values():
+        # Separate tensors: a generator fills a view in memory order, and draws must not depend on that order.
+        tensors = {name: torch.zeros(held.shape) for name, held in [*block.named_parameters(), *block.named_buffers()]}
+        initialise(block, tensors, generator)
+        blocks.append(tensors)
+    return model.layout.flatten(blocks)
+
+
+def image_shape(model: str, sample_shape: tuple[int, ...], least: int) -> tuple[int, int, int]:
+    """The shape as (channels, height, width), for a model of images at least ``least`` pixels high and wide.
+
+    Raises:
+        UserError: the shape does not fit.
+    """
+    if len(sample_shape) != 3 or min(sample_shape[1:]) < least:
+        shape = "×".join(map(str, sample_shape))
+        raise UserError(
+            f"model '{model}' takes images (channels × height × width) of {least}×{least} or more, found {shape}"
+        )
+    channels, height, width = sample_shape
+    return channels, height, width

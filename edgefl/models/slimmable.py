@@ -1,0 +1,140 @@
+"""Convolutions and linear layers that can run with only their leading channels (FedAlign section 3, GradAug).
+
+A narrower sub-network is not a separate module: a call in a mode of smaller width slices the same weights. The number
+of input channels is always that of the actual input.
+"""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from edgefl.errors import UserError
+from edgefl.models.mode import mode
+
+CHANNEL_UNIT = 8
+"""Slimmed layers keep a multiple of this number of channels."""
+
+
+def channels(full: int, width: float) -> int:
+    """The number of ``full`` channels that a layer keeps at ``width``: the nearest multiple of 8, at least one unit.
+
+    A result below 90 % of the exact share is raised by one unit, and no layer has more channels than ``full``.
+
+    >>> channels(64, 0.25), channels(100, 0.25), channels(32, 0.8), channels(4, 0.25), channels(10, 1.0)
+    (16, 24, 24, 4, 10)
+    """
+    if width >= 1:
+        return full
+    exact = full * width
+    kept = max(CHANNEL_UNIT, int(exact + CHANNEL_UNIT / 2) // CHANNEL_UNIT * CHANNEL_UNIT)
+    if kept < 0.9 * exact:
+        kept += CHANNEL_UNIT
+    return min(kept, full)
+
+
+def no_narrower() -> UserError:
+    """The error for slimming grouped convolutions: their leading channels do not form a network."""
+    return UserError("a model with grouped convolutions (shufflenet) has no sub-network of smaller width")
+
+
+class Conv2d(nn.Conv2d):
+    """A 2-D convolution of the leading channels; parameters as of ``torch.nn.Conv2d``, padding keeps the size.
+
+    Args:
+        inputs: channels of the full-width input.
+        outputs: channels of the full-width output.
+        kernel: side of the square kernel.
+        stride: step in both directions.
+        padding: zeros around the image; half the kernel by default, which keeps the size at stride 1.
+        groups: number of channel groups that do not mix; equal to ``inputs`` for depthwise.
+        bias: whether a bias is added.
+        slim_outputs: a narrower width keeps fewer outputs; off for a layer whose outputs are the classes.
+        fan_out: initialise by N(0, 2 / fan-out), bias 0, instead of PyTorch's uniform default.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: int,
+        *,
+        stride: int = 1,
+        padding: int | None = None,
+        groups: int = 1,
+        bias: bool = False,
+        slim_outputs: bool = True,
+        fan_out: bool = False,
+    ) -> None:
+        pad = kernel // 2 if padding is None else padding
+        super().__init__(inputs, outputs, kernel, stride=stride, padding=pad, groups=groups, bias=bias)
+        self.slim_outputs = slim_outputs
+        self.fan_out = fan_out
+
+    def reset_parameters(self) -> None:
+        """Do nothing: ``initial_vector`` sets the initial values, and global generators must not be used."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Convolve ``[batch, channels, height, width]``.
+
+        Raises:
+            UserError: a narrower width is requested for a grouped convolution that is not depthwise.
+        """
+        width = mode().width
+        weight, bias, groups = self.weight, self.bias, self.groups
+        if width < 1:
+            arriving = inputs.shape[1]
+            if groups == 1:
+                kept = channels(self.out_channels, width) if self.slim_outputs else self.out_channels
+                weight = weight[:kept, :arriving]
+            elif groups == self.in_channels == self.out_channels:
+                kept = groups = arriving
+                weight = weight[:kept]
+            else:
+                raise no_narrower()
+            bias = None if bias is None else bias[:kept]
+        if mode().unfolded and groups == 1:
+            return self._by_matrices(inputs, weight, bias)
+        return F.conv2d(inputs, weight, bias, self.stride, self.padding, self.dilation, groups)
+
+    def _by_matrices(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The convolution as a product of the weights and all patches of each image.
+
+        With several clients, matrix products are batched, while convolutions become one with a group for each client.
+        """
+        kernel, stride = self.kernel_size[0], self.stride[0]
+        # One number for both directions; torch also allows strings, which this layer never has.
+        padding = int(self.padding[0])
+        height, width = ((side + 2 * padding - kernel) // stride + 1 for side in inputs.shape[2:])
+        alone = kernel == stride == 1 and not padding
+        patches = inputs.flatten(2) if alone else F.unfold(inputs, kernel, padding=padding, stride=stride)
+        outputs = weight.flatten(1) @ patches
+        if bias is not None:
+            outputs = outputs + bias.unsqueeze(1)
+        return outputs.view(*outputs.shape[:2], height, width)
+
+
+class Linear(nn.Linear):
+    """A linear layer of the leading features; parameters as of ``torch.nn.Linear``.
+
+    Args:
+        inputs: features of the full-width input; flattening keeps the order of channels, so leading channels stay
+            leading.
+        outputs: features of the full-width output.
+        slim_outputs: a narrower width keeps fewer outputs; off for a layer whose outputs are the classes.
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, slim_outputs: bool = True) -> None:
+        super().__init__(inputs, outputs)
+        self.slim_outputs = slim_outputs
+
+    def reset_parameters(self) -> None:
+        """Do nothing: ``initial_vector`` sets the initial values, and global generators must not be used."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Map ``[batch, features]``."""
+        width = mode().width
+        if width >= 1:
+            return F.linear(inputs, self.weight, self.bias)
+        kept = channels(self.out_features, width) if self.slim_outputs else self.out_features
+        return F.linear(inputs, self.weight[:kept, : inputs.shape[-1]], self.bias[:kept])

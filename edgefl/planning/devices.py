@@ -1,0 +1,119 @@
+"""The groups of the fleet in a plan: who cannot take part, and what a participation costs the others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefl.experiment.step_costs import StepCosts
+from edgefl.experiment.wiring import SharedWorld
+from edgefl.fleet import DeviceProfile, FleetGroup
+from edgefl.fleet.figure import value
+from edgefl.planning.figures import DevicePlan, Range
+from edgefl.planning.observation import Observation, Spent, work_seconds
+from edgefl.record.rounds import RoundRow
+from edgefl.scenario import Scenario
+from edgefl.simulation.work import batch_counts
+
+
+def device_plans(
+    scenario: Scenario,
+    world: SharedWorld,
+    costs: StepCosts,
+    seen: Observation,
+    *,
+    blocks: int,
+    rows: Sequence[RoundRow],
+) -> tuple[DevicePlan, ...]:
+    """One plan for each group of the scenario's fleet, in its order.
+
+    Args:
+        scenario: whose fleet.
+        world: who has which device and shard.
+        costs: step costs of the method.
+        seen: what the world showed.
+        blocks: M.
+        rows: the rounds that count.
+    """
+    entry = _entries(scenario.fleet)[world.fleet.group]
+    return tuple(
+        _device_plan(group, np.flatnonzero(entry == index), world, costs, seen, blocks=blocks, rows=rows)
+        for index, group in enumerate(scenario.fleet)
+    )
+
+
+def _entries(groups: Sequence[FleetGroup]) -> NDArray[np.int64]:
+    """The scenario's entry of each kind of device that the assignment knows, shape ``[kinds]``."""
+    numbers = [group.sample.devices if group.sample is not None else 1 for group in groups]
+    return np.repeat(np.arange(len(groups)), numbers)
+
+
+def _device_plan(
+    group: FleetGroup,
+    clients: NDArray[np.int64],
+    world: SharedWorld,
+    costs: StepCosts,
+    seen: Observation,
+    *,
+    blocks: int,
+    rows: Sequence[RoundRow],
+) -> DevicePlan:
+    profile = group.profile
+    if not isinstance(profile, DeviceProfile):
+        raise TypeError("expected a scenario's fleet, whose profiles are embedded")
+    options = costs.method.local
+    largest = np.minimum(world.samples[clients], options.batch)
+    peaks = {int(size): costs.step(blocks, int(size)).peak_memory_bytes for size in np.unique(largest) if size}
+    memories = [world.fleet.profile_of(int(client)).memory for client in clients]
+    room = [value(memory.training) for memory in memories]
+    refused = sum(peaks.get(int(size), 0.0) > limit for size, limit in zip(largest, room, strict=True))
+    peak = max(peaks.values(), default=0.0)
+    smallest = memories[int(np.argmin(room))] if memories else profile.memory
+    training = Range.of(lambda bound: value(smallest.training, bound))
+    total = Spent()
+    mine = set(clients.tolist())
+    for (round, client), spent in seen.spent.items():
+        if round <= len(rows) and client in mine:
+            total.add(spent)
+    count = total.participations
+    closing = sum(row.critical_client in mine for row in rows)
+    if count:
+        seconds = Range.of(lambda bound: total.compute_seconds[bound] / count)
+    else:
+        typical = int(np.median(world.samples[clients])) if len(clients) else 0
+        seconds = work_seconds(profile, costs, blocks, batch_counts(options, typical))
+    return DevicePlan(
+        device=profile.name,
+        link=group.link,
+        clients=len(clients),
+        refused=refused,
+        why=_why(peak, training) if refused else None,
+        peak_memory_bytes=peak,
+        training_memory_bytes=training,
+        participations=count,
+        compute_seconds=seconds,
+        download_seconds=_mean(total.download_seconds, count),
+        upload_seconds=_mean(total.upload_seconds, count),
+        bytes_down=_mean(total.bytes_down, count),
+        bytes_up=_mean(total.bytes_up, count),
+        joules=Range.of(lambda bound: total.joules[bound] / count) if count else None,
+        closes=closing / len(rows) if rows else 0.0,
+        lost={fate: lost / count for fate, lost in sorted(total.lost.items())} if count else {},
+    )
+
+
+def _mean(total: float, count: int) -> float | None:
+    return total / count if count else None
+
+
+def _why(peak: float, training: Range) -> str:
+    needs, has = (_megabytes(number) for number in (peak, training.nominal))
+    doubt = "" if training.high < peak else f"; by its highest figure ({_megabytes(training.high)}) it could"
+    return f"training needs {needs}, there are {has} for it{doubt}"
+
+
+def _megabytes(number: float) -> str:
+    return f"{number / 1e6:.{max(0, 1 - math.floor(math.log10(number / 1e6 or 1)))}f} MB" if number else "0 MB"

@@ -1,0 +1,147 @@
+"""What a short run of the world shows of each group of devices, gathered from its log."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from edgefl.experiment.step_costs import StepCosts
+from edgefl.fleet import DeviceProfile, compute_joules, idle_joules, transfer_joules
+from edgefl.fleet.energy import promotion_joules, tail_joules
+from edgefl.fleet.figure import Bound
+from edgefl.fleet.roofline import step_seconds
+from edgefl.planning.figures import Range
+from edgefl.record.events import Event
+
+BOUNDS: tuple[Bound, ...] = ("low", "nominal", "high")
+
+
+@dataclass
+class Spent:
+    """What one client spent in one round, or one group of devices in all rounds."""
+
+    participations: int = 0
+    download_seconds: float = 0.0
+    upload_seconds: float = 0.0
+    compute_seconds: dict[Bound, float] = field(default_factory=lambda: dict.fromkeys(BOUNDS, 0.0))
+    joules: dict[Bound, float] = field(default_factory=lambda: dict.fromkeys(BOUNDS, 0.0))
+    bytes_down: float = 0.0
+    bytes_up: float = 0.0
+    undisturbed_seconds: float = 0.0
+    lost: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Spent) -> None:
+        """Take in what ``other`` spent."""
+        for name in ("participations", "download_seconds", "upload_seconds", "bytes_down", "bytes_up"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.undisturbed_seconds += other.undisturbed_seconds
+        for bound in BOUNDS:
+            self.compute_seconds[bound] += other.compute_seconds[bound]
+            self.joules[bound] += other.joules[bound]
+        self.lost += other.lost
+
+
+class Observation:
+    """A sink of the event log that keeps what each client spent in each round.
+
+    Args:
+        device: the profile of a client.
+        costs: step costs of the method.
+        given_seconds: how long training takes is not worked out from the profile, so its bounds have no say in it.
+        alone: seconds of a transfer (round from 0, client, direction, bytes) if nobody else transferred; NaN where
+            nobody knows.
+    """
+
+    def __init__(
+        self,
+        device: Callable[[int], DeviceProfile],
+        costs: StepCosts,
+        *,
+        given_seconds: bool,
+        alone: Callable[[int, int, str, float], float],
+    ) -> None:
+        self._device = device
+        self._costs = costs
+        self._given = given_seconds
+        self._alone = alone
+        self._ratios: dict[str, dict[Bound, float]] = {}
+        self.spent: defaultdict[tuple[int, int], Spent] = defaultdict(Spent)
+
+    def __call__(self, events: Sequence[Event]) -> None:
+        """Take rows of the log."""
+        for event in events:
+            if event.kind == "work":
+                self._ratios[event.item] = self._bounds_of(event)
+            elif event.client >= 0:
+                self._take(event, self.spent[event.round, event.client])
+
+    def _bounds_of(self, event: Event) -> dict[Bound, float]:
+        """The seconds of a work at each bound, relative to nominal."""
+        if self._given:
+            return dict.fromkeys(BOUNDS, 1.0)
+        facts = json.loads(event.detail)
+        profile = self._device_of_group(event.item)
+        seconds = work_seconds(profile, self._costs, facts["alpha"], {int(n): c for n, c in facts["batches"].items()})
+        return {bound: getattr(seconds, bound) / seconds.nominal if seconds.nominal else 1.0 for bound in BOUNDS}
+
+    def _device_of_group(self, key: str) -> DeviceProfile:
+        return self._device(-1 - int(key.split("/", maxsplit=1)[0].removeprefix("group")))
+
+    def _take(self, event: Event, spent: Spent) -> None:
+        profile = self._device(event.client)
+        match event.kind:
+            case "compute_start":
+                spent.participations = 1
+            case "compute_end" | "compute_partial" | "compute_drop":
+                for bound, ratio in self._ratios[event.item].items():
+                    seconds = event.seconds * ratio
+                    spent.compute_seconds[bound] += seconds
+                    spent.joules[bound] += compute_joules(profile, seconds, bound=bound)
+            case "idle":
+                for bound in BOUNDS:
+                    spent.joules[bound] += idle_joules(profile, event.seconds, bound=bound)
+            case "radio":
+                for bound in BOUNDS:
+                    spent.joules[bound] += (
+                        promotion_joules(profile, bound=bound)
+                        if event.item == "promotion"
+                        else tail_joules(profile, event.seconds, bound=bound)
+                    )
+            case "transfer_end" | "transfer_drop":
+                self._transferred(event, profile, spent)
+            case "lost":
+                spent.lost[event.item] += 1
+
+    def _transferred(self, event: Event, profile: DeviceProfile, spent: Spent) -> None:
+        up = event.item == "up"
+        if up:
+            spent.bytes_up += event.bytes
+            spent.upload_seconds += event.seconds
+        else:
+            spent.bytes_down += event.bytes
+            spent.download_seconds += event.seconds if event.item == "down" else 0.0
+        if event.item != "prefetch":
+            spent.undisturbed_seconds += self._alone(event.round - 1, event.client, "up" if up else "down", event.bytes)
+        for bound in BOUNDS:
+            spent.joules[bound] += transfer_joules(
+                profile, "up" if up else "down", event.seconds, event.bytes, bound=bound
+            )
+
+
+def work_seconds(profile: DeviceProfile, costs: StepCosts, alpha: int, batches: dict[int, int]) -> Range:
+    """Seconds of a client's local training at the bounds of the profile's figures.
+
+    Args:
+        profile: the device.
+        costs: step costs of the method.
+        alpha: blocks received.
+        batches: how many steps there are of each batch size.
+    """
+    operators = {size: costs.step(alpha, size).operators for size in batches}
+    return Range.of(
+        lambda bound: sum(
+            count * step_seconds(profile, operators[size], bound=bound) for size, count in batches.items()
+        )
+    )

@@ -1,0 +1,207 @@
+"""From a scenario to its plan: a short run of the world alone, and what it shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from edgefl.experiment.early_end import EarlyEnd
+from edgefl.experiment.step_costs import StepCosts
+from edgefl.experiment.wiring import SharedWorld, setup_of, shared_world, step_costs
+from edgefl.network.client_links import ClientLinks
+from edgefl.network.specs import FileTopology
+from edgefl.planning.budgets import budget_plan
+from edgefl.planning.devices import device_plans
+from edgefl.planning.figures import DevicePlan, MethodPlan, Part, Plan, Range
+from edgefl.planning.observation import Observation, Spent
+from edgefl.record.events import Event, EventLog
+from edgefl.record.rounds import RoundRow
+from edgefl.scenario import Scenario
+from edgefl.scenario.methods import ScenarioMethod
+from edgefl.simulation.cost_specs import SecondsCost
+from edgefl.simulation.run import Outcome, simulate_run
+from edgefl.training.neutral import NeutralLearner
+
+PARTICIPATIONS = 3000
+"""Participations of clients that a plan runs through, all methods together, unless it is told a number of rounds."""
+
+FEWEST_ROUNDS = 5
+
+
+def planned_rounds(scenario: Scenario, methods: int) -> int:
+    """How many rounds of each method's world a plan runs: all, or as many as 3,000 participations make.
+
+    >>> from edgefl.scenario import load_scenario
+    >>> planned_rounds(load_scenario("5g_100clients"), methods=5)
+    60
+    """
+    affordable = PARTICIPATIONS // (scenario.training.cohort * methods)
+    return min(scenario.training.rounds, max(FEWEST_ROUNDS, affordable))
+
+
+def plan(
+    scenario: Scenario, *, methods: Sequence[str] | None = None, rounds: int | None = None, seed: int | None = None
+) -> Plan:
+    """What the scenario's methods will cost; trains nothing.
+
+    The world runs for some rounds just as a run of the same seed does, with neutral numbers in place of training. So
+    the means of a round are that run's own, contention included, as long as no decision reads what training finds
+    (losses, FedBR's bandit).
+
+    Args:
+        scenario: what is planned.
+        methods: labels; all of them if not given.
+        rounds: rounds of the world; :func:`planned_rounds` if not given.
+        seed: whose fleet, cohorts and draws; the scenario's first if not given.
+
+    Raises:
+        UserError: something does not fit, or an unknown method.
+    """
+    chosen = [scenario.method(label) for label in methods] if methods else list(scenario.methods)
+    amount = planned_rounds(scenario, len(chosen)) if rounds is None else min(rounds, scenario.training.rounds)
+    seed = scenario.seeds[0] if seed is None else seed
+    world = _world(scenario, seed)
+    costs = step_costs(scenario, [method.label for method in chosen])
+    plans = [_method_plan(scenario, method, world, costs[method.label], amount) for method in chosen]
+    return Plan(scenario.name, seed, amount, tuple(plans))
+
+
+def _world(scenario: Scenario, seed: int) -> SharedWorld:
+    if "label_support" not in scenario.training.selection.spec.start(seed).reads:
+        return shared_world(scenario, seed, None)
+    import torch
+
+    from edgefl.data.federated import load_federated
+
+    data = load_federated(scenario.data, seed, torch.device("cpu"), scenario.evaluation.split)
+    return shared_world(scenario, seed, data)
+
+
+def _method_plan(
+    scenario: Scenario, method: ScenarioMethod, world: SharedWorld, costs: StepCosts, rounds: int
+) -> MethodPlan:
+    fleet = world.fleet
+    seen = Observation(
+        lambda client: fleet.profiles[-1 - client] if client < 0 else fleet.profile_of(client),
+        costs,
+        given_seconds=isinstance(scenario.cost, SecondsCost),
+        alone=_alone(scenario, world),
+    )
+    early = EarlyEnd()
+
+    def sink(events: Sequence[Event]) -> None:
+        seen(events)
+        early.take([event for event in events if event.round <= rounds or event.kind in ("stalled", "transfer_drop")])
+
+    setup = setup_of(
+        scenario, method, world, costs, learner=NeutralLearner(), trains=False, log=EventLog(sink, chunk=2048)
+    )
+    # One round more, where there is one: the last planned round sends ahead to it what it would send ahead anyway.
+    extended = min(rounds + 1, scenario.training.rounds)
+    outcome = simulate_run(replace(setup, rounds=extended, stop="rounds"))
+    rows = outcome.rows[:rounds]
+    budgets = tuple(budget_plan(kind, limit, rows, seen, scenario) for kind, limit in scenario.budgets.limits().items())
+    if scenario.stop != "rounds":
+        kept = min((budget.rounds for budget in budgets), default=len(rows))
+        rows = rows[: max(1, kept)]
+    in_vain = _in_vain(outcome, rows, rounds, early)
+    if in_vain is not None:
+        # What the rounds until then leave of a budget, no further ones will spend.
+        budgets = tuple(budget for budget in budgets if not (budget.lasts or budget.foreseen))
+    critical = [
+        (row.critical_client, seen.spent[row.round, row.critical_client]) for row in rows if row.critical_client >= 0
+    ]
+    devices = device_plans(scenario, world, costs, seen, blocks=setup.sizes.blocks, rows=rows)
+    shares = _critical_shares([spent for _, spent in critical])
+    total = Spent()
+    for (round, _), spent in seen.spent.items():
+        if round <= len(rows):
+            total.add(spent)
+    joules = sum(row.joules for row in rows)
+    scale = joules / total.joules["nominal"] if total.joules["nominal"] else 1.0
+    count = max(1, len(rows))
+    return MethodPlan(
+        label=method.label,
+        rounds=len(rows),
+        seconds=rows[-1].seconds / count if rows else math.nan,
+        bytes_down=sum(row.bytes_down for row in rows) / count,
+        bytes_up=sum(row.bytes_up for row in rows) / count,
+        flops=sum(row.flops for row in rows) / count,
+        joules=Range.of(lambda bound: total.joules[bound] * scale / count),
+        participants=sum(row.participants for row in rows) / count,
+        aggregated=sum(row.aggregated for row in rows) / count,
+        holds_back=_holds_back(shares, devices, rows, total),
+        in_vain=in_vain,
+        critical=shares,
+        budgets=budgets,
+        devices=devices,
+    )
+
+
+def _alone(scenario: Scenario, world: SharedWorld) -> Callable[[int, int, str, float], float]:
+    """Seconds of a transfer that has its path to itself."""
+    topology = scenario.network.topology
+    if isinstance(topology, FileTopology):
+        return lambda *_: math.nan
+    names = [str(name) for name in world.fleet.link_names()]
+    links = ClientLinks(scenario.network.links, names, world.seed)
+    latency = [topology.latency if (own := scenario.network.links[name].latency) is None else own for name in names]
+    known: dict[tuple[str, int], list[float]] = {}
+
+    def seconds(round: int, client: int, direction: str, bytes: float) -> float:
+        down = direction == "down"
+        if (direction, round) not in known:
+            known[direction, round] = links.capacities("down" if down else "up", round).tolist()
+        rate = min(known[direction, round][client], topology.server.down if down else topology.server.up)
+        return latency[client] + (8.0 * bytes / rate if rate else math.inf)
+
+    return seconds
+
+
+def _critical_shares(critical: Sequence[Spent]) -> dict[Part, float | None]:
+    """How the clients that closed the rounds spent them."""
+    down = sum(spent.download_seconds for spent in critical)
+    compute = sum(spent.compute_seconds["nominal"] for spent in critical)
+    up = sum(spent.upload_seconds for spent in critical)
+    whole = (down + compute + up) or 1.0
+    alone = sum(spent.undisturbed_seconds for spent in critical)
+    shared = None if math.isnan(alone) else max(0.0, 1 - alone / (down + up)) if down + up else 0.0
+    return {"download": down / whole, "compute": compute / whole, "upload": up / whole, "shared": shared}
+
+
+def _in_vain(outcome: Outcome, rows: Sequence[RoundRow], rounds: int, early: EarlyEnd) -> str | None:
+    """Why no update arrives in the planned rounds, or why they end early; ``None`` where neither is so."""
+    if outcome.reason == "stalled" and outcome.rounds < rounds:
+        after = "1 round" if outcome.rounds == 1 else f"{outcome.rounds} rounds"
+        told = f"the run stalls after {after}" if outcome.rounds else "no round ever ends"
+        return f"{told}: {early.why(outcome)}"
+    if not any(row.aggregated for row in rows):
+        planned = min(rounds, outcome.rounds)
+        return f"no update arrives in {planned} round{'s' * (planned != 1)}{early.fates()}"
+    return None
+
+
+def _holds_back(
+    shares: dict[Part, float | None], devices: Sequence[DevicePlan], rows: Sequence[RoundRow], total: Spent
+) -> str | None:
+    """What rounds wait for; ``None`` where there is nothing that ever comes."""
+    if any(row.critical_client >= 0 for row in rows):
+        return _in_words(shares, max(devices, key=lambda each: each.closes))
+    if not any(row.aggregated for row in rows):
+        return None
+    lost = ", ".join(f"{count} {fate}" for fate, count in total.lost.most_common())
+    return f"clients of whom nothing comes{lost and f' ({lost})'}"
+
+
+def _in_words(shares: dict[Part, float | None], slowest: DevicePlan) -> str:
+    """What the longest part of the closing clients' time is, and whose."""
+    parts: tuple[Part, ...] = ("download", "compute", "upload")
+    part = max(parts, key=lambda name: shares[name] or 0.0)
+    share = f"{100 * (shares[part] or 0.0):.0f} %"
+    if part == "compute":
+        return f"computing on {slowest.device} ({share} of the closing clients' time)"
+    shared = shares["shared"]
+    if shared is not None and shared > 0.5:
+        return f"{part}s on links that others share ({share} of the closing clients' time)"
+    return f"{part}s over {slowest.link} ({share} of the closing clients' time)"

@@ -1,0 +1,140 @@
+"""A device profile from a measurement: the one way from timings to figures, wherever they were taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from edgefl.fleet import DeviceProfile
+from edgefl.fleet.fitting import Rates, fit_rates, relative_errors
+from edgefl.fleet.profile import figure_paths
+from edgefl.profiling.measurement import Measurement
+from edgefl.validation import validated
+
+FITTED = ("fp32_achievable", "memory_bandwidth", "operator_overhead", "step_overhead", "operator_rates")
+
+
+@dataclass(frozen=True)
+class Unmeasured:
+    """What a measurement says nothing about.
+
+    Attributes:
+        name: what scenarios are to call the device.
+        kind: what sort of device it is.
+        idle_watts, compute_watts: what a meter says; ``None`` for an estimate.
+        like: a profile that gives power, battery and kind instead of estimates.
+    """
+
+    name: str
+    kind: str = "pc"
+    idle_watts: float | None = None
+    compute_watts: float | None = None
+    like: DeviceProfile | None = None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Figures fitted to a measurement, and what they miss its own whole steps by."""
+
+    rates: Rates
+    misfit: float
+
+
+def fit_of(measurement: Measurement) -> Fit:
+    """The rates that explain a measurement best."""
+    steps, chains = measurement.observations()
+    rates = fit_rates(steps, chains)
+    errors = relative_errors(rates, steps)
+    return Fit(rates, sum(abs(error) for error in errors) / len(errors))
+
+
+def profile_data(measurement: Measurement, fit: Fit, rest: Unmeasured) -> dict[str, Any]:
+    """A valid profile as plain data.
+
+    Raises:
+        UserError: the figures make no valid profile.
+    """
+    rates, machine = fit.rates, measurement.machine
+    # What the fit missed its own steps by is the least that its figures are uncertain by.
+    factor = 1 + max(0.1, fit.misfit)
+
+    def around(figure: float) -> dict[str, float]:
+        return {"low": _rounded(figure / factor), "nominal": _rounded(figure), "high": _rounded(figure * factor)}
+
+    names = ("fp32_achievable", "memory_bandwidth", "operator_overhead")
+    general = (rates.flops_per_second, rates.bytes_per_second, rates.operator_overhead)
+    fitted = (
+        f"fitted to the timings of {len(measurement.cases)} cases; bounds: the fit's mean error on whole steps, at "
+        "least 10 %"
+    )
+    by_kind = {
+        kind: {
+            figure: around(own)
+            for figure, own, common in zip(names, figures, general, strict=True)
+            # What the timings say nothing about has stayed where the general figure is.
+            if abs(own / common - 1) > 0.01
+        }
+        for kind, figures in rates.kinds.items()
+    }
+    total = machine.memory_bytes or (rest.like.memory.total if rest.like else 2**30)
+    power, battery, sources = _power(rest)
+    data = {
+        "name": rest.name,
+        "kind": rest.like.kind if rest.like else rest.kind,
+        "description": f"{machine.processor}, {machine.threads} threads, PyTorch {machine.torch}, as measured",
+        "compute": {
+            "processor": machine.processor,
+            "fp32_peak": _rounded(1.001 * max(machine.peak_flops_per_second, rates.flops_per_second)),
+            **dict(zip(names, map(around, general), strict=True)),
+            "step_overhead": around(rates.step_overhead),
+            "operator_rates": {kind: own for kind, own in by_kind.items() if own},
+        },
+        "memory": {"total": total, "training": {"low": 0.6 * total, "nominal": 0.8 * total, "high": 0.95 * total}},
+        "power": power,
+        **battery,
+        "provenance": {
+            "sources": [f"edgefl's measuring script on the device itself, {machine.system}", *sources],
+            "date": measurement.date.isoformat(),
+            "verified": False,
+            "derivation": {
+                "compute.fp32_peak": "measured: the fastest product of square matrices, or the fitted rate if higher",
+                **{f"compute.{figure}": fitted for figure in FITTED},
+                "memory.total": "as the system reports it" if machine.memory_bytes else "not reported by the system",
+                "memory.training": "estimated: a part of the total",
+                **_power_derivation(rest),
+            },
+        },
+    }
+    validated(DeviceProfile, data)
+    return data
+
+
+def _rounded(figure: float) -> float:
+    """To four digits: more would pretend."""
+    return float(f"{figure:.4g}")
+
+
+def _power(rest: Unmeasured) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """What it draws, its battery if it is known, and who says so."""
+    given: Mapping[str, float | None] = {"idle": rest.idle_watts, "compute": rest.compute_watts}
+    if rest.like is not None:
+        like = rest.like.model_dump(mode="json", exclude_none=True)
+        watts = {key: like["power"][key] if each is None else each for key, each in given.items()}
+        battery = {"battery": like["battery"]} if "battery" in like else {}
+        return {**like["power"], **watts}, battery, [f"power: the profile {rest.like.name}"]
+    estimates = {"idle": {"low": 5, "nominal": 30, "high": 90}, "compute": {"low": 10, "nominal": 65, "high": 250}}
+    radio = {
+        "active": {"low": 0.1, "nominal": 0.3, "high": 0.6},
+        "energy_per_megabyte": {"low": 0.002, "nominal": 0.005, "high": 0.02},
+    }
+    watts = {key: estimates[key] if each is None else each for key, each in given.items()}
+    return {**watts, "radio": {"down": radio, "up": radio}}, {}, []
+
+
+def _power_derivation(rest: Unmeasured) -> dict[str, str]:
+    given = {"power.idle": rest.idle_watts, "power.compute": rest.compute_watts}
+    other = f"that of the profile {rest.like.name}" if rest.like else "estimated: any PC on Gigabit Ethernet"
+    paths = [path for path in figure_paths() if path.startswith("power.") and path.count(".") != 2]
+    radio = [path for path in paths if path.startswith(("power.radio.down.", "power.radio.up."))]
+    return {path: "given by the user" if given.get(path) is not None else other for path in (*given, *radio)}

@@ -1,0 +1,121 @@
+"""What the measuring script writes, read and counted."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from edgefl.errors import UserError, nearest
+from edgefl.fleet.fitting import Step
+from edgefl.options import Options
+from edgefl.profiling.counting import operators_of
+from edgefl.profiling.measure_device.main import FORMAT, VERSION, cases
+from edgefl.profiling.measure_device.steps import STEP
+from edgefl.validation import validated
+
+MAXIMUM_BYTES = 2**22
+"""A measurement of all cases has some tens of kilobytes."""
+
+LEAST_STEPS, LEAST_CHAINS = 4, 20
+"""Fewer whole steps, or fewer chains of layers, say too little about a device."""
+
+
+class Machine(Options):
+    """The device as it describes itself."""
+
+    processor: str = Field(description="The processor's name as the system gives it.")
+    system: str = Field(description="Operating system.")
+    python: str = Field(description="Version of Python.")
+    torch: str = Field(description="Version of PyTorch.")
+    threads: int = Field(ge=1, description="Threads that trained.")
+    memory_bytes: int = Field(ge=0, description="Main memory; 0 where the system does not say.")
+    peak_flops_per_second: float = Field(
+        gt=0, allow_inf_nan=False, description="The fastest product of square matrices."
+    )
+
+
+class CaseTiming(Options):
+    """How long one case took."""
+
+    seconds: float = Field(gt=0, allow_inf_nan=False, description="The least of all repetitions.")
+    spread: float = Field(ge=1, allow_inf_nan=False, description="Their median over the least.")
+    repetitions: int = Field(ge=1, description="How many there were.")
+
+
+class Measurement(Options):
+    """A file of the measuring script."""
+
+    format: Literal["edgefl device measurement"] = Field(description="What file this is.")
+    version: int = Field(description="Of the script's cases.")
+    machine: Machine = Field(description="The device.")
+    date: datetime.date = Field(description="When it was measured.")
+    cases: dict[str, CaseTiming] = Field(description="Timings by the case's name.")
+    left_out: dict[str, str] = Field(default_factory=dict, description="Why cases were left out.")
+
+    def observations(self) -> tuple[list[Step], list[Step]]:
+        """Whole steps and chains of layers: what each executes, and its seconds."""
+        known = cases()
+        runs: dict[str, Step] = {
+            name: (operators_of(known[name]), timing.seconds) for name, timing in self.cases.items()
+        }
+        steps = [run for name, run in runs.items() if name.startswith(STEP)]
+        return steps, [run for name, run in runs.items() if not name.startswith(STEP)]
+
+
+def read_measurement(file: Path) -> Measurement:
+    """A measurement from a file of the script.
+
+    Raises:
+        UserError: the file cannot be read, is not of the script, or not of this version of it.
+    """
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", file=str(file)) from None
+    if len(raw) > MAXIMUM_BYTES:
+        raise UserError(f"expected a measurement of at most {MAXIMUM_BYTES} bytes, found {len(raw)}", file=str(file))
+    try:
+        data = json.loads(raw)
+    except ValueError as error:
+        raise UserError(f"expected JSON as the measuring script writes it: {error}", file=str(file)) from None
+    return measurement_of(data, file=str(file))
+
+
+def measurement_of(data: Any, *, file: str | None = None) -> Measurement:
+    """A measurement from plain data.
+
+    Raises:
+        UserError: it is not what this version of the measuring script writes, or says too little.
+    """
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise UserError(
+            "expected a file of the measuring script; `edgefl profile script` gives the script",
+            file=file,
+            field="format",
+        )
+    if data.get("version") != VERSION:
+        raise UserError(
+            f"expected a measurement of version {VERSION}, found {data.get('version')}; run the script "
+            "that `edgefl profile script` gives on the device again",
+            file=file,
+            field="version",
+        )
+    found = validated(Measurement, data, file=file)
+    known = cases()
+    for name in found.cases:
+        if name not in known:
+            raise UserError(f"unknown case '{name}'; {nearest(name, known)}", file=file, field="cases")
+    steps = sum(name.startswith(STEP) for name in found.cases)
+    chains = len(found.cases) - steps
+    if steps < LEAST_STEPS or chains < LEAST_CHAINS:
+        raise UserError(
+            f"expected at least {LEAST_STEPS} whole steps and {LEAST_CHAINS} chains of layers, found {steps} and "
+            f"{chains}; run the script for longer (--seconds), or with more memory free",
+            file=file,
+            field="cases",
+        )
+    return found

@@ -1,0 +1,1 @@
+"""A finished run, executed again: verified, replayed, or timed under other conditions."""

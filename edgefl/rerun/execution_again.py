@@ -1,0 +1,249 @@
+"""Execute a finished run's world again with the recorded numbers of training: the result must be its log.
+
+The laws in :mod:`edgefl.simulation.invariants` check whether a log is consistent. This module checks whether it is the
+log of this scenario: everything that the scenario and the seed determine (capacities, cohorts, choices of blocks,
+sizes, steps, draws, every second and joule) is derived again and compared.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from edgefl.cost.law import CostModel
+from edgefl.errors import EdgeflError, UserError
+from edgefl.experiment.early_end import EarlyEnd
+from edgefl.experiment.step_costs import RecordedCosts
+from edgefl.experiment.summary import summarise
+from edgefl.experiment.wiring import SharedWorld, recipe_of, setup_of, shared_world, skeleton
+from edgefl.methods.recipe import METHODS
+from edgefl.models.digest import digest_of_model
+from edgefl.record.events import Event, EventLog
+from edgefl.record.tables import ROUNDS
+from edgefl.rerun.recording import Recording, recording_of
+from edgefl.scenario import Scenario
+from edgefl.simulation.invariants.record import Record, at, close
+from edgefl.simulation.run import Outcome, simulate_run
+from edgefl.simulation.setup import Setup
+from edgefl.simulation.work import StepCost
+from edgefl.training.faults import Diverged, PartFault, blaming
+from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing
+from edgefl.training.neutral import NeutralLearner
+
+_TRAINED = ("evaluation", "feedback", "diverged")
+_CHUNK = 1024
+
+
+class _EndsHereError(EdgeflError):
+    """Raised when there is nothing more to compare."""
+
+
+class RecalledLearner(NeutralLearner):
+    """Returns the recorded numbers of a finished run.
+
+    Args:
+        recording: the recorded numbers.
+        method: the method's label.
+    """
+
+    def __init__(self, recording: Recording, method: str) -> None:
+        self._recording = recording
+        self._method = method
+
+    def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
+        """See :class:`~edgefl.training.job.Learner`."""
+        if self._recording.diverged is not None and self._recording.diverged[0] == round:
+            raise Diverged(self._method, round, Diverged.reason_in(self._recording.diverged[1]))
+        return version + 1
+
+    def digests(self, version: int) -> Digests | None:
+        """See :class:`~edgefl.training.job.Learner`."""
+        return self._recording.digests.get(version)
+
+    def feedback(self, job: JobId) -> Feedback:
+        """See :class:`~edgefl.training.job.Learner`."""
+        try:
+            return self._recording.feedback[job.client, job.dispatch]
+        except KeyError:
+            raise _EndsHereError from None
+
+    def evaluate(self, version: int) -> Evaluation:
+        """See :class:`~edgefl.training.job.Learner`."""
+        try:
+            return self._recording.evaluations[version]
+        except KeyError:
+            raise _EndsHereError from None
+
+
+class _Comparison:
+    """Compares derived rows with the rows of a log."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self._events = events
+        self.position = 0
+        self.difference: str | None = None
+        self.early_end = EarlyEnd()
+
+    def take(self, events: Sequence[Event]) -> None:
+        self.early_end.take(events)
+        for event in events:
+            if self.position == len(self._events):
+                self.difference = f"the log ends before the {at(event)} that follows from the scenario"
+                raise _EndsHereError
+            logged = self._events[self.position]
+            if logged.kind == "fault":  # a part raised an error that cannot be reproduced
+                raise _EndsHereError
+            if logged != event and (name := _differing(logged, event)) is not None:
+                found, expected = getattr(logged, name), getattr(event, name)
+                self.difference = f"{at(logged)}: {name} is {found}, but {expected} follows from the scenario"
+                raise _EndsHereError
+            self.position += 1
+
+    @property
+    def whole(self) -> bool:
+        """Whether every row was derived, or every row up to a fault."""
+        return self.position == len(self._events) or self._events[self.position].kind == "fault"
+
+
+class ExecutionAgain:
+    """Executes the runs of a directory again, one by one.
+
+    Args:
+        scenario: the claimed scenario of the runs.
+        costs: the contents of ``costs.json``.
+    """
+
+    def __init__(self, scenario: Scenario, costs: Mapping[str, Any]) -> None:
+        self._scenario = scenario
+        self._known = costs
+        self._world = lru_cache(maxsize=1)(self._new_world)
+        self._model = lru_cache(maxsize=1)(lambda: CostModel(skeleton(scenario)))
+
+    def differences(self, record: Record, label: str) -> Iterator[str]:
+        """The differences between a run and its scenario's result, as sentences; of the rows only the first one.
+
+        Args:
+            record: the data of its files.
+            label: the method.
+        """
+        comparison = _Comparison(record.events)
+        log = EventLog(comparison.take, chunk=_CHUNK)
+        outcome: Outcome | None = None
+        try:
+            with blaming(label, 0, "setup"):
+                setup = self._setup(record, label, log)
+            with suppress(_EndsHereError):
+                outcome = simulate_run(setup)
+            with suppress(_EndsHereError):
+                log.flush()
+        except (PartFault, UserError) as error:
+            if isinstance(error, UserError) or record.summary["stop"]["reason"] != "fault":
+                yield f"the run cannot be executed again: {error}"
+            return
+        if comparison.difference is not None:
+            yield comparison.difference
+        elif not comparison.whole:
+            yield f"{at(record.events[comparison.position])}: does not follow from the scenario"
+        elif outcome is not None:
+            block_wise = METHODS[self._scenario.method(label).name].scheduler is not None
+            why = comparison.early_end.why(outcome)
+            entry = summarise(outcome, int(record.summary["seed"]), block_wise=block_wise, why=why)
+            yield from _summed_up(record, outcome, entry)
+
+    def final_model(self, record: Record, label: str, file: Path) -> Iterator[str]:
+        """Check that ``final.safetensors``, if it exists, is the model from the last aggregation."""
+        digests = recording_of(record.events).digests
+        if not digests or not file.is_file():
+            return
+        from edgefl.experiment.models import read_model
+
+        method = recipe_of(self._scenario, self._scenario.method(label))
+        try:
+            model = read_model(file, method.objective.adapt(self._model().model).layout)
+        except UserError as error:
+            yield f"{file.name} cannot be read: {error.message}"
+            return
+        if digest_of_model(model) != digests[max(digests)].model:
+            yield f"{file.name} is not the model from the last aggregation"
+
+    def _setup(self, record: Record, label: str, log: EventLog) -> Setup:
+        recording = recording_of(record.events)
+        # A part may have failed before any training; then the log has the first model's digest.
+        trains = bool(recording.digests) or any(record.by_kind.get(kind) for kind in _TRAINED)
+        recalled = RecalledLearner(recording, label) if trains else None
+        method = self._scenario.method(label)
+        costs = RecordedCosts(
+            self._model(), recipe_of(self._scenario, method), self._scenario.cost, self._known.get(label, ())
+        )
+
+        def step(alpha: int, batch: int) -> StepCost:
+            if not costs.knows(alpha, batch):
+                if "fault" in record.by_kind:  # it ended the run before or during the measurement of this step
+                    raise _EndsHereError
+                raise UserError(f"costs.json has no step with {alpha} blocks on {batch} images")
+            return costs.step(alpha, batch)
+
+        learner = recalled or NeutralLearner()
+        world = self._world(int(record.summary["seed"]))
+        setup = setup_of(self._scenario, method, world, costs, learner=learner, trains=trains, log=log)
+        return replace(setup, cost=step)
+
+    def _new_world(self, seed: int) -> SharedWorld:
+        scenario, data = self._scenario, None
+        if "label_support" in scenario.training.selection.spec.start(seed).reads:
+            from edgefl.data.federated import load_federated
+
+            data = load_federated(scenario.data, seed, "cpu", scenario.evaluation.split)
+        return shared_world(scenario, seed, data)
+
+
+def _summed_up(record: Record, outcome: Outcome, entry: Mapping[str, Any]) -> Iterator[str]:
+    """Compare the rounds and the summary's entry with those of the second execution."""
+    for name in ROUNDS.names:
+        derived = [getattr(row, name) for row in outcome.rows]
+        found = list(record.rounds[name])
+        if len(found) != len(derived) or not all(
+            _same(_null(a), _null(b)) for a, b in zip(found, derived, strict=True)
+        ):
+            yield f"rounds.parquet: the column {name} does not follow from the scenario"
+    for name, value in entry.items():
+        if name not in record.summary or not _same(record.summary[name], value):
+            yield f"{name}: summary.json has {record.summary.get(name)}, but {value} follows from the scenario"
+
+
+def _null(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _differing(logged: Event, derived: Event) -> str | None:
+    """The first column in which two rows differ beyond rounding."""
+    if not _same_details(logged.detail, derived.detail):
+        return "detail"
+    pairs = zip(Event._fields[:-1], logged[:-1], derived[:-1], strict=True)
+    return next((name for name, a, b in pairs if not _same(a, b, clock=derived.time)), None)
+
+
+def _same_details(a: str, b: str) -> bool:
+    try:
+        return a == b or _same(json.loads(a), json.loads(b))
+    except ValueError:
+        return False
+
+
+def _same(a: Any, b: Any, *, clock: float = 0.0) -> bool:
+    """Whether two values are equal up to rounding: another processor may round a logarithm differently."""
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return a == b or close(a, b, clock=clock) or (math.isnan(a) and math.isnan(b))
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(_same(a[key], b[key], clock=clock) for key in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(_same(x, y, clock=clock) for x, y in zip(a, b, strict=True))
+    return bool(a == b)

@@ -1,0 +1,148 @@
+"""A finished run, ready to be executed again with its own numbers instead of training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgefl.errors import UserError, nearest
+from edgefl.experiment.directory import read_run_summary
+from edgefl.experiment.inputs import (
+    DATA,
+    SCENARIO,
+    Input,
+    Inputs,
+    check_inputs,
+    digest_of_scenario,
+    digests,
+    recorded_inputs,
+)
+from edgefl.experiment.step_costs import StepCosts
+from edgefl.experiment.wiring import SharedWorld, shared_world, step_costs
+from edgefl.record import RunPaths
+from edgefl.rerun.recording import Recording, read_recording
+from edgefl.scenario import Scenario, load_scenario
+from edgefl.simulation.protocol_specs import AsynchronousSpec, RoundsSpec
+from edgefl.yaml_file import read_yaml
+
+if TYPE_CHECKING:
+    from edgefl.data.federated import FederatedData
+
+
+class FinishedRun:
+    """The scenario, the training and the step costs of a run directory.
+
+    Args:
+        path: the run directory.
+        methods: labels; all of the run's if not given.
+
+    Attributes:
+        path: the run directory.
+        paths: its files.
+        scenario: its resolved scenario.
+        labels: the methods, in the scenario's order.
+        entries: their entries of the summary, one for each seed, by label.
+        costs: their step costs, by label.
+
+    Raises:
+        UserError: no finished run, a damaged file, or a protocol under which the order of arrivals decides what is
+            aggregated.
+    """
+
+    def __init__(self, path: Path, methods: Sequence[str] | None = None) -> None:
+        self.path = path
+        self.paths = RunPaths(path)
+        summary = read_run_summary(path)
+        self.entries: dict[str, list[dict[str, Any]]] = summary["methods"]
+        self._inputs = recorded_inputs(summary, self.paths.summary)
+        for label in methods or ():
+            if label not in self.entries:
+                raise UserError(f"the run has no method '{label}'; {nearest(label, self.entries)}", file=str(path))
+        self.labels = [label for label in self.entries if not methods or label in methods]
+        self.scenario = load_scenario(self.paths.scenario)
+        self._files = Inputs(self.scenario, path).files
+        self._check_scenario()
+        self._check_protocol()
+        self._data: dict[int, FederatedData | None] = {}
+        self.costs = self._step_costs()
+
+    def inputs(self, scenario: Scenario) -> dict[str, str]:
+        """The digests of a replay's inputs under this scenario, and of the run's training inputs.
+
+        Raises:
+            UserError: a file that the scenario shares with the run's own has changed since the run.
+        """
+        inputs = Inputs(scenario, self.path)
+        found = inputs.now(trains=any(self._reads_labels(entry["seed"]) for entry in self._all_entries()))
+        shared = {field: inputs.files.get(field) == self._files.get(field) for field in found}
+        check_inputs(
+            self._inputs, {field: each for field, each in found.items() if shared[field] and field != SCENARIO}
+        )
+        trained_on = {DATA: self._inputs[DATA]} if DATA in self._inputs else {}
+        return digests(found) | trained_on
+
+    def recording(self, label: str, seed: int) -> Recording:
+        """The recorded training of one method with one seed.
+
+        Raises:
+            UserError: the log cannot be read, a fault ended the run, or nothing was trained in it.
+        """
+        recording = read_recording(self.paths.of(label, seed).events)
+        if recording.reason == "fault" or not recording.evaluations:
+            what = "a fault ended it" if recording.reason == "fault" else "it has no training"
+            raise UserError(
+                f"{what}, so there is nothing to replay", file=str(self.path), field=f"{label}, seed {seed}"
+            )
+        return recording
+
+    def world(self, scenario: Scenario, seed: int) -> SharedWorld:
+        """The shared world of all methods of a seed, in this scenario or a changed one."""
+        return shared_world(scenario, seed, self._labels_of(seed))
+
+    def _all_entries(self) -> list[dict[str, Any]]:
+        return [entry for label in self.labels for entry in self.entries[label]]
+
+    def _check_scenario(self) -> None:
+        file = self.paths.scenario
+        check_inputs(self._inputs, {SCENARIO: Input(str(file), digest_of_scenario(read_yaml(file)))})
+
+    def _check_protocol(self) -> None:
+        protocol = self.scenario.protocol
+        decided = None
+        if isinstance(protocol, AsynchronousSpec):
+            decided = "kind: asynchronous"
+        elif isinstance(protocol, RoundsSpec) and protocol.deadline is not None:
+            decided = "deadline"
+        elif isinstance(protocol, RoundsSpec) and protocol.picked(100) > 100:
+            decided = "over_select"
+        if decided is not None:
+            raise UserError(
+                f"{decided}: the aggregated updates depend on arrival times, so the run cannot be replayed: "
+                "simulate it instead",
+                file=str(self.path),
+                field="protocol",
+            )
+
+    def _step_costs(self) -> dict[str, StepCosts]:
+        path = self.paths.costs
+        try:
+            return step_costs(self.scenario, self.labels, json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"cannot be read: {error}", file=str(path)) from None
+
+    def _labels_of(self, seed: int) -> FederatedData | None:
+        """The data, if a selector reads the classes of clients."""
+        if not self._reads_labels(seed):
+            return None
+        if seed not in self._data:
+            from edgefl.data.federated import load_federated
+            from edgefl.training.device import choose_device
+
+            scenario = self.scenario
+            self._data[seed] = load_federated(scenario.data, seed, choose_device("cpu"), scenario.evaluation.split)
+        return self._data[seed]
+
+    def _reads_labels(self, seed: int) -> bool:
+        return "label_support" in self.scenario.training.selection.spec.start(int(seed)).reads

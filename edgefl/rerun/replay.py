@@ -1,0 +1,141 @@
+"""``edgefl replay``: a finished run on another network or fleet, without training, where time decided nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from edgefl.durable_file import durable_file, durable_folder, write_durably
+from edgefl.errors import UserError
+from edgefl.experiment.one_run import OneRun
+from edgefl.experiment.progress import Silent
+from edgefl.experiment.step_costs import write_costs
+from edgefl.record import RunPaths
+from edgefl.record.paths import own_file_in
+from edgefl.record.summary import write_summary
+from edgefl.rerun.finished_run import FinishedRun
+from edgefl.rerun.recording import Recording
+from edgefl.rerun.replayed_learner import ReplayedLearner
+from edgefl.scenario import Scenario, dump_yaml, resolve, with_overrides
+from edgefl.scenario.overrides import Overrides, parse_overrides
+
+CHANGEABLE = ("network", "fleet", "budgets", "targets", "target_metric", "stop", "name")
+"""Sections of a scenario that training does not see."""
+
+
+class Replay:
+    """A finished run, ready to be replayed on other networks.
+
+    Args:
+        run: its directory.
+        methods: labels; all of the run's if not given.
+
+    Raises:
+        UserError: no finished run, nothing was trained in it, a file is damaged, or a decision in it read a time.
+    """
+
+    def __init__(self, run: Path, methods: Sequence[str] | None = None) -> None:
+        self._run = FinishedRun(run, methods)
+        self._recordings = {
+            (label, int(entry["seed"])): self._timeless(label, int(entry["seed"]))
+            for label in self._run.labels
+            for entry in self._run.entries[label]
+        }
+
+    def on(self, changes: Overrides, out: Path) -> Path:
+        """Replay the run with changes to its scenario, and write a run directory like a full run's.
+
+        Args:
+            changes: by path, below one of :data:`CHANGEABLE`.
+            out: the run directory; must not exist.
+
+        Raises:
+            UserError: a change does not fit or concerns training, or the other network or fleet would change what is
+                trained; nothing was written then.
+        """
+        for change in parse_overrides(changes):
+            if change.path[0] not in CHANGEABLE:
+                raise UserError(
+                    f"training depends on '{change.path[0]}'; a replay may change {', '.join(CHANGEABLE)}",
+                    file=change.origin,
+                    field=".".join(change.path),
+                )
+        scenario = with_overrides(self._run.scenario, changes)
+        _check_budgets(scenario)
+        inputs = self._run.inputs(scenario)
+        if os.path.lexists(out):
+            raise UserError("expected a folder that does not exist yet", file=str(out))
+        try:
+            with durable_folder(out) as folder:
+                self._write(scenario, folder, inputs)
+        except OSError as error:
+            raise UserError(f"cannot be written: {error.strerror or error}", file=str(out)) from None
+        return out
+
+    def _write(self, scenario: Scenario, folder: Path, inputs: dict[str, str]) -> None:
+        write_durably(RunPaths(folder).scenario, dump_yaml(resolve(scenario)))
+        worlds = {seed: self._run.world(scenario, seed) for seed in dict.fromkeys(seed for _, seed in self._recordings)}
+
+        def replayed(place: tuple[str, int]) -> dict[str, Any]:
+            label, seed = place
+            costs = self._run.costs[label]
+            one = OneRun(scenario, scenario.method(label), worlds[seed], costs, RunPaths(folder))
+            recording = self._recordings[place]
+            learner = ReplayedLearner(recording, label, stateful=costs.method.state is not None)
+            return one.replayed(Silent(), learner) | {"costs": sorted(costs.used)}
+
+        found = {place: replayed(place) for place in self._recordings}
+        entries: dict[str, list[dict[str, Any]]] = {label: [] for label in self._run.labels}
+        for label in self._run.labels:
+            for known in self._run.entries[label]:
+                entry = found[label, int(known["seed"])]
+                for alpha, batch in entry.pop("costs"):
+                    self._run.costs[label].step(alpha, batch)
+                if entry["rounds"] == known["rounds"]:
+                    # The last model is the same, and so is whatever was measured of it.
+                    entry |= {name: known[name] for name in ("clients", "personalisation") if name in known}
+                    self._keep_models(label, int(known["seed"]), folder)
+                entries[label].append(entry)
+        write_costs(self._run.costs, RunPaths(folder).costs)
+        write_summary(scenario.name, entries, RunPaths(folder).summary, inputs)
+
+    def _keep_models(self, label: str, seed: int, folder: Path) -> None:
+        run, copies = self._run.paths.of(label, seed), RunPaths(folder).of(label, seed)
+        for path, place in (
+            (run.final_model, copies.final_model),
+            (run.client_models, copies.client_models),
+            (run.clients, copies.clients),
+        ):
+            if own_file_in(path.parent, path.name).exists():
+                with path.open("rb") as held, durable_file(place) as copy:
+                    shutil.copyfileobj(held, copy)
+
+    def _timeless(self, label: str, seed: int) -> Recording:
+        recording = self._run.recording(label, seed)
+        if recording.timed:
+            round, what, reads = recording.timed[0]
+            raise UserError(
+                f"the decision on {what} in round {round + 1} read {' and '.join(reads)}, which depend on time, so the "
+                "run cannot be replayed: simulate it instead, or choose other methods with --method",
+                file=str(self._run.path),
+                field=f"{label}, seed {seed}",
+            )
+        return recording
+
+
+def replay(run: Path, changes: Overrides, out: Path, *, methods: Sequence[str] | None = None) -> Path:
+    """Replay a finished run once; see :class:`Replay`."""
+    return Replay(run, methods).on(changes, out)
+
+
+def _check_budgets(scenario: Scenario) -> None:
+    timed = [kind for kind in scenario.budgets.limits() if kind in ("seconds", "joules")]
+    if scenario.stop != "rounds" and timed:
+        raise UserError(
+            f"the budget on {timed[0]} ends a run by time; --set stop=rounds reports the accuracy at each "
+            "budget instead",
+            field="stop",
+        )

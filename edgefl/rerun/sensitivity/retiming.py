@@ -1,0 +1,184 @@
+"""A finished run timed again under other conditions: when each of its rounds would have ended, and what it would cost.
+
+What was trained stays: the same clients, the same steps, the same models, and so the same accuracy after each round.
+Where a decision read a time (GMBS chooses blocks so), it is held as it was, and the file says so: a method that would
+have decided otherwise there might have done better or worse. Where the conditions themselves would change what is
+trained (a device that is away by then), the file says that too, and holds nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from edgefl.errors import UserError
+from edgefl.experiment.wiring import SharedWorld, setup_of
+from edgefl.network.build import build_topology
+from edgefl.record import RunPaths
+from edgefl.record.events import Event, EventLog
+from edgefl.record.rounds import RoundRow
+from edgefl.record.sensitivity import Condition, digest
+from edgefl.record.tables import AS_WRITTEN, SENSITIVITY, write_parquet
+from edgefl.rerun.finished_run import FinishedRun
+from edgefl.rerun.recording import Recording
+from edgefl.rerun.replayed_learner import ReplayedLearner
+from edgefl.rerun.sensitivity.conditions import CONDITIONS, at_bound, scale_topology, scaled_links
+from edgefl.rerun.sensitivity.held_decisions import HeldScheduler, HeldSelector
+from edgefl.scenario import Scenario
+from edgefl.simulation.run import simulate_run
+from edgefl.simulation.setup import Setup
+
+
+class _AllRetimedError(Exception):
+    """The last round that was trained has ended."""
+
+
+@dataclass(frozen=True)
+class _Retiming:
+    """One method with one seed."""
+
+    run: FinishedRun
+    label: str
+    seed: int
+    rounds: int
+    recording: Recording
+
+    def table(self, scenario: Scenario, world: SharedWorld, condition: Condition) -> pa.Table | str:
+        """The trained rounds as they would have ended, or why something else would have been trained."""
+        try:
+            return _table(self, condition, self._rows(scenario, world, condition))
+        except UserError as error:
+            return str(error)
+
+    def _rows(self, scenario: Scenario, world: SharedWorld, condition: Condition) -> list[RoundRow]:
+        found: list[RoundRow] = []
+
+        def on_round(row: RoundRow) -> None:
+            found.append(row)
+            if row.round >= self.rounds:
+                raise _AllRetimedError
+
+        if not self.rounds:
+            return []
+        with suppress(_AllRetimedError):
+            simulate_run(replace(self._setup(scenario, world, condition), on_round=on_round))
+        if len(found) < self.rounds:
+            raise UserError(f"it would have ended after round {len(found)} of {self.rounds}")
+        return found
+
+    def _setup(self, scenario: Scenario, world: SharedWorld, condition: Condition) -> Setup:
+        costs, method = self.run.costs[self.label], scenario.method(self.label)
+        learner = ReplayedLearner(self.recording, self.label, stateful=costs.method.state is not None)
+        setup = setup_of(scenario, method, world, costs, learner=learner, trains=False, log=EventLog(_unread))
+        links = [str(name) for name in world.fleet.link_names()]
+        topology = build_topology(scenario.network.topology, scenario.network.links, links)
+        scale_topology(topology, condition.bandwidth)
+        timed = {what for _, what, _ in self.recording.timed}
+        return replace(
+            setup,
+            stop="rounds",
+            topology=topology,
+            scheduler=HeldScheduler(self.recording.alphas) if "blocks" in timed else setup.scheduler,
+            selector=HeldSelector(self.recording.cohorts) if "selection" in timed else setup.selector,
+        )
+
+
+def write_sensitivity(path: Path, conditions: Sequence[Condition] = CONDITIONS) -> Path:
+    """Time a finished run again under each of the conditions, and write ``sensitivity.parquet`` into its directory.
+
+    Args:
+        path: the run directory.
+        conditions: which.
+
+    Returns:
+        The file.
+
+    Raises:
+        UserError: no finished run, nothing was trained, or arrivals decided what was aggregated.
+    """
+    run = FinishedRun(path)
+    run.inputs(run.scenario)
+    held: dict[str, list[str]] = {}
+    refused: dict[str, str] = {}
+    retimings: list[_Retiming] = []
+    for label in run.labels:
+        try:
+            own = [
+                _Retiming(run, label, int(entry["seed"]), int(entry["rounds"]), run.recording(label, entry["seed"]))
+                for entry in run.entries[label]
+            ]
+        except UserError as error:
+            refused[label] = str(error)
+            continue
+        retimings += own
+        decided = sorted({what for one in own for _, what, _ in one.recording.timed})
+        if decided:
+            held[label] = decided
+    if not retimings:
+        raise UserError("no method of it was trained to an end, so there is nothing to time again", file=str(path))
+    tables: dict[str, list[pa.Table]] = {}
+    for condition, scenario, world in _worlds(run, conditions):
+        for one in retimings:
+            if one.seed != world.seed:
+                continue
+            table = one.table(scenario, world, condition)
+            if isinstance(table, str):
+                refused.setdefault(one.label, table)
+            else:
+                tables.setdefault(one.label, []).append(table)
+    kept = [table for label in run.labels if label not in refused for table in tables.get(label, ())]
+    facts = {"summary": digest(path), "held": held, "refused": refused}
+    schema = SENSITIVITY.with_metadata({"edgefl": json.dumps(facts)})
+    whole = pa.concat_tables([SENSITIVITY.empty_table(), *kept]).unify_dictionaries()
+    file = RunPaths(path).sensitivity
+    try:
+        write_parquet(whole.replace_schema_metadata(schema.metadata), file, **AS_WRITTEN)
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror or error}", file=str(file)) from None
+    return file
+
+
+def _worlds(run: FinishedRun, conditions: Sequence[Condition]) -> Iterator[tuple[Condition, Scenario, SharedWorld]]:
+    """Each condition with each seed of the run."""
+    network = run.scenario.network
+    seeds = dict.fromkeys(int(entry["seed"]) for label in run.labels for entry in run.entries[label])
+    for seed in seeds:
+        world = run.world(run.scenario, seed)
+        for condition in conditions:
+            links = scaled_links(network.links, condition.bandwidth)
+            scenario = run.scenario.model_copy(update={"network": network.model_copy(update={"links": links})})
+            profiles = tuple(at_bound(profile, condition.devices) for profile in world.fleet.profiles)
+            yield condition, scenario, replace(world, fleet=replace(world.fleet, profiles=profiles))
+
+
+def _table(one: _Retiming, condition: Condition, rows: Sequence[RoundRow]) -> pa.Table:
+    count = len(rows)
+    columns = {
+        "label": [one.label] * count,
+        "seed": [one.seed] * count,
+        "devices": [condition.devices] * count,
+        "bandwidth": [condition.bandwidth] * count,
+        "round": [row.round for row in rows],
+        "seconds": [row.seconds for row in rows],
+        "bytes": _summed([row.bytes_down + row.bytes_up for row in rows]),
+        "joules": _summed([row.joules for row in rows]),
+    }
+    return pa.table({name: pa.array(columns[name], SENSITIVITY.field(name).type) for name in SENSITIVITY.names})
+
+
+def _summed(amounts: Sequence[float]) -> list[float]:
+    total, sums = type(amounts[0])(0) if amounts else 0, []
+    for amount in amounts:
+        total += amount
+        sums.append(total)
+    return sums
+
+
+def _unread(events: Sequence[Event]) -> None:
+    """Nobody reads the log of a retiming."""
+    del events

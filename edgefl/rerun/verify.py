@@ -1,0 +1,150 @@
+"""``edgefl verify``: a run directory against the laws of the world."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgefl.errors import UserError
+from edgefl.experiment.directory import read_run_summary
+from edgefl.experiment.inputs import SCENARIO, Inputs, digest_of_scenario, recorded_inputs
+from edgefl.experiment.step_costs import cost_entries
+from edgefl.experiment.wiring import compute_seconds
+from edgefl.fleet import assign
+from edgefl.network import build_topology
+from edgefl.record import RunPaths, SeedPaths
+from edgefl.record.events import Event
+from edgefl.record.tables import EVENTS, ROUNDS, read_table
+from edgefl.rerun.execution_again import ExecutionAgain
+from edgefl.rerun.sensitivity.checking import check_sensitivity
+from edgefl.scenario import Scenario, load_scenario
+from edgefl.simulation.invariants import CostEntry, Record, violations
+from edgefl.version import __version__
+from edgefl.yaml_file import read_yaml
+
+
+def verify(run: Path) -> list[str]:
+    """Every way in which a run directory is not what its scenario leads to, as sentences; none where all is as it must.
+
+    Raises:
+        UserError: the folder holds no finished run.
+    """
+    summary = read_run_summary(run)
+    scenario = load_scenario(RunPaths(run).scenario)
+    return list(_changed_inputs(run, scenario, summary)) or held_to(run, summary, scenario)
+
+
+def held_to(run: Path, summary: dict[str, Any], scenario: Scenario) -> list[str]:
+    """Every way in which the runs of a directory are not what a scenario leads to, as sentences.
+
+    The logs are held to the laws of the world and, where this version of edgefl wrote them, to the scenario: the world
+    is executed again with the recorded numbers of training, and every row, round and figure must come out.
+
+    Args:
+        run: the run directory.
+        summary: what its ``summary.json`` holds.
+        scenario: what it is said to be of.
+    """
+    found = list(_other_runs(scenario, summary))
+    if found:
+        return found
+    try:
+        costs = json.loads(RunPaths(run).costs.read_text(encoding="utf-8"))
+        verification = _Verification(run, scenario, cost_entries(costs))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return [f"costs.json cannot be read: {error}"]
+    again = ExecutionAgain(scenario, costs) if is_of_this_version(summary.get("edgefl")) else None
+    for label, entries in summary["methods"].items():
+        for entry in entries:
+            found += [f"{label}, seed {entry['seed']}: {text}" for text in verification.check(label, entry, again)]
+    if not found:
+        found += check_sensitivity(run, summary)
+    return found
+
+
+def is_of_this_version(version: object) -> bool:
+    """Whether this version of edgefl wrote a run, and so would write the same again."""
+    return version == __version__
+
+
+def _other_runs(scenario: Scenario, summary: dict[str, Any]) -> Iterator[str]:
+    """Runs that are not those of the scenario."""
+    if summary.get("scenario") != scenario.name:
+        yield f"scenario: summary.json says {summary.get('scenario')!r}, scenario.yaml {scenario.name!r}"
+    known = {method.label for method in scenario.methods}
+    for label, entries in summary["methods"].items():
+        seeds = [entry["seed"] for entry in entries]
+        if label not in known:
+            yield f"methods: the scenario has no method '{label}'"
+        if seeds != list(scenario.seeds):
+            yield f"{label}: summary.json has the seeds {seeds}, the scenario {list(scenario.seeds)}"
+
+
+def _changed_inputs(run: Path, scenario: Scenario, summary: dict[str, Any]) -> Iterator[str]:
+    """What the run read that is not what lies here now; the log cannot be held to it then."""
+    known = recorded_inputs(summary, RunPaths(run).summary)
+    file = RunPaths(run).scenario
+    if known.get(SCENARIO, now := digest_of_scenario(read_yaml(file))) != now:
+        yield f"{file} is not the scenario that the run was made from"
+        return
+    try:
+        found = Inputs(scenario, run).now(trains=False)
+    except UserError as error:
+        yield f"what the run read is not here: {error}"
+        return
+    for field, each in found.items():
+        if field != SCENARIO and known.get(field, each.digest) != each.digest:
+            yield f"{each.file}: {field}: is not the file that the run read"
+
+
+@dataclass(frozen=True)
+class _Verification:
+    """What the runs of a directory are held to.
+
+    Attributes:
+        run: the directory.
+        scenario: what they are said to be of.
+        costs: step costs by label.
+    """
+
+    run: Path
+    scenario: Scenario
+    costs: dict[str, dict[tuple[int, int], CostEntry]]
+
+    def check(self, label: str, entry: dict[str, Any], again: ExecutionAgain | None) -> Iterator[str]:
+        """What is wrong with one run."""
+        paths = RunPaths(self.run).of(label, entry["seed"])
+        try:
+            record = self._record(paths, label, entry)
+        except ValueError as error:
+            yield f"a table cannot be read: {error}"
+            return
+        try:
+            broken = list(violations(record))
+            if again is not None and not broken:
+                yield from again.differences(record, label)
+                yield from again.final_model(record, label, paths.final_model)
+            yield from broken
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
+            yield f"the files are damaged ({type(error).__name__}: {error})"
+
+    def _record(self, paths: SeedPaths, label: str, entry: dict[str, Any]) -> Record:
+        scenario, seed = self.scenario, int(entry["seed"])
+        events = read_table(paths.events, EVENTS)
+        rounds = read_table(paths.rounds, ROUNDS)
+        fleet = assign(scenario.fleet, scenario.data.clients, seed)
+        network = scenario.network
+        return Record(
+            events=[Event(*row) for row in zip(*(events[name] for name in EVENTS.names), strict=True)],
+            rounds=rounds,
+            summary=entry,
+            fleet=fleet,
+            costs=self.costs.get(label, {}),
+            topology=build_topology(network.topology, network.links, [str(name) for name in fleet.link_names()]),
+            transport=network.transport.build(),
+            protocol=scenario.protocol,
+            seconds=compute_seconds(scenario, scenario.method(label), seed),
+        )

@@ -1,0 +1,100 @@
+"""The best setting of each method, chosen on images that the comparison will not be judged by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import pyarrow as pa
+
+from edgefl.errors import UserError
+from edgefl.sweep.jobs import Job
+from edgefl.sweep.settings import Setting
+
+METRICS = {"accuracy": "accuracy_final", "best": "accuracy_best", "ema": "accuracy_ema"}
+"""What may be chosen by, and its column."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One method's best setting.
+
+    Attributes:
+        method: its label.
+        setting: values by path.
+        value: the mean of the metric over the seeds; ``seeds``: how many they are.
+        edge: paths whose chosen number is the least or the greatest that was tried: a better one may lie beyond.
+    """
+
+    method: str
+    setting: Setting
+    value: float
+    seeds: int
+    edge: tuple[str, ...]
+
+
+def mean_by(metric: str, found: Sequence[Mapping[str, Sequence[Mapping[str, Any]]]]) -> float:
+    """The mean of a metric over the jobs of one setting and method; -1, below all, where a job has none.
+
+    Args:
+        metric: a key of :data:`METRICS`.
+        found: each job's figures, by its one method.
+    """
+    values = [rows[0][METRICS[metric]] for figures in found for rows in figures.values()]
+    return fmean(values) if len(values) == len(found) and None not in values else -1.0
+
+
+def check_split(jobs: Sequence[Job], asked: str = "--choose") -> None:
+    """Refuse to choose by images that the comparison is judged by.
+
+    Raises:
+        UserError: a job evaluates the test split.
+    """
+    if any(job.scenario["evaluation"]["split"] != "validation" for job in jobs):
+        raise UserError(
+            "settings are chosen on held-out training images, but the scenario evaluates the test images; "
+            "add --set evaluation.split=validation",
+            file=asked,
+        )
+
+
+def choose(jobs: Sequence[Job], table: pa.Table, metric: str) -> list[Chosen]:
+    """The setting with the greatest mean over the seeds, for each method; of equal ones the first.
+
+    Only settings that every seed finished compete; those that successive halving left behind do not.
+
+    Raises:
+        UserError: a job evaluates the test split, or nothing was trained.
+    """
+    check_split(jobs)
+    column = METRICS[metric]
+    settings = {job.id: job.setting for job in jobs}
+    grouped: dict[str, dict[str, tuple[Setting, list[float | None]]]] = {}
+    for row in table.to_pylist():
+        if row.get("stop") == "paused":
+            continue
+        setting = settings[row["job"]]
+        found = grouped.setdefault(row["method"], {}).setdefault(json.dumps(dict(setting)), (setting, []))
+        found[1].append(row[column])
+    seeds = len({job.seed for job in jobs})
+    chosen = []
+    for method, candidates in grouped.items():
+        means: list[tuple[Setting, float]] = []
+        for setting, values in candidates.values():
+            known = [value for value in values if value is not None]
+            if len(known) == seeds:
+                means.append((setting, fmean(known)))
+        if not means:
+            raise UserError(f"no setting of {method} has an accuracy for every seed to choose by", file="--choose")
+        best, value = max(means, key=lambda pair: pair[1])
+        edge = tuple(path for path in best if _at_the_edge(best[path], [job.setting[path] for job in jobs]))
+        chosen.append(Chosen(method, best, value, seeds, edge))
+    return chosen
+
+
+def _at_the_edge(value: Any, tried: Sequence[Any]) -> bool:
+    numbers = [each for each in tried if isinstance(each, int | float) and not isinstance(each, bool)]
+    return len(set(numbers)) > 1 and len(numbers) == len(tried) and value in (min(numbers), max(numbers))

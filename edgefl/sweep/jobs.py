@@ -1,0 +1,136 @@
+"""The jobs of a sweep: one setting with one seed, all methods together, in a run directory of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgefl.errors import EdgeflError, UserError
+from edgefl.experiment.directory import is_interrupted
+from edgefl.experiment.inputs import digest_of_scenario
+from edgefl.experiment.pausing import Pause, Paused
+from edgefl.experiment.run import resume, run
+from edgefl.record import RunPaths
+from edgefl.record.summary import is_summary
+from edgefl.scenario import Scenario, load_scenario, rehearse, resolve, with_overrides
+from edgefl.scenario.loading import check
+from edgefl.scenario.overrides import of_engine, parse_overrides
+from edgefl.sweep.settings import Setting
+from edgefl.yaml_file import read_yaml
+
+
+@dataclass(frozen=True)
+class Job:
+    """One setting with one seed.
+
+    Attributes:
+        id: twelve hexadecimal digits of everything that it depends on; equal jobs have one id and run once.
+        setting: what it changes in the scenario.
+        seed: its seed.
+        scenario: the whole scenario as plain data.
+        methods: labels to run.
+        device, train: as for :func:`edgefl.experiment.run`.
+        pause: when to leave it for now; no part of what it is.
+    """
+
+    id: str
+    setting: Setting
+    seed: int
+    scenario: dict[str, Any]
+    methods: tuple[str, ...]
+    device: str
+    train: bool
+    pause: Pause | None = None
+
+
+def jobs_of(
+    path_or_name: str,
+    changes: Sequence[str],
+    settings: Sequence[Setting],
+    *,
+    seeds: Sequence[int] | None = None,
+    methods: Sequence[str] | None = None,
+    device: str = "auto",
+    engine: str | None = None,
+    train: bool = True,
+    option: str = "sweep:",
+) -> list[Job]:
+    """All jobs, setting by setting and seed by seed; every scenario is checked before any runs.
+
+    Jobs run side by side, so one whose scenario leaves the engine open, or to a cluster, trains sequentially unless
+    ``engine`` says how. ``option`` is where the settings' values were said, for messages.
+
+    Raises:
+        UserError: a setting does not fit the scenario.
+    """
+    jobs = []
+    for setting in settings:
+        texts = [f"{path}={json.dumps(value)}" for path, value in setting.items()]
+        overrides = [*parse_overrides(changes), *parse_overrides(texts, option)]
+        scenario = load_scenario(path_or_name, overrides)
+        scenario = scenario.with_seeds(seeds) if seeds else scenario
+        kind = scenario.training.engine.kind
+        chosen = engine or ("sequential" if kind in {"auto", "ray"} else kind)
+        scenario = with_overrides(scenario, of_engine(chosen))
+        labels = tuple(scenario.method(label).label for label in methods or [each.label for each in scenario.methods])
+        rehearse(scenario, file=path_or_name, overrides=overrides)
+        for seed in scenario.seeds:
+            data = {**resolve(scenario.with_seeds([seed])), "sweep": None}
+            everything = json.dumps([data, labels, device, train], sort_keys=True)
+            id = hashlib.blake2b(everything.encode(), digest_size=6).hexdigest()
+            jobs.append(Job(id, setting, seed, data, labels, device, train))
+    return jobs
+
+
+def scenario_of(job: Job) -> Scenario:
+    """The job's scenario."""
+    return check(job.scenario, file=job.id)
+
+
+def check_folder(job: Job, folder: Path) -> None:
+    """Whether a folder holds the run of this job, if it holds any.
+
+    Raises:
+        UserError: it holds the run of another scenario.
+    """
+    file = RunPaths(folder).scenario
+    if file.exists() and digest_of_scenario(read_yaml(file)) != digest_of_scenario(resolve(scenario_of(job))):
+        raise UserError(
+            f"expected the scenario of the sweep's job {job.id}, found another; without this folder it runs again",
+            file=str(file),
+        )
+
+
+def run_job(job: Job, folder: Path) -> str | None:
+    """Run a job, or go on with it, unless it is finished.
+
+    Args:
+        job: the job.
+        folder: its run directory.
+
+    Returns:
+        Why it failed, if it did. A fault of one method leaves a complete run directory all the same.
+    """
+    try:
+        if is_interrupted(folder):
+            resume(folder, pause=job.pause)
+        elif not is_summary(RunPaths(folder).summary):
+            run(
+                scenario_of(job),
+                out=folder,
+                methods=job.methods,
+                device=job.device,
+                train=job.train,
+                pause=job.pause,
+            )
+    except Paused:
+        return None
+    except (EdgeflError, OSError) as error:
+        return error.message if isinstance(error, UserError) else str(error)
+    except Exception as error:  # noqa: BLE001  (one job's fault must not end the others)
+        return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
+    return None

@@ -1,0 +1,209 @@
+"""A sweep from its first job to its table."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from edgefl.durable_file import aside, make_folder, write_durably
+from edgefl.errors import UserError
+from edgefl.experiment.folder_lock import FolderLock
+from edgefl.record.paths import file_in, folder_in
+from edgefl.record.tables import write_parquet
+from edgefl.sweep.jobs import Job, check_folder
+from edgefl.sweep.over_ray import run_all_on_ray
+from edgefl.sweep.processes import run_all
+from edgefl.sweep.table import figures_by_method, is_done, sweep_table
+from edgefl.training.processors import cores
+
+STATE = "sweep.json"
+LOCK = "sweep.lock"
+TABLE = "sweep.parquet"
+
+Search = Generator[list[Job], list[dict[str, list[dict[str, Any]]]], None]
+"""Yields the jobs of a step, and is sent the figures of each, by method."""
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """What a sweep came to.
+
+    Attributes:
+        path: its folder.
+        table: what ``sweep.parquet`` holds.
+        failures: why jobs failed, by their id.
+    """
+
+    path: Path
+    table: pa.Table
+    failures: dict[str, str]
+
+
+def sweep(
+    jobs: Sequence[Job],
+    out: Path,
+    *,
+    processes: int | None = None,
+    cluster: bool = False,
+    done: Callable[[Job, str | None, int], None] | None = None,
+) -> SweepResult:
+    """Run all jobs that are not finished, and write the table.
+
+    Jobs that were finished before count; an interrupted one goes on where it was.
+
+    Args:
+        jobs: see :func:`~edgefl.sweep.jobs.jobs_of`.
+        out: the sweep's folder; new, empty, or that of the same sweep.
+        processes: jobs at a time; as many as there are processors if not given.
+        cluster: run them over a Ray cluster; the table is the same as over local processes.
+        done: told of each job that finished, why it failed if it did, and how many are still to come.
+
+    Raises:
+        UserError: the folder holds something else, another process works there, or there is no such cluster.
+    """
+    with _taken(out, list(dict.fromkeys(job.id for job in jobs))):
+        return _Sweep(out, processes, done, cluster=cluster).all_at_once(jobs)
+
+
+def search(
+    steps: Search,
+    identity: Sequence[str],
+    out: Path,
+    *,
+    processes: int | None = None,
+    cluster: bool = False,
+    done: Callable[[Job, str | None, int], None] | None = None,
+) -> SweepResult:
+    """Run the jobs that a search asks for, step by step, and write the table of all of them.
+
+    A search decides by what is on disk alone, so after an interruption it asks for the same jobs again, and those that
+    were finished or left before are not run.
+
+    Args:
+        steps: yields jobs, and is sent what each came to by the metric.
+        identity: what tells this search from another.
+        out: the search's folder; new, empty, or that of the same search.
+        processes: jobs at a time; as many as there are processors if not given.
+        cluster: run them over a Ray cluster.
+        done: told of each job of a step that finished or was left, and how many of the step are still to come.
+
+    Raises:
+        UserError: the folder holds something else, another process works there, or there is no such cluster.
+    """
+    with _taken(out, list(identity)):
+        return _Sweep(out, processes, done, cluster=cluster).step_by_step(steps)
+
+
+class _Sweep:
+    """Jobs in one folder."""
+
+    def __init__(
+        self,
+        out: Path,
+        processes: int | None,
+        done: Callable[[Job, str | None, int], None] | None,
+        *,
+        cluster: bool,
+    ) -> None:
+        self._out = out
+        self._folder = out / "jobs"
+        self._processes = processes
+        self._cluster = cluster
+        self._done = done
+        self._failures: dict[str, str] = {}
+
+    def all_at_once(self, jobs: Sequence[Job]) -> SweepResult:
+        self._run(jobs)
+        return self._result(jobs)
+
+    def step_by_step(self, steps: Search) -> SweepResult:
+        asked: dict[str, Job] = {}
+        try:
+            jobs = next(steps)
+            while True:
+                self._run(jobs)
+                asked |= {job.id: replace(job, pause=None) for job in jobs}
+                jobs = steps.send([figures_by_method(job, self._folder / job.id) for job in jobs])
+        except StopIteration:
+            return self._result(list(asked.values()))
+
+    def _run(self, jobs: Sequence[Job]) -> None:
+        unique = {job.id: job for job in jobs}
+        for id, job in unique.items():
+            check_folder(job, self._folder / id)
+        left = {id: job for id, job in unique.items() if not is_done(job, self._folder / id)}
+
+        def one_done(job: Job, failure: str | None) -> None:
+            left.pop(job.id)
+            if failure is not None:
+                self._failures[job.id] = failure
+            if self._done is not None:
+                self._done(job, failure, len(left))
+
+        if self._cluster:
+            run_all_on_ray(list(left.values()), self._folder, self._processes, one_done)
+        else:
+            run_all(list(left.values()), self._folder, self._processes or cores(), one_done)
+
+    def _result(self, jobs: Sequence[Job]) -> SweepResult:
+        table = sweep_table(jobs, self._folder)
+        write_parquet(table, self._out / TABLE)
+        return SweepResult(self._out, table, self._failures)
+
+
+@contextmanager
+def _taken(out: Path, ids: list[str]) -> Iterator[None]:
+    """Hold the folder of a sweep for this process.
+
+    Raises:
+        UserError: it holds something else than this sweep, another process works there, or it cannot be used.
+    """
+    try:
+        _holds_sweep(out, ids)  # so that nothing is written where something else lies; the look that counts comes next
+        lock = FolderLock(file_in(out, LOCK), make=True)
+        try:
+            if not _holds_sweep(out, ids):
+                make_folder(out / "jobs", parents=False)
+                write_durably(out / STATE, json.dumps({"jobs": ids}))
+        except BaseException:
+            lock.release(made=True)
+            raise
+    except BlockingIOError:
+        raise UserError("another process is working in this folder", file=f"--out {out}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(f"cannot be used: {reason}", file=f"--out {out}") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _holds_sweep(out: Path, ids: list[str]) -> bool:
+    """Whether the folder holds this sweep; if not, it is empty or not there.
+
+    Raises:
+        UserError: it holds something else.
+    """
+    state = file_in(out, STATE)
+    if state.exists():
+        if json.loads(state.read_text(encoding="utf-8")) != {"jobs": ids}:
+            raise UserError("this folder holds another sweep; choose another", file=f"--out {out}")
+        return True
+    left = {LOCK, "jobs", aside(state).name}  # by a process that was killed before the sweep began
+    if out.exists() and (not out.is_dir() or not set(os.listdir(out)) <= left or _holds_jobs(out)):
+        raise UserError("expected a new or an empty folder, or that of the same sweep", file=f"--out {out}")
+    return False
+
+
+def _holds_jobs(out: Path) -> bool:
+    """Whether there are jobs; a killed process may leave their folder empty."""
+    jobs = folder_in(out, "jobs")
+    return jobs.exists() and bool(os.listdir(jobs))

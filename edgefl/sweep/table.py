@@ -1,0 +1,101 @@
+"""What a sweep found, as one tidy table: a row for each job, method and seed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from edgefl.experiment.directory import is_interrupted
+from edgefl.experiment.pausing import read_standings
+from edgefl.record import RunPaths
+from edgefl.record.summary import is_summary
+from edgefl.sweep.jobs import Job
+
+
+def sweep_table(jobs: Sequence[Job], folder: Path) -> pa.Table:
+    """The table of all jobs that are finished or were left, in the order of settings, methods and seeds.
+
+    Args:
+        jobs: the sweep's.
+        folder: holds their run directories.
+    """
+    paths = list(dict.fromkeys(path for job in jobs for path in job.setting))
+    columns = {path: _column([job.setting.get(path) for job in jobs]) for path in paths}
+    rows = []
+    for number, job in enumerate(jobs):
+        said = {path: column[number] for path, column in columns.items()}
+        figures = figures_by_method(job, folder / job.id)
+        rows += [{"job": job.id, **said, "method": label, **each} for label, found in figures.items() for each in found]
+    order = {label: place for place, label in enumerate(dict.fromkeys(row["method"] for row in rows))}
+    settings = [dict(job.setting) for job in jobs]
+    place = {job.id: settings.index(setting) for job, setting in zip(jobs, settings, strict=True)}
+    rows.sort(key=lambda row: (place[row["job"]], order[row["method"]]))  # stable: seeds keep their order
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return pa.table({name: [row.get(name) for row in rows] for name in names})
+
+
+def is_done(job: Job, folder: Path) -> bool:
+    """Whether a job is finished, or was left where it is to be left."""
+    if is_summary(RunPaths(folder).summary) and not is_interrupted(folder):
+        return True
+    name = job.pause and job.pause.name
+    return name is not None and all(
+        name in read_standings(RunPaths(folder).of(label, job.seed)) for label in job.methods
+    )
+
+
+def figures_by_method(job: Job, folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """What a job's run directory says of each method: at the end, or at ``job.pause``, or where it was left last.
+
+    A job that ended before its pause has no other figures than those of its end, and one that failed before its pause
+    has none; without a pause, the last one that it came to counts.
+    """
+    found = {}
+    summary = RunPaths(folder).summary
+    ended = json.loads(summary.read_text(encoding="utf-8"))["methods"] if is_summary(summary) else {}
+    for label in job.methods:
+        standings = read_standings(RunPaths(folder).of(label, job.seed))
+        if job.pause is not None and job.pause.name in standings:
+            found[label] = [standings[job.pause.name]]
+        elif label in ended:
+            found[label] = [figures_of(entry) for entry in ended[label]]
+        elif standings and job.pause is None:
+            found[label] = [list(standings.values())[-1]]
+    return found
+
+
+def _column(values: list[Any]) -> list[Any]:
+    """Numbers as they are, all else as text, so that a column has one type."""
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return [float(value) for value in values]
+    return [value if isinstance(value, str) else json.dumps(value) for value in values]
+
+
+def figures_of(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """One run's entry in a summary as the columns of a row."""
+    row = {
+        "seed": entry["seed"],
+        "stop": entry["stop"]["reason"],
+        "rounds": entry["rounds"],
+        # A job that an earlier edgefl finished may not have counted them.
+        **{name: entry.get(name) for name in ("rounds_without_update", "refused")},
+        "seconds": float(entry["seconds"]),
+        **{f"accuracy_{name}": _number(entry["accuracy"][name]) for name in ("final", "best", "ema")},
+        **{f"bytes_{name}": entry["bytes"][name] for name in ("down", "up", "wasted")},
+        "flops": float(entry["flops"]),
+        "joules": float(entry["joules"]),
+    }
+    for target in entry["targets"]:
+        row[f"seconds_to_{target['accuracy']:g}"] = _number(target["seconds"])
+        row[f"bytes_to_{target['accuracy']:g}"] = target["bytes"]
+    for budget in entry["budgets"]:
+        row[f"accuracy_within_{budget['kind']}"] = _number(budget["accuracy"])
+    return row
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)

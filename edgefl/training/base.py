@@ -1,0 +1,160 @@
+"""The interface of a training engine: it takes resolved jobs and returns trained weights and losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from edgefl.methods.objectives.base import Batch, Objective
+from edgefl.methods.rules.base import LocalOptions, LocalRule
+from edgefl.training.job import Evaluation
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobTask:
+    """A training job with all inputs resolved to plain tensors and values.
+
+    Attributes:
+        method: the method's label, for messages.
+        seed: the run's seed; together with ``client`` and ``dispatch`` the key of every random draw of the job.
+        client: the client whose data is used.
+        round: used in messages only; its effect on the learning rate is already in ``lr``.
+        dispatch: index of the client's job, from 0.
+        objective, rule, options: the parts of a local step.
+        lr: η_t of the round.
+        steps: local steps H_k.
+        alpha: number of the last blocks that were received; M for the whole model.
+        start: the weights before the first step ``[size]``.
+        frozen: frozen copies ``[size]`` by name.
+        vectors: vectors ``[parameter_count]`` that the objective or the rule reads, by name.
+        facts: facts about the client's data that the objective reads, by name.
+    """
+
+    method: str
+    seed: int
+    client: int
+    round: int
+    dispatch: int
+    objective: Objective
+    rule: LocalRule
+    options: LocalOptions
+    lr: float
+    steps: int
+    alpha: int
+    start: Tensor
+    frozen: Mapping[str, Tensor] = field(default_factory=dict)
+    vectors: Mapping[str, Tensor] = field(default_factory=dict)
+    facts: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobResult:
+    """The result of a job.
+
+    Attributes:
+        final: the weights after the last step ``[size]``.
+        cross_entropies: mean cross-entropy of the local path on each step's batch ``[steps]``.
+        batch_sizes: images in each step's batch.
+        kept: vectors ``[parameter_count]`` that the rule's local optimizer state adds to the client's state, by name.
+    """
+
+    final: Tensor
+    cross_entropies: Tensor
+    batch_sizes: tuple[int, ...]
+    kept: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+class JobData(Protocol):
+    """A data set divided among clients, as training reads it; reading is thread-safe."""
+
+    @property
+    def clients(self) -> int:
+        """N, the number of clients."""
+
+    def samples(self, client: int) -> int:
+        """n_k, the number of the client's training images."""
+
+    def facts(self, client: int) -> Mapping[str, Tensor]:
+        """Facts about the client's data for the objective: ``label_counts`` ``[classes]``, ``relative_size``."""
+
+    def batches(self, task: JobTask) -> Iterable[Batch]:
+        """The job's ``task.steps`` minibatches on the training device; the job's key determines them."""
+
+    def side_by_side(self, tasks: Sequence[JobTask]) -> Iterable[Batch] | None:
+        """The minibatches of several jobs, step by step as ``[jobs, batch, ...]``; same values as :meth:`batches`.
+
+        ``None`` if the jobs differ in their number of steps or images, or if the data does not support it.
+        """
+
+    def evaluation(self) -> Sequence[slice]:
+        """The evaluation split as consecutive batches of a fixed size."""
+
+    def evaluation_batch(self, place: slice) -> Batch:
+        """One evaluation batch on the training device, without augmentation."""
+
+
+Arrived = Callable[[int, JobResult], None]
+"""Called with the index of a job and its result."""
+
+
+def unnoticed(place: int, result: JobResult) -> None:
+    """Ignore the result."""
+
+
+class Engine(Protocol):
+    """Trains jobs. Every engine returns for every job the result that :func:`train_job` returns for it alone."""
+
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
+        """Train all jobs and return the results in the order of the tasks, independent of the order of execution.
+
+        Args:
+            tasks: the jobs.
+            arrived: called with every result, in the calling thread, in any order; if possible, while other jobs are
+                still running. If a job had to be trained again, it is called again.
+
+        Raises:
+            TrainingFault: a local step failed; the message names method, client, round and step.
+            Exception: ``arrived`` raised it.
+        """
+
+    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
+        """Accuracy and mean cross-entropy of the model ``vector`` ``[size]`` on the evaluation split.
+
+        ``mode`` states how the evaluation differs from a plain one; see ``Objective.evaluation_mode``.
+        """
+
+    def close(self) -> None:
+        """Release workers and memory; the engine must not be used again."""
+
+
+class Around:
+    """An engine that wraps another one; a subclass overrides what it changes.
+
+    Args:
+        engine: the wrapped engine.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
+        """Train all jobs."""
+        return self._engine.train(tasks, arrived)
+
+    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
+        """Accuracy and mean cross-entropy on the evaluation split."""
+        return self._engine.evaluate(vector, mode)
+
+    def close(self) -> None:
+        """Release the engine's workers and memory."""
+        self._engine.close()
+
+
+def told(results: Sequence[JobResult], arrived: Arrived) -> list[JobResult]:
+    """Call ``arrived`` with every result, and return the results."""
+    for place, result in enumerate(results):
+        arrived(place, result)
+    return list(results)

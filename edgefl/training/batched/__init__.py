@@ -1,0 +1,1 @@
+"""Engine ``batched``: many jobs in one computation, for accelerators."""

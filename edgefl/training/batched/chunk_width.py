@@ -1,0 +1,84 @@
+"""The number of jobs trained side by side: computed from the memory of one step, not by trial."""
+
+from __future__ import annotations
+
+import torch
+
+from edgefl.cost.measure import measure
+from edgefl.models.block_model import BlockModel
+from edgefl.training.base import JobTask
+
+WIDEST = 64
+"""Maximum number of jobs in a chunk: with more, an accelerator is already busy and only memory use grows."""
+
+HOST_BYTES = 1 << 30
+"""Memory limit of a chunk in main memory."""
+
+DEVICE_SHARE = 0.3
+"""Share of an accelerator's memory for one chunk: two chunks may be kept, and data and kernels need the rest."""
+
+MARGIN = 2
+"""Ratio of bytes held to bytes counted: stacks, their gathered rows, and copies made by batching."""
+
+
+def padded(jobs: int) -> int:
+    """The number of rows in a call for ``jobs`` jobs: 2, 4, or a multiple of 8, so that few shapes occur.
+
+    >>> [padded(jobs) for jobs in (1, 2, 3, 8, 9, 50)]
+    [2, 2, 4, 8, 16, 56]
+    """
+    return max(2, 1 << (jobs - 1).bit_length()) if jobs <= 8 else -(-jobs // 8) * 8
+
+
+class ChunkWidths:
+    """The width of a chunk for each kind of job.
+
+    Args:
+        model: the skeleton.
+        device: where jobs are trained.
+        width: if given, used for all jobs.
+    """
+
+    def __init__(self, model: BlockModel, device: torch.device, width: int | None = None) -> None:
+        if width is not None and width < 1:
+            raise ValueError(f"a chunk holds at least one job, not {width}")
+        self._model = model
+        self._device = device
+        self._width = width
+        self._known: list[tuple[tuple[object, ...], int]] = []
+
+    def of(self, task: JobTask) -> int:
+        """The number of jobs like ``task`` that fit in memory together, as a power of two; 1 if two do not fit.
+
+        Raises:
+            DataDependentError: the job's step depends on data, so its memory cannot be computed.
+        """
+        if self._width is not None:
+            return self._width
+        kind = (task.objective, task.rule, task.options, task.alpha)
+        for known, width in self._known:
+            if known == kind:
+                return width
+        # The caller may have disabled gradients (aggregation does), but the memory of a step is that of its backward
+        # pass.
+        with torch.enable_grad():
+            one = measure(self._model, _Step(task), task.alpha, task.options.batch).peak_memory_bytes
+        fitting = min(WIDEST, int(self._budget() // (MARGIN * max(1, one))))
+        width = 1 << (fitting.bit_length() - 1) if fitting > 1 else 1
+        self._known.append((kind, width))
+        return width
+
+    def _budget(self) -> float:
+        if self._device.type == "cuda":
+            return DEVICE_SHARE * torch.cuda.get_device_properties(self._device).total_memory
+        return HOST_BYTES
+
+
+class _Step:
+    """A job in the form that the cost model takes: the parts of its local step."""
+
+    def __init__(self, task: JobTask) -> None:
+        self.label = task.method
+        self.objective = task.objective
+        self.rule = task.rule
+        self.local = task.options

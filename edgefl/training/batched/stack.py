@@ -1,0 +1,250 @@
+"""The weights of several clients as rows of matrices, and local steps of several rows in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from edgefl.methods.objectives.base import Batch, Context
+from edgefl.methods.precision import Precision, computing
+from edgefl.models.block_model import BlockModel
+from edgefl.training.base import JobResult, JobTask
+from edgefl.training.batched.chunk_width import padded
+from edgefl.training.batched.replay import Replay
+from edgefl.training.lent import lent_unwritten
+from edgefl.training.local_training import draws_of, first_memory
+
+Named = Mapping[str, Tensor]
+
+
+class Stack:
+    """The jobs of a chunk during training.
+
+    The number of rows is padded like the calls (see :func:`~edgefl.training.batched.chunk_width.padded`): the extra
+    rows repeat the last job and are discarded, so a step of all jobs uses the whole matrices, without gathering rows.
+    Tensors that all jobs share, such as the received model as a frozen copy, are stored once. All tensors are copies,
+    so no step can write to shared ones.
+
+    The matrices keep their memory from step to step, and :meth:`adopt` writes another chunk into it. So a step of all
+    rows can be recorded once and replayed.
+
+    Args:
+        tasks: at least two jobs with the same local step.
+        model: the skeleton.
+        precision: precision of a step's products.
+
+    Attributes:
+        tasks: the jobs; row i is the i-th.
+        taken: number of steps that the longest job has run.
+    """
+
+    def __init__(self, tasks: Sequence[JobTask], model: BlockModel, precision: Precision = "float32") -> None:
+        self._model = model
+        self._precision = precision
+        self._begin(tasks)
+        rows = [*tasks, *[tasks[-1]] * (padded(len(tasks)) - len(tasks))]
+        self._rows = len(rows)
+        layout = model.layout
+        starts = [layout.split(task.start) for task in rows]
+        self._parameters = torch.stack([parameters for parameters, _ in starts])
+        self._buffers = torch.stack([buffers for _, buffers in starts])
+        # Row by row, because the optimizer state may depend on the client's number of steps (FedADC).
+        memories = [first_memory(task, received) for task, (received, _) in zip(rows, starts, strict=True)]
+        self._memory = {name: torch.stack([memory[name] for memory in memories]) for name in memories[0]}
+        self._shared: dict[str, dict[str, Tensor]] = {}
+        self._own: dict[str, dict[str, Tensor]] = {}
+        for kind in ("frozen", "vectors", "facts"):
+            columns = {name: [getattr(task, kind)[name] for task in rows] for name in getattr(rows[0], kind)}
+            alike = {name: all(_same(each, tensors[0]) for each in tensors) for name, tensors in columns.items()}
+            self._shared[kind] = {name: tensors[0].clone() for name, tensors in columns.items() if alike[name]}
+            self._own[kind] = {name: torch.stack(tensors) for name, tensors in columns.items() if not alike[name]}
+        self._replays: dict[tuple[object, ...], Replay] = {}
+        self._gradient = torch.func.vmap(torch.func.grad(self._loss, has_aux=True))
+
+    def _begin(self, tasks: Sequence[JobTask]) -> None:
+        self.tasks = tasks
+        self.taken = 0
+        self._draws: list[Callable[[int], Named] | None] = [draws_of(task) for task in tasks]
+        self._losses: list[list[Tensor]] = [[] for _ in tasks]
+        self._sizes: list[list[int]] = [[] for _ in tasks]
+
+    @property
+    def shapes(self) -> tuple[object, ...]:
+        """The shapes that two stacks of the same kind of jobs must share to use the same memory."""
+        return tuple((name, tensor.shape, tensor.dtype) for name, tensor in self._tensors())
+
+    def adopt(self, other: Stack) -> None:
+        """Copy ``other``, which has the same kind of jobs and the same :attr:`shapes`, into this stack's memory."""
+        for (_, here), (_, there) in zip(self._tensors(), other._tensors(), strict=True):
+            here.copy_(there)
+        self._begin(other.tasks)
+
+    def step_all(self, batch: Batch, replay: Callable[[Callable[[], None]], Replay] | None = None) -> None:
+        """Run one local step of all jobs.
+
+        Args:
+            batch: their minibatches ``[jobs, batch, ...]``.
+            replay: records the step on fixed memory for repetition; ``None``: no step is recorded.
+        """
+        rows = list(range(len(self.tasks)))
+        extra, size = self._rows - len(rows), batch.labels.shape[1]
+        inputs, labels = (_widened(part, extra) for part in batch)
+        draws = self._drawn(rows, size, extra)
+        if replay is None:
+            losses = self._step(inputs, labels, draws)
+        else:
+            given = {"inputs": inputs, "labels": labels, **{f"draw {name}": draw for name, draw in draws.items()}}
+            key = tuple((name, tensor.shape, tensor.dtype) for name, tensor in given.items())
+            if key not in self._replays:
+                self._replays[key] = self._repeatable(given, replay)
+            losses = self._replays[key](given)
+        self._note(rows, losses, size)
+
+    def step(self, rows: list[int], batch: Batch) -> None:
+        """Run one local step of only the jobs ``rows`` on their minibatches ``[rows, batch, ...]``."""
+        size = batch.labels.shape[1]
+        extra = padded(len(rows)) - len(rows)
+        index = torch.tensor(rows + [rows[-1]] * extra, device=self._parameters.device)
+        memory = {name: value.index_select(0, index) for name, value in self._memory.items()}
+        parameters, buffers = self._parameters.index_select(0, index), self._buffers.index_select(0, index)
+        own = {
+            kind: {name: value.index_select(0, index) for name, value in named.items()}
+            for kind, named in self._own.items()
+        }
+        inputs, labels = (_widened(part, extra) for part in batch)
+        parameters, buffers, losses = self._advanced(
+            parameters, buffers, memory, own, inputs, labels, self._drawn(rows, size, extra)
+        )
+        real, count = index[: len(rows)], len(rows)
+        self._parameters.index_copy_(0, real, parameters[:count])
+        self._buffers.index_copy_(0, real, buffers[:count])
+        for name, value in memory.items():
+            self._memory[name].index_copy_(0, real, value[:count])
+        self._note(rows, losses, size)
+
+    def results(self) -> list[JobResult]:
+        """The results of the jobs.
+
+        Raises:
+            ValueError: the data returned fewer minibatches for a job than it has steps.
+        """
+        made = []
+        # Without the padding rows; all are copies, because the memory is reused.
+        for row, (task, losses, sizes) in enumerate(zip(self.tasks, self._losses, self._sizes, strict=True)):
+            if not losses or len(losses) != task.steps:
+                raise ValueError(f"the data returned {len(losses)} batches for {task.steps} local steps")
+            kept = {name: self._memory[name][row].clone() for name in task.rule.kept}
+            final = torch.cat([self._parameters[row], self._buffers[row]])
+            made.append(JobResult(final, torch.stack(losses), tuple(sizes), kept))
+        return made
+
+    def _tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """All tensors that a step reads or writes, except its minibatch."""
+        yield "parameters", self._parameters
+        yield "buffers", self._buffers
+        for kind, named in (("memory", self._memory), *self._own.items()):
+            yield from ((f"{kind} {name}", tensor) for name, tensor in sorted(named.items()))
+        for kind, named in self._shared.items():
+            yield from ((f"shared {kind} {name}", tensor) for name, tensor in sorted(named.items()))
+
+    def _drawn(self, rows: Sequence[int], size: int, extra: int) -> dict[str, Tensor]:
+        drawn = [{} if draw is None else draw(size) for draw in (self._draws[row] for row in rows)]
+        return {name: _widened(torch.stack([one[name] for one in drawn]), extra) for name in drawn[0]}
+
+    def _note(self, rows: Sequence[int], losses: Tensor, size: int) -> None:
+        for row, loss in zip(rows, losses, strict=False):
+            self._losses[row].append(loss)
+            self._sizes[row].append(size)
+
+    def _repeatable(self, given: Named, replay: Callable[[Callable[[], None]], Replay]) -> Replay:
+        """The step of all rows on minibatches of these shapes, on fixed memory."""
+        held = {name: tensor.clone() for name, tensor in given.items()}
+        draws = {name.removeprefix("draw "): tensor for name, tensor in held.items() if name.startswith("draw ")}
+        losses = torch.empty(self._rows, dtype=self._parameters.dtype, device=self._parameters.device)
+
+        def step() -> None:
+            losses.copy_(self._step(held["inputs"], held["labels"], draws))
+
+        made = replay(step)
+        made.reads, made.writes = held, losses
+        return made
+
+    def _step(self, inputs: Tensor, labels: Tensor, draws: Named) -> Tensor:
+        """Run one step of all rows, in place; returns their losses ``[rows]``."""
+        memory = dict(self._memory)
+        parameters, buffers, losses = self._advanced(
+            self._parameters, self._buffers, memory, self._own, inputs, labels, draws
+        )
+        _put(self._parameters, parameters)
+        _put(self._buffers, buffers)
+        for name, value in memory.items():
+            _put(self._memory[name], value)
+        return losses
+
+    def _advanced(  # noqa: PLR0917  (a step is made of this many things)
+        self,
+        parameters: Tensor,
+        buffers: Tensor,
+        memory: dict[str, Tensor],
+        own: Mapping[str, Named],
+        inputs: Tensor,
+        labels: Tensor,
+        draws: Named,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Parameters, buffers and losses after a step of rows; changes ``memory``."""
+        first = self.tasks[0]
+        point = first.rule.point(parameters, memory, first.lr)
+        lent = {
+            f"{kind}['{name}']": tensor
+            for held in (self._shared, own)
+            for kind, named in held.items()
+            for name, tensor in named.items()
+        }
+        with lent_unwritten(lent):
+            gradient, (losses, buffers) = self._gradient(point, buffers, inputs, labels, own, draws)
+        return first.rule.update(parameters, gradient.detach(), memory, first.options, first.lr), buffers, losses
+
+    def _loss(  # noqa: PLR0917  (vmap passes by position)
+        self,
+        parameters: Tensor,
+        buffers: Tensor,
+        inputs: Tensor,
+        labels: Tensor,
+        own: Mapping[str, Named],
+        draws: Named,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """One client's loss, its cross-entropy, and its buffers after the forward pass."""
+        task, layout = self.tasks[0], self._model.layout
+        buffers = buffers.clone()
+        named = {kind: {**self._shared[kind], **own[kind]} for kind in self._shared}
+        context = Context(
+            model=self._model,
+            frozen={name: layout.frozen(*layout.split(vector)) for name, vector in named["frozen"].items()},
+            vectors=named["vectors"],
+            client=named["facts"],
+            alpha=task.alpha,
+            draws=draws,
+        )
+        with computing(self._precision, parameters.device):
+            loss = task.objective.loss(layout.weights(parameters, buffers), Batch(inputs, labels), context)
+        # A loss that does not depend on the parameters has gradient zero, but torch.func requires a dependence.
+        total = loss.total + 0 * parameters[0]
+        return total, (loss.cross_entropy.detach(), buffers.detach())
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors share their memory."""
+    return one.data_ptr() == other.data_ptr() and one.shape == other.shape and one.stride() == other.stride()
+
+
+def _widened(rows: Tensor, extra: int) -> Tensor:
+    """The rows, followed by ``extra`` copies of the last one."""
+    return torch.cat([rows, rows[-1:].expand(extra, *rows.shape[1:])]) if extra else rows
+
+
+def _put(place: Tensor, value: Tensor) -> None:
+    """Copy a matrix to its place, unless it was changed in place."""
+    if not _same(place, value):
+        place.copy_(value)

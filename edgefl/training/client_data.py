@@ -1,0 +1,78 @@
+"""A data set divided among clients, as training jobs read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from edgefl.data.batches import JobBatches, StackedBatches, fetch, job_batches
+from edgefl.data.federated import FederatedData
+from edgefl.methods.objectives.base import Batch
+from edgefl.training.base import JobTask
+from edgefl.training.evaluation import BATCH
+
+
+class ClientData:
+    """Batches and facts of the clients' data; implements :class:`~edgefl.training.base.JobData`.
+
+    It is immutable, so several jobs may read it at once.
+
+    Args:
+        data: the images on the training device. If the test set is partitioned, the model is evaluated on all clients'
+            parts together (the cumulative accuracy of one model on its clients' data).
+    """
+
+    def __init__(self, data: FederatedData) -> None:
+        self._data = data
+        device = data.train.device
+        self._label_counts = torch.from_numpy(data.label_counts).to(device)
+        shards = data.evaluation_shards
+        evaluated = torch.arange(len(data.evaluation)) if shards is None else torch.from_numpy(shards.indices)
+        self._evaluated = evaluated.to(device)
+
+    @property
+    def clients(self) -> int:
+        """N."""
+        return self._data.clients
+
+    def samples(self, client: int) -> int:
+        """n_k."""
+        return int(self._data.sizes[client])
+
+    def facts(self, client: int) -> dict[str, Tensor]:
+        """See :attr:`Objective.client <edgefl.methods.objectives.base.Objective.client>`."""
+        share = self._data.sizes[client] * self.clients / self._data.sizes.sum()
+        counts = self._label_counts[client]
+        return {"label_counts": counts, "relative_size": torch.tensor(share, dtype=torch.float32, device=counts.device)}
+
+    def batches(self, task: JobTask) -> Iterator[Batch]:
+        """The job's minibatches; images stay bytes on the device until their step runs."""
+        return self._plan(task).in_turn()
+
+    def side_by_side(self, tasks: Sequence[JobTask]) -> Iterator[Batch] | None:
+        """The images of all jobs for each step, with one gather per step."""
+        stacked = StackedBatches.of([self._plan(task) for task in tasks])
+        return None if stacked is None else (stacked.step(step) for step in range(len(stacked.indices)))
+
+    def _plan(self, task: JobTask) -> JobBatches:
+        data = self._data
+        return job_batches(
+            data.train,
+            data.augment,
+            data.shards.shard(task.client),
+            task.options,
+            task.steps,
+            seed=task.seed,
+            client=task.client,
+            dispatch=task.dispatch,
+        )
+
+    def evaluation(self) -> Sequence[slice]:
+        """Consecutive batches of :data:`~edgefl.training.evaluation.BATCH` images."""
+        return [slice(start, start + BATCH) for start in range(0, len(self._evaluated), BATCH)]
+
+    def evaluation_batch(self, place: slice) -> Batch:
+        """The images of one evaluation batch, without augmentation."""
+        return fetch(self._data.evaluation, self._evaluated[place])

@@ -1,0 +1,181 @@
+"""The parts that all methods of one scenario and seed share, so that only the method differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from edgefl.data.federated import FederatedData
+from edgefl.methods.objectives.base import Objective
+from edgefl.methods.recipe import Method
+from edgefl.models.block_model import BlockModel
+from edgefl.models.registry import ModelSpec, build_model, initial_vector
+from edgefl.training.base import Around, Engine, JobData
+from edgefl.training.choice import ALIKE, build_engine, check_precision, choose_engine
+from edgefl.training.client_data import ClientData
+from edgefl.training.job import Evaluation
+from edgefl.training.keepsakes import Keepsakes
+from edgefl.training.learner import MethodLearner
+from edgefl.training.result_memory import RememberingEngine, ResultMemory, content_of
+from edgefl.training.spec import EngineSpec
+
+
+class Ground(NamedTuple):
+    """Shared by methods that train the same model: its skeleton, its initial weights and its engine."""
+
+    model: BlockModel
+    initial: Tensor
+    engine: SharedEvaluation
+
+
+class TrainingCore:
+    """Data on the training device, one skeleton, one initial model and one engine; creates a learner for each method.
+
+    A method whose objective adapts the model (MOON's projection head) gets its own :class:`Ground`. Blocks are
+    initialised in order from one generator, so the blocks before the first change have the same initial values as in
+    all other methods.
+
+    As a context manager, it closes its engines at the end.
+
+    Args:
+        data: the clients' data, on the training device.
+        model: the scenario's skeleton, which the core takes over and moves to the training device.
+        seed: decides the initial model x^0; see ``initial_vector``.
+        device: the training device.
+        engine: a specification, or an engine's name; see :func:`~edgefl.training.choice.choose_engine`.
+        workers: number of concurrent jobs in the parallel engine; by default the process's cores. It never changes a
+            result.
+        memory: cache of results, so that no job is trained twice; not for the batched engine, whose bits depend on the
+            jobs that are trained side by side.
+
+    Attributes:
+        engine_name: the chosen engine.
+        memory: as given.
+
+    Raises:
+        UserError: the engine or the precision does not exist, or not on that device.
+    """
+
+    def __init__(
+        self,
+        data: JobData,
+        model: BlockModel,
+        seed: int,
+        device: torch.device | str = "cpu",
+        *,
+        engine: EngineSpec | str = "auto",
+        workers: int | None = None,
+        memory: ResultMemory | None = None,
+    ) -> None:
+        self._device = torch.device(device)
+        self.memory = memory
+        self._seed = seed
+        self._workers = workers
+        self._spec = EngineSpec.of(engine)
+        check_precision(self._spec.precision, self._device)
+        self.engine_name = choose_engine(self._spec.kind, self._device, workers)
+        self.data = data
+        self._own = self._ground(model)
+        self._adapted: list[tuple[Objective, Ground]] = []
+
+    @classmethod
+    def of(
+        cls,
+        data: FederatedData,
+        spec: ModelSpec,
+        seed: int,
+        *,
+        engine: EngineSpec | str = "auto",
+        workers: int | None = None,
+        memory: ResultMemory | None = None,
+    ) -> Self:
+        """The core of a scenario's data and model for one seed; it trains on the device that holds the data."""
+        model = build_model(spec, data.shape, data.classes)
+        options: dict[str, Any] = {"engine": engine, "workers": workers, "memory": memory}
+        return cls(ClientData(data), model, seed, data.train.device, **options)
+
+    @property
+    def model(self) -> BlockModel:
+        """The scenario's skeleton."""
+        return self._own.model
+
+    @property
+    def initial(self) -> Tensor:
+        """The scenario's initial model x^0 ``[size]``."""
+        return self._own.initial
+
+    def learner(self, method: Method, keepsakes: Keepsakes | None = None) -> MethodLearner:
+        """A new learner for ``method``, at model version 0; ``keepsakes`` selects additional values to keep.
+
+        Raises:
+            UserError: the method's objective cannot train the scenario's model.
+            ValueError: the method's parts do not fit together.
+        """
+        ground = self._ground_of(method.objective)
+        return MethodLearner(
+            method, ground.model, ground.initial.clone(), self.data, ground.engine, seed=self._seed, keepsakes=keepsakes
+        )
+
+    def _ground_of(self, objective: Objective) -> Ground:
+        for known, ground in self._adapted:
+            if known == objective:
+                return ground
+        model = objective.adapt(self.model)
+        if model is self.model:
+            return self._own
+        self._adapted.append((objective, self._ground(model)))
+        return self._adapted[-1][1]
+
+    def _ground(self, model: BlockModel) -> Ground:
+        initial = initial_vector(model, self._seed).to(self._device)
+        model = model.to(self._device)
+        return Ground(model, initial, SharedEvaluation(self.engine_for(model)))
+
+    def engine_for(self, model: BlockModel) -> Engine:
+        """A new engine for a skeleton on the training device; the caller closes it."""
+        spec = self._spec
+        engine = build_engine(
+            self.engine_name, model, self.data, self._device, self._workers, spec.precision, spec.convolutions
+        )
+        if self.memory is None or self.engine_name not in ALIKE:
+            return engine
+        ground = f"{torch.__version__} {self._device} {spec.precision} {model}"
+        return RememberingEngine(engine, self.memory, ground, self._device)
+
+    def close(self) -> None:
+        """Release the engines' workers and memory."""
+        for ground in [self._own, *(ground for _, ground in self._adapted)]:
+            ground.engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class SharedEvaluation(Around):
+    """An engine that evaluates a model only once in each mode, even if several methods produce the same model.
+
+    Args:
+        engine: the wrapped engine.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._known: dict[str, Evaluation] = {}
+
+    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
+        """Accuracy and mean cross-entropy on the evaluation split."""
+        if any(isinstance(value, Tensor) for value in mode.values()):
+            return self._engine.evaluate(vector, mode)
+        key = f"{content_of(vector)} {sorted(mode.items())}"
+        if key not in self._known:
+            self._known[key] = self._engine.evaluate(vector, mode)
+        return self._known[key]

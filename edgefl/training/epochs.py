@@ -1,0 +1,36 @@
+"""The mean loss of a job's first and last local epoch."""
+
+from __future__ import annotations
+
+from math import fsum, isfinite, nan
+from typing import NamedTuple
+
+from edgefl.methods.rules.base import LocalOptions
+from edgefl.training.base import JobResult
+
+
+class EpochLosses(NamedTuple):
+    """Mean cross-entropy over the images of the first and of the last local epoch."""
+
+    first: float
+    last: float
+
+
+def epoch_losses(result: JobResult, options: LocalOptions, samples: int) -> EpochLosses:
+    """The mean cross-entropies of the job's first and last local epoch, in float64.
+
+    An epoch is one pass over the client's ``samples`` images. A shorter job counts as one epoch. If the options give
+    steps instead of epochs, the last epoch is the last steps that together make one pass.
+    """
+    sizes = result.batch_sizes
+    losses = result.cross_entropies.tolist()
+    epoch = max(1, options.steps_of_an_epoch(samples))
+    return EpochLosses(_mean(losses[:epoch], sizes[:epoch]), _mean(losses[-epoch:], sizes[-epoch:]))
+
+
+def _mean(losses: list[float], sizes: tuple[int, ...]) -> float:
+    if not sizes:
+        return nan
+    terms = [loss * size for loss, size in zip(losses, sizes, strict=True)]
+    # fsum raises an error for inf - inf, but a diverged loss must be returned.
+    return (fsum(terms) if all(map(isfinite, terms)) else sum(terms)) / sum(sizes)

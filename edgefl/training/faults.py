@@ -1,0 +1,104 @@
+"""Errors during training; importable without torch, so that the simulation can distinguish them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from edgefl.errors import EdgeflError, WrongAnswer, in_words
+
+
+class Diverged(EdgeflError):  # noqa: N818  (an outcome of the method, not a mistake)
+    """A method's numbers are no longer finite: its run ends, the other methods continue.
+
+    Args:
+        method: the method's label.
+        round: the round whose aggregation detected it.
+        reason: the value that is not finite (``"the loss of client 7"``).
+    """
+
+    def __init__(self, method: str, round: int, reason: str) -> None:
+        self.method = method
+        self.round = round
+        self.reason = reason
+        super().__init__(f"method '{method}' diverged in round {round}: {reason} is not finite")
+
+    @staticmethod
+    def reason_in(message: str) -> str:
+        """The reason in a message of this error.
+
+        >>> Diverged.reason_in(str(Diverged("wild", 3, "the server model")))
+        'the server model'
+        """
+        return message.partition(": ")[2].removesuffix(" is not finite")
+
+
+class PartFault(EdgeflError):  # noqa: N818  (exit code 1 calls it a fault)
+    """A part of a method or of its run raised an error, which is the cause. The other methods continue.
+
+    Args:
+        method: the method's label.
+        round: the round in which it happened.
+        part: the part that failed (``"block scheduler"``).
+        reason: the original error in words.
+
+    Attributes:
+        client: the affected client, -1 for none.
+    """
+
+    client = -1
+
+    def __init__(self, method: str, round: int, part: str, reason: str) -> None:
+        # SimPy passes on a copy of an error, which it creates from these arguments.
+        super().__init__(method, round, part, reason)
+        self.method = method
+        self.round = round
+        self.part = part
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"method '{self.method}', round {self.round}, {self.part}: {self.reason}"
+
+
+@contextmanager
+def blaming(method: str, round: int, part: str) -> Iterator[None]:
+    """Convert an error of a part within the block to a fault: the run of its method ends, the others continue.
+
+    All calls of a method's parts use it. ``sys.exit`` and other exceptions that are not an ``Exception`` also become
+    faults; Ctrl-C and edgefl's own errors are passed on unchanged.
+
+    >>> with blaming("mine", 3, "block scheduler"):
+    ...     [][0]
+    Traceback (most recent call last):
+    edgefl.training.faults.PartFault: method 'mine', round 3, block scheduler: IndexError: list index out of range
+    """
+    try:
+        yield
+    except BaseException as error:
+        passes = KeyboardInterrupt, EdgeflError
+        if isinstance(error, passes) and not isinstance(error, WrongAnswer):
+            raise
+        raise PartFault(method, round, part, in_words(error)) from error
+
+
+class TrainingFault(PartFault):
+    """A local step raised an error, which is the cause.
+
+    Args:
+        method: the method's label.
+        client: the client that trained.
+        round: the round of the job.
+        step: the local step that failed, from 0.
+        reason: the original error in words.
+    """
+
+    def __init__(self, method: str, client: int, round: int, step: int, reason: str) -> None:
+        super().__init__(method, round, f"client {client}, local step {step}", reason)
+        self.args = (method, client, round, step, reason)
+        self.client = client
+        self.step = step
+
+    def __str__(self) -> str:
+        return (
+            f"method '{self.method}', client {self.client}, round {self.round}, local step {self.step}: {self.reason}"
+        )

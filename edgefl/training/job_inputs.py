@@ -1,0 +1,137 @@
+"""Resolve a job to a task: the model it starts from, and the frozen copies and vectors that its method reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from edgefl.methods.recipe import Method
+from edgefl.models.layout import Layout
+from edgefl.training.base import JobData, JobTask
+from edgefl.training.client_states import State
+from edgefl.training.job import TrainingJob
+from edgefl.training.lent import lent_unwritten
+
+
+class Received(NamedTuple):
+    """The model ``[size]`` and the broadcasts ``[parameter_count]``, by name, that the server sent for one version."""
+
+    vector: Tensor
+    broadcasts: Mapping[str, Tensor]
+
+
+class JobInputs(NamedTuple):
+    """A job's task, and the vectors for computing the client's next state: its state and the server's broadcasts."""
+
+    task: JobTask
+    vectors: State
+
+
+class JobResolver:
+    """Resolves the inputs of one method's jobs.
+
+    Args:
+        method: the method of the jobs.
+        layout: the model's layout.
+        depth: M, the model's number of blocks.
+        initial: the initial model x^0 ``[size]``.
+        data: the clients' data.
+
+    Raises:
+        ValueError: the method's parts do not fit together: one reads a value that no other part provides.
+    """
+
+    def __init__(self, method: Method, layout: Layout, depth: int, initial: Tensor, data: JobData) -> None:
+        self._method = method
+        self._layout = layout
+        self._depth = depth
+        self._initial = initial
+        self._data = data
+        kept = method.state.vectors if method.state is not None else ()
+        self._vectors = sorted(method.objective.vectors | method.rule.vectors)
+        self._require("vector", self._vectors, {"received", *method.server.broadcasts, *kept})
+        self._require("frozen copy", sorted(method.objective.frozen), {"received", *method.server.broadcasts, *kept})
+        self._completed: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def _require(self, kind: str, read: list[str], provided: set[str]) -> None:
+        for name in read:
+            if name not in provided:
+                raise ValueError(
+                    f"method '{self._method.label}' reads the {kind} '{name}', which neither its server update "
+                    "broadcasts nor its clients keep"
+                )
+
+    def resolve(self, job: TrainingJob, received: Received, state: State | None) -> JobInputs:
+        """The job's inputs; ``state`` is the state after ``job.previous``, or ``None`` if there is no state.
+
+        Raises:
+            ValueError: the client received only some of the blocks and does not have the others.
+            WrittenInPlace: the client state wrote into the received model.
+        """
+        method, layout = self._method, self._layout
+        start = self._start(job, received.vector, state)
+        if method.state is not None and state is None:
+            with lent_unwritten({"the received model": start}):
+                state = method.state.first(start, layout.parameter_count)
+        known = {"received": start, **received.broadcasts, **(state or {})}
+        task = JobTask(
+            method=method.label,
+            seed=job.id.seed,
+            client=job.id.client,
+            round=job.round,
+            dispatch=job.id.dispatch,
+            objective=method.objective,
+            rule=method.rule,
+            options=method.local,
+            lr=method.local.lr * method.local.lr_decay**job.round,
+            steps=job.steps,
+            alpha=job.alpha,
+            start=start,
+            frozen={name: self._whole(name, known[name], start) for name in sorted(method.objective.frozen)},
+            vectors={name: _first(known[name], layout.parameter_count) for name in self._vectors},
+            facts=self._facts(job.id.client),
+        )
+        return JobInputs(task, {**received.broadcasts, **(state or {})})
+
+    def _start(self, job: TrainingJob, received: Tensor, state: State | None) -> Tensor:
+        """The received model; if only the last alpha blocks were received, with the client's own blocks in front."""
+        if job.alpha >= self._depth:
+            return received
+        if self._method.state is None or "previous" not in self._method.state.vectors:
+            raise ValueError(
+                f"method '{self._method.label}' received {job.alpha} of {self._depth} blocks, "
+                "but its clients keep no model to build on"
+            )
+        # A client that has never received a whole model has the initial one, which all clients share.
+        own = self._initial if state is None else state["previous"]
+        return self._layout.splice(own, received, self._depth - job.alpha)
+
+    def _whole(self, name: str, vector: Tensor, start: Tensor) -> Tensor:
+        """A vector as a whole model ``[size]``; if it has only parameters, the local model's buffers are appended."""
+        layout = self._layout
+        if len(vector) == layout.size:
+            return vector
+        if len(vector) != layout.parameter_count:
+            raise ValueError(
+                f"the frozen copy '{name}' has {len(vector)} numbers; expected the model's {layout.parameter_count} "
+                f"parameters, or all of its {layout.size} numbers"
+            )
+        # One tensor for all clients of a version, so that engines store it once.
+        if self._completed is None or self._completed[0] is not vector or self._completed[1] is not start:
+            self._completed = vector, start, torch.cat([vector, start[layout.parameter_count :]])
+        return self._completed[2]
+
+    def _facts(self, client: int) -> dict[str, Tensor]:
+        names = self._method.objective.client
+        if not names:
+            return {}
+        facts = self._data.facts(client)
+        return {name: facts[name] for name in sorted(names)}
+
+
+def _first(vector: Tensor, count: int) -> Tensor:
+    """The first ``count`` numbers; the vector itself if it has no more, so that it is sent once under both names."""
+    return vector if len(vector) == count else vector[:count]

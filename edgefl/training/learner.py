@@ -1,0 +1,309 @@
+"""A method's learner: jobs are futures, and all jobs whose results are needed are trained in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgefl.methods.recipe import Method
+from edgefl.models.block_model import BlockModel
+from edgefl.models.digest import digest_of_model
+from edgefl.training.base import Engine, JobData, JobResult
+from edgefl.training.client_states import ClientStates, State
+from edgefl.training.epochs import epoch_losses
+from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
+from edgefl.training.job_inputs import JobInputs, JobResolver, Received
+from edgefl.training.keepsakes import Keepsakes
+from edgefl.training.memory import LearnerMemory
+from edgefl.training.server_model import Outcome, ServerModel
+from edgefl.training.threads import one_core_each
+from edgefl.training.wire import Wire
+
+HORIZON = 16
+"""Number of versions after which a discarded job is trained if a client state may depend on it.
+
+Until then the job's model version is kept. Without a limit, every client that abandoned a job long ago would keep one.
+"""
+
+
+class MethodLearner:
+    """Trains one method's jobs and aggregates them; implements :class:`~edgefl.training.job.Learner`.
+
+    A job starts from the model version it received. With ``job.alpha`` < M only the last alpha blocks were received;
+    the others are the client's own, from its ``previous`` job or, without one, from the initial model. A job's delta is
+    its final weights minus the *server's* version, so that the mean of deltas is the mean of local models, whichever
+    blocks were sent. If a codec rounds, both are the decoded values at the receiver, and the server's own model stays
+    unrounded.
+
+    The learner keeps the latest model version and the versions that pending jobs start from. A job must be submitted
+    while its version is the latest, or while another job with the same version is pending.
+
+    Args:
+        method: the method to train.
+        model: the skeleton that the method trains, adapted by its objective; it is not modified.
+        initial: the initial model x^0 ``[size]``, version 0.
+        data: the clients' data.
+        engine: trains and evaluates.
+        seed: the run's seed, for random choices of a codec.
+        keepsakes: additional values to keep.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        model: BlockModel,
+        initial: Tensor,
+        data: JobData,
+        engine: Engine,
+        *,
+        seed: int = 0,
+        keepsakes: Keepsakes | None = None,
+    ) -> None:
+        self._method = method
+        self._keepsakes = keepsakes or Keepsakes()
+        self._data = data
+        self._engine = engine
+        self._evaluation_mode = method.objective.evaluation_mode(model)
+        self._resolver = JobResolver(method, model.layout, model.depth, initial, data)
+        self._wire = Wire(method, model.layout, seed)
+        self._server = ServerModel(method, initial, model.layout.parameter_count, data.clients, self._wire)
+        self._versions: dict[int, Received] = {0: self._server.sent()}
+        self._waiting: dict[JobId, TrainingJob] = {}
+        self._discarded: set[JobId] = set()
+        self._outcomes: dict[JobId, Outcome] = {}
+        self._states = ClientStates()
+        self._feedback: dict[int, dict[JobId, Feedback]] = {}
+        self._evaluations: dict[int, Evaluation] = {}
+        self._digests = Digests("", digest_of_model(initial))
+
+    def submit(self, job: TrainingJob) -> None:
+        """Register a job that has started in the simulation; nothing is trained yet.
+
+        Raises:
+            KeyError: the job's model version is no longer kept.
+            ValueError: a job with that id is already pending.
+        """
+        self._received(job.version)
+        if job.id in self._waiting or job.id in self._outcomes:
+            raise ValueError(f"{job.id} was submitted before")
+        self._waiting[job.id] = job
+        if self._method.state is not None:
+            self._states.submitted(job)
+
+    def discard(self, job: JobId) -> None:
+        """Record that the job will never be aggregated; it is trained only if a later client state depends on it."""
+        self._outcomes.pop(job, None)
+        if job in self._waiting:
+            self._discarded.add(job)
+        self._forget()
+
+    def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
+        """Train the required jobs and compute model ``version + 1`` from their deltas.
+
+        Args:
+            version: the latest model version, to which the deltas are applied.
+            jobs: the jobs whose results arrived, in any order; without any, the model does not change.
+            round: sets the learning rate that a server update may read.
+            mixing: weights of updates that started from older versions; ``None``: all have full weight.
+
+        Raises:
+            Diverged: a job's loss or weights, or the new model, are not finite.
+            TrainingFault: a local step failed.
+        """
+        latest = self._server.version
+        if version != latest:
+            raise ValueError(f"the latest model version is {latest}, not {version}")
+        old = [id for id in self._discarded if self._waiting[id].version <= version - HORIZON]
+        with one_core_each(), torch.no_grad():
+            self._train([*jobs, *old])
+            before = digest_of_model(self._server.vector)
+            arrived = {id: self._outcome(id) for id in sorted(jobs, key=_order)}
+            factors = None if mixing is None else [mixing.factors[id] for id in arrived]
+            self._server.update(list(arrived.values()), round, factors, mix="deltas" if mixing is None else mixing.of)
+            self._versions[version + 1] = self._server.sent()
+            self._digests = Digests(before, digest_of_model(self._server.vector))
+            local = {id.client: outcome.final for id, outcome in arrived.items()}
+            self._keepsakes.aggregated(self._server.vector, local)
+            for client in {id.client for id in arrived}:
+                self._feedback[client] = {}
+            for id, outcome in arrived.items():
+                distance = self._server.squared_distance(outcome.final)
+                said = Feedback(outcome.loss, outcome.first_loss, distance, outcome.drift)
+                self._feedback[id.client][id] = said
+                del self._outcomes[id]
+                self._states.aggregated(id)
+        self._forget()
+        return version + 1
+
+    def digests(self, version: int) -> Digests | None:
+        """Digests of the latest version; see :class:`~edgefl.training.job.Learner`.
+
+        Raises:
+            ValueError: it is not the latest.
+        """
+        if version != self._server.version:
+            raise ValueError(f"the latest model version is {self._server.version}, not {version}")
+        return self._digests
+
+    def feedback(self, job: JobId) -> Feedback:
+        """The feedback values of a job that was in its client's last aggregation.
+
+        Raises:
+            KeyError: the job was not aggregated, or another one of its client was since.
+        """
+        feedback = self._feedback.get(job.client, {}).get(job)
+        if feedback is None:
+            raise KeyError(f"no feedback is kept for {job}: it is not the client's last aggregated job")
+        return feedback
+
+    def evaluate(self, version: int) -> Evaluation:
+        """Accuracy and loss of a kept model version, with its ensemble's accuracy; computed once."""
+        if version not in self._evaluations:
+            found = self._engine.evaluate(self.model(version), self._evaluation_mode)
+            average = self._keepsakes.average
+            if average is not None and version == self._server.version:
+                found = found._replace(ensemble=self._engine.evaluate(average, self._evaluation_mode).accuracy)
+            self._evaluations[version] = found._replace(model=digest_of_model(self.model(version)))
+        return self._evaluations[version]
+
+    def model(self, version: int) -> Tensor:
+        """The weights ``[size]`` of a kept model version; do not modify them.
+
+        For versions before the latest, these are the weights that clients received, which a codec may have rounded.
+        """
+        return self._server.vector if version == self._server.version else self._received(version).vector
+
+    def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The learner's complete state between two rounds: tensors by name, and the rest as JSON data."""
+        tensors, facts = LearnerMemory(
+            version=self._server.version,
+            vector=self._server.vector,
+            server=self._server.state,
+            versions=self._versions,
+            waiting=self._waiting.values(),
+            discarded=self._discarded,
+            outcomes=self._outcomes,
+            states=self._states.kept(),
+            tips=self._states.last_jobs(),
+        ).packed()
+        return {**tensors, **self._keepsakes.packed()}, facts
+
+    def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Restore a state from :meth:`snapshot`; feedback of earlier rounds is discarded.
+
+        Raises:
+            KeyError: something is missing.
+        """
+        memory = LearnerMemory.unpacked(tensors, facts).to(self._server.vector.device)
+        self._versions = dict(memory.versions)
+        self._server.resume(memory.version, memory.vector, memory.server, self._versions[memory.version])
+        self._waiting = {job.id: job for job in memory.waiting}
+        self._discarded = set(memory.discarded)
+        self._outcomes = dict(memory.outcomes)
+        self._states = ClientStates(memory.states, memory.tips)
+        self._feedback, self._evaluations = {}, {}
+        self._keepsakes.restore(tensors, memory.vector.device)
+
+    def _received(self, version: int) -> Received:
+        try:
+            return self._versions[version]
+        except KeyError:
+            raise KeyError(
+                f"model version {version} of method '{self._method.label}' is not kept; the latest is "
+                f"{self._server.version}"
+            ) from None
+
+    def _train(self, jobs: Iterable[JobId]) -> None:
+        """Train the untrained jobs, all in one call, after the jobs whose client state they depend on."""
+        needed = self._with_predecessors(jobs)
+        while needed:
+            ready = [job for job in needed.values() if job.previous not in needed]
+            ready.sort(key=lambda job: _order(job.id))
+            inputs = [self._inputs(job) for job in ready]
+            # Rows of one tensor, so that aggregation need not stack them.
+            deltas = self._server.vector.new_empty(len(ready), len(self._server.vector))
+            trained: dict[int, tuple[State | None, Outcome]] = {}
+
+            def arrived(place: int, result: JobResult) -> None:
+                trained[place] = self._trained(ready[place], inputs[place], result, deltas[place])  # noqa: B023
+
+            self._engine.train([each.task for each in inputs], arrived)
+            for place, job in enumerate(ready):
+                state, outcome = trained[place]
+                if state is not None:
+                    self._states.put(job.id, state)
+                if job.id not in self._discarded:
+                    self._outcomes[job.id] = outcome
+                self._discarded.discard(job.id)
+                del needed[job.id], self._waiting[job.id]
+
+    def _trained(
+        self, job: TrainingJob, inputs: JobInputs, result: JobResult, delta: Tensor
+    ) -> tuple[State | None, Outcome]:
+        """The client's state after a job, and the job's outcome for the server; fills ``delta``."""
+        task, samples = inputs.task, self._data.samples(job.id.client)
+        losses = epoch_losses(result, task.options, samples)
+        sent = self._versions[job.version].vector
+        known = {**inputs.vectors, **result.kept}
+        upload = self._wire.upload(job, task, result.final, sent, known, arrives=job.id not in self._discarded)
+        if upload.delta is None:
+            torch.sub(upload.final, sent, out=delta)
+        else:
+            delta.copy_(upload.delta)
+        return upload.state, Outcome(
+            client=job.id.client,
+            final=upload.final,
+            sent=sent,
+            samples=samples,
+            steps=job.steps,
+            loss=losses.last,
+            first_loss=losses.first,
+            drift=self._server.squared_distance(task.start, sent),
+            delta=delta,
+            others=upload.others,
+        )
+
+    def _inputs(self, job: TrainingJob) -> JobInputs:
+        return self._resolver.resolve(job, self._versions[job.version], self._state_before(job))
+
+    def _outcome(self, job: JobId) -> Outcome:
+        try:
+            return self._outcomes[job]
+        except KeyError:
+            raise KeyError(
+                f"no training job {job} is pending: it was never submitted, or it was aggregated before"
+            ) from None
+
+    def _with_predecessors(self, jobs: Iterable[JobId]) -> dict[JobId, TrainingJob]:
+        """The untrained jobs among ``jobs``, and the untrained jobs whose client state they depend on."""
+        needed: dict[JobId, TrainingJob] = {}
+        for id in jobs:
+            job = self._waiting.get(id)
+            while job is not None and job.id not in needed:
+                needed[job.id] = job
+                before = job.previous if self._method.state is not None else None
+                job = None if before is None else self._waiting.get(before)
+        return needed
+
+    def _state_before(self, job: TrainingJob) -> dict[str, Tensor] | None:
+        if self._method.state is None or job.previous is None:
+            return None
+        return dict(self._states[job.previous])
+
+    def _forget(self) -> None:
+        """Delete everything that no future job can read."""
+        wanted = self._with_predecessors([*(self._waiting.keys() - self._discarded), *self._states.tips()])
+        self._waiting = {id: job for id, job in self._waiting.items() if id in wanted}
+        self._discarded &= self._waiting.keys()
+        self._states.keep(self._waiting.values())
+        versions = {job.version for job in self._waiting.values()} | {self._server.version}
+        self._versions = {version: sent for version, sent in self._versions.items() if version in versions}
+        self._evaluations = {version: known for version, known in self._evaluations.items() if version in versions}
+
+
+def _order(job: JobId) -> tuple[int, int]:
+    """The order in which results are collected and summed, independent of the order of execution or arrival."""
+    return job.client, job.dispatch

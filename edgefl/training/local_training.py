@@ -1,0 +1,148 @@
+"""One client's local training, from the received to the final weights: the reference for all engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from edgefl.errors import in_words
+from edgefl.methods.local_step import Leaves, local_step
+from edgefl.methods.objectives.base import Context, Objective
+from edgefl.methods.precision import Precision
+from edgefl.models.block_model import BlockModel
+from edgefl.models.mode import using
+from edgefl.randomness import generator
+from edgefl.training.base import JobData, JobResult, JobTask
+from edgefl.training.faults import TrainingFault
+from edgefl.training.lent import Lent
+from edgefl.training.tracing.traced_steps import TracedSteps
+
+TRAINING = {"training": True, "track": True, "width": 1.0, "keep": None, "keep_probability": None, "unfolded": False}
+"""The mode at the start of every step, independent of the caller's mode."""
+
+
+class Abandoned(Exception):  # noqa: N818  (not an error: the caller is leaving)
+    """Training was stopped between two local steps."""
+
+
+def _never() -> bool:
+    return False
+
+
+def train_job(
+    task: JobTask,
+    model: BlockModel,
+    data: JobData,
+    abandoned: Callable[[], bool] = _never,
+    *,
+    precision: Precision = "float32",
+) -> JobResult:
+    """Run the job's local steps one after another; a pure function of ``task`` and ``precision``.
+
+    Args:
+        task: the job.
+        model: a skeleton that no other thread uses at the same time: a call inserts weights and removes them again.
+        data: the source of the batches.
+        abandoned: called before every step; training stops if it returns true.
+        precision: precision of a step's products.
+
+    Raises:
+        TrainingFault: a step failed.
+        Abandoned: ``abandoned`` returned true.
+    """
+    losses: list[Tensor] = []
+    try:
+        with using(**TRAINING), torch.enable_grad():
+            return _train(task, model, data, abandoned, precision, losses)
+    except (Abandoned, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # a loss may even call sys.exit
+        raise TrainingFault(task.method, task.client, task.round, len(losses), in_words(error)) from error
+
+
+def _train(  # noqa: PLR0917  (what train_job is given)
+    task: JobTask,
+    model: BlockModel,
+    data: JobData,
+    abandoned: Callable[[], bool],
+    precision: Precision,
+    losses: list[Tensor],
+) -> JobResult:
+    """Train, and append the cross-entropy of every step to ``losses``."""
+    layout = model.layout
+    received, first_buffers = layout.split(task.start)
+    parameters, buffers = received.clone(), first_buffers.clone()
+    lent = Lent(lent_to(task), layout)
+    context = Context(
+        model=model,
+        frozen={name: layout.frozen(*layout.split(lent[f"frozen['{name}']"])) for name in task.frozen},
+        vectors={name: lent[f"vectors['{name}']"] for name in task.vectors},
+        client={name: lent[f"client['{name}']"] for name in task.facts},
+        alpha=task.alpha,
+    )
+    memory = first_memory(task, received)
+    leaves, differentiate = Leaves(layout), TracedSteps.of(model).job(task.objective, context)
+    draw = draws_of(task)
+    sizes: list[int] = []
+    for batch in data.batches(task):
+        if abandoned():
+            raise Abandoned
+        size = batch.labels.shape[0]
+        parameters, loss = local_step(
+            task.objective,
+            task.rule,
+            parameters,
+            buffers,
+            batch,
+            context if draw is None else replace(context, draws=draw(size)),
+            memory,
+            task.options,
+            task.lr,
+            leaves=leaves,
+            precision=precision,
+            differentiate=differentiate,
+        )
+        lent.check()
+        # Kept as a tensor: reading its value would synchronise with the accelerator in every step.
+        losses.append(loss.cross_entropy)
+        sizes.append(size)
+    if not losses or len(losses) != task.steps:
+        raise ValueError(f"the data returned {len(losses)} batches for {task.steps} local steps")
+    kept = {name: memory[name] for name in task.rule.kept}
+    return JobResult(torch.cat([parameters, buffers]), torch.stack(losses), tuple(sizes), kept)
+
+
+def lent_to(task: JobTask) -> dict[str, Tensor]:
+    """The tensors that the job's loss may read but must not change, by the names that its author uses."""
+    return {
+        f"{kind}['{name}']": tensor
+        for kind, named in (("frozen", task.frozen), ("vectors", task.vectors), ("client", task.facts))
+        for name, tensor in named.items()
+    }
+
+
+def first_memory(task: JobTask, received: Tensor) -> dict[str, Tensor]:
+    """The rule's local optimizer state before the first step; the rule gets copies, which it may keep and change.
+
+    Args:
+        task: the job.
+        received: the initial parameters ``[parameter_count]``.
+    """
+    vectors = {name: task.vectors[name].clone() for name in sorted(task.rule.vectors)}
+    return task.rule.begin(received.clone(), vectors, task.options, task.steps)
+
+
+def draws_of(task: JobTask) -> Callable[[int], Mapping[str, Tensor]] | None:
+    """A function from the batch size to the objective's random inputs; ``None`` if it has none."""
+    if type(task.objective).draw is Objective.draw:
+        return None
+    numbers = generator(task.seed, "objective", task.client, task.dispatch)
+
+    def draw(size: int) -> Mapping[str, Tensor]:
+        drawn = task.objective.draw(numbers, size)
+        return {name: tensor.to(task.start.device) for name, tensor in drawn.items()}
+
+    return draw

@@ -1,0 +1,45 @@
+"""A learner that does not train: neutral numbers replace training results (``--no-train``)."""
+
+from __future__ import annotations
+
+from math import nan
+
+from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
+
+_FEEDBACK = Feedback(loss=0.0, first_loss=0.0, distance=1.0, drift=0.0)
+_EVALUATION = Evaluation(accuracy=nan, loss=nan)
+
+
+class NeutralLearner:
+    """Implements the learner interface without a model; it has no state, so memory use does not grow.
+
+    All losses are 0, so rules that compare them find no difference; distances are 1, so products with them keep the
+    other factor. Accuracies are unknown, not zero.
+
+    >>> learner = NeutralLearner()
+    >>> learner.aggregate(4, [JobId("fedavg", 0, 7, 0)], round=4)
+    5
+    >>> learner.evaluate(5)
+    Evaluation(accuracy=nan, loss=nan, ensemble=nan, model='')
+    """
+
+    def submit(self, job: TrainingJob) -> None:
+        """Do nothing: the job is not trained."""
+
+    def discard(self, job: JobId) -> None:
+        """Do nothing: the job has no result."""
+
+    def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
+        """The number of the next model version."""
+        return version + 1
+
+    def digests(self, version: int) -> Digests | None:
+        """There are no models."""
+
+    def feedback(self, job: JobId) -> Feedback:
+        """The same numbers for every job."""
+        return _FEEDBACK
+
+    def evaluate(self, version: int) -> Evaluation:
+        """Unknown accuracy and loss."""
+        return _EVALUATION

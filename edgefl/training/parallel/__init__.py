@@ -1,0 +1,1 @@
+"""Engine ``parallel``: one job per core, in threads or worker processes."""

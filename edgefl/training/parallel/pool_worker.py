@@ -1,0 +1,167 @@
+"""The code that a worker process runs: it trains jobs and evaluates batches exactly as the sequential engine does."""
+
+from __future__ import annotations
+
+import pickle
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from edgefl.errors import EdgeflError
+from edgefl.methods.precision import Precision
+from edgefl.models.block_model import BlockModel
+from edgefl.training.base import JobData, JobTask
+from edgefl.training.evaluation import evaluate_batch
+from edgefl.training.local_training import train_job
+from edgefl.training.parallel.shared_buffer import ObjectToken, Place, Region, SharedBuffer, Token, load
+from edgefl.training.parcels import Packed, packed, tensors_of_result, unpacked, with_tensors
+from edgefl.training.threads import one_core_each
+
+_KEPT = 4
+"""Number of objects of each kind that a worker process keeps: data sets, models, buffers, methods."""
+
+_CPU = torch.device("cpu")
+
+Kept = TypeVar("Kept")
+Sent = Place | Packed
+"""A tensor for sending: its place in the buffer or, if the buffer is full, the tensor itself."""
+
+
+class Unreadable(EdgeflError):  # noqa: N818  (what it is)
+    """A received object cannot be unpickled; for example, its class cannot be imported."""
+
+
+class Numerics(NamedTuple):
+    """The settings of a process that affect the bits of results, except the number of threads."""
+
+    dtype: torch.dtype
+    products: str
+    deterministic: int
+    onednn: bool
+
+    @classmethod
+    def present(cls) -> Numerics:
+        """The settings of this process."""
+        return cls(
+            torch.get_default_dtype(),
+            torch.get_float32_matmul_precision(),
+            torch.get_deterministic_debug_mode(),
+            bool(torch.backends.mkldnn.enabled),
+        )
+
+    def adopt(self) -> None:
+        """Apply the settings to this process."""
+        if self != Numerics.present():
+            torch.set_default_dtype(self.dtype)
+            torch.set_float32_matmul_precision(self.products)
+            torch.set_deterministic_debug_mode(self.deterministic)
+            torch.backends.mkldnn.enabled = self.onednn  # type: ignore[assignment]
+
+
+class Ground(NamedTuple):
+    """Shared by all jobs of an engine: model and data as shared objects, and the buffer for tensors."""
+
+    model: ObjectToken
+    data: ObjectToken
+    buffer: Token
+    precision: Precision
+    numerics: Numerics
+
+
+class Job(NamedTuple):
+    """A job for sending: its method, the fields specific to the job, its tensors, and the region for its result."""
+
+    method: bytes
+    plain: Mapping[str, Any]
+    tensors: Mapping[str, Sent]
+    outbox: tuple[int, int]
+
+
+class Trained(NamedTuple):
+    """A job's result for sending: its tensors by name, and its batch sizes."""
+
+    tensors: Mapping[str, Sent]
+    batch_sizes: tuple[int, ...]
+
+
+class Score(NamedTuple):
+    """A batch's score for sending: correct predictions, summed cross-entropy, and number of images."""
+
+    right: int
+    cross_entropy: float
+    images: int
+
+
+def sent(tensor: Tensor, region: Region) -> Sent:
+    """Write a tensor to the shared region, or return it for the message."""
+    return region.put(tensor) or packed(tensor)
+
+
+def received(tensor: Sent, buffer: SharedBuffer) -> Tensor:
+    """A tensor that the other process sent; if it is in the buffer, a view of the buffer's memory."""
+    return buffer.at(tensor) if isinstance(tensor, Place) else unpacked(tensor, _CPU)
+
+
+def train(ground: Ground, job: Job) -> Trained:
+    """Train one job.
+
+    Raises:
+        Unreadable: the method, the model or the data cannot be unpickled.
+        TrainingFault: a local step failed.
+    """
+    model, data, buffer = _stand_on(ground)
+    method: JobTask = _kept(_methods, job.method, partial(pickle.loads, job.method))
+    task = with_tensors(
+        replace(method, **job.plain), {name: received(each, buffer) for name, each in job.tensors.items()}
+    )
+    with one_core_each():
+        result = train_job(task, model, data, precision=ground.precision)
+    outbox = Region(buffer, *job.outbox)
+    return Trained({name: sent(each, outbox) for name, each in tensors_of_result(result).items()}, result.batch_sizes)
+
+
+def score(ground: Ground, vector: Sent, batches: range, mode: bytes) -> list[Score]:
+    """Evaluate the model ``vector`` on some batches of the evaluation split, in a pickled mode.
+
+    Raises:
+        Unreadable: the model or the data cannot be unpickled.
+    """
+    model, data, buffer = _stand_on(ground)
+    weights, places = received(vector, buffer), data.evaluation()
+    with one_core_each():
+        how: Mapping[str, Any] = _kept(_modes, mode, partial(pickle.loads, mode))
+        scores = [evaluate_batch(weights, places[number], model, data, how) for number in batches]
+    return [Score(int(each.right), float(each.cross_entropy), each.images) for each in scores]
+
+
+_models: OrderedDict[Any, BlockModel] = OrderedDict()
+_data: OrderedDict[Any, JobData] = OrderedDict()
+_buffers: OrderedDict[Any, SharedBuffer] = OrderedDict()
+_methods: OrderedDict[Any, JobTask] = OrderedDict()
+_modes: OrderedDict[Any, Mapping[str, Any]] = OrderedDict()
+
+
+def _stand_on(ground: Ground) -> tuple[BlockModel, JobData, SharedBuffer]:
+    ground.numerics.adopt()
+    return (
+        _kept(_models, ground.model, partial(load, ground.model)),
+        _kept(_data, ground.data, partial(load, ground.data)),
+        _kept(_buffers, ground.buffer, partial(SharedBuffer.found, ground.buffer)),
+    )
+
+
+def _kept(known: OrderedDict[Any, Kept], key: Any, made: Callable[[], Kept]) -> Kept:
+    if key not in known:
+        try:
+            known[key] = made()
+        except Exception as error:
+            raise Unreadable(f"{type(error).__name__}: {error}") from error
+        while len(known) > _KEPT:
+            known.popitem(last=False)
+    known.move_to_end(key)
+    return known[key]

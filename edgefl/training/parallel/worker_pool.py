@@ -1,0 +1,290 @@
+"""Worker processes; they are new processes, not forks, because a fork can block on this process's threads."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import BrokenExecutor, CancelledError, Future
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from edgefl.errors import EdgeflError
+from edgefl.training.threads import INTRA_OP_THREADS
+
+_IDLE_SECONDS = 60
+"""Seconds without work after which worker processes end; the next call starts new ones."""
+
+_WATCH_SECONDS = 0.25
+"""Interval in seconds at which a worker process checks that its parent process still exists."""
+
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(INTRA_OP_THREADS))
+"""Set only in the worker processes' environment: libraries start no threads that busy-wait on the others' cores."""
+
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1
+"""``M_MMAP_THRESHOLD`` and ``M_TRIM_THRESHOLD`` of mallopt(3)."""
+
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function, and its arguments."""
+
+
+class PoolBroken(EdgeflError):  # noqa: N818  (what happened to it)
+    """A worker process ended during its work (killed, or out of memory), is stuck, or could not start."""
+
+
+class WorkerPool:
+    """A pool of worker processes; each runs one call at a time with one intra-op thread.
+
+    They start in the background, which takes some seconds, mostly for importing torch. They end after a minute without
+    work, and when this process ends for any reason. They keep none of its files open and ignore Ctrl-C. A script needs
+    no ``if __name__ == "__main__"``, and may send its own functions and objects.
+
+    Args:
+        size: number of worker processes.
+
+    Attributes:
+        size: as given.
+
+    Raises:
+        PoolBroken: the system cannot start a process.
+    """
+
+    def __init__(self, size: int) -> None:
+        from loky import ProcessPoolExecutor
+        from loky.backend import get_context
+
+        self.size = size
+        self._up = 0
+        self._broken = False
+        try:
+            context = get_context("loky")
+            self._begun = context.Semaphore(0)
+            self._executor = ProcessPoolExecutor(
+                size,
+                timeout=_IDLE_SECONDS,
+                context=context,
+                initializer=_begin,
+                initargs=(os.getpid(), self._begun),
+                env=_ONE_THREAD,
+            )
+            self._submit(os.getpid, ())
+        except (OSError, NotImplementedError) as error:
+            raise PoolBroken(f"cannot start a worker process: {error}") from None
+
+    @property
+    def broken(self) -> bool:
+        """Whether the pool is unusable."""
+        return self._broken
+
+    @property
+    def ready(self) -> bool:
+        """Whether all worker processes have started.
+
+        Raises:
+            PoolBroken: one of them ended.
+        """
+        if self._up < self.size:
+            self._submit(os.getpid, ())  # raises an error if one of them could not start
+            while self._begun.acquire(block=False):
+                self._up += 1
+        return self._up >= self.size
+
+    def wait(self, seconds: float = 300) -> None:
+        """Wait until it is :attr:`ready`.
+
+        Raises:
+            PoolBroken: one of them ended, or they have not started after so many seconds.
+        """
+        until = time.monotonic() + seconds
+        while not self.ready:
+            if time.monotonic() > until:
+                self.close()
+                raise PoolBroken(f"worker processes did not start within {seconds:g} s")
+            time.sleep(0.02)
+
+    def each(
+        self,
+        calls: Iterable[tuple[int, Call]],
+        done: Callable[[int, Any], None],
+        at_once: int,
+        patience: float | None = None,
+    ) -> None:
+        """Run calls, each in the next free worker process.
+
+        Args:
+            calls: numbered calls; the next one is requested when it can be submitted.
+            done: called with a call's number and result, in this thread, while other calls are running.
+            at_once: maximum number of submitted calls, including those that wait for a worker process.
+            patience: seconds without any result after which a worker process is considered stuck; ``None``: never.
+
+        Raises:
+            PoolBroken: a worker process ended or is stuck; the pool is closed.
+            BaseException: the exception of the failed call with the lowest number, raised in the worker or by ``done``;
+                running calls are finished, and no new ones are started.
+        """
+        waiting = iter(calls)
+        numbers: dict[Future[Any], int] = {}
+        completed: SimpleQueue[Future[Any]] = SimpleQueue()
+        failures: dict[int, BaseException] = {}
+
+        def hand_over() -> None:
+            for number, (function, arguments) in waiting:
+                future = self._submit(function, arguments)
+                numbers[future] = number
+                future.add_done_callback(completed.put)
+                return
+
+        try:
+            for _ in range(at_once):
+                hand_over()
+            while numbers:
+                future = completed.get(timeout=patience)
+                number, error = numbers.pop(future), _error_of(future)
+                if error is None:
+                    try:
+                        done(number, future.result())
+                    except Exception as raised:  # noqa: BLE001  (raised below, once the others are done)
+                        error = raised
+                if error is not None:
+                    failures[number] = error
+                if not failures:
+                    hand_over()
+        except Empty:
+            self.close()
+            raise PoolBroken(f"no worker process has answered for {patience:.0f} s") from None
+        except BaseException:
+            # Ctrl-C, for example: the results of the running calls are lost.
+            self.close()
+            raise
+        if failures:
+            raise failures[min(failures)]
+
+    def close(self) -> None:
+        """End the worker processes immediately; the pool must not be used again."""
+        if not self._broken:
+            self._broken = True
+            self._executor.shutdown(wait=True, kill_workers=True)
+
+    def _submit(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Future[Any]:
+        try:
+            with _ctrl_c_held_back():  # a worker process that starts here inherits the mask, until it ignores Ctrl-C
+                future: Future[Any] = self._executor.submit(function, *arguments)
+        except (RuntimeError, OSError) as error:  # broken executors and those that were shut down raise RuntimeError
+            self.close()
+            raise PoolBroken(_first_line(error)) from None
+        return future
+
+
+_shared: WorkerPool | None = None
+_lock = threading.Lock()
+
+
+def shared_pool(size: int) -> WorkerPool:
+    """The pool of this process, which all engines use; started if there is none of that size.
+
+    Raises:
+        PoolBroken: the system cannot start a process.
+    """
+    global _shared  # noqa: PLW0603  (one for the process)
+    with _lock:
+        if _shared is None or _shared.broken or _shared.size != size:
+            # A pool of another size ends when no engine holds it, or after a minute without work.
+            _shared = WorkerPool(size)
+        return _shared
+
+
+def pool_at_hand(size: int) -> WorkerPool | None:
+    """The pool of this process, if it has that size and is ready."""
+    with _lock:
+        pool = _shared
+        if pool is None or pool.broken or pool.size != size:
+            return None
+        try:
+            return pool if pool.ready else None
+        except PoolBroken:
+            return None
+
+
+def close_pool() -> None:
+    """End the worker processes of this process, if there are any; without this call they end after a minute."""
+    global _shared
+    with _lock:
+        pool, _shared = _shared, None
+    if pool is not None:
+        pool.close()
+
+
+def _error_of(future: Future[Any]) -> BaseException | None:
+    """The exception of the call, if it raised one.
+
+    Raises:
+        PoolBroken: the call was not run.
+    """
+    try:
+        error = future.exception()
+    except CancelledError:
+        raise PoolBroken("the worker pool was closed") from None
+    if error is not None and (isinstance(error, BrokenExecutor) or type(error).__module__.startswith("loky.")):
+        raise PoolBroken(_first_line(error)) from None
+    return error
+
+
+def _first_line(error: BaseException) -> str:
+    """The message of an executor, without its guesses about the cause."""
+    return str(error).strip().partition("\n")[0].partition(". ")[0].rstrip(".") or type(error).__name__
+
+
+@contextmanager
+def _ctrl_c_held_back() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin(parent: int, begun: Any) -> None:
+    """Initialise a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    _compute_only()
+    _keep_memory()
+    import torch
+
+    from edgefl.training.parallel import pool_worker  # noqa: F401  (so that no job waits for it)
+
+    torch.set_num_threads(INTRA_OP_THREADS)
+    # The executor runs the garbage collector every second: exclude the objects that are loaded already.
+    gc.freeze()
+    begun.release()
+
+
+def _end_with(parent: int) -> None:
+    """End this process after its parent process has ended."""
+    while os.getppid() == parent:
+        time.sleep(_WATCH_SECONDS)
+    os._exit(1)
+
+
+def _compute_only() -> None:
+    """Use the batch scheduling policy, so that waking a worker does not preempt the process that wakes the others."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    except (AttributeError, OSError):
+        return  # not Linux, or a container that forbids it; it costs a few milliseconds a call
+
+
+def _keep_memory() -> None:
+    """Keep freed memory for the next step: returning it to the system and allocating it again clears every page."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, TypeError, OSError):
+        return  # not glibc's
+    mallopt(_MMAP_THRESHOLD, 32 << 20)  # the maximum
+    mallopt(_TRIM_THRESHOLD, 1 << 30)

@@ -1,0 +1,103 @@
+"""Classifier calibration: each client fits the final model's last block to its own data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from edgefl.component import Component
+from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
+from edgefl.methods.objectives.cross_entropy import CrossEntropy
+from edgefl.methods.objectives.self_confidence import SelfConfidence
+from edgefl.methods.rules.base import LocalOptions
+from edgefl.methods.rules.sgd import Sgd
+from edgefl.models.layout import Weights
+from edgefl.models.mode import using
+
+
+class CalibrationSpec(Component):
+    """Classifier calibration after the run (Ozfatura et al., Sec. IV): only the classifier is trained."""
+
+    kind: Literal["calibration"] = Field(description="calibration: train the last block of the final model")
+    epochs: int = Field(default=2, ge=1, description="passes over the client's own training data")
+    lr: float | None = Field(
+        default=None, gt=0, description="learning rate; null: that of the round after the last (the paper states none)"
+    )
+    proximal: float | None = Field(
+        default=None, gt=0, description="weight μ of (μ/2)‖φ - φ_T‖² on the last block φ; null: no such term"
+    )
+    self_confidence: bool = Field(
+        default=False, description="FedADC+'s self-confidence distillation from the final model in place of plain CE"
+    )
+
+    def objective(self, mode: Mapping[str, Any]) -> Calibration:
+        """The loss; ``mode`` contains the differences of the method's evaluation from a plain one."""
+        return Calibration(
+            self_confidence=SelfConfidence() if self.self_confidence else None,
+            proximal=self.proximal or 0.0,
+            mode=dict(mode),
+        )
+
+    def options(self, local: LocalOptions, round: int) -> LocalOptions:
+        """The method's local options with these changes; ``round`` is the number of completed rounds."""
+        lr = self.lr if self.lr is not None else local.lr * local.lr_decay**round
+        return local.model_copy(update={"epochs": self.epochs, "steps": None, "lr": lr, "lr_decay": 1.0})
+
+
+class Calibration(Objective):
+    """A loss of the last block only: all earlier blocks are a frozen feature extractor, in evaluation mode."""
+
+    self_confidence: SelfConfidence | None = Field(default=None, description="in place of cross-entropy")
+    proximal: float = Field(default=0.0, ge=0, description="weight μ of the proximal term on the last block")
+    mode: dict[str, Any] = Field(default_factory=dict, description="differences of evaluation from a plain one")
+
+    @property
+    def frozen(self) -> frozenset[str]:  # type: ignore[override]
+        """The final model, if it is the teacher."""
+        return frozenset() if self.self_confidence is None else self.self_confidence.frozen
+
+    @property
+    def vectors(self) -> frozenset[str]:  # type: ignore[override]
+        """The final model, and the mask of trained parameters."""
+        return frozenset({"received"}) if self.proximal else frozenset()
+
+    @property
+    def client(self) -> frozenset[str]:  # type: ignore[override]
+        """The client's class counts, if confidence is computed from them."""
+        return frozenset() if self.self_confidence is None else self.self_confidence.client
+
+    def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
+        """See :class:`Objective`."""
+        *body, head = local
+        held: Weights = (*({name: tensor.detach() for name, tensor in block.items()} for block in body), head)
+        base = self.self_confidence or CrossEntropy()
+        with using(training=False, track=False, **self.mode):
+            total, cross_entropy = base.loss(held, batch, context)
+        if self.proximal:
+            final = context.model.layout.weights(context.vectors["received"])[-1]
+            away = [(head[name] - tensor).square().sum() for name, tensor in final.items()]
+            total = total + 0.5 * self.proximal * sum(away)
+        return Loss(total, cross_entropy)
+
+
+class MaskedSgd(Sgd):
+    """SGD on the parameters where the vector ``trained`` is 1; the others do not change, even with weight decay."""
+
+    vectors: ClassVar[frozenset[str]] = frozenset({"trained"})
+
+    def begin(
+        self, received: Tensor, vectors: Mapping[str, Tensor], options: LocalOptions, steps: int
+    ) -> dict[str, Tensor]:
+        """SGD's optimizer state and the mask."""
+        return {**super().begin(received, vectors, options, steps), "trained": vectors["trained"]}
+
+    def update(
+        self, parameters: Tensor, gradient: Tensor, memory: dict[str, Tensor], options: LocalOptions, lr: float
+    ) -> Tensor:
+        """One step of the parameters selected by the mask."""
+        before = parameters.clone()  # the step overwrites them
+        stepped = super().update(parameters, gradient, memory, options, lr)
+        return stepped.where(memory["trained"] > 0, before)

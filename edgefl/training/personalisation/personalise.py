@@ -1,0 +1,100 @@
+"""Fit the final model to each client's data and test it on the client's part of the test set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from edgefl.data.federated import FederatedData
+from edgefl.methods.recipe import Method
+from edgefl.models.block_model import BlockModel
+from edgefl.training.base import Engine, JobData, JobTask
+from edgefl.training.personalisation.accuracy import ClientAccuracy, accuracy_of_one, right_answers
+from edgefl.training.personalisation.calibration import CalibrationSpec, MaskedSgd
+
+TOGETHER = 32
+"""Number of clients trained in one call, which limits the number of local models in memory."""
+
+DISPATCH = 2**31
+"""The dispatch number of a personalisation job: larger than in any run, so its batches are different."""
+
+
+def personalised_accuracy(
+    spec: CalibrationSpec,
+    method: Method,
+    final: Tensor,
+    round: int,
+    *,
+    model: BlockModel,
+    data: FederatedData,
+    jobs: JobData,
+    engine: Engine,
+    seed: int,
+) -> ClientAccuracy:
+    """Each client's accuracy after calibration, on its own part of the test set.
+
+    A client without training data keeps the final model.
+
+    Args:
+        spec: the options of calibration.
+        method: the method of the final model; its local options apply unless ``spec`` overrides them.
+        final: the final server model ``[size]``, from which every client starts.
+        round: number of completed rounds.
+        model: the skeleton that the method trains.
+        data: the clients' data with ``test: partitioned``.
+        jobs: the same data in the form that jobs read.
+        engine: the training engine.
+        seed: the run's seed; batches are the same for all methods.
+    """
+    shards = data.evaluation_shards
+    if shards is None:
+        raise ValueError("personalisation needs a test part for each client")
+    mode = method.objective.evaluation_mode(model)
+    right = accuracy_of_one(final, model, data.evaluation, shards, mode).right.copy()
+    for tasks in _tasks(spec, method, final, round, model=model, jobs=jobs, seed=seed):
+        for task, result in zip(tasks, engine.train(tasks), strict=True):
+            answers = right_answers(result.final, model, data.evaluation, shards.shard(task.client), mode)
+            right[task.client] = int(answers.sum())
+    return ClientAccuracy(right, shards.sizes)
+
+
+def _tasks(
+    spec: CalibrationSpec, method: Method, final: Tensor, round: int, *, model: BlockModel, jobs: JobData, seed: int
+) -> Iterator[list[JobTask]]:
+    objective = spec.objective(method.objective.evaluation_mode(model))
+    options = spec.options(method.local, round)
+    parameters = final[: model.layout.parameter_count]
+    trained = last_block(model, parameters)
+    clients = [client for client in range(jobs.clients) if jobs.samples(client)]
+    for start in range(0, len(clients), TOGETHER):
+        yield [
+            JobTask(
+                method=method.label,
+                seed=seed,
+                client=client,
+                round=round,
+                dispatch=DISPATCH,
+                objective=objective,
+                rule=MaskedSgd(),
+                options=options,
+                lr=options.lr,
+                steps=options.steps_for(jobs.samples(client)),
+                alpha=model.depth,
+                start=final,
+                frozen=dict.fromkeys(objective.frozen, final),
+                vectors={"trained": trained, "received": parameters},
+                facts={name: fact for name, fact in jobs.facts(client).items() if name in objective.client},
+            )
+            for client in clients[start : start + TOGETHER]
+        ]
+
+
+def last_block(model: BlockModel, parameters: Tensor) -> Tensor:
+    """1 for each parameter of the last block, 0 for the others ``[parameter_count]``."""
+    mask = torch.zeros_like(parameters)
+    for entry in model.layout.parameters:
+        if entry.block == model.depth - 1:
+            mask[entry.start : entry.start + entry.numel] = 1
+    return mask

@@ -1,0 +1,1 @@
+"""Engine ``ray``: jobs on the machines of a Ray cluster."""

@@ -1,0 +1,126 @@
+"""The engine for several machines: jobs are distributed over a Ray cluster's CPUs or GPUs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgefl.methods.precision import Precision
+from edgefl.models.block_model import BlockModel
+from edgefl.training.base import Arrived, JobData, JobResult, JobTask, told, unnoticed
+from edgefl.training.evaluation import BatchScore, total
+from edgefl.training.faults import TrainingFault
+from edgefl.training.job import Evaluation
+from edgefl.training.parcels import PackedResult, Parcel, packed, result_of, tensors_of, without_tensors
+from edgefl.training.ray.cluster import RETRIES, joined, needs
+from edgefl.training.ray.worker import Ground, score_batches, train_parcel
+
+BATCHES_A_PIECE = 16
+"""Number of evaluation batches per task, independent of the cluster's size."""
+
+
+class WorkersLost(Exception):  # noqa: N818  (what happened to them)
+    """A task was retried on several workers, and all of them were lost."""
+
+
+class RayEngine:
+    """Trains each job by itself on one CPU, with one intra-op thread, or on one GPU of a Ray cluster.
+
+    A job runs the sequential engine's code and is never split or merged, so on processors of one kind the results are
+    bit-identical to the sequential engine's, for any number of workers. Model and data are placed in the cluster's
+    object store once; a worker unpacks them at its first job. A tensor that several jobs read, such as the server's
+    model, is sent once. If a worker or its machine is lost, Ray reruns its jobs on other workers. After a fault the
+    running jobs are not cancelled, see :func:`~edgefl.training.ray.cluster.joined`.
+
+    Args:
+        model: the skeleton that jobs are called with.
+        data: the source of batches.
+        device: ``cpu`` or ``cuda``: the kind of the cluster's processors to use, and the device of the results.
+        precision: precision of a local step's products.
+
+    Raises:
+        UserError: Ray is not installed, or its cluster cannot be reached or has no such processor.
+    """
+
+    def __init__(
+        self, model: BlockModel, data: JobData, device: torch.device, precision: Precision = "float32"
+    ) -> None:
+        self._ray = joined()
+        self._data = data
+        self._device = device
+        asked = needs(self._ray, device)
+        self._train = self._ray.remote(**asked)(train_parcel)
+        self._score = self._ray.remote(**asked)(score_batches)
+        self._place = [self._ray.put(Ground(model, data, device, precision))]
+
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
+        """Train all jobs, the longest first; see :class:`~edgefl.training.base.Engine`."""
+        parcels = self._parcels(tasks)
+        order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
+        begun = {index: self._train.remote(self._place, parcels[index]) for index in order}
+        results = [result_of(self._fetched(begun[index], task), self._device) for index, task in enumerate(tasks)]
+        return told(results, arrived)
+
+    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
+        """Accuracy and mean cross-entropy on the evaluation split; batches are summed in their order.
+
+        Raises:
+            WorkersLost: all workers that a task was given to were lost.
+            Exception: a batch raised it on its worker.
+        """
+        batches = self._data.evaluation()
+        pieces = [batches[start : start + BATCHES_A_PIECE] for start in range(0, len(batches), BATCHES_A_PIECE)]
+        sent = self._ray.put(packed(vector))
+        begun = [self._score.remote(self._place, sent, piece, dict(mode)) for piece in pieces]
+        scores = [self._answer(reference) for reference in begun]
+        return total(
+            BatchScore(torch.tensor(right), torch.tensor(loss, dtype=torch.float64), images)
+            for piece in scores
+            for right, loss, images in piece
+        )
+
+    def close(self) -> None:
+        """Delete model and data from the cluster; the connection stays open for the next engine."""
+        self._place = []
+
+    def _parcels(self, tasks: Sequence[JobTask]) -> list[Parcel]:
+        """The jobs; their common tensors are placed in the object store."""
+        named = [tensors_of(task) for task in tasks]
+        readers = Counter(id(tensor) for tensors in named for tensor in tensors.values())
+        placed: dict[int, Any] = {}
+
+        def sent(tensor: Tensor) -> Any:
+            if readers[id(tensor)] == 1:
+                return packed(tensor)
+            if id(tensor) not in placed:
+                placed[id(tensor)] = self._ray.put(packed(tensor))
+            return placed[id(tensor)]
+
+        return [
+            Parcel(without_tensors(task), {name: sent(tensor) for name, tensor in tensors.items()})
+            for task, tensors in zip(tasks, named, strict=True)
+        ]
+
+    def _fetched(self, reference: Any, task: JobTask) -> PackedResult:
+        try:
+            result: PackedResult = self._answer(reference)
+        except TrainingFault:
+            raise
+        except Exception as error:
+            reason = str(error) if isinstance(error, WorkersLost) else f"{type(error).__name__}: {error}"
+            raise TrainingFault(task.method, task.client, task.round, 0, reason) from error
+        return result
+
+    def _answer(self, reference: Any) -> Any:
+        """A worker's result; its exception is raised unchanged, without Ray's wrapper."""
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(reference)
+        except errors.RayTaskError as error:
+            raise error.cause from None
+        except errors.RayError as error:
+            raise WorkersLost(f"its worker was lost {RETRIES + 1} times ({type(error).__name__})") from error

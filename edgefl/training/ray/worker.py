@@ -1,0 +1,82 @@
+"""The code that runs on a worker of a Ray cluster.
+
+Tensors are sent as arrays of bytes, which Ray keeps in the nodes' shared memory without copying them into a pickle.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from edgefl.methods.precision import Precision
+from edgefl.models.block_model import BlockModel
+from edgefl.training.base import JobData
+from edgefl.training.device import exact_arithmetic
+from edgefl.training.evaluation import evaluate_batch
+from edgefl.training.local_training import train_job
+from edgefl.training.parcels import Packed, PackedResult, Parcel, packed_result, unpacked, with_tensors
+from edgefl.training.threads import one_core_each
+
+GROUNDS_KEPT = 2
+"""Number of models with their data that a worker keeps: the scenario's, and one that a method adapted."""
+
+
+class Ground(NamedTuple):
+    """Shared by all jobs: placed in the cluster's object store once, and unpacked once by each worker."""
+
+    model: BlockModel
+    data: JobData
+    device: torch.device
+    precision: Precision
+
+
+def train_parcel(place: Sequence[Any], parcel: Parcel) -> PackedResult:
+    """Train one job, exactly as the sequential engine does.
+
+    Args:
+        place: the reference to the :class:`Ground`, in a list, so that Ray does not unpack it for every job.
+        parcel: the job.
+
+    Returns:
+        The result.
+    """
+    import ray
+
+    ground = _ground(place)
+    tensors = {
+        name: unpacked(ray.get(one) if isinstance(one, ray.ObjectRef) else one, ground.device)
+        for name, one in parcel.tensors.items()
+    }
+    with one_core_each(), exact_arithmetic(ground.device, tf32=ground.precision == "tf32"):
+        task = with_tensors(parcel.task, tensors)
+        result = train_job(task, ground.model, ground.data, precision=ground.precision)
+    return packed_result(result)
+
+
+def score_batches(
+    place: Sequence[Any], vector: Packed, batches: Sequence[slice], mode: Mapping[str, Any]
+) -> list[tuple[int, float, int]]:
+    """Correct predictions, summed cross-entropy and image count of evaluation batches with the model ``vector``."""
+    ground = _ground(place)
+    weights = unpacked(vector, ground.device)
+    with one_core_each(), exact_arithmetic(ground.device):
+        scores = [evaluate_batch(weights, batch, ground.model, ground.data, mode) for batch in batches]
+    return [(int(score.right), float(score.cross_entropy), score.images) for score in scores]
+
+
+_grounds: OrderedDict[str, Ground] = OrderedDict()
+
+
+def _ground(place: Sequence[Any]) -> Ground:
+    import ray
+
+    key = place[0].hex()
+    if key not in _grounds:
+        while len(_grounds) >= GROUNDS_KEPT:
+            _grounds.popitem(last=False)
+        _grounds[key] = ray.get(place[0])
+    _grounds.move_to_end(key)
+    return _grounds[key]

@@ -1,0 +1,52 @@
+"""The reference engine: one client after another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from edgefl.methods.precision import Precision
+from edgefl.models.block_model import BlockModel
+from edgefl.training.base import Arrived, JobData, JobResult, JobTask, told, unnoticed
+from edgefl.training.device import exact_arithmetic
+from edgefl.training.evaluation import evaluate_batch, total
+from edgefl.training.job import Evaluation
+from edgefl.training.local_training import train_job
+from edgefl.training.threads import one_core_each
+
+
+class SequentialEngine:
+    """Trains jobs in the given order, in the calling thread.
+
+    Args:
+        model: the skeleton that jobs are called with.
+        data: the source of batches.
+        device: the device that holds model, data and jobs.
+        precision: precision of a local step's products.
+    """
+
+    def __init__(
+        self, model: BlockModel, data: JobData, device: torch.device, precision: Precision = "float32"
+    ) -> None:
+        self._model = model
+        self._device = device
+        self._data = data
+        self._precision = precision
+
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
+        """Train all jobs; see :class:`~edgefl.training.base.Engine`."""
+        with one_core_each(), exact_arithmetic(self._device, tf32=self._precision == "tf32"):
+            results = [train_job(task, self._model, self._data, precision=self._precision) for task in tasks]
+        return told(results, arrived)
+
+    def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
+        """Accuracy and mean cross-entropy on the evaluation split."""
+        with one_core_each(), exact_arithmetic(self._device):
+            places = self._data.evaluation()
+            return total([evaluate_batch(vector, place, self._model, self._data, mode) for place in places])
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to release."""

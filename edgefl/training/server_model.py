@@ -1,0 +1,215 @@
+"""The server side: the latest model, the state of the server update, and the next model from the clients' deltas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from edgefl.methods.recipe import Method
+from edgefl.methods.servers.base import RoundFacts, ServerSide, checked_state, checked_update
+from edgefl.methods.servers.mean import mean_delta
+from edgefl.training.faults import Diverged, blaming
+from edgefl.training.job_inputs import Received
+from edgefl.training.wire import Wire
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """The result of a trained job at the server.
+
+    Attributes:
+        client: the client that trained.
+        final: the returned local model θ_k ``[size]``, as received.
+        sent: the server model θ_t of the job's version ``[size]``.
+        samples: n_k, the number of the client's training images.
+        steps: H_k, its local steps.
+        loss: mean cross-entropy over the last local epoch.
+        first_loss: the same over the first.
+        drift: squared distance between ``sent`` and the model that the client started from.
+        delta: θ_k - θ_t ``[size]``, as received.
+        others: other received vectors, by the part's name; see ``RoundFacts.uploads``.
+    """
+
+    client: int
+    final: Tensor
+    sent: Tensor
+    samples: int
+    steps: int
+    loss: float
+    first_loss: float
+    drift: float
+    delta: Tensor
+    others: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+_BLOCK = 512
+"""Length of the blocks of a difference whose squares are summed in their own precision."""
+
+
+class ServerModel:
+    """The latest model version and the computation of the next one.
+
+    The method's server update computes the parameters. Buffers (batch norm's running statistics and counters) are
+    averaged with the same weights; the papers' code does the same with all other entries of a model's state.
+
+    Args:
+        method: the method of the server.
+        initial: model version 0 ``[size]``.
+        parameter_count: number of parameters, which are the first part of the vector.
+        clients: N, the number of clients in the fleet.
+        wire: encodes and decodes the traffic.
+    """
+
+    def __init__(self, method: Method, initial: Tensor, parameter_count: int, clients: int, wire: Wire) -> None:
+        self.version = 0
+        self.vector = initial
+        self._method = method
+        self._count = parameter_count
+        # Whole blocks: the padding after a difference stays zero and adds nothing to the sum of squares.
+        self._blocks = initial.new_zeros(-(-parameter_count // _BLOCK), _BLOCK)
+        self._difference = self._blocks.view(-1)[:parameter_count]
+        self._clients = clients
+        self._wire = wire
+        self._part = f"server update {type(method.server).__name__}"
+        with blaming(method.label, 0, self._part):
+            begun = method.server.begin(initial[:parameter_count].clone())
+            self._state = checked_state(begun, method.server.broadcasts)
+        self._received = self._arriving(0, None, self._rate(0))
+
+    @property
+    def state(self) -> Mapping[str, Tensor]:
+        """The server update's vectors by name, after the last update."""
+        return self._state
+
+    def resume(self, version: int, vector: Tensor, state: Mapping[str, Tensor], received: Received) -> None:
+        """Resume from a version of an earlier process, and the form of it that clients received."""
+        self.version, self.vector, self._state, self._received = version, vector, dict(state), received
+
+    def sent(self) -> Received:
+        """The latest version as clients receive it."""
+        return self._received
+
+    def update(
+        self,
+        arrived: Sequence[Outcome],
+        round: int,
+        factors: Sequence[float] | None = None,
+        *,
+        mix: Literal["deltas", "models"] = "deltas",
+    ) -> None:
+        """Compute the next version from the results in ``arrived``, in ascending order of client.
+
+        Without results, the next version has the same values.
+
+        Args:
+            arrived: the clients' results.
+            round: determines the learning rate η_t that the server update may read.
+            factors: the factor of each delta; ``None``: 1.
+            mix: a delta is the difference from the model that the client was sent (``deltas``) or from the latest model
+                (``models``).
+
+        Raises:
+            Diverged: a client's loss, or the next model, is not finite.
+        """
+        for outcome in arrived:
+            if not isfinite(outcome.loss):
+                raise Diverged(self._method.label, round, f"the loss of client {outcome.client}")
+        if arrived:
+            before = ServerSide(self.vector[: self._count], self._state)
+            self.vector = self._next(arrived, round, factors, mix)
+            if not _finite(self.vector):
+                raise Diverged(self._method.label, round, "the server model")
+            self._received = self._arriving(self.version + 1, before, self._rate(round))
+        self.version += 1
+
+    def _arriving(self, version: int, before: ServerSide | None, lr: float) -> Received:
+        """The model ``version``, which is the current ``vector`` and server state, as clients receive it."""
+        server, wire = self._method.server, self._wire
+        if wire.exact_down:
+            return Received(self.vector, {name: self._state[name] for name in server.broadcasts})
+        parameters, buffers = self.vector[: self._count], self.vector[self._count :]
+
+        def arriving(part: str, vector: Tensor, *, age: int = 0) -> Tensor:
+            return wire.down(part, vector, version - age)
+
+        with blaming(self._method.label, version, self._part):
+            received = server.received(ServerSide(parameters, self._state), before, lr, arriving)
+            checked_update((received.parameters, received.state), parameters, server.broadcasts)
+        return Received(torch.cat([received.parameters, buffers]), received.state)
+
+    def _rate(self, round: int) -> float:
+        return self._method.local.lr * self._method.local.lr_decay**round
+
+    def _next(
+        self,
+        arrived: Sequence[Outcome],
+        round: int,
+        factors: Sequence[float] | None,
+        mix: Literal["deltas", "models"],
+    ) -> Tensor:
+        count = self._count
+        deltas = _stacked([each.delta if mix == "deltas" else each.final - self.vector for each in arrived])
+        uploads = {part: torch.stack([each.others[part] for each in arrived]) for part in arrived[0].others}
+        if factors is not None:
+            shares = deltas.new_tensor(list(factors)).unsqueeze(1)
+            deltas *= shares
+            uploads = {part: each * shares for part, each in uploads.items()}
+        weights = deltas.new_tensor(self._weights([outcome.samples for outcome in arrived]))
+        steps = deltas.new_tensor([outcome.steps for outcome in arrived])
+        facts = RoundFacts(self._rate(round), self._clients, steps, uploads)
+        server, before = self._method.server, self.vector[:count]
+        # Copies: clients, checkpoints and other methods may still read the current model and state.
+        state = {name: vector.clone() for name, vector in self._state.items()}
+        with blaming(self._method.label, round, self._part):
+            answer = server.update(before.clone(), deltas[:, :count], weights, state, facts)
+            parameters, self._state = checked_update(answer, before, server.broadcasts)
+        if count == len(self.vector):
+            return parameters
+        return torch.cat([parameters, self.vector[count:] + mean_delta(deltas[:, count:], weights)])
+
+    def squared_distance(self, vector: Tensor, other: Tensor | None = None) -> float:
+        """‖a - b‖² over the parameters; ``other`` is the latest model unless given.
+
+        Buffers are excluded: batch norm's counters and variances are not distances in weight space.
+        """
+        other = self.vector if other is None else other
+        if vector is other:
+            return 0.0
+        difference = torch.sub(vector[: self._count], other[: self._count], out=self._difference)
+        # Blocks are summed in their own precision, their sums in float64: as exact as the differences, in a third of
+        # the time.
+        squared = float(torch.linalg.vector_norm(self._blocks, dim=1).double().square().sum())
+        # A block's sum may overflow float32 although the distance does not (a model that is diverging).
+        return squared if isfinite(squared) else float(difference.double().square().sum())
+
+    def _weights(self, samples: Sequence[int]) -> list[float]:
+        """Shares that sum to 1: equal, or proportional to the images that a pass uses."""
+        counts = [1] * len(samples) if self._method.weighting == "uniform" else [self._used(n) for n in samples]
+        return [count / sum(counts) for count in counts]
+
+    def _used(self, samples: int) -> int:
+        """n_k, or ⌊n_k/B⌋·B if an incomplete last batch is dropped; a client with less than one batch uses it."""
+        local = self._method.local
+        return (samples // local.batch * local.batch or samples) if local.drop_last else samples
+
+
+def _stacked(vectors: Sequence[Tensor]) -> Tensor:
+    """The vectors as rows of one tensor, without a copy if they are already adjacent rows in memory."""
+    first = vectors[0]
+    memory, row = first.untyped_storage().data_ptr(), first.nbytes
+    if all(
+        vector.untyped_storage().data_ptr() == memory and vector.data_ptr() == first.data_ptr() + place * row
+        for place, vector in enumerate(vectors)
+    ):
+        return first.as_strided((len(vectors), len(first)), (len(first), 1))
+    return torch.stack(list(vectors))
+
+
+def _finite(vector: Tensor) -> bool:
+    """Whether all numbers are finite. If their sum is finite, they are; checking the sum is forty times faster."""
+    return isfinite(float(vector.sum())) or bool(torch.isfinite(vector).all())

@@ -1,0 +1,77 @@
+"""The ``engine:`` of a scenario's training: how jobs are trained, and with which precision."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from edgefl.component import Component
+from edgefl.hardware import EngineKind
+from edgefl.methods.precision import Precision
+from edgefl.validation import validated
+
+Convolutions = Literal["grouped", "products"]
+
+
+class EngineSpec(Component):
+    """The training engine and its numerical precision."""
+
+    kind: EngineKind = Field(
+        default="auto",
+        description="auto chooses by the device and its cores, not by timing; batched rounds differently from the "
+        "others, which agree to the bit",
+    )
+    precision: Precision = Field(
+        default="float32",
+        description="precision of products in a local step: float32, tf32 (CUDA only) or bfloat16 (autocast); "
+        "parameters, aggregation and evaluation are always float32",
+    )
+    convolutions: Convolutions = Field(
+        default="grouped",
+        description="for engine batched, how clients' convolutions are combined: grouped is one convolution with a "
+        "group for each client; products multiplies matrices of patches, which needs more memory; which is faster "
+        "depends on the device",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _exact_is_gone(cls, value: Any) -> Any:
+        """Edgefl 0.1 had ``exact``; its run directories contain the default, true, which now always applies."""
+        if not isinstance(value, dict) or "exact" not in value:
+            return value
+        if value["exact"] is not True:
+            raise ValueError(
+                "'exact' was removed: engines are chosen by rule, not by timing; delete it, and set 'kind' to choose "
+                "another engine"
+            )
+        return {key: each for key, each in value.items() if key != "exact"}
+
+    @model_validator(mode="after")
+    def _convolutions_are_batched(self) -> Self:
+        if self.convolutions != "grouped" and self.kind != "batched":
+            raise ValueError(
+                f"convolutions: {self.convolutions} applies to the engine 'batched' only, found kind: {self.kind}; "
+                "set kind: batched, or delete it"
+            )
+        return self
+
+    @classmethod
+    def of(cls, value: EngineSpec | str) -> Self:
+        """A specification unchanged, or the default specification of a named engine.
+
+        Raises:
+            UserError: there is no such engine.
+
+        >>> EngineSpec.of("batched").precision
+        'float32'
+        """
+        return validated(cls, _mapping(value))
+
+
+def _mapping(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+EngineChoice = Annotated[EngineSpec, BeforeValidator(_mapping, json_schema_input_type=EngineKind | EngineSpec)]
+"""An engine's name alone, or a mapping with options."""

@@ -1,0 +1,1 @@
+"""Local steps that are recorded once and repeated without modules and autograd."""

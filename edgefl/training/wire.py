@@ -1,0 +1,153 @@
+"""The traffic between server and clients: a method's codecs encode and decode the numbers that are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from edgefl.methods.client_state import ClientState
+from edgefl.methods.codecs.by_tensor import transmitted
+from edgefl.methods.payload import ModelSizes, checked_parts
+from edgefl.methods.recipe import Method
+from edgefl.models.layout import Layout
+from edgefl.randomness import generator
+from edgefl.training.base import JobTask
+from edgefl.training.client_states import State
+from edgefl.training.faults import blaming
+from edgefl.training.job import TrainingJob
+from edgefl.training.lent import lent_unwritten
+
+
+class Upload(NamedTuple):
+    """A job's result after the upload.
+
+    Attributes:
+        final: the local model ``[size]`` as the server decodes it.
+        delta: its difference from the model that was sent ``[size]``; ``None``: compute it from both.
+        others: other sent vectors ``[parameter_count]``, by the part's name.
+        state: the client's new state, ``None`` for stateless methods.
+    """
+
+    final: Tensor
+    delta: Tensor | None
+    others: Mapping[str, Tensor]
+    state: State | None
+
+
+class Wire:
+    """Encodes and decodes a method's traffic; with lossless codecs, all vectors pass unchanged.
+
+    Random choices are keyed by part, and by version (downlink) or job (uplink), so they depend on neither engine nor
+    order, and are the same for all methods. A version's downlink is encoded once: all its clients receive the same
+    numbers.
+
+    Args:
+        method: the method of the traffic.
+        layout: the model's layout.
+        seed: the run's seed.
+    """
+
+    def __init__(self, method: Method, layout: Layout, seed: int) -> None:
+        self._method = method
+        self._layout = layout
+        self._seed = seed
+        self._up, self._down = method.codecs.up, method.codecs.down
+        self._server_state: ClientState | None = method.server.client_state()
+        self._uplink_parts = {part.name for part in checked_parts(method.payload.uplink(ModelSizes((1,))))}
+
+    @property
+    def exact_down(self) -> bool:
+        """Whether clients receive exactly the bits that the server sends."""
+        return self._down.exact
+
+    def down(self, part: str, parameters: Tensor, version: int) -> Tensor:
+        """A vector of a model version as clients receive it; vectors not shaped like a model are sent exactly."""
+        if len(parameters) != self._layout.parameter_count:
+            return parameters
+        numbers = generator(self._seed, "codec down", version, part)
+        with blaming(self._method.label, version, f"codec {type(self._down).__name__}"):
+            return transmitted(self._down, parameters, self._layout, numbers)
+
+    def up(self, job: TrainingJob, part: str, parameters: Tensor) -> Tensor:
+        """A client's vector as the server receives it."""
+        id = job.id
+        numbers = generator(id.seed, "codec up", id.client, id.dispatch, part)
+        with blaming(self._method.label, job.round, f"codec {type(self._up).__name__}"):
+            return transmitted(self._up, parameters, self._layout, numbers)
+
+    def upload(
+        self, job: TrainingJob, task: JobTask, final: Tensor, sent: Tensor, known: State, *, arrives: bool
+    ) -> Upload:
+        """The result of sending a trained model: at the server and in the client's state.
+
+        The client sends the change from the server's last version of each block, which both sides have, plus, with
+        error feedback, the residual of earlier uploads. For a block that started from the client's own weights, these
+        weights still contain the residual, so nothing is added. If the upload never arrives, everything becomes
+        residual.
+
+        Args:
+            job: the job.
+            task: the job's resolved inputs.
+            final: the local model ``[size]``.
+            sent: the model that the server sent for the job's version ``[size]``.
+            known: the client's previous vectors and the server's broadcasts, by name.
+            arrives: whether the server receives the upload.
+        """
+        if self._up.exact:
+            return Upload(final, None, {}, self._state(task, final, known, job.steps))
+        count, partial = self._layout.parameter_count, task.alpha < len(self._layout.block_names)
+        first = len(self._layout.block_names) - task.alpha
+        reference = self._layout.splice(known["reference"], sent, first) if partial else sent
+        change = final - reference
+        meant = change[:count]
+        if self._up.remembers:
+            meant = meant + (self._of_received(known["unsent"], first) if partial else known["unsent"])
+        arrived = self.up(job, "update", meant)
+        known = {**known, "reference": reference, "unsent": meant - arrived if arrives else meant}
+        # Buffers are sent unencoded; see encoded_sizes.
+        delta = torch.cat([arrived, change[count:]])
+        seen = reference + delta
+        state = self._state(task, final, known, job.steps)
+        others: Mapping[str, Tensor] = {}
+        if state is not None and self._server_state is not None:
+            agreed, others = self._agreed(job, task, seen, state, known)
+            state = {**state, **agreed}
+        return Upload(seen, seen - sent if partial else delta, others, state)
+
+    def _state(self, task: JobTask, final: Tensor, known: State, steps: int) -> State | None:
+        state = self._method.state
+        return None if state is None else _after(state, task, final, known, steps)
+
+    def _agreed(
+        self, job: TrainingJob, task: JobTask, seen: Tensor, exact: State, known: State
+    ) -> tuple[State, dict[str, Tensor]]:
+        """The part of the client's state that must match the server's, computed from the server's numbers.
+
+        It follows from the update as received or, if its change is sent in a separate part, from that part.
+        """
+        assert self._server_state is not None
+        agreed = _after(self._server_state, task, seen, known, job.steps)
+        others = {}
+        for part, vector in self._server_state.uploads.items():
+            if part in self._uplink_parts:
+                others[part] = self.up(job, part, exact[vector] - known[vector])
+                agreed[vector] = known[vector] + others[part]
+        return agreed, others
+
+    def _of_received(self, unsent: Tensor, first: int) -> Tensor:
+        """The blocks from index ``first`` (0-based), with zeros in front."""
+        kept = unsent.clone()
+        for entry in self._layout.parameters:
+            if entry.block < first:
+                kept[entry.start : entry.start + entry.numel] = 0
+        return kept
+
+
+def _after(state: ClientState, task: JobTask, final: Tensor, known: State, steps: int) -> dict[str, Tensor]:
+    """The client's state after a job; it must not change its inputs, which the server and other clients share."""
+    lent = {f"vectors['{name}']": vector for name, vector in known.items()}
+    with lent_unwritten({"the received model": task.start, "the trained model": final, **lent}):
+        return state.after(known, task.start, final, task.lr, steps)

@@ -1,0 +1,73 @@
+import pytest
+
+from edgefl.cost import CostModel
+from edgefl.cost.method_cost import hybrid_path_factor, method_cost
+from edgefl.cost.storage import stored_parameters
+from edgefl.errors import UserError
+from edgefl.methods.build import build_method
+from edgefl.methods.rules.base import LocalOptions
+from edgefl.models.registry import MODELS, build_model
+
+
+def method(name, **options):
+    return build_method({"method": name, **options}, LocalOptions())
+
+
+@pytest.fixture(scope="module")
+def resnet56():
+    return build_model(MODELS["resnet56"](), (3, 32, 32), 100)
+
+
+@pytest.fixture(scope="module")
+def costs():
+    return CostModel(build_model(MODELS["cnn"](), (1, 28, 28), 10))
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "models"), [("fedavg", 0.61, 1), ("fedalign", 0.61, 1), ("fedprox", 1.21, 2), ("moon", 2.21, 3)]
+)
+def test_stored_parameters_are_those_of_fedaligns_table_5(resnet56, name, table, models):
+    chosen = method(name)
+    model = chosen.objective.adapt(resnet56)
+    stored = stored_parameters(model, chosen, model.depth)
+    assert stored.stored_without_norm / 1e6 == pytest.approx(table, abs=0.0051)
+    assert stored.stored == models * stored.model == models * model.layout.parameter_count
+
+
+@pytest.mark.parametrize(("name", "kept"), [("fedavg", 0), ("fedmlb", 0), ("fedbr", 1), ("feddyn", 1), ("scaffold", 1)])
+def test_clients_keep_whole_vectors_between_rounds(resnet56, name, kept):
+    assert stored_parameters(resnet56, method(name), 5).between_rounds == kept * resnet56.layout.parameter_count
+
+
+def test_received_blocks_count_alone_where_blocks_are_received(resnet56):
+    stored = stored_parameters(resnet56, method("fedbr"), 1)
+    assert stored.stored - stored.model == 256 * 100 + 100
+
+
+def test_download_and_upload_are_the_bytes_of_the_tensors_sent(costs):
+    model = costs.model.layout.block_bytes()
+    fedavg = method_cost(costs, method("fedavg"), 1).as_dict()
+    assert fedavg["download_bytes"] == fedavg["upload_bytes"] == sum(model) == 4 * fedavg["parameters"]
+    fedadc = method_cost(costs, method("fedadc"), 1).as_dict()
+    assert fedadc["download_parts"] == {"model": sum(model), "mean delta": sum(model)}
+    fedbr = method_cost(costs, method("fedbr"), 1, alpha=2).as_dict()
+    assert fedbr["download_parts"] == {"block 3": model[2], "block 4": model[3]}
+    assert fedbr["upload_bytes"] == sum(model)
+
+
+def test_alpha_is_for_methods_that_send_blocks(costs):
+    with pytest.raises(UserError, match="always sends the whole model"):
+        method_cost(costs, method("fedavg"), 1, alpha=2)
+    with pytest.raises(UserError, match="alpha: expected 1 to the 4 blocks of the model, found 5"):
+        method_cost(costs, method("fedbr"), 1, alpha=5)
+
+
+def test_fedbrs_own_factor_counts_all_blocks_alike():
+    assert [hybrid_path_factor(alpha, 6) for alpha in (1, 3, 5)] == pytest.approx([7 / 6, 2.0, 3.5])
+
+
+def test_the_papers_factor_stands_beside_what_hybrid_paths_execute(costs):
+    fedavg = method_cost(costs, method("fedavg"), 8)
+    assert fedavg.paper_factor is None
+    assert method_cost(costs, method("fedmlb"), 8).paper_factor == hybrid_path_factor(3, 4)
+    assert method_cost(costs, method("fedbr"), 8, alpha=2).paper_factor == hybrid_path_factor(2, 4)

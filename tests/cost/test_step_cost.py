@@ -1,0 +1,377 @@
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from edgefl.cost import CostModel, DataDependentError, measure
+from edgefl.cost.recorder import Recorder
+from edgefl.methods.build import build_method
+from edgefl.methods.local_step import local_step
+from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
+from edgefl.methods.objectives.cross_entropy import CrossEntropy
+from edgefl.methods.payload import Payload
+from edgefl.methods.recipe import Method
+from edgefl.methods.rules.base import LocalOptions
+from edgefl.methods.rules.sgd import Sgd
+from edgefl.methods.servers.mean import Mean
+from edgefl.models.block_model import BlockModel
+from edgefl.models.classifier import Classifier
+from edgefl.models.registry import MODELS, build_model, initial_vector
+from edgefl.models.slimmable import Linear
+
+FLOAT, INT64 = 4, 8
+
+
+def method(name="fedavg", **local):
+    return build_method(name, LocalOptions(**local))
+
+
+def with_objective(objective):
+    return Method("own", "own", objective, Sgd(), Mean(), Payload(), None, "uniform", LocalOptions())
+
+
+def meta(*shape):
+    return torch.empty(*shape, device="meta")
+
+
+def products(recorder, phase):
+    return sum(record.macs for record in recorder.records if record.phase == phase)
+
+
+def forward_and_backward(function, *leaves):
+    """The recorder of a function and of its gradient by ``leaves``."""
+    leaves = [leaf.requires_grad_() for leaf in leaves]
+    with Recorder() as recorder:
+        output = function(*leaves)
+        recorder.entering("backward")
+        torch.autograd.grad(output.sum(), leaves)
+    return recorder
+
+
+class TestProducts:
+    def test_the_backward_of_a_depthwise_convolution_is_twice_its_forward(self):
+        batch, channels, side = 2, 8, 6
+        macs = batch * channels * side**2 * 3 * 3
+        recorder = forward_and_backward(
+            lambda x, w: F.conv2d(x, w, padding=1, groups=channels),
+            meta(batch, channels, side, side),
+            meta(channels, 1, 3, 3),
+        )
+        assert (products(recorder, "forward"), products(recorder, "backward")) == (macs, 2 * macs)
+
+    @pytest.mark.parametrize(("groups", "stride"), [(1, 1), (1, 2), (4, 1), (2, 3)])
+    def test_a_convolution_has_its_closed_form(self, groups, stride):
+        batch, inputs, outputs, side, kernel = 3, 8, 12, 10, 5
+        reached = (side + 2 - kernel) // stride + 1
+        macs = batch * outputs * reached**2 * (inputs // groups) * kernel**2
+        recorder = forward_and_backward(
+            lambda x, w: F.conv2d(x, w, padding=1, stride=stride, groups=groups),
+            meta(batch, inputs, side, side),
+            meta(outputs, inputs // groups, kernel, kernel),
+        )
+        assert (products(recorder, "forward"), products(recorder, "backward")) == (macs, 2 * macs)
+
+    def test_a_transposed_convolution_spreads_each_input_over_a_kernel(self):
+        batch, inputs, outputs, side, kernel = 2, 6, 4, 5, 3
+        macs = batch * inputs * side**2 * outputs * kernel**2
+        recorder = forward_and_backward(
+            lambda x, w: F.conv_transpose2d(x, w, stride=2, output_padding=1, padding=1),
+            meta(batch, inputs, side, side),
+            meta(inputs, outputs, kernel, kernel),
+        )
+        assert (products(recorder, "forward"), products(recorder, "backward")) == (macs, 2 * macs)
+
+    def test_only_the_gradients_that_are_asked_for_cost_anything(self):
+        inputs = meta(2, 3, 8, 8)
+        recorder = forward_and_backward(lambda w: F.conv2d(inputs, w), meta(5, 3, 3, 3))
+        assert products(recorder, "backward") == products(recorder, "forward") == 2 * 5 * 36 * 27
+
+    @pytest.mark.parametrize(
+        ("function", "shapes", "macs"),
+        [
+            (torch.mm, ((3, 4), (4, 5)), 60),
+            (torch.bmm, ((2, 3, 4), (2, 4, 5)), 120),
+            (torch.matmul, ((2, 7, 3, 4), (4, 5)), 840),
+            (torch.mv, ((3, 4), (4,)), 12),
+            (lambda x, w: torch.einsum("bij,bkj->bik", x, w), ((2, 3, 4), (2, 5, 4)), 120),
+        ],
+    )
+    def test_matrix_products_have_their_closed_forms(self, function, shapes, macs):
+        recorder = forward_and_backward(function, *(meta(*shape) for shape in shapes))
+        assert products(recorder, "forward") == macs
+        if function is not torch.mv:  # its gradient by the matrix is an outer product, which sums nothing
+            assert products(recorder, "backward") == 2 * macs
+
+    def test_layers_are_told_from_other_products(self):
+        with Recorder() as recorder:
+            F.linear(meta(2, 3), meta(4, 3)) @ meta(4, 4)
+        assert [(record.macs, record.layer) for record in recorder.records] == [(24, True), (32, False)]
+
+
+class TestBytes:
+    def touched(self, function):
+        with Recorder() as recorder:
+            function()
+        return [record.bytes for record in recorder.records]
+
+    def test_inputs_are_read_once_and_outputs_written_once(self):
+        x, y = meta(10, 10), meta(10, 10)
+        assert self.touched(lambda: x + y) == [3 * 100 * FLOAT]
+        assert self.touched(lambda: x * x) == [2 * 100 * FLOAT]
+        assert self.touched(lambda: x.add_(y)) == [3 * 100 * FLOAT]
+        assert self.touched(lambda: x.copy_(y)) == [2 * 100 * FLOAT]
+
+    def test_views_are_free_and_expanded_dimensions_are_read_once(self):
+        x, row = meta(10, 10), meta(1, 10)
+        # Reshaping a transposed matrix is a copy.
+        assert self.touched(lambda: x.T.reshape(100)[3:]) == [2 * 100 * FLOAT]
+        assert self.touched(lambda: x.view(100)) == []
+        assert self.touched(lambda: x + row.expand(10, 10)) == [(2 * 100 + 10) * FLOAT]
+
+    def test_a_gather_reads_what_it_returns(self):
+        table, rows = meta(1000, 8), torch.empty(5, dtype=torch.int64, device="meta")
+        assert self.touched(lambda: table[rows]) == [2 * 5 * 8 * FLOAT + 5 * INT64]
+
+
+def classifier(inputs, classes):
+    blocks = {"fc": Classifier(Linear(inputs, classes), pool=False)}
+    return BlockModel(blocks, sample_shape=(inputs,), classes=classes, align_block=0)
+
+
+def test_a_whole_step_of_a_two_layer_perceptron_counts_as_by_hand():
+    batch, inputs, hidden, classes = 8, 20, 16, 5
+    blocks = {
+        "fc1": nn.Sequential(Linear(inputs, hidden), nn.ReLU()),
+        "fc2": Classifier(Linear(hidden, classes), pool=False),
+    }
+    model = BlockModel(blocks, sample_shape=(inputs,), classes=classes, align_block=0)
+    parameters = inputs * hidden + hidden + hidden * classes + classes
+    first, second = batch * inputs * hidden, batch * hidden * classes
+    forward = 2 * first + batch * hidden + batch * hidden  # products, biases, ReLU
+    forward += 2 * second + batch * classes
+    forward += 5 * batch * classes + 1  # log-softmax, mean of picked logits
+    backward = 4 * batch * classes  # log-softmax
+    backward += 2 * 2 * second + batch * classes  # by weights and by inputs, and the biases' sum
+    backward += batch * hidden + 2 * first + batch * hidden  # ReLU; by weights alone, as data need no gradient
+    update = 2 * parameters  # θ - η g
+    cost = measure(model, method(), 2, batch)
+    assert cost.layer_macs == cost.forward_macs == first + second
+    assert cost.training_flops == forward + backward + update
+    decayed = measure(model, method(weight_decay=1e-3), 2, batch)
+    assert decayed.training_flops == cost.training_flops + 2 * parameters
+
+
+def test_peak_memory_of_a_layer_with_many_weights_is_three_models():
+    batch, inputs, classes = 2, 1000, 10
+    parameters = inputs * classes + classes
+    cost = measure(classifier(inputs, classes), method(), 1, batch)
+    # Parameters, the gradients by weight and bias, and their concatenation; then the data; the loss.
+    assert cost.peak_memory_bytes == 3 * parameters * FLOAT + batch * (inputs * FLOAT + INT64) + FLOAT
+
+
+def test_peak_memory_of_a_wide_output_is_three_activations():
+    batch, inputs, classes = 64, 1, 1000
+    cost = measure(classifier(inputs, classes), method(), 1, batch)
+    activations = (
+        3 * batch * classes
+    )  # log-softmax, kept for its gradient; the gradients by its output and by its input
+    parameters = 2 * classes
+    assert cost.peak_memory_bytes == (activations + parameters + batch * inputs + 2) * FLOAT + batch * INT64
+
+
+def test_frozen_blocks_count_as_memory_where_the_step_reads_them():
+    model = build_model(MODELS["cnn"](width=4), (1, 8, 8), 10)
+    fedbr = method("fedbr")
+    peaks = [measure(model, fedbr, alpha, 1).peak_memory_bytes for alpha in (1, 2, 3)]
+    sizes = model.layout.block_bytes()
+    # With α received blocks, α paths run; of the frozen copy the last α blocks are read.
+    assert peaks[0] < peaks[1] < peaks[2]
+    assert peaks[1] - peaks[0] >= sizes[2]
+
+
+def test_resnet56_executes_what_the_fedalign_paper_counts():
+    model = build_model(MODELS["resnet56"](), (3, 32, 32), 100)
+    fedavg = measure(model, method(), model.depth, 1)
+    assert fedavg.layer_macs == fedavg.forward_macs == pytest.approx(87.24e6, rel=1e-4)  # Table 5: 87.3 M
+    fedalign = measure(model, method("fedalign"), model.depth, 1)
+    assert fedalign.layer_macs - fedavg.layer_macs == pytest.approx(1.868e6, rel=1e-3)
+    assert fedalign.layer_macs == pytest.approx(89.11e6, rel=1e-4)  # Table 5: 89.1 M
+    # Steps 3 and 4 of the objective: X_S and X_F, X Xᵀ, and ten products of the power iteration, by hand.
+    transmitting = 64 * (32 * 64 + 128 * 256)
+    gram = 32 * 32 * 64 + 128 * 128 * 256
+    power = 10 * (32 * 32 + 128 * 128)
+    assert fedalign.forward_macs - fedalign.layer_macs == transmitting + gram + power
+
+
+def test_moon_runs_three_forward_passes():
+    model = build_model(MODELS["resnet56"](), (3, 32, 32), 100)
+    moon = method("moon")
+    adapted = moon.objective.adapt(model)
+    cost = measure(adapted, moon, adapted.depth, 1)
+    assert cost.layer_macs == pytest.approx(262.2e6, rel=1e-3)  # Table 5
+
+
+def test_hybrid_paths_compute_shared_prefixes_once():
+    model = build_model(MODELS["resnet18"](), (3, 32, 32), 100)
+    depth = model.depth
+    alone = [_block_macs(model, index) for index in range(depth)]
+    cost = measure(model, method("fedmlb"), depth, 1)
+    # Path m adds frozen blocks m+1 … M, so block j (from 1) runs 1 + (j - 1) times.
+    assert cost.layer_macs == sum(macs * (1 + index) for index, macs in enumerate(alone))
+
+
+def _block_macs(model, index):
+    shape = model.sample_shape if index == 0 else model.tap_shapes[index - 1]
+    block = list(model.blocks.values())[index].to("meta")
+    with Recorder() as recorder:
+        block(meta(1, *shape))
+    return sum(record.macs for record in recorder.records)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedmlb", "fedalign", "fedprox"])
+@pytest.mark.parametrize(("model", "options"), [("cnn", {}), ("resnet18", {"norm": "batch", "stem": "imagenet"})])
+def test_the_law_gives_exactly_what_a_measurement_gives(name, model, options):
+    built = build_model(MODELS[model](**options), (3, 32, 32), 10)
+    costs = CostModel(built)
+    chosen = method(name, momentum=0.9, weight_decay=1e-3, clip_norm=10)
+    for batch in (1, 2, 7, 64):
+        assert costs.cost(chosen, built.depth, batch) == measure(built, chosen, built.depth, batch)
+    assert None not in costs._laws.values()
+
+
+class Pairs(Objective):
+    """A loss over pairs of images."""
+
+    def loss(self, local, batch, context):
+        logits = context.model.apply_blocks(local, batch.inputs)
+        cross_entropy = F.cross_entropy(logits, batch.labels)
+        return Loss(cross_entropy + (logits @ logits.T).square().mean(), cross_entropy)
+
+
+def test_a_loss_over_pairs_is_measured_at_each_batch():
+    model = classifier(6, 3)
+    costs = CostModel(model)
+    chosen = with_objective(Pairs())
+    for batch in (4, 9):
+        cost = costs.cost(chosen, 1, batch)
+        assert cost == measure(model, chosen, 1, batch)
+        assert cost.forward_macs == batch * 6 * 3 + batch * batch * 3
+        assert cost.layer_macs == batch * 6 * 3
+
+
+class Peeking(Objective):
+    """A loss that looks at a number."""
+
+    how: str = "item"
+
+    def loss(self, local, batch, context):
+        cross_entropy = F.cross_entropy(context.model.apply_blocks(local, batch.inputs), batch.labels)
+        if self.how == "item":
+            return Loss(cross_entropy * cross_entropy.item(), cross_entropy)
+        if self.how == "condition" and cross_entropy > 1:
+            return Loss(2 * cross_entropy, cross_entropy)
+        if self.how == "copy":
+            return Loss(cross_entropy * batch.inputs.cpu().mean(), cross_entropy)
+        return Loss(cross_entropy + batch.inputs[batch.inputs > 0].sum(), cross_entropy)
+
+
+@pytest.mark.parametrize("how", ["item", "condition", "copy", "mask"])
+def test_a_loss_that_reads_a_number_is_refused_with_the_method_named(how):
+    with pytest.raises(DataDependentError, match="method 'own'"):
+        measure(classifier(6, 3), with_objective(Peeking(how=how)), 1, 2)
+
+
+NUMBERS = {
+    "unique": (lambda x: len(x.unique()), "unique", "one_hot"),
+    "mask": (lambda x: x[x > 0].mean(), r"indexing by a mask \(x\[mask\]\)", r"torch\.where\(mask, x, 0\)"),
+    "masked_select": (lambda x: x.masked_select(x > 0).mean(), "masked_select", r"torch\.where"),
+    "nonzero": (lambda x: len(x.nonzero()), "nonzero", "mask itself"),
+    "where": (lambda x: len(torch.where(x > 0)[0]), "nonzero", "mask itself"),
+    "bincount": (lambda x: len(x.long().bincount()), "bincount", "one_hot"),
+    "repeat": (lambda x: x.repeat_interleave(x.long()).mean(), "repeat_interleave", "output_size"),
+    "list": (lambda x: sum(x.tolist()), "", "keep"),
+    "numpy": (lambda x: float(np.asarray(x).sum()), "", "keep"),
+    "split": (lambda x: torch.tensor_split(x, x.long())[0].mean(), "", "keep"),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_the_refusal_names_the_method_the_call_and_what_to_write_instead(name):
+    function, call, instead = NUMBERS[name]
+
+    class Own(Objective):
+        def loss(self, local, batch, context):
+            cross_entropy = F.cross_entropy(context.model.apply_blocks(local, batch.inputs), batch.labels)
+            return Loss(cross_entropy * function(batch.inputs[:, 0]), cross_entropy)
+
+    with pytest.raises(DataDependentError, match=f"^method 'own': its loss .*{call}.*; .*{instead}") as told:
+        measure(classifier(6, 3), with_objective(Own()), 1, 2)
+    for internal in ("meta", "aten", "SymInt", "Traceback"):
+        assert internal not in str(told.value)
+
+
+def test_a_loss_without_parameters_has_gradient_zero():
+    class Constant(Objective):
+        def loss(self, local, batch, context):
+            cross_entropy = F.cross_entropy(batch.inputs[:, :3], batch.labels)
+            return Loss(cross_entropy, cross_entropy)
+
+    model = classifier(6, 3)
+    parameters = initial_vector(model, 0)
+    after, _ = local_step(
+        *(Constant(), Sgd(), parameters.clone(), torch.zeros(0)),
+        Batch(torch.randn(4, 6), torch.tensor([0, 1, 2, 0])),
+        Context(model, {}, {}, {}, 1),
+        *({}, LocalOptions(), 0.1),
+    )
+    assert torch.equal(after, parameters)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "name"),
+    [
+        ("cnn", {}, "fedavg"),
+        ("resnet18", {"norm": "batch", "stem": "imagenet"}, "fedavg"),
+        ("resnet18", {"groups": 2}, "fedmlb"),
+        ("mobilenet_v2", {}, "fedavg"),
+        ("shufflenet", {"norm": "batch"}, "fedprox"),
+        ("resnet56", {}, "fedalign"),
+    ],
+)
+def test_tensors_without_data_execute_what_tensors_with_data_execute(model, options, name):
+    built = build_model(MODELS[model](**options), (3, 16, 16), 10)
+    chosen = method(name, momentum=0.9, clip_norm=10)
+    real, empty = (_records(built, chosen, torch.device(place)) for place in ("cpu", "meta"))
+    assert [record[:-1] for record in real] == [record[:-1] for record in empty]
+    assert max(record.live for record in real) == max(record.live for record in empty)
+
+
+def _records(model, chosen, device):
+    layout = model.layout
+    vector = initial_vector(model, 0).to(device)
+    parameters, buffers = (half.clone() for half in layout.split(vector))
+    received = vector.clone()
+    context = Context(
+        model,
+        {name: layout.weights(*layout.split(received)) for name in chosen.objective.frozen},
+        dict.fromkeys(chosen.objective.vectors, received[: layout.parameter_count]),
+        {},
+        model.depth,
+    )
+    batch = Batch(torch.randn(2, *model.sample_shape).to(device), torch.tensor([0, 1]).to(device))
+    memory = chosen.rule.begin(parameters, {}, chosen.local, 1)
+    recorder = Recorder()
+    with recorder:
+        local_step(
+            *(chosen.objective, chosen.rule, parameters, buffers, batch, context, memory, chosen.local, 0.1),
+            entering=recorder.entering,
+        )
+    return recorder.records
+
+
+def test_the_cross_entropy_objective_alone_needs_nothing_but_the_model():
+    cost = measure(classifier(6, 3), with_objective(CrossEntropy()), 1, 2)
+    assert cost.launches == sum(operator.count for operator in cost.operators) > 0
+    assert cost.training_flops == sum(operator.flops * operator.count for operator in cost.operators)
+    assert cost.bytes_touched == sum(operator.bytes * operator.count for operator in cost.operators)

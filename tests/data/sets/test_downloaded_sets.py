@@ -1,0 +1,94 @@
+import struct
+import urllib.error
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from edgefl.data.sets.cifar10 import Cifar10
+from edgefl.data.sets.emnist import Emnist
+from edgefl.data.sets.mnist import Mnist
+from edgefl.data.sets.tiny_imagenet import TinyImagenet, _from_archive_folder
+from edgefl.errors import UserError
+
+
+def write_idx(folder, name, values):
+    """The format of MNIST's files, written from its description: magic number, sizes, bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    header = struct.pack(">HBB", 0, 8, values.ndim) + struct.pack(f">{values.ndim}I", *values.shape)
+    (folder / name).write_bytes(header + values.astype(np.uint8).tobytes())
+
+
+def no_network(*args, **kwargs):
+    raise urllib.error.URLError("no network")
+
+
+def test_files_in_torchvisions_layout_are_read_without_a_network(tmp_path, monkeypatch):
+    monkeypatch.setattr("torchvision.datasets.mnist.download_and_extract_archive", no_network)
+    images = np.random.default_rng(0).integers(0, 256, (5, 28, 28))
+    for part, count in (("train", 5), ("t10k", 2)):
+        write_idx(tmp_path / "MNIST" / "raw", f"{part}-images-idx3-ubyte", images[:count])
+        write_idx(tmp_path / "MNIST" / "raw", f"{part}-labels-idx1-ubyte", np.arange(count))
+    train, test = Mnist(root=str(tmp_path)).read()
+    assert (train.images[:, 0] == images).all()
+    assert test.labels.tolist() == [0, 1]
+
+
+def test_emnist_is_turned_upright_and_letters_count_from_0(tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (5, 28, 28))
+    for part in ("train", "test"):
+        for split in ("balanced", "byclass", "bymerge", "digits", "letters", "mnist"):
+            write_idx(tmp_path / "EMNIST" / "raw", f"emnist-{split}-{part}-images-idx3-ubyte", images)
+            write_idx(tmp_path / "EMNIST" / "raw", f"emnist-{split}-{part}-labels-idx1-ubyte", np.arange(1, 6))
+    train, _ = Emnist(root=str(tmp_path), variant="letters").read()
+    assert (train.images[:, 0] == images.transpose(0, 2, 1)).all()
+    assert train.labels.tolist() == [0, 1, 2, 3, 4]
+    balanced, _ = Emnist(root=str(tmp_path)).read()
+    assert balanced.labels.tolist() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("spec", "patched", "folder"),
+    [
+        (Mnist, "torchvision.datasets.mnist.download_and_extract_archive", "MNIST"),
+        (Emnist, "torchvision.datasets.mnist.download_and_extract_archive", "EMNIST"),
+        (Cifar10, "torchvision.datasets.cifar.download_and_extract_archive", "cifar-10-batches-py"),
+        (TinyImagenet, "torchvision.datasets.utils.download_url", "tiny-imagenet-200"),
+    ],
+)
+def test_a_failed_download_names_the_folder_and_the_remedy_and_leaves_nothing(
+    tmp_path, monkeypatch, spec, patched, folder
+):
+    monkeypatch.setattr(patched, no_network)
+    root = tmp_path / "data"
+    with pytest.raises(UserError, match=f"found no data in '{root / folder}'.*set data.root or .* EDGEFL_DATA"):
+        spec(root=str(root)).read()
+    assert not root.exists()
+
+
+def test_damaged_files_are_the_users_error(tmp_path):
+    for part in ("train", "t10k"):
+        for what in ("images-idx3", "labels-idx1"):
+            (tmp_path / "MNIST" / "raw").mkdir(parents=True, exist_ok=True)
+            (tmp_path / "MNIST" / "raw" / f"{part}-{what}-ubyte").write_bytes(b"\0\0\x08\x01\0\0\0\x09abc")
+    with pytest.raises(UserError, match=r"cannot be read .* remove them"):
+        Mnist(root=str(tmp_path)).read()
+
+
+def test_the_folders_of_the_tiny_imagenet_archive_are_read(tmp_path):
+    (tmp_path / "wnids.txt").write_text("n02\nn01\n")
+    (tmp_path / "val" / "images").mkdir(parents=True)
+    shades = {"n01": 10, "n02": 200}
+    for name, shade in shades.items():
+        images = tmp_path / "train" / name / "images"
+        images.mkdir(parents=True)
+        Image.new("RGB", (64, 64), (shade, 0, 0)).save(images / f"{name}_0.JPEG")
+        Image.new("L", (64, 64), shade).save(tmp_path / "val" / "images" / f"val_{name}.JPEG")
+    (tmp_path / "val" / "val_annotations.txt").write_text(
+        "val_n02.JPEG\tn02\t0\t0\t1\t1\nval_n01.JPEG\tn01\t0\t0\t1\t1\n"
+    )
+    train, test = _from_archive_folder(tmp_path)
+    assert train.labels.tolist() == [0, 1]
+    assert test.labels.tolist() == [1, 0]
+    assert train.images.shape == (2, 3, 64, 64)
+    assert np.abs(test.images[0].astype(int) - 200).max() <= 1

@@ -1,0 +1,133 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgefl.data.augment import augmented
+from edgefl.data.batches import batch_plan, evaluation_batches, fetch, job_batches
+from edgefl.data.dataset import ImageData
+from edgefl.methods.rules.base import LocalOptions
+
+
+def images(count=50, channels=3, side=8):
+    rng = np.random.default_rng(0)
+    return ImageData(
+        images=torch.from_numpy(rng.integers(0, 256, (count, channels, side, side), np.uint8)),
+        labels=torch.from_numpy(rng.integers(0, 10, count)),
+        classes=10,
+        mean=(0.5, 0.4, 0.3)[:channels],
+        std=(0.2, 0.25, 0.3)[:channels],
+    )
+
+
+@given(size=st.integers(1, 40), batch=st.integers(1, 12), epochs=st.integers(1, 3), drop_last=st.booleans())
+def test_every_epoch_visits_every_image_once_but_for_a_dropped_rest(size, batch, epochs, drop_last):
+    shard = np.arange(100, 100 + size)
+    options = LocalOptions(batch=batch, epochs=epochs, drop_last=drop_last)
+    plan = batch_plan(shard, options, options.steps_for(size), seed=0, client=3, dispatch=1)
+    assert len(plan) == options.steps_for(size)
+    each = len(plan) // epochs
+    for epoch in range(epochs):
+        seen = np.concatenate(plan[epoch * each : (epoch + 1) * each])
+        assert len(np.unique(seen)) == len(seen)
+        assert set(seen) <= set(shard)
+        dropped = size % batch if drop_last and size >= batch else 0
+        assert len(seen) == size - dropped
+        assert {len(part) for part in plan[epoch * each : (epoch + 1) * each - 1]} <= {batch}
+
+
+def test_steps_go_on_with_the_next_pass_and_begin_like_a_shorter_job():
+    shard = np.arange(10)
+    long = batch_plan(shard, LocalOptions(batch=4, steps=7), 7, seed=0, client=0, dispatch=0)
+    assert [len(part) for part in long] == [4, 4, 2, 4, 4, 2, 4]
+    short = batch_plan(shard, LocalOptions(batch=4, steps=2), 2, seed=0, client=0, dispatch=0)
+    assert [part.tolist() for part in short] == [part.tolist() for part in long[:2]]
+    assert [part.tolist() for part in long[:3]] != [part.tolist() for part in long[3:6]]
+
+
+def test_batches_depend_on_seed_client_and_dispatch_and_on_nothing_else():
+    def plan(**key):
+        parts = batch_plan(np.arange(30), LocalOptions(batch=8), 4, **{"seed": 0, "client": 0, "dispatch": 0, **key})
+        return np.concatenate(parts).tolist()
+
+    assert plan() == plan()
+    assert len({tuple(plan(**{name: value})) for name in ("seed", "client", "dispatch") for value in (0, 1)}) == 4
+
+
+def test_a_job_without_images_is_a_fault():
+    with pytest.raises(ValueError, match="client 4 has no images"):
+        batch_plan(np.array([], dtype=np.int64), LocalOptions(), 1, seed=0, client=4, dispatch=0)
+
+
+def test_inputs_are_pixels_over_255_less_the_mean_over_the_deviation():
+    data = images()
+    chosen = np.array([7, 7, 0])
+    batch = fetch(data, chosen)
+    for channel in range(3):
+        expected = (data.images[chosen, channel].double() / 255 - data.mean[channel]) / data.std[channel]
+        torch.testing.assert_close(batch.inputs[:, channel].double(), expected, rtol=0, atol=1e-6)
+    assert batch.inputs.dtype == torch.float32
+    assert batch.labels.tolist() == data.labels[chosen].tolist()
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_lie_channels_last_on_a_cpu_and_the_layers_hand_that_on(channels):
+    data = images(20, channels, 6)
+    job = job_batches(data, "crop_flip", np.arange(20), LocalOptions(batch=5), 2, seed=0, client=0, dispatch=0)
+    conv = torch.nn.Conv2d(channels, 4, 3, padding=1)
+    for batch in (fetch(data, np.arange(5)), *evaluation_batches(data, 5), job.step(1), *job.in_turn()):
+        assert batch.inputs.stride() == (36 * channels, 1, 6 * channels, channels)
+        assert conv(batch.inputs).is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("augment", ["none", "crop_flip", "rotate_crop_flip"])
+def test_a_jobs_steps_are_its_plan_with_its_own_draws(augment):
+    data = images()
+    options = LocalOptions(batch=6)
+    job = job_batches(data, augment, np.arange(5, 25), options, 5, seed=1, client=2, dispatch=3)
+    plan = batch_plan(np.arange(5, 25), options, 5, seed=1, client=2, dispatch=3)
+    assert len(job) == 5
+    start = 0
+    for step, positions in enumerate(plan):
+        batch = job.step(step)
+        pixels = data.images[positions]
+        if job.draws is not None:
+            pixels = augmented(pixels, job.draws.part(start, start + len(positions)))
+        start += len(positions)
+        unaugmented = ImageData(pixels, data.labels[positions], 10, data.mean, data.std)
+        assert torch.equal(batch.inputs, fetch(unaugmented, np.arange(len(positions))).inputs)
+        assert torch.equal(batch.labels, data.labels[positions])
+
+
+@pytest.mark.parametrize("augment", ["none", "rotate_crop_flip"])
+@pytest.mark.parametrize("size", [1, 8, 48, 200])
+def test_steps_gathered_several_at_a_time_are_the_same_as_one_by_one(augment, size):
+    # 1 MiB holds 9 images of 3x96x96: nine steps of 1, one step of 8, and less than one of 48.
+    data = images(count=70, side=96)
+    job = job_batches(data, augment, np.arange(70), LocalOptions(batch=size), 9, seed=0, client=0, dispatch=0)
+    found = list(job.in_turn())
+    assert len(found) == 9
+    for step, batch in enumerate(found):
+        assert torch.equal(batch.inputs, job.step(step).inputs)
+        assert torch.equal(batch.labels, job.step(step).labels)
+
+
+def test_evaluation_sees_every_image_once_in_order_and_as_it_is():
+    data = images(count=25, channels=1)
+    batches = list(evaluation_batches(data, batch=10))
+    assert [len(batch.labels) for batch in batches] == [10, 10, 5]
+    assert torch.equal(torch.cat([batch.inputs for batch in batches]), fetch(data, np.arange(25)).inputs)
+
+
+@pytest.mark.gpu
+def test_a_gpu_makes_the_same_batches():
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    data = images()
+    arguments = ("rotate_crop_flip", np.arange(50), LocalOptions(batch=16), 4)
+    here = job_batches(data, *arguments, seed=0, client=0, dispatch=0)
+    there = job_batches(data.to("cuda"), *arguments, seed=0, client=0, dispatch=0)
+    for step in range(4):
+        torch.testing.assert_close(there.step(step).inputs.cpu(), here.step(step).inputs, rtol=0, atol=1e-6)
+        assert torch.equal(there.step(step).labels.cpu(), here.step(step).labels)

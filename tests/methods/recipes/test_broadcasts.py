@@ -1,0 +1,138 @@
+"""What a server broadcasts travels in parts of the downlink, and may be read as a frozen copy."""
+
+from dataclasses import replace
+from itertools import count
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from edgefl.errors import UserError
+from edgefl.methods.build import build_method
+from edgefl.methods.objectives.base import Loss, Objective
+from edgefl.methods.payload import Downlink, ModelSizes, Part, Payload
+from edgefl.methods.recipe import METHODS, Recipe
+from edgefl.methods.rules.base import LocalOptions
+from edgefl.methods.rules.sgd import Sgd
+from edgefl.methods.servers.base import SERVER_UPDATES
+from edgefl.methods.servers.mean import Mean
+from edgefl.training.core import TrainingCore
+from edgefl.training.job import JobId, TrainingJob
+
+from ...training.conftest import TinyData, tiny_model
+
+LOCAL = LocalOptions(epochs=1, batch=4, lr=0.1)
+NUMBERS = count()
+SIZES = ModelSizes((10, 20, 30))
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_every_built_in_method_sends_what_its_server_broadcasts(name):
+    method = build_method(name, LOCAL)
+    parts = {part.name for part in method.payload.downlink(SIZES, 1, None, None).parts}
+    carriers = {method.server.carried_by[vector] for vector in method.server.broadcasts}
+    assert carriers - {None} <= parts
+
+
+@pytest.mark.parametrize("name", SERVER_UPDATES.names())
+def test_every_broadcast_has_a_part_that_carries_it_or_none(name):
+    server = SERVER_UPDATES[name]()
+    assert set(server.carried_by) == set(server.broadcasts)
+
+
+def test_options_that_change_the_parts_are_seen():
+    assert build_method({"method": "fedgkd", "buffer": 1}, LOCAL).server.carried_by["teacher"] == "model"
+    build_method({"method": "fedadc", "beta_g": 0.9, "beta_l": 0.5}, LOCAL)
+
+
+class Taught(Objective):
+    frozen = frozenset({"teacher"})
+
+    def loss(self, local, batch, context):
+        cross_entropy = F.cross_entropy(context.model.apply_blocks(local, batch.inputs), batch.labels)
+        teacher = context.model.apply_blocks(context.frozen["teacher"], batch.inputs)
+        return Loss(cross_entropy + (teacher**2).mean(), cross_entropy)
+
+
+class Teaching(Mean):
+    broadcasts = ("teacher",)
+
+    def begin(self, parameters):
+        return {"teacher": parameters / 2}
+
+    def update(self, parameters, deltas, weights, state, facts):
+        return super().update(parameters, deltas, weights, state, facts)[0], state
+
+
+class Sending(Payload):
+    """The model and, by a rule, the teacher."""
+
+    rule: str = "always"
+
+    def downlink(self, sizes, round, alpha, held):
+        sent = {"always": True, "once": held is None, "later": round > 0, "every third": round % 3 == 0, "never": False}
+        size = 0 if self.rule == "empty" else sizes.model_bytes
+        teacher = (Part("teacher", size, round),) if sent.get(self.rule, True) else ()
+        return Downlink((Part("model", sizes.model_bytes, round), *teacher), sizes.blocks)
+
+
+@pytest.fixture
+def taught(monkeypatch):
+    """Builds the method with a rule by which the teacher is sent."""
+
+    def made(rule="always", **changes):
+        parts = {"objective": Taught, "rule": Sgd, "server": Teaching(), "payload": Sending, **changes}
+        recipe = Recipe(summary="", paper="", defaults={"rule": rule}, **parts)
+        name = f"taught{next(NUMBERS)}"  # what is known of a name is kept
+        METHODS.names()
+        monkeypatch.setitem(METHODS._parts, name, recipe)
+        return build_method(name, LOCAL)
+
+    return made
+
+
+@pytest.mark.parametrize("rule", ["always", "once", "later"])
+def test_a_teacher_that_every_client_has_been_sent_is_accepted(taught, rule):
+    assert taught(rule).payload.rule == rule
+
+
+@pytest.mark.parametrize("rule", ["never", "every third", "empty"])
+def test_a_teacher_that_a_client_reads_without_having_been_sent_it_is_refused(taught, rule):
+    with pytest.raises(
+        UserError, match="Teaching broadcasts 'teacher', but Sending sends no part 'teacher', so its bytes"
+    ):
+        taught(rule)
+
+
+def test_a_vector_that_clients_know_needs_no_part(taught):
+    class Known(Teaching):
+        @property
+        def carried_by(self):
+            return {"teacher": None}
+
+    assert taught("never", server=Known()).server.broadcasts == ("teacher",)
+
+
+@pytest.mark.parametrize("engine", ["sequential", "parallel", "batched"])
+def test_a_broadcast_is_read_as_a_frozen_model_with_the_received_statistics(taught, engine):
+    class Watching(Taught):
+        def loss(self, local, batch, context):
+            seen.append([dict(block) for block in context.frozen["teacher"]])
+            return super().loss(local, batch, context)
+
+    seen = []
+    method = replace(taught(), objective=Watching())
+    with TrainingCore(TinyData(), tiny_model(), 3, engine=engine, workers=2) as core:
+        learner = core.learner(method)
+        jobs = [TrainingJob(JobId("m", 3, client, 0), 0, 0, core.model.depth, 2) for client in (0, 1)]
+        for job in jobs:
+            learner.submit(job)
+        learner.aggregate(0, [job.id for job in jobs], 0)
+        layout, initial = core.model.layout, core.initial
+    half = layout.weights(initial[: layout.parameter_count] / 2, initial[layout.parameter_count :])
+    assert seen
+    for block, expected in zip(seen[0], half, strict=True):
+        assert block.keys() == expected.keys()
+        if engine != "batched":  # there they are inside of a transform
+            assert all(torch.equal(block[name], tensor) for name, tensor in expected.items())
+    assert torch.isfinite(learner.model(1)).all()

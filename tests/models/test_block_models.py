@@ -1,0 +1,303 @@
+import copy
+
+import pytest
+import torch
+import torchvision
+from torch import nn
+
+from edgefl.errors import UserError
+from edgefl.models.block_model import BlockModel
+from edgefl.models.mode import using
+from edgefl.models.norm import BatchNorm, GroupNorm
+from edgefl.models.registry import MODELS, build_model, initial_vector
+from edgefl.models.residual import Residual
+
+CLASSES = 7
+SHAPE = (3, 32, 32)
+IMAGE_MODELS = ["cnn", "fedadc_cnn", "mobilenet_v2", "resnet18", "resnet56", "shufflenet", "squeezenet", "vgg9"]
+
+
+def built(name, shape=SHAPE, classes=CLASSES, **options):
+    return build_model(MODELS[name](**options), shape, classes)
+
+
+def weights_of(model, seed=0):
+    vector = initial_vector(model, seed)
+    return model.layout.weights(*model.layout.split(vector))
+
+
+def images(batch=4, shape=SHAPE, seed=0):
+    return torch.randn(batch, *shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture(scope="module", params=IMAGE_MODELS)
+def model(request):
+    return built(request.param)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "classes", "parameters", "blocks"),
+    [
+        ("resnet18", {}, 100, 11_220_132, 6),  # FedMLB
+        ("resnet18", {"stem": "imagenet", "norm": "batch"}, 10, 11_181_642, 6),  # torchvision; FedBR's 42.65 MiB
+        ("resnet18", {"groups": 32}, 100, 11_220_132, 6),  # FedADC
+        ("resnet56", {}, 100, 614_452, 5),  # FedAlign
+        ("resnet56", {}, 10, 591_322, 5),
+        ("fedadc_cnn", {}, 10, 2_513_418, 9),
+        ("cnn", {}, 10, 3 * 16 * 9 + 16 + 16 * 32 * 9 + 32 + 64 * (32 * 64 + 1) + 10 * 65, 4),
+    ],
+)
+def test_parameters_and_blocks_are_those_of_the_papers(name, options, classes, parameters, blocks):
+    model = built(name, classes=classes, **options)
+    assert (model.layout.parameter_count, model.depth) == (parameters, blocks)
+
+
+@pytest.mark.parametrize(("name", "blocks"), [("vgg9", 7), ("mobilenet_v2", 8), ("shufflenet", 5), ("squeezenet", 9)])
+def test_small_models_have_the_blocks_of_the_specification(name, blocks):
+    assert built(name).depth == blocks
+
+
+def test_resnet18_gives_torchvisions_logits_in_training_and_evaluation():
+    reference = torchvision.models.resnet18(weights=None, num_classes=CLASSES).double()
+    model = built("resnet18", stem="imagenet", norm="batch").double()
+    own = [tensor for block in model.blocks.values() for tensor in block.parameters()]
+    theirs = list(reference.parameters())
+    # torchvision registers the shortcut after the body, as we do, so the order is the same.
+    assert [tensor.shape for tensor in own] == [tensor.shape for tensor in theirs]
+    with torch.no_grad():
+        for mine, yours in zip(own, theirs, strict=True):
+            mine.copy_(yours)
+        batch = images(shape=(3, 64, 64)).double()
+        for _ in range(2):
+            assert torch.allclose(model(batch), reference(batch))
+        reference.eval()
+        with using(training=False):
+            assert torch.allclose(model(batch), reference(batch))
+
+
+def test_calls_with_handed_in_weights_equal_plain_module_calls(model):
+    own = model.layout.flatten([dict([*b.named_parameters(), *b.named_buffers()]) for b in model.blocks.values()])
+    weights = model.layout.weights(*model.layout.split(own.clone()))
+    batch = images()
+    model.to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        expected = model(batch)
+        assert torch.equal(model.apply_blocks(weights, batch), expected)
+        taps = model.taps(weights, batch)
+    assert torch.equal(taps[-1], expected)
+    assert [tap.shape[1:] for tap in taps] == list(model.tap_shapes)
+    assert model.features(taps[-2]).shape == (4, model.feature_size)
+
+
+def test_stopping_and_going_on_at_any_block_changes_nothing(model):
+    weights = weights_of(model)
+    batch = images()
+    with torch.no_grad(), using(track=False):
+        whole = model.apply_blocks(weights, batch)
+        for cut in range(1, model.depth):
+            tap = model.apply_blocks(weights, batch, stop=cut)
+            assert torch.equal(model.apply_blocks(weights, tap, start=cut), whole)
+
+
+def test_clients_side_by_side_equal_clients_one_by_one(model):
+    layout = model.layout
+    stack = torch.stack([initial_vector(model, seed) for seed in range(3)])
+    parameters, buffers = (half.clone() for half in layout.split(stack))
+    alone = buffers.clone()
+    batches = torch.stack([images(seed=seed) for seed in range(3)])
+
+    def logits(parameters, buffers, batch):
+        return model.apply_blocks(layout.weights(parameters, buffers), batch)
+
+    with torch.no_grad():
+        together = torch.func.vmap(logits)(parameters, buffers, batches)
+        for client in range(3):
+            one = logits(parameters[client], alone[client], batches[client])
+            assert torch.allclose(together[client], one, atol=1e-4)
+    # Running statistics must have been updated in place, in the stack as well.
+    assert torch.allclose(buffers, alone, atol=1e-5)
+    if layout.buffer_count:
+        assert not torch.equal(buffers, layout.split(stack)[1])
+
+
+def test_running_statistics_follow_the_stack_under_vmap():
+    model = built("resnet18", norm="batch", stem="imagenet")
+    _, before = model.layout.split(initial_vector(model, 0).expand(2, -1).clone())
+    after = before.clone()
+    parameters = initial_vector(model, 0)[: model.layout.parameter_count].expand(2, -1).clone()
+
+    def logits(parameters, buffers, batch):
+        return model.apply_blocks(model.layout.weights(parameters, buffers), batch)
+
+    with torch.no_grad():
+        torch.func.vmap(logits)(parameters, after, torch.stack([images(seed=1), images(seed=2)]))
+    assert not torch.allclose(after, before)
+    assert not torch.allclose(after[0], after[1])
+
+
+def test_models_run_without_data(model):
+    layout = model.layout
+    weights = layout.weights(
+        torch.empty(layout.parameter_count, device="meta"), torch.empty(layout.buffer_count, device="meta")
+    )
+    assert model.apply_blocks(weights, torch.empty(2, *SHAPE, device="meta")).shape == (2, CLASSES)
+
+
+def test_the_first_model_belongs_to_its_seed_alone(model):
+    torch.manual_seed(1)
+    first = initial_vector(model, 5)
+    torch.manual_seed(2)
+    state = torch.get_rng_state()
+    assert torch.equal(first, initial_vector(model, 5))
+    assert torch.equal(state, torch.get_rng_state())
+    assert not torch.equal(first, initial_vector(model, 6))
+
+
+def test_initial_values_have_the_spread_of_pytorchs_own():
+    model = built("resnet18", norm="batch")
+    weights = weights_of(model)
+    for block, tensors in zip(model.blocks.values(), weights, strict=True):
+        for path, module in block.named_modules():
+            prefix = f"{path}." if path else ""
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                drawn = tensors[f"{prefix}weight"]
+                fan_in = drawn[0].numel()
+                assert drawn.abs().max() <= fan_in**-0.5  # kaiming_uniform_(a=√5) is U(±1/√fan_in)
+                assert drawn.std() == pytest.approx((3 * fan_in) ** -0.5, rel=0.1)
+            if isinstance(module, BatchNorm):
+                values = (1.0, 0.0, 0.0, 1.0)
+                for name, value in zip(("weight", "bias", "running_mean", "running_var"), values, strict=True):
+                    assert (tensors[prefix + name] == value).all()
+
+
+def test_vgg9_draws_its_convolutions_by_fan_out():
+    first = weights_of(built("vgg9"))[2]
+    assert first["0.weight"].std() == pytest.approx((2 / (9 * 128)) ** 0.5, rel=0.05)
+    assert (first["0.bias"] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "message"),
+    [
+        ("cnn", (1, 7, 7), "8×8 or more, found 1×7×7"),
+        ("fedadc_cnn", (3, 15, 32), "16×16 or more"),
+        ("resnet18", (3, 64), "takes images"),
+    ],
+)
+def test_an_image_too_small_is_refused_in_one_sentence(name, shape, message):
+    with pytest.raises(UserError, match=message):
+        built(name, shape)
+
+
+def test_groups_that_do_not_divide_the_channels_are_refused():
+    with pytest.raises(UserError, match="does not divide"):
+        built("resnet18", groups=3)
+
+
+@pytest.mark.parametrize("side", [8, 17, 28, 64])
+def test_the_small_cnn_takes_any_image_of_eight_pixels_or_more(side):
+    model = built("cnn", (1, side, side), 10, width=4)
+    assert model(torch.zeros(2, 1, side, side)).shape == (2, 10)
+
+
+def test_a_frozen_copy_leaves_running_statistics_alone():
+    model = built("resnet18", norm="batch", stem="imagenet")
+    vector = initial_vector(model, 0)
+    before = vector.clone()
+    weights = model.layout.weights(*model.layout.split(vector))
+    with torch.no_grad():
+        with using(track=False):
+            untracked = model.apply_blocks(weights, images())
+        assert torch.equal(vector, before)
+        assert torch.equal(model.apply_blocks(weights, images()), untracked)
+    assert not torch.equal(vector, before)
+
+
+def test_a_batch_of_one_number_a_channel_is_normalised_to_the_shift_and_not_tracked():
+    norm = BatchNorm(3)
+    with torch.no_grad():
+        norm.bias.copy_(torch.tensor([1.0, 2.0, 3.0]))
+    # The input less its own mean is a rounding error, which 1/√ε enlarges 316 times.
+    assert torch.allclose(norm(torch.randn(1, 3, 1, 1)).flatten(), norm.bias, atol=1e-3)
+    assert torch.equal(norm.running_var, torch.ones(3))
+
+
+def test_group_norm_of_leading_channels_keeps_the_group_size():
+    norm = GroupNorm(4, 32)
+    inputs = torch.randn(2, 16, 3, 3)
+    with torch.no_grad(), using(width=0.5):
+        assert torch.allclose(norm(inputs), nn.functional.group_norm(inputs, 2), atol=1e-6)
+
+
+class TestStochasticDepth:
+    """Each residual block's body counts by its 0/1 draw in training, by its probability in evaluation."""
+
+    def block(self):
+        return Residual(nn.Linear(4, 4), activation=nn.ReLU())
+
+    def test_a_dropped_body_leaves_the_shortcut(self):
+        block, inputs = self.block(), torch.randn(3, 4)
+        with using(keep=torch.tensor([0.0])):
+            assert torch.equal(block(inputs), inputs.relu())
+        with using(keep=torch.tensor([1.0])):
+            kept = block(inputs)
+        assert torch.equal(kept, (block.body(inputs) + inputs).relu())
+
+    def test_evaluation_scales_the_body_by_its_probability(self):
+        block, inputs = self.block(), torch.randn(3, 4)
+        with using(training=False, keep_probability=(0.3,)):
+            assert torch.allclose(block(inputs), (0.3 * block.body(inputs) + inputs).relu())
+
+    def test_blocks_are_numbered_through_the_model(self):
+        model = built("resnet56")
+        numbers = [module.index for module in model.modules() if isinstance(module, Residual)]
+        assert numbers == list(range(18)) == list(range(model.residual_count))
+
+
+def test_a_skeleton_has_its_own_tensors_back_after_a_call_even_one_that_fails(model):
+    own = dict([*model.named_parameters(), *model.named_buffers()])
+    given = weights_of(model, seed=1)
+    for batch in (images(), images(shape=(5, 3, 3))):
+        try:
+            model.apply_blocks(given, batch)
+        except RuntimeError:
+            assert batch.shape[1] == 5
+        now = dict([*model.named_parameters(), *model.named_buffers()])
+        assert all(now[name] is tensor for name, tensor in own.items())
+
+
+def test_a_copied_skeleton_takes_weights_without_touching_the_original():
+    model = built("cnn", norm="batch")
+    twin = copy.deepcopy(model)
+    torch.nn.init.zeros_(twin.blocks["conv1"][0].weight)
+    seen = []
+    model.blocks["conv1"][0].register_forward_hook(lambda module, *_: seen.append(module.weight))
+    given = weights_of(model, seed=1)
+    assert torch.equal(twin.apply_blocks(given, images()), model.apply_blocks(given, images()))
+    assert len(seen) == 1
+    assert torch.equal(seen[0], given[0]["0.weight"])
+
+
+def test_weights_without_a_tensor_of_the_block_are_refused():
+    model = built("cnn")
+    given = weights_of(model)
+    del given[2]["1.bias"]
+    with pytest.raises(KeyError, match=r"1\.bias"):
+        model.apply_blocks(given, images())
+
+
+def test_a_tensor_that_modules_share_is_one_tensor_of_the_weights():
+    first, second = nn.Linear(4, 4), nn.Linear(4, 4)
+    second.weight = first.weight
+    blocks = {"body": nn.Sequential(nn.Flatten(), first, nn.Tanh(), second), "head": nn.Linear(4, CLASSES)}
+    model = BlockModel(blocks, sample_shape=(1, 2, 2), classes=CLASSES, align_block=1)
+    assert model.layout.parameter_count == 16 + 4 + 4 + 4 * CLASSES + CLASSES
+    vector = torch.randn(model.layout.size, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    weights, inputs = model.layout.weights(vector), images(shape=(1, 2, 2))
+    own = weights[0]
+    hidden = (inputs.flatten(1) @ own["1.weight"].T + own["1.bias"]).tanh() @ own["1.weight"].T + own["3.bias"]
+    expected = hidden @ weights[1]["weight"].T + weights[1]["bias"]
+    output = model.apply_blocks(weights, inputs)
+    torch.testing.assert_close(output, expected)
+    gradients = [torch.autograd.grad(each.square().sum(), vector, retain_graph=True)[0] for each in (output, expected)]
+    torch.testing.assert_close(*gradients)

@@ -1,0 +1,108 @@
+"""The character model: causal, deterministic, the same as PyTorch's own layers, and trained by every method it fits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.func import grad, vmap
+
+from edgefl.cost.measure import measure
+from edgefl.errors import UserError
+from edgefl.methods.build import build_method
+from edgefl.methods.client_state import ClientState
+from edgefl.methods.recipe import METHODS
+from edgefl.methods.rules.base import LocalOptions
+from edgefl.models.registry import MODELS, build_model, initial_vector
+
+LENGTH, CHARACTERS, WIDTH, HEADS = 7, 12, 8, 2
+
+
+@pytest.fixture
+def model():
+    spec = MODELS["char_transformer"](width=WIDTH, heads=HEADS, layers=2)
+    return build_model(spec, (LENGTH,), CHARACTERS)
+
+
+def characters(batch, seed=0):
+    return torch.randint(CHARACTERS, (batch, LENGTH), generator=torch.Generator().manual_seed(seed))
+
+
+def weights_of(model, seed=1):
+    return model.layout.weights(*model.layout.split(initial_vector(model, seed)))
+
+
+def test_its_layers_are_those_of_pytorch(model):
+    weights = weights_of(model)
+    layer = nn.TransformerEncoderLayer(
+        WIDTH, HEADS, 4 * WIDTH, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+    )
+    names = {
+        "self_attn.in_proj_weight": "0.body.1.project.weight", "self_attn.in_proj_bias": "0.body.1.project.bias",
+        "self_attn.out_proj.weight": "0.body.1.out.weight", "self_attn.out_proj.bias": "0.body.1.out.bias",
+        "norm1.weight": "0.body.0.weight", "norm1.bias": "0.body.0.bias",
+        "norm2.weight": "1.body.0.weight", "norm2.bias": "1.body.0.bias",
+        "linear1.weight": "1.body.1.weight", "linear1.bias": "1.body.1.bias",
+        "linear2.weight": "1.body.3.weight", "linear2.bias": "1.body.3.bias",
+    }  # fmt: skip
+    assert set(names.values()) == set(weights[1])
+    layer.load_state_dict({theirs: weights[1][mine] for theirs, mine in names.items()})
+    tap = model.taps(weights, characters(3))[0]
+    mask = nn.Transformer.generate_square_subsequent_mask(LENGTH)
+    expected = layer(tap, src_mask=mask, is_causal=True)
+    torch.testing.assert_close(model.apply_blocks(weights, tap, start=1, stop=2), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_no_position_sees_what_comes_after_it(model):
+    weights = weights_of(model)
+    inputs = characters(2)
+    changed = inputs.clone()
+    changed[:, 4:] = (changed[:, 4:] + 1) % CHARACTERS
+    for before, after in zip(model.taps(weights, inputs)[:-1], model.taps(weights, changed)[:-1], strict=True):
+        assert torch.equal(before[:, :4], after[:, :4])
+        assert not torch.equal(before[:, 4:], after[:, 4:])
+
+
+def test_clients_side_by_side_have_the_gradients_that_they_have_alone(model):
+    inputs, labels = torch.stack([characters(4, seed) for seed in range(3)]), torch.arange(12).reshape(3, 4)
+    vectors = torch.stack([initial_vector(model, seed) for seed in range(3)])
+
+    def loss(vector, batch, label):
+        return nn.functional.cross_entropy(model.apply_blocks(model.layout.weights(vector), batch), label)
+
+    together = vmap(grad(loss))(vectors, inputs, labels)
+    for vector, batch, label, found in zip(vectors, inputs, labels, together, strict=True):
+        torch.testing.assert_close(found, grad(loss)(vector, batch, label), rtol=1e-3, atol=1e-5)
+
+
+def test_blocks_are_embedding_layers_and_classifier(model):
+    assert model.layout.block_names == ("embedding", "layer1", "layer2", "classifier")
+    assert model.feature_size == WIDTH
+    assert model.residual_count == 4
+    with pytest.raises(UserError, match="sequences of characters"):
+        build_model(MODELS["char_transformer"](), (1, 8, 8), 10)
+    with pytest.raises(UserError, match="do not divide"):
+        build_model(MODELS["char_transformer"](width=10, heads=4), (5,), 10)
+
+
+def test_every_method_is_costed_on_it_or_says_why_not(model):
+    refused = set()
+    for name in METHODS.names():
+        method = build_method(name, LocalOptions())
+        try:
+            adapted = method.objective.adapt(model)
+        except UserError:
+            refused.add(name)
+            continue
+        cost = measure(adapted, method, adapted.depth, 2)
+        assert cost.forward_macs >= cost.layer_macs > 0
+        assert method.state is None or isinstance(method.state, ClientState)
+    assert refused == {"fedalign", "gradaug", "mixup"}
+
+
+def test_layer_macs_are_those_of_its_matrices(model):
+    cost = measure(model, build_method("fedavg", LocalOptions()), model.depth, 1)
+    by_hand = 2 * LENGTH * (3 + 1 + 8) * WIDTH**2 + WIDTH * CHARACTERS
+    assert cost.layer_macs == by_hand
+    # Scores and mixtures are products as well, each L² · width a layer.
+    assert cost.forward_macs == by_hand + 2 * 2 * LENGTH**2 * WIDTH

@@ -1,0 +1,124 @@
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgefl.errors import UserError
+from edgefl.models.mode import using
+from edgefl.models.registry import MODELS, build_model, initial_vector
+from edgefl.models.slimmable import Conv2d, Linear, channels
+
+
+@given(st.integers(1, 2048), st.floats(0.01, 0.999))
+def test_slimmed_channels_are_a_multiple_of_eight_near_the_share(full, width):
+    kept = channels(full, width)
+    assert 1 <= kept <= full
+    if kept < full:
+        assert kept % 8 == 0
+        assert kept >= min(0.9 * full * width, full)
+        assert kept <= max(8, 1.1 * full * width + 8)
+
+
+@pytest.mark.parametrize(("full", "kept"), [(64, 16), (256, 64), (128, 32), (512, 128), (16, 8)])
+def test_a_quarter_of_the_papers_widths(full, kept):
+    assert channels(full, 0.25) == kept
+
+
+def test_a_slim_convolution_uses_the_leading_weights():
+    layer = Conv2d(32, 64, 3, bias=True)
+    with torch.no_grad():
+        layer.weight.normal_()
+        layer.bias.normal_()
+        inputs = torch.randn(2, 8, 5, 5)
+        with using(width=0.25):
+            slim = layer(inputs)
+        assert torch.equal(slim, F.conv2d(inputs, layer.weight[:16, :8], layer.bias[:16], padding=1))
+
+
+def test_a_slim_depthwise_convolution_keeps_each_channel_to_itself():
+    layer = Conv2d(32, 32, 3, groups=32)
+    with torch.no_grad():
+        layer.weight.normal_()
+        inputs = torch.randn(2, 8, 5, 5)
+        with using(width=0.25):
+            slim = layer(inputs)
+        assert torch.equal(slim, F.conv2d(inputs, layer.weight[:8], padding=1, groups=8))
+
+
+def test_the_classifier_keeps_all_its_outputs():
+    layer = Linear(64, 10, slim_outputs=False)
+    with torch.no_grad():
+        layer.weight.normal_()
+        layer.bias.normal_()
+        inputs = torch.randn(2, 16)
+        with using(width=0.25):
+            assert torch.allclose(layer(inputs), inputs @ layer.weight[:, :16].T + layer.bias, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["cnn", "fedadc_cnn", "resnet18", "resnet56", "vgg9", "mobilenet_v2", "squeezenet"])
+@pytest.mark.parametrize("width", [0.25, 0.8])
+def test_narrower_networks_reach_the_classes_and_train_leading_channels_only(name, width):
+    model = build_model(MODELS[name](), (3, 32, 32), 5)
+    vector = initial_vector(model, 0)
+    parameters, buffers = model.layout.split(vector)
+    leaf = parameters.clone().requires_grad_()
+    before = buffers.clone()
+    with using(width=width):
+        logits = model.apply_blocks(model.layout.weights(leaf, buffers), torch.randn(2, 3, 32, 32))
+    assert logits.shape == (2, 5)
+    (gradient,) = torch.autograd.grad(logits.square().sum(), leaf)
+    assert torch.equal(buffers, before)
+    for entry in model.layout.parameters:
+        piece = gradient[entry.start : entry.start + entry.numel].view(entry.shape)
+        if entry.shape[0] not in (5,) and channels(entry.shape[0], width) < entry.shape[0] and name != "squeezenet":
+            assert (piece[channels(entry.shape[0], width) :] == 0).all(), entry
+
+
+def test_grouped_convolutions_have_no_narrower_network():
+    model = build_model(MODELS["shufflenet"](), (3, 32, 32), 5)
+    with using(width=0.5), pytest.raises(UserError, match="grouped"):
+        model(torch.zeros(1, 3, 32, 32))
+
+
+def test_fedaligns_sub_block_of_resnet56_has_its_shape():
+    model = build_model(MODELS["resnet56"](), (3, 32, 32), 100)
+    vector = initial_vector(model, 0)
+    weights = model.layout.weights(*model.layout.split(vector))
+    taps = model.taps(weights, torch.zeros(2, 3, 32, 32))
+    assert [tuple(tap.shape[1:]) for tap in taps[2:4]] == [(128, 16, 16), (256, 8, 8)]
+    with using(width=0.25, track=False):
+        sub = model.apply_blocks(weights, taps[2][:, :32], start=model.align_block, stop=model.align_block + 1)
+    assert sub.shape == (2, 64, 8, 8)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernel": 3},
+        {"kernel": 5, "bias": True},
+        {"kernel": 3, "stride": 2, "bias": True},
+        {"kernel": 1},
+        {"kernel": 1, "stride": 2},
+        {"kernel": 3, "padding": 0},
+        {"kernel": 3, "groups": 16},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("width", [1.0, 0.5])
+def test_a_convolution_as_a_product_of_matrices_is_the_same_with_the_same_gradients(options, width):
+    numbers = torch.Generator().manual_seed(0)
+    layer = Conv2d(16, 16, **options).double()
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter, generator=numbers)
+    images = torch.randn(2, int(16 * width), 9, 7, generator=numbers, dtype=torch.float64).requires_grad_()
+    inputs = [images, *layer.parameters()]
+    with using(width=width):
+        expected = layer(images)
+        with using(unfolded=True):
+            found = layer(images)
+    assert found.shape == expected.shape
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    weights = torch.randn(expected.shape, generator=numbers, dtype=torch.float64)
+    for one, other in zip(*(torch.autograd.grad(out, inputs, weights) for out in (found, expected)), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)

@@ -1,0 +1,230 @@
+"""A plan says beforehand what a run will then spend."""
+
+import json
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from edgefl.cli.app import app
+from edgefl.errors import UserError
+from edgefl.experiment import run
+from edgefl.planning import plan, planned_rounds
+from edgefl.scenario import load_scenario
+from edgefl.training.neutral import NeutralLearner
+
+
+def means(folder, label, rounds=None):
+    table = pq.read_table(folder / label / "seed-0" / "rounds.parquet").slice(0, rounds)
+    columns = {
+        name: table.column(name).to_pylist() for name in ("seconds", "bytes_down", "bytes_up", "joules", "flops")
+    }
+    count = len(table)
+    return {
+        "seconds": columns.pop("seconds")[-1] / count,
+        **{name: sum(each) / count for name, each in columns.items()},
+    }
+
+
+METHODS = ["fedavg", {"method": "fedadc", "overlap": True}, "fedalign"]
+
+
+def test_a_round_costs_what_the_run_then_spends_on_it(small, tmp_path):
+    scenario = small(methods=METHODS, training__rounds=12)
+    run(scenario, out=tmp_path / "run", train=False)
+    for each in plan(scenario).methods:
+        spent = means(tmp_path / "run", each.label)
+        assert each.rounds == 12
+        for name, nominal in spent.items():
+            figure = each.joules.nominal if name == "joules" else getattr(each, name)
+            assert figure == pytest.approx(nominal, rel=1e-9), name
+
+
+def test_fewer_rounds_are_the_first_of_a_longer_run_with_what_they_send_ahead(small, tmp_path):
+    scenario = small(methods=METHODS, training__rounds=12)
+    run(scenario, out=tmp_path / "run", train=False)
+    for each in plan(scenario, rounds=5).methods:
+        spent = means(tmp_path / "run", each.label, rounds=5)
+        assert (each.rounds, each.seconds, each.bytes_down) == pytest.approx((5, spent["seconds"], spent["bytes_down"]))
+
+
+def test_the_shipped_scenarios_plan_is_its_run_although_budgets_end_it(tmp_path):
+    scenario = load_scenario("5g_100clients").with_seeds([0])
+    labels = ["fedavg", "fedadc", "fedbr"]
+    run(scenario, out=tmp_path / "run", methods=labels, train=False)
+    for each in plan(scenario, methods=labels).methods:
+        spent = means(tmp_path / "run", each.label)
+        assert (each.seconds, each.bytes_down, each.bytes_up) == pytest.approx(
+            (spent["seconds"], spent["bytes_down"], spent["bytes_up"]), rel=1e-9
+        )
+
+
+def test_a_device_without_the_memory_cannot_take_part_and_the_plan_says_why(small):
+    scenario = small(**{"fleet.0.overrides": {"memory": {"training": "10 kB"}}})
+    (method,) = plan(scenario).methods
+    tiny, large = method.devices
+    assert (tiny.refused, tiny.participations) == (tiny.clients, 0)
+    assert "10 kB" in tiny.why or "0.010 MB" in tiny.why
+    assert (large.refused, large.why) == (0, None)
+    assert method.participants < 3
+
+
+def test_the_command_says_in_a_whole_sentence_which_devices_cannot_train(small, tmp_path):
+    small()
+    command = ["plan", str(tmp_path / "small.yaml"), "--set", "fleet.0.overrides={memory: {training: 10 kB}}"]
+    output = " ".join(CliRunner().invoke(app, command).output.split())
+    assert "cannot train this: training needs" in output
+
+
+def test_bounds_enclose_the_nominal_figures(small):
+    for method in plan(small(methods=METHODS)).methods:
+        assert method.joules.low < method.joules.nominal < method.joules.high
+        for device in method.devices:
+            assert device.compute_seconds.low < device.compute_seconds.nominal < device.compute_seconds.high
+
+
+def test_a_budget_reaches_as_far_as_the_run_that_it_ends(small, tmp_path):
+    changes = {"training__rounds": 12, "budgets": {"bytes": "40 kB"}, "stop": "budget"}
+    scenario = small(**changes)
+    run(scenario, out=tmp_path / "run", train=False)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    (method,) = plan(scenario).methods
+    (budget,) = method.budgets
+    stopped = summary["methods"]["fedavg"][0]["stop"]
+    assert stopped["reason"] == "bytes"
+    assert (budget.rounds, budget.lasts, budget.foreseen) == (stopped["round"], False, False)
+    assert method.rounds == budget.rounds
+
+
+def test_a_budget_beyond_the_planned_rounds_is_reached_by_their_means(small):
+    scenario = small(training__rounds=1000, budgets={"bytes": "200 kB"}, stop="rounds")
+    (method,) = plan(scenario, rounds=4).methods
+    (budget,) = method.budgets
+    assert budget.foreseen
+    assert budget.rounds == int(2e5 / (method.bytes_down + method.bytes_up))
+
+
+def test_a_budget_of_each_client_ends_with_the_one_that_is_picked_most_often(small, tmp_path):
+    scenario = small(training__rounds=30, budgets={"client_bytes": "12 kB"}, stop="budget")
+    run(scenario, out=tmp_path / "run", train=False)
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    (budget,) = plan(scenario).methods[0].budgets
+    stop = summary["methods"]["fedavg"][0]["stop"]
+    assert (stop["reason"], stop["round"]) == ("client_bytes", budget.rounds)
+    (foreseen,) = plan(scenario, rounds=3).methods[0].budgets
+    assert foreseen.foreseen
+    assert budget.rounds / 2 < foreseen.rounds < 2 * budget.rounds
+
+
+def test_what_holds_rounds_back_is_the_link_where_links_are_slow_and_the_device_where_they_are_fast(small):
+    slow = small(network__links={"5g": {"down": "20 kbit/s", "up": "2 Mbit/s"}})
+    fast = small(network__links={"5g": {"down": "1 Tbit/s", "up": "1 Tbit/s"}}, network__topology__latency=0)
+    assert plan(slow).methods[0].holds_back.startswith("downloads over 5g")
+    assert plan(fast).methods[0].holds_back.startswith("computing on ")
+
+
+def test_transfers_on_a_narrow_server_wait_for_each_other(small):
+    server = {"down": "50 kbit/s", "up": "100 Mbit/s"}
+    (method,) = plan(small(network__topology__server=server)).methods
+    assert method.critical["shared"] > 0.5
+    assert "others share" in method.holds_back
+
+
+LITTLE_MEMORY = {"profile": "raspberry-pi-5", "share": 1, "link": "5g", "overrides": {"memory": {"training": "1 kB"}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"protocol__deadline": "1 ms"}, "no update arrives in 4 rounds: 12 were late"),
+        ({"fleet": [LITTLE_MEMORY]}, "no update arrives in 4 rounds: 12 were refused for want of memory"),
+        (
+            {"protocol__deadline": "1 ms", "training__rounds": 30},
+            "the run stalls after 10 rounds: no update arrived in 10 rounds in a row: 30 were late",
+        ),
+    ],
+)
+def test_where_no_update_arrives_the_plan_says_why_and_no_budget_lasts(small, changes, told):
+    (method,) = plan(small(budgets={"seconds": 60, "bytes": "1 GB"}, **changes)).methods
+    assert (method.in_vain, method.holds_back, method.aggregated) == (told, None, 0)
+    assert method.budgets == ()
+
+
+@pytest.mark.parametrize("direction", ["down", "up"])
+@pytest.mark.parametrize("place", ["network.links.5g", "network.topology.server"])
+def test_nothing_arrives_over_a_link_without_capacity(small, tmp_path, place, direction):
+    small()
+    changed = ["plan", str(tmp_path / "small.yaml"), "--set", f"{place}.{direction}=0"]
+    result = CliRunner().invoke(app, changed)
+    assert result.exit_code == 0
+    sentence = "no round ever ends: every transfer under way waits at a link without capacity, for ever."
+    assert sentence in " ".join(result.output.split())
+    assert "nan" not in result.output.split()
+    (method,) = json.loads(CliRunner().invoke(app, [*changed, "--json"]).output, parse_constant=pytest.fail)["methods"]
+    assert (method["rounds"], method["seconds"], method["holds_back"]) == (0, None, None)
+
+
+def test_rounds_that_only_a_deadline_closes_wait_for_those_who_miss_it(small, tmp_path):
+    # Half of the clients have no link to speak of: whoever is picked with one of them waits until the deadline.
+    slow = {"profile": "raspberry-pi-4", "share": 0.5, "link": "slow"}
+    fast = {"profile": "raspberry-pi-4", "share": 0.5, "link": "5g"}
+    scenario = small(
+        fleet=[slow, fast],
+        network__links__slow={"down": "1 bit/s", "up": "1 bit/s"},
+        protocol__deadline="10 s",
+        training__cohort=8,
+    )
+    (method,) = plan(scenario).methods
+    assert (method.in_vain, method.aggregated, method.seconds) == (None, 4, pytest.approx(10))
+    assert method.holds_back == "clients of whom nothing comes (16 late)"
+
+
+def test_nothing_is_trained(small, monkeypatch):
+    scenario = small()
+    asked = []
+    monkeypatch.setattr(NeutralLearner, "submit", lambda self, job: asked.append(job))
+    monkeypatch.setattr("edgefl.data.federated.load_federated", None)
+    plan(scenario)
+    assert asked
+
+
+def test_the_number_of_rounds_shrinks_with_cohort_and_methods(small):
+    scenario = small(training__rounds=5000)
+    assert [planned_rounds(scenario, methods) for methods in (1, 10, 1000)] == [1000, 100, 5]
+
+
+def test_an_unknown_method_is_refused(small):
+    with pytest.raises(UserError, match="did you mean 'fedavg'"):
+        plan(small(), methods=["fedagv"])
+
+
+def test_the_command_prints_json_of_base_units(small, tmp_path):
+    small()
+    result = CliRunner().invoke(app, ["plan", str(tmp_path / "small.yaml"), "--json"])
+    made = json.loads(result.output)
+    (method,) = made["methods"]
+    assert made["rounds"] == 4
+    assert method["devices"][0]["device"] == "raspberry-pi-4"
+    assert set(method["joules"]) == {"low", "nominal", "high"}
+
+
+def test_the_command_names_devices_and_what_rounds_wait_for(small, tmp_path):
+    small()
+    result = CliRunner().invoke(app, ["plan", str(tmp_path / "small.yaml")])
+    assert result.exit_code == 0
+    assert "rounds wait for" in result.output
+    assert "jetson-nano" in result.output
+
+
+def test_a_plan_needs_no_compiler():
+    """Of PyTorch's compiler the import alone takes as long as the simulated worlds of a method."""
+    source = (
+        "import sys, torch; before = set(sys.modules)\n"
+        "from edgefl.planning import plan\nfrom edgefl.scenario import load_scenario\n"
+        "plan(load_scenario('5g_100clients'), rounds=1)\n"
+        "print(*(set(sys.modules) - before) & {'sympy', 'torch.fx.experimental.symbolic_shapes', 'torch._dynamo'})\n"
+    )
+    told = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == ""

@@ -1,0 +1,116 @@
+"""From the measuring script's cases to a profile, on machines whose rates are known."""
+
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from edgefl.fleet import DeviceProfile, step_seconds
+from edgefl.fleet.fitting import Rates, relative_errors
+from edgefl.operator_kinds import KINDS
+from edgefl.profiling.counting import operators_of
+from edgefl.profiling.held_out import HELD_OUT
+from edgefl.profiling.measure_device import timing
+from edgefl.profiling.measure_device.case import Case
+from edgefl.profiling.measure_device.main import FORMAT, VERSION, cases
+from edgefl.profiling.measure_device.timing import time_cases
+from edgefl.profiling.measured_profile import Unmeasured, fit_of, profile_data
+from edgefl.profiling.measurement import measurement_of
+
+
+@pytest.fixture(name="executed", scope="module")
+def executed_fixture():
+    """What each case executes."""
+    return {name: operators_of(case) for name, case in cases().items()}
+
+
+def invented_machine():
+    """A processor that is three times as fast in wide convolutions as in narrow ones, and slow in grouped ones."""
+    draws = np.random.default_rng(7)
+    factor = {"wide": 2.0, "medium": 1.5, "narrow": 0.7, "thin": 0.4, "grouped": 0.2, "depthwise": 0.1}
+    kinds = {}
+    for kind in KINDS:
+        width = next((factor[word] for word in kind.split("-") if word in factor), 1.0)
+        kinds[kind] = (width * 20e9, 5e9 * float(draws.uniform(0.5, 2)), 15e-6)
+    return Rates(20e9, 5e9, 15e-6, 1e-3, kinds)
+
+
+def measured(executed, machine):
+    """The file that the script would write on that machine."""
+    return measurement_of(
+        {
+            "format": FORMAT,
+            "version": VERSION,
+            "machine": {
+                "processor": "invented", "system": "none", "python": "3.9", "torch": "1.13", "threads": 1,
+                "memory_bytes": 2**30, "peak_flops_per_second": 1e11,
+            },
+            "date": "2026-11-21",
+            "cases": {
+                name: {"seconds": machine.seconds(work), "spread": 1.0, "repetitions": 5}
+                for name, work in executed.items()
+            },
+            "left_out": {},
+        }
+    )  # fmt: skip
+
+
+def test_the_held_out_steps_of_an_invented_machine_are_predicted(executed):
+    machine = invented_machine()
+    measurement = measured(executed, machine)
+    fit = fit_of(measurement)
+    steps = [(step.operators(), machine.seconds(step.operators())) for step in HELD_OUT]
+    errors = relative_errors(fit.rates, steps)
+    assert np.mean(np.abs(errors)) < 0.06
+    assert fit.misfit < 0.03
+    profile = DeviceProfile.model_validate(profile_data(measurement, fit, Unmeasured("board", "sbc")))
+    for operators, _ in steps:
+        assert step_seconds(profile, operators) == pytest.approx(fit.rates.seconds(operators), rel=0.01)
+
+
+def test_the_cases_cover_every_kind_that_the_held_out_steps_execute(executed):
+    timed = {each.kind for work in executed.values() for each in work}
+    for step in HELD_OUT:
+        assert {each.kind for each in step.operators()} <= timed
+    assert timed <= set(KINDS)
+
+
+def test_each_case_executes_real_numbers_as_it_was_counted(executed):
+    for name in ("step of plain, batch 8", "step of plain, batch 32, forward", "linear 64 on 8, backward"):
+        run = cases()[name].prepare(lambda *shape: torch.full(shape, 0.01))
+        result = run()
+        tensors = result if isinstance(result, tuple) else (result,)
+        assert all(torch.isfinite(each).all() for each in tensors)
+        assert sum(each.flops * each.count for each in executed[name]) > 0
+
+
+def test_a_linear_layer_is_counted_by_its_formula(executed):
+    # Three products of 8 x 64 by 64 x 64, two FLOPs a multiply-accumulate.
+    assert sum(each.flops * each.count for each in executed["linear 64 on 8"]) == 3 * 2 * 8 * 64 * 64
+
+
+def test_what_does_not_fit_or_fails_is_left_out_with_its_reason():
+    def broken(numbers):
+        raise RuntimeError("can't allocate memory\nand so on")
+
+    wanted = {
+        "large": Case(lambda numbers: lambda: None, megabytes=1e9),
+        "broken": Case(broken, megabytes=1),
+        "fine": Case(lambda numbers: lambda: sum(range(100)), megabytes=1),
+    }
+    said = []
+    timed, left_out = time_cases(wanted, 0.05, clock=time.perf_counter, say=said.append, rounds=2)
+    assert set(timed) == {"fine"}
+    assert "needs about 1000000000 MB" in left_out["large"]
+    assert left_out["broken"] == "can't allocate memory"
+    assert any(text.startswith("left out: large") for text in said)
+
+
+def test_time_that_is_up_leaves_cases_out_and_none_half_measured(monkeypatch):
+    moments = iter(range(10**6))
+    wanted = {str(number): Case(lambda numbers: lambda: None, megabytes=1) for number in range(3)}
+    monkeypatch.setattr(timing, "LEAST_LIMIT_SECONDS", -1.0)
+    timed, left_out = time_cases(wanted, -1.0, clock=lambda: float(next(moments)), say=lambda text: None)
+    assert not timed
+    assert set(left_out.values()) == {"no time left"}

@@ -1,0 +1,134 @@
+"""A replay on another network equals a full run there bit for bit, or is refused with the reason."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from edgefl.cli import main
+from edgefl.errors import UserError
+from edgefl.experiment import run
+from edgefl.rerun.replay import replay
+from edgefl.rerun.verify import verify
+from edgefl.training.learner import MethodLearner
+
+from ..small_runs import CELLS, tree
+
+METHODS = [
+    "fedavg",
+    {"method": "fedprox", "mu": 0.1},
+    "fedalign",
+    {"method": "fedadc", "overlap": True},
+    "scaffold",
+    {"method": "fedbr", "scheduler": "random"},
+]
+SLOW = {"network.links.5g.down": "3 Mbit/s", "network.links.5g.up": "1 Mbit/s", "network.links.5g.redraw": None}
+OTHER_DEVICES = {"fleet": [{"profile": "jetson-orin-nano", "share": 1, "link": "5g"}]}
+
+
+@pytest.mark.parametrize("changes", [SLOW, OTHER_DEVICES], ids=["network", "fleet"])
+def test_a_replay_equals_a_full_run_without_training_anything(small, tmp_path, monkeypatch, changes):
+    said = {"methods": METHODS, "keep_models": "clients", "evaluation": {"every": 2, "ensemble": {"decay": 0.5}}}
+    elsewhere = {name.replace(".", "__"): value for name, value in changes.items()}
+    expected = run(small(**said, **elsewhere), out=tmp_path / "expected")
+    finished = run(small(**said), out=tmp_path / "run")
+    monkeypatch.delattr(MethodLearner, "aggregate")
+    replayed = replay(finished, changes, tmp_path / "replayed")
+    found, wanted = tree(replayed), tree(expected)
+    assert sorted(found) == sorted(wanted)
+    assert [name for name in wanted if found[name] != wanted[name]] == []
+    assert verify(replayed) == []
+
+
+def test_a_diverged_run_replays_to_the_same_end(small, tmp_path):
+    wild = {"methods": ["fedavg", {"method": "fedprox", "as": "wild", "local": {"lr": 1e9}}]}
+    expected = run(small(**wild, network__links__5g__redraw=None), out=tmp_path / "expected")
+    finished = run(small(**wild), out=tmp_path / "run")
+    assert tree(replay(finished, {"network.links.5g.redraw": None}, tmp_path / "replayed")) == tree(expected)
+    assert json.loads((expected / "summary.json").read_text())["methods"]["wild"][0]["stop"]["reason"] == "diverged"
+
+
+def test_budgets_and_targets_can_be_asked_afterwards(small, tmp_path):
+    asked = {"targets": [0.2, 0.4], "budgets": {"seconds": 0.1, "bytes": 50_000}}
+    expected = run(small(**asked), out=tmp_path / "expected")
+    finished = run(small(), out=tmp_path / "run")
+    assert tree(replay(finished, asked, tmp_path / "replayed")) == tree(expected)
+
+
+def refused(small, tmp_path, changes, **said) -> str:
+    finished = run(small(**said), out=tmp_path / "run")
+    with pytest.raises(UserError) as told:
+        replay(finished, changes, tmp_path / "replayed")
+    assert not (tmp_path / "replayed").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "small.yaml"]
+    return str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "parts"),
+    [
+        (
+            {"methods": [{"method": "fedbr", "scheduler": "gmbs"}]},
+            ["fedbr, seed 0: the decision on blocks in round 2 read compute_seconds and transfer_seconds"],
+        ),
+        ({"training__selection": "oort"}, ["the decision on selection in round 1 read seconds"]),
+        ({"protocol": {"deadline": "90 ms"}}, ["protocol: deadline: which updates are aggregated depends on when"]),
+        ({"protocol": {"over_select": 1.5}}, ["protocol: over_select"]),
+        (
+            {"protocol": {"kind": "hierarchical", "deadline": "90 ms"}, "network__topology": CELLS},
+            ["protocol: deadline: which updates are aggregated depends on when"],
+        ),
+        ({"protocol": {"kind": "asynchronous"}}, ["protocol: kind: asynchronous"]),
+        ({"stop": "budget", "budgets": {"seconds": 9}}, ["stop: the budget on seconds", "--set stop=rounds"]),
+    ],
+)
+def test_a_run_in_which_time_decided_is_refused(small, tmp_path, said, parts):
+    message = refused(small, tmp_path, SLOW, **said)
+    for part in parts:
+        assert part in message
+
+
+def test_what_the_other_network_would_train_and_the_run_did_not_is_refused(small, tmp_path):
+    message = refused(small, tmp_path, {"stop": "rounds"}, stop="budget", budgets={"bytes": 20_000})
+    assert "fedavg, round " in message
+    assert "the finished run ended by 'bytes' before" in message
+
+
+def test_a_change_of_training_and_a_run_without_training_are_refused(small, tmp_path):
+    assert "training depends on 'model'" in refused(small, tmp_path, {"model.width": 4})
+    timed = run(small(), out=tmp_path / "timed", train=False)
+    with pytest.raises(UserError, match="nothing was trained"):
+        replay(timed, SLOW, tmp_path / "replayed")
+
+
+def test_the_command_replays_on_many_networks(small, tmp_path, capsys):
+    finished = run(small(methods=["fedavg", "fednova"]), out=tmp_path / "run")
+    arguments = ["replay", str(finished), "--grid", "network.links.5g.down=[2 Mbit/s, 4 Mbit/s]", "--method", "fednova"]
+    assert main([*arguments, "--set", "network.links.5g.redraw=null", "-o", str(tmp_path / "many")]) == 0
+    printed = capsys.readouterr().out
+    assert "2 Mbit/s" in printed
+    seconds = [
+        json.loads((tmp_path / "many" / number / "summary.json").read_text())["methods"]["fednova"][0]["seconds"]
+        for number in ("1", "2")
+    ]
+    assert seconds[0] > seconds[1]
+    assert main(["replay", str(tmp_path), "--set", "network.links.5g.down=3 Mbit/s"]) == 2
+    assert main(["replay", str(finished), "--set", "training.rounds=9"]) == 2
+
+
+def test_the_main_scenarios_methods_replay_bit_for_bit_and_fedbr_under_gmbs_does_not(tmp_path):
+    """Four methods and three seeds of the shipped scenario, a few rounds of it, on another network."""
+    from edgefl.scenario import load_scenario
+
+    few = {"stop": "rounds", "training.rounds": 3, "training.cohort": 3, "seeds": [0, 1, 2]}
+    link = "network.links.5g"
+    elsewhere = {f"{link}.down": "20 Mbit/s", f"{link}.up": "9 Mbit/s", f"{link}.redraw": None}
+    four = ["fedavg", "fedprox", "fedalign", "fedadc"]
+    finished = run(load_scenario("5g_100clients", few), out=tmp_path / "run")
+    expected = run(load_scenario("5g_100clients", {**few, **elsewhere}), out=tmp_path / "expected", methods=four)
+    found, wanted = tree(replay(finished, elsewhere, tmp_path / "replayed", methods=four)), tree(expected)
+    assert sorted(found) == sorted(wanted)
+    assert [name for name in wanted if found[name] != wanted[name]] == []
+    with pytest.raises(UserError, match=r"fedbr, seed 0: the decision on blocks in round 2 read .*transfer_seconds"):
+        replay(finished, elsewhere, tmp_path / "refused", methods=["fedbr"])

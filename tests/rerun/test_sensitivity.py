@@ -1,0 +1,163 @@
+"""A run timed again under other conditions is what a run under them would have been, or says what it is not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import defaultdict
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from edgefl.cli import main
+from edgefl.cost.measure import Operator
+from edgefl.errors import UserError
+from edgefl.experiment import run
+from edgefl.fleet import load_profile
+from edgefl.fleet.energy import compute_joules, transfer_joules
+from edgefl.fleet.roofline import step_seconds
+from edgefl.report import RunResult
+from edgefl.report.page import page
+from edgefl.rerun.replayed_learner import ReplayedLearner
+from edgefl.rerun.sensitivity import CONDITIONS, write_sensitivity
+from edgefl.rerun.sensitivity.conditions import at_bound
+from edgefl.rerun.verify import verify
+
+METHODS = ["fedavg", {"method": "fedadc", "overlap": True}, "scaffold", {"method": "fedbr", "scheduler": "gmbs"}]
+WORK = [Operator("large", 3e9, 2e6, 4), Operator("small", 1e3, 1e3, 90)]
+
+
+def spent(folder):
+    """By (label, seed, devices, bandwidth): rounds, seconds, bytes and joules."""
+    found = defaultdict(list)
+    for row in pq.read_table(folder / "sensitivity.parquet").to_pylist():
+        key = row["label"], row["seed"], row["devices"], row["bandwidth"]
+        found[key].append([row[name] for name in ("round", "seconds", "bytes", "joules")])
+    return {key: np.array(rows) for key, rows in found.items()}
+
+
+def rounds_of(folder, label, seed=0):
+    rows = pq.read_table(folder / label / f"seed-{seed}" / "rounds.parquet").to_pydict()
+    bytes = np.cumsum(rows["bytes_down"]) + np.cumsum(rows["bytes_up"])
+    return np.stack([rows["round"], rows["seconds"], bytes, np.cumsum(rows["joules"])], axis=1)
+
+
+@pytest.fixture(scope="module")
+def timed(tmp_path_factory):
+    """A run in which a budget ended the training of some methods, timed again."""
+    from edgefl.scenario.loading import check
+
+    from ..small_runs import SMALL
+
+    data = {**SMALL, "methods": METHODS, "stop": "budget", "budgets": {"bytes": 90_000}, "seeds": [0, 1]}
+    folder = run(check(data), out=tmp_path_factory.mktemp("sensitivity") / "run")
+    write_sensitivity(folder)
+    return folder
+
+
+def test_under_the_runs_own_conditions_nothing_changes(timed):
+    found = spent(timed)
+    assert len(found) == len(METHODS) * 2 * len(CONDITIONS)
+    for label in ("fedavg", "fedadc", "scaffold", "fedbr"):
+        for seed in (0, 1):
+            assert np.array_equal(found[label, seed, "nominal", 1.0], rounds_of(timed, label, seed))
+    assert verify(timed) == []
+
+
+def test_another_condition_is_what_a_run_there_comes_to(small, timed, tmp_path):
+    """Where no time decides: the scenario with 1.3 times the bandwidth, simulated anew."""
+    links = {"kind": "uniform", "low": "5.2 Mbit/s", "high": "36.4 Mbit/s"}
+    changes = {
+        "network__topology__server": {"down": "130 Mbit/s", "up": "130 Mbit/s"},
+        "network__links__5g__down": links,
+        "network__links__5g__up": links,
+    }
+    there = run(small(methods=METHODS[:3], stop="budget", budgets={"bytes": 90_000}, **changes), out=tmp_path / "run")
+    found = spent(timed)
+    for label in ("fedavg", "fedadc", "scaffold"):
+        assert found[label, 0, "nominal", 1.3] == pytest.approx(rounds_of(there, label), rel=1e-9)
+
+
+def test_the_bounds_of_a_profile_are_the_bounds_of_its_seconds_and_joules():
+    profile = load_profile("raspberry-pi-4")
+    for bound in ("low", "nominal", "high"):
+        fixed = at_bound(profile, bound)
+        assert step_seconds(fixed, WORK) == step_seconds(profile, WORK, bound=bound)
+        assert compute_joules(fixed, 2.0) == compute_joules(profile, 2.0, bound=bound)
+        assert transfer_joules(fixed, "up", 2.0, 1e6) == transfer_joules(profile, "up", 2.0, 1e6, bound=bound)
+        assert fixed.memory == profile.memory
+
+
+def test_slower_conditions_take_longer_and_faster_ones_less(timed):
+    found = spent(timed)
+    for label in ("fedavg", "fedadc", "scaffold", "fedbr"):
+        totals = {(devices, bandwidth): found[label, 0, devices, bandwidth][-1] for devices, bandwidth in CONDITIONS}
+        for bandwidth in (0.7, 1.0, 1.3):
+            _, seconds, _, joules = zip(*(totals[each, bandwidth] for each in ("low", "nominal", "high")), strict=True)
+            assert list(seconds) == sorted(seconds)
+            assert list(joules) == sorted(joules)
+        for devices in ("low", "nominal", "high"):
+            assert totals[devices, 0.7][1] > totals[devices, 1.0][1] > totals[devices, 1.3][1]
+
+
+def test_what_was_held_and_what_could_not_be_timed_is_told(timed, small, tmp_path):
+    facts = json.loads(pq.read_schema(timed / "sensitivity.parquet").metadata[b"edgefl"])
+    assert facts["held"] == {"fedbr": ["blocks"]}
+    assert facts["refused"] == {}
+    folder = run(small(training__selection="oort"), out=tmp_path / "oort")
+    write_sensitivity(folder)
+    assert json.loads(pq.read_schema(folder / "sensitivity.parquet").metadata[b"edgefl"])["held"] == {
+        "fedavg": ["selection"]
+    }
+
+
+def test_a_method_that_would_train_something_else_is_left_out_with_the_reason(small, tmp_path, monkeypatch):
+    folder = run(small(methods=["fedavg", "fedprox"]), out=tmp_path / "run")
+    check = ReplayedLearner._check
+
+    def away(self, key, round):
+        if self._method == "fedprox" and round == 2:
+            raise self._refusal(round, "client 3 is away")
+        check(self, key, round)
+
+    monkeypatch.setattr(ReplayedLearner, "_check", away)
+    write_sensitivity(folder)
+    facts = json.loads(pq.read_schema(folder / "sensitivity.parquet").metadata[b"edgefl"])
+    assert "round 3: client 3 is away" in facts["refused"]["fedprox"]
+    assert set(pq.read_table(folder / "sensitivity.parquet")["label"].to_pylist()) == {"fedavg"}
+    assert verify(folder) == []
+    told = page([RunResult(folder)])
+    assert "fedprox is left out: " in told
+
+
+def test_a_run_in_which_arrivals_decide_or_nothing_was_trained_is_refused(small, tmp_path):
+    folder = run(small(protocol={"deadline": "90 ms"}), out=tmp_path / "late")
+    with pytest.raises(UserError, match="deadline: which updates are aggregated depends on when they arrive"):
+        write_sensitivity(folder)
+    untrained = run(small(), out=tmp_path / "untrained", train=False)
+    with pytest.raises(UserError, match="nothing to time again"):
+        write_sensitivity(untrained)
+    assert not (untrained / "sensitivity.parquet").exists()
+
+
+def test_the_command_says_whether_the_winner_stays_and_verify_holds_the_file_to_the_run(timed, capsys, tmp_path):
+    assert main(["replay", str(timed), "--sensitivity"]) == 0
+    printed = capsys.readouterr().out
+    assert "First at 30 %: " in printed
+    assert "fedbr decides on blocks by time" in printed
+    assert main(["replay", str(timed), "--sensitivity", "--set", "stop=rounds"]) == 2
+    assert main(["verify", str(timed)]) == 0
+    copy = tmp_path / "copy"
+    shutil.copytree(timed, copy)
+    table = pq.read_table(copy / "sensitivity.parquet")
+    late = pc.add(table["seconds"], 1e-9)
+    edited = table.set_column(5, table.schema.field("seconds"), late).replace_schema_metadata(table.schema.metadata)
+    pq.write_table(edited, copy / "sensitivity.parquet")
+    assert any("sensitivity.parquet are not the run's" in line for line in verify(copy))
+    summary = copy / "summary.json"
+    summary.write_text(summary.read_text() + "\n")
+    assert verify(copy) == ["sensitivity.parquet was made of another run"]
+    assert "Left out: " in (told := page([RunResult(copy)]))
+    assert "make it again: edgefl replay" in told

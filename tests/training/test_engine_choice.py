@@ -1,0 +1,72 @@
+import pytest
+import torch
+
+from edgefl.errors import UserError
+from edgefl.training.batched.engine import BatchedEngine
+from edgefl.training.choice import build_engine, choose_engine, engines_on
+from edgefl.training.device import choose_device, exact_arithmetic
+from edgefl.training.parallel.engine import ParallelEngine
+from edgefl.training.processors import cores
+from edgefl.training.sequential import SequentialEngine
+from edgefl.training.threads import one_core_each
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+def test_auto_is_decided_by_device_and_cores_alone():
+    assert choose_engine("auto", CUDA, workers=8) == "sequential"
+    assert choose_engine("auto", CPU, workers=8) == "parallel"
+    assert choose_engine("auto", CPU, workers=1) == "sequential"
+    assert choose_engine("auto", CPU) == ("parallel" if cores() > 1 else "sequential")
+
+
+def test_a_named_engine_is_taken_at_its_word(tiny):
+    kinds = {"sequential": SequentialEngine, "parallel": ParallelEngine, "batched": BatchedEngine}
+    assert tuple(kinds) == engines_on(CPU)
+    for name, kind in kinds.items():
+        assert isinstance(build_engine(choose_engine(name, CPU), tiny.model(), tiny.data(), CPU, 2), kind)
+
+
+def test_unknown_engines_and_devices_are_refused_with_the_nearest_name():
+    with pytest.raises(UserError, match="unknown engine 'paralel'; did you mean 'parallel'"):
+        choose_engine("paralel", CPU)
+    with pytest.raises(UserError, match="engine 'parallel' runs on CPU cores, not on cuda"):
+        choose_engine("parallel", CUDA)
+    with pytest.raises(UserError, match="unknown device 'cud'; did you mean 'cuda'"):
+        choose_device("cud")
+    with pytest.raises(UserError, match="expected auto, cpu, cuda or cuda:N"):
+        choose_device("cpu:x")
+
+
+def test_cuda_is_refused_where_there_is_none(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device("auto") == CPU
+    with pytest.raises(UserError, match="PyTorch finds no CUDA device"):
+        choose_device("cuda:0")
+
+
+def test_threads_are_restored_also_when_the_block_fails():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        with one_core_each():
+            assert torch.get_num_threads() == 1
+            with one_core_each():
+                assert torch.get_num_threads() == 1
+            assert torch.get_num_threads() == 1
+        with pytest.raises(ZeroDivisionError), one_core_each():
+            1 / 0  # noqa: B018
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_exact_arithmetic_restores_what_it_sets(monkeypatch):
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    cudnn = torch.backends.cudnn
+    before = (cudnn.deterministic, cudnn.benchmark, torch.are_deterministic_algorithms_enabled())
+    with exact_arithmetic(CUDA):
+        assert cudnn.deterministic
+        assert torch.are_deterministic_algorithms_enabled()
+        assert not torch.backends.cuda.matmul.allow_tf32
+    assert (cudnn.deterministic, cudnn.benchmark, torch.are_deterministic_algorithms_enabled()) == before

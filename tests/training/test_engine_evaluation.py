@@ -1,0 +1,55 @@
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from edgefl.data.federated import load_federated
+from edgefl.data.sets.synthetic import Synthetic
+from edgefl.models.mode import using
+from edgefl.models.registry import MODELS
+from edgefl.training.client_data import ClientData
+from edgefl.training.core import TrainingCore
+from edgefl.training.evaluation import BatchScore, total
+
+
+@pytest.mark.parametrize("workers", [None, 3])
+def test_accuracy_and_loss_are_those_of_the_whole_split_in_one_batch(tiny, workers):
+    core = tiny.core("parallel" if workers else "sequential", workers)
+    said = core.learner(tiny.method("fedavg")).evaluate(0)
+    model, data = tiny.model().eval(), core.data
+    for block, tensors in zip(
+        model.blocks.values(), core.model.layout.weights(*core.model.layout.split(core.initial)), strict=True
+    ):
+        block.load_state_dict(tensors)
+    with torch.no_grad(), using(training=False):
+        logits = model(data.images)
+    assert said.accuracy == float((logits.argmax(1) == data.labels).double().mean())
+    assert said.loss == pytest.approx(float(F.cross_entropy(logits, data.labels)), rel=1e-5)
+
+
+def test_an_empty_split_has_no_accuracy():
+    with pytest.raises(ValueError, match="empty"):
+        total([])
+
+
+def test_a_loss_without_a_number_is_reported_as_it_is():
+    scores = [BatchScore(torch.tensor(1), torch.tensor(loss), 2) for loss in (math.inf, 1.0, math.nan)]
+    assert total(scores).accuracy == 0.5
+    assert math.isnan(total(scores).loss)
+
+
+@pytest.mark.parametrize("test", ["whole", "partitioned"])
+def test_clients_data_say_what_the_data_set_says(test):
+    spec = Synthetic(clients=5, shape=(1, 8, 8), classes=3, train=300, test_images=150, test=test)
+    data = load_federated(spec, seed=0)
+    facts = ClientData(data)
+    assert facts.clients == 5
+    assert sum(facts.samples(client) for client in range(5)) == 300
+    assert all(int(facts.facts(client)["label_counts"].sum()) == facts.samples(client) for client in range(5))
+    evaluated = len(data.test) if data.evaluation_shards is None else len(data.evaluation_shards.indices)
+    batches = [facts.evaluation_batch(place) for place in facts.evaluation()]
+    assert sum(len(batch.labels) for batch in batches) == evaluated
+    with TrainingCore.of(data, MODELS["cnn"](), 0, engine="sequential") as core:
+        assert core.engine_name == "sequential"
+        assert core.initial.shape == (core.model.layout.size,)

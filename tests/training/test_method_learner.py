@@ -1,0 +1,367 @@
+import math
+import weakref
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from edgefl.data.batches import batch_plan
+from edgefl.methods.servers.mean import Mean
+from edgefl.training.faults import Diverged
+from edgefl.training.job import JobId, Mixing
+
+
+def ids(clients, dispatch=0):
+    return [JobId("m", 3, client, dispatch) for client in clients]
+
+
+def start(tiny, entry="fedavg", **options):
+    core = tiny.core()
+    return core, core.learner(tiny.method(entry, **options))
+
+
+def catch(learner):
+    """The calls of the engine, as lists of (client, dispatch), and the tasks of the last one."""
+    calls, tasks, train = [], [], learner._engine.train
+
+    def caught(handed, arrived):
+        calls.append([(task.client, task.dispatch) for task in handed])
+        tasks[:] = handed
+        return train(handed, arrived)
+
+    learner._engine.train = caught
+    return calls, tasks
+
+
+def plain_training(tiny, core, client, vector, options, dispatch=0, round=0):
+    """The same local training, written with a module and an optimiser as in any PyTorch tutorial."""
+    model = tiny.model()
+    layout = core.model.layout
+    for block, tensors in zip(model.blocks.values(), layout.weights(*layout.split(vector)), strict=True):
+        block.load_state_dict(tensors)
+    lr = options.lr * options.lr_decay**round
+    optimiser = torch.optim.SGD(model.parameters(), lr=lr, momentum=options.momentum, weight_decay=options.weight_decay)
+    steps = options.steps_for(tiny.sizes[client])
+    losses = []
+    for indices in batch_plan(core.data.shard(client), options, steps, seed=3, client=client, dispatch=dispatch):
+        loss = F.cross_entropy(model(core.data.images[indices]), core.data.labels[indices])
+        optimiser.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), options.clip_norm)
+        optimiser.step()
+        losses.append((loss.item(), len(indices)))
+    return layout.flatten([block.state_dict() for block in model.blocks.values()]), losses
+
+
+def mean(losses):
+    return sum(loss * size for loss, size in losses) / sum(size for _, size in losses)
+
+
+def test_fedavg_is_the_weighted_mean_of_models_that_a_plain_loop_trains(tiny):
+    core, learner = start(tiny, momentum=0.5)
+    options = tiny.local.model_copy(update={"momentum": 0.5})
+    model = core.initial
+    for round in range(2):
+        clients = [4, 0, 3]
+        for client in clients:
+            learner.submit(tiny.job(client, round, dispatch=round))
+        assert learner.aggregate(round, ids(clients, round), round) == round + 1
+        plain = {client: plain_training(tiny, core, client, model, options, round, round) for client in clients}
+        total = sum(tiny.sizes[client] for client in clients)
+        expected = sum(plain[client][0].double() * tiny.sizes[client] / total for client in clients)
+        torch.testing.assert_close(learner.model(round + 1).double(), expected, rtol=1e-4, atol=1e-5)
+        for client in clients:
+            vector, losses = plain[client]
+            said = learner.feedback(JobId("m", 3, client, round))
+            # Two epochs of ceil(n/4) steps each.
+            assert said.first_loss == pytest.approx(mean(losses[: len(losses) // 2]), rel=1e-4)
+            assert said.loss == pytest.approx(mean(losses[len(losses) // 2 :]), rel=1e-4)
+            count = core.model.layout.parameter_count
+            distance = (vector.double() - learner.model(round + 1).double())[:count].square().sum()
+            assert said.distance == pytest.approx(float(distance), rel=1e-2)
+            assert said.drift == 0.0
+        model = learner.model(round + 1)
+
+
+def test_uniform_weights_count_clients_alike(tiny):
+    core, learner = start(tiny, {"method": "fedavg", "weighting": "uniform"})
+    for client in (0, 3):
+        learner.submit(tiny.job(client))
+    learner.aggregate(0, ids([0, 3]), 0)
+    finals = [plain_training(tiny, core, client, core.initial, tiny.local)[0] for client in (0, 3)]
+    torch.testing.assert_close(learner.model(1), (finals[0] + finals[1]) / 2, rtol=1e-4, atol=1e-5)
+
+
+def test_where_the_last_batch_is_left_out_clients_count_by_whole_batches(tiny):
+    method = tiny.method("fedavg", drop_last=True)
+    core = tiny.core()
+    learner = core.learner(method)
+    seen = []
+
+    class Watching(Mean):
+        def update(self, parameters, deltas, weights, state, facts):
+            seen.append((weights.tolist(), facts.steps.tolist(), facts.lr, facts.clients))
+            return super().update(parameters, deltas, weights, state, facts)
+
+    learner = core.learner(replace(method, server=Watching()))
+    steps = {client: method.local.steps_for(tiny.sizes[client]) for client in (0, 1, 5)}
+    for client in (0, 1, 5):
+        learner.submit(tiny.job(client, steps=steps[client]))
+    learner.aggregate(0, ids([0, 1, 5]), 0)
+    # 7, 12 and 3 images in batches of 4: one whole batch, three, and none, so client 5 counts with all it has.
+    shares, facts, lr, clients = seen[0]
+    assert shares == pytest.approx([4 / 19, 12 / 19, 3 / 19])
+    assert (facts, lr, clients) == ([2, 6, 2], tiny.local.lr, 6)
+
+
+def test_everything_that_waits_is_trained_in_one_call_ascending_and_only_when_it_is_needed(tiny):
+    _, learner = start(tiny)
+    calls, _ = catch(learner)
+    for client in (5, 1, 3, 2):
+        learner.submit(tiny.job(client))
+    learner.discard(JobId("m", 3, 1, 0))
+    assert calls == []
+    learner.aggregate(0, ids([5, 3]), 0)
+    assert calls == [[(3, 0), (5, 0)]]
+    # Client 2 arrives a round late, from the version that it received.
+    learner.submit(tiny.job(0, 1))
+    learner.aggregate(1, ids([2, 0]), 1)
+    assert calls[1:] == [[(0, 0), (2, 0)]]
+
+
+def test_a_late_delta_is_taken_from_the_version_that_the_client_received(tiny):
+    core, learner = start(tiny)
+    learner.submit(tiny.job(0))
+    learner.submit(tiny.job(2))
+    learner.aggregate(0, ids([0]), 0)
+    before = learner.model(1)
+    learner.aggregate(1, ids([2]), 1)
+    final, _ = plain_training(tiny, core, 2, core.initial, tiny.local)
+    torch.testing.assert_close(learner.model(2) - before, final - core.initial, rtol=1e-3, atol=1e-5)
+
+
+def test_a_round_in_which_nobody_arrives_keeps_the_model_and_its_evaluation(tiny):
+    core, learner = start(tiny)
+    learner.submit(tiny.job(0))
+    learner.discard(JobId("m", 3, 0, 0))
+    assert learner.aggregate(0, [], 0) == 1
+    assert torch.equal(learner.model(1), core.initial)
+    assert learner.evaluate(1) == tiny.core().learner(tiny.method("fedavg")).evaluate(0)
+
+
+def test_blocks_that_were_not_sent_are_the_clients_own(tiny):
+    core, learner = start(tiny, "fedbr")
+    layout = core.model.layout
+    _, tasks = catch(learner)
+    for client in (0, 1):
+        learner.submit(tiny.job(client))
+    learner.aggregate(0, ids([0, 1]), 0)
+    own = learner._states[JobId("m", 3, 0, 0)]["previous"]
+    learner.submit(tiny.job(0, 1, dispatch=1, alpha=2, previous=0))
+    learner.submit(tiny.job(4, 1, alpha=1))
+    server = learner.model(1)
+    learner.aggregate(1, [JobId("m", 3, 0, 1), JobId("m", 3, 4, 0)], 1)
+    assert torch.equal(tasks[0].start, layout.splice(own, server, 1))
+    assert torch.equal(tasks[0].frozen["received"], tasks[0].start)
+    # Client 4 never had a model of its own: the initial one, which all share, stands in front.
+    assert torch.equal(tasks[1].start, layout.splice(core.initial, server, 2))
+    front = sum(entry.numel for entry in layout.parameters if entry.block == 0)
+    drift = (own.double() - server.double())[:front].square().sum()
+    assert learner.feedback(JobId("m", 3, 0, 1)).drift == pytest.approx(float(drift), rel=1e-6)
+
+
+def test_a_discarded_job_is_trained_when_a_later_job_builds_on_it_and_before_it(tiny):
+    _, learner = start(tiny, "fedbr")
+    calls, tasks = catch(learner)
+    learner.submit(tiny.job(0))
+    learner.submit(tiny.job(1))
+    learner.discard(JobId("m", 3, 0, 0))
+    learner.aggregate(0, ids([1]), 0)
+    assert calls == [[(1, 0)]]
+    learner.submit(tiny.job(0, 1, dispatch=1, alpha=1, previous=0))
+    learner.aggregate(1, ids([0], 1), 1)
+    assert calls[1:] == [[(0, 0)], [(0, 1)]]
+    assert tasks[0].dispatch == 1
+
+
+def test_a_job_that_the_client_gave_up_is_never_trained_once_the_next_builds_on_the_one_before(tiny):
+    _, learner = start(tiny, "fedbr")
+    calls, _ = catch(learner)
+    learner.submit(tiny.job(0))
+    learner.aggregate(0, ids([0]), 0)
+    learner.submit(tiny.job(0, 1, dispatch=1, previous=0))
+    learner.discard(JobId("m", 3, 0, 1))
+    learner.aggregate(1, [], 1)
+    learner.submit(tiny.job(0, 2, dispatch=2, alpha=1, previous=0))
+    learner.aggregate(2, ids([0], 2), 2)
+    assert calls == [[(0, 0)], [(0, 2)]]
+    assert not learner._waiting
+    assert len(learner._states) == 1
+
+
+def test_a_rule_reads_the_momentum_of_the_version_that_its_client_received(tiny):
+    core, learner = start(tiny, {"method": "fedadc", "beta_g": 0.5, "beta_l": 0.5})
+    _, tasks = catch(learner)
+    learner.submit(tiny.job(0))
+    learner.aggregate(0, ids([0]), 0)
+    assert not tasks[0].vectors["momentum"].any()
+    learner.submit(tiny.job(0, 1, dispatch=1))
+    learner.submit(tiny.job(1, 1))
+    count = core.model.layout.parameter_count
+    # With one client and beta_g = beta_l the momentum is the step that the server took, over the learning rate.
+    momentum = (core.initial - learner.model(1))[:count] / tiny.local.lr
+    learner.aggregate(1, ids([0], 1), 1)
+    torch.testing.assert_close(tasks[0].vectors["momentum"], momentum, rtol=1e-4, atol=1e-5)
+    learner.aggregate(2, ids([1]), 2)
+    torch.testing.assert_close(tasks[0].vectors["momentum"], momentum, rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_that_leaves_the_real_line_is_reported_with_its_method_and_round(tiny):
+    _, learner = start(tiny, {"method": "fedavg", "as": "wild"}, lr=1e30, clip_norm=None)
+    learner.submit(tiny.job(2))
+    with pytest.raises(Diverged, match="method 'wild' diverged in round 0: the loss of client 2 is not finite") as told:
+        learner.aggregate(0, ids([2]), 0)
+    assert (told.value.method, told.value.round) == ("wild", 0)
+
+
+def test_a_server_step_that_overflows_is_reported(tiny):
+    class Overflowing(Mean):
+        def update(self, parameters, deltas, weights, state, facts):
+            return parameters + deltas[0] * 1e38 * 1e38, state
+
+    learner = tiny.core().learner(replace(tiny.method("fedavg"), server=Overflowing()))
+    learner.submit(tiny.job(2))
+    with pytest.raises(Diverged, match="the server model is not finite"):
+        learner.aggregate(0, ids([2]), 0)
+
+
+@pytest.mark.parametrize("entry", ["fedavg", "fedbr", "fedadc"])
+def test_nothing_grows_over_rounds_with_late_lost_and_given_up_jobs(tiny, entry):
+    _, learner = start(tiny, entry)
+    dispatch, last, alive = dict.fromkeys(range(6), 0), {}, []
+    stateful = learner._method.state is not None
+    for round in range(60):
+        arrived = []
+        for client in (round % 6, (round + 1) % 6, 5):
+            if any(job.client == client for job in arrived):
+                continue
+            job = tiny.job(client, round, dispatch=dispatch[client], steps=1)
+            job = replace(job, previous=last.get(client) if stateful else None)
+            dispatch[client] += 1
+            learner.submit(job)
+            if client == 5 or (client + round) % 4 == 0:  # client 5 is always late, others now and then give up
+                learner.discard(job.id)
+            else:
+                arrived.append(job.id)
+            if client == 5 or job.id in arrived:
+                last[client] = job.id
+        learner.aggregate(round, arrived, round)
+        alive.append(weakref.ref(learner.model(round + 1)))
+        assert len(learner._versions) <= 18
+        assert len(learner._waiting) <= 18 + 6
+        assert len(learner._states) <= 2 * 6 + 18
+        assert len(learner._outcomes) == 0
+    assert sum(reference() is not None for reference in alive) <= 18
+
+
+def test_methods_share_the_first_evaluation_and_a_version_is_evaluated_once(tiny):
+    core = tiny.core()
+    counted, evaluate = [], core._own.engine._engine.evaluate
+    core._own.engine._engine.evaluate = lambda *asked: counted.append(asked) or evaluate(*asked)
+    one, other = core.learner(tiny.method("fedavg")), core.learner(tiny.method("fedprox"))
+    assert one.evaluate(0) == other.evaluate(0) == one.evaluate(0)
+    assert len(counted) == 1
+    one.submit(tiny.job(0))
+    one.aggregate(0, ids([0]), 0)
+    assert one.evaluate(1) == one.evaluate(1)
+    assert len(counted) == 2
+
+
+def test_questions_about_what_is_gone_or_never_was_are_refused(tiny):
+    _, learner = start(tiny)
+    with pytest.raises(KeyError, match="version 4 of method 'fedavg' is not kept; the latest is 0"):
+        learner.submit(tiny.job(0, 4))
+    learner.submit(tiny.job(0))
+    with pytest.raises(ValueError, match="submitted before"):
+        learner.submit(tiny.job(0))
+    with pytest.raises(ValueError, match="latest model version is 0, not 1"):
+        learner.aggregate(1, ids([0]), 1)
+    with pytest.raises(KeyError, match="no feedback is kept"):
+        learner.feedback(JobId("m", 3, 0, 0))
+    with pytest.raises(KeyError, match="no training job"):
+        learner.aggregate(0, ids([1]), 0)
+
+
+def test_blocks_without_a_model_to_build_on_are_refused(tiny):
+    _, learner = start(tiny)
+    learner.submit(tiny.job(0, alpha=2))
+    with pytest.raises(ValueError, match="method 'fedavg' received 2 of 3 blocks, but its clients keep no model"):
+        learner.aggregate(0, ids([0]), 0)
+
+
+def test_parts_that_read_what_nobody_provides_are_refused_at_once(tiny):
+    method = replace(tiny.method("fedadc"), server=Mean())
+    with pytest.raises(ValueError, match="method 'fedadc' reads the vector 'momentum'"):
+        tiny.core().learner(method)
+
+
+def test_losses_are_exact_floats_of_python(tiny):
+    _, learner = start(tiny)
+    learner.submit(tiny.job(0))
+    learner.aggregate(0, ids([0]), 0)
+    assert all(type(number) is float and math.isfinite(number) for number in learner.feedback(JobId("m", 3, 0, 0)))
+    assert all(type(number) is float for number in learner.evaluate(1)[:3])
+
+
+def stale_pair(tiny, mixing):
+    """Versions 0, 1, 2: client 4 trained from version 0, client 0 from version 1, both aggregated into version 2."""
+    core, learner = start(tiny)
+    for client in (3, 4):
+        learner.submit(tiny.job(client))
+    learner.aggregate(0, ids([3]), 0)
+    sent = {4: core.initial, 0: learner.model(1)}
+    learner.submit(tiny.job(0, 1, dispatch=0))
+    learner.aggregate(1, ids([0, 4]), 1, mixing)
+    # Each job trains with the learning rate of the round that it began in.
+    finals = {c: plain_training(tiny, core, c, sent[c], tiny.local, round=r)[0].double() for c, r in ((0, 1), (4, 0))}
+    return learner.model(2).double(), {c: vector.double() for c, vector in sent.items()}, finals
+
+
+def test_stale_deltas_are_taken_from_the_version_sent_and_scaled(tiny):
+    factors = {JobId("m", 3, 4, 0): 0.25, JobId("m", 3, 0, 0): 1.0}
+    model, sent, finals = stale_pair(tiny, Mixing(factors))
+    total = tiny.sizes[0] + tiny.sizes[4]
+    scaled = {0: tiny.sizes[0] / total, 4: 0.25 * tiny.sizes[4] / total}
+    expected = sent[0] + sum(share * (finals[client] - sent[client]) for client, share in scaled.items())
+    torch.testing.assert_close(model, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_mixing_models_moves_the_latest_model_towards_the_clients(tiny):
+    factors = {JobId("m", 3, 4, 0): 0.3, JobId("m", 3, 0, 0): 0.3}
+    model, sent, finals = stale_pair(tiny, Mixing(factors, of="models"))
+    total = tiny.sizes[0] + tiny.sizes[4]
+    mean_model = sum(tiny.sizes[client] / total * finals[client] for client in (0, 4))
+    torch.testing.assert_close(model, 0.7 * sent[0] + 0.3 * mean_model, rtol=1e-4, atol=1e-5)
+
+
+def test_a_client_may_have_two_jobs_in_one_aggregation(tiny):
+    _, learner = start(tiny, "scaffold")
+    first = tiny.job(2)
+    learner.submit(first)
+    learner.submit(replace(tiny.job(2, dispatch=1), previous=first.id))
+    both = [first.id, JobId("m", 3, 2, 1)]
+    learner.aggregate(0, both, 0, Mixing(dict.fromkeys(both, 1.0)))
+    assert learner.feedback(both[0]) != learner.feedback(both[1])
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e19, 1e30])
+def test_a_distance_is_the_sum_of_squares_in_float64_however_far_apart_the_models_are(tiny, scale):
+    with tiny.core("sequential") as core:
+        server = core.learner(tiny.method("fedavg"))._server
+        count = core.model.layout.parameter_count
+        drawn = torch.randn(2, core.model.layout.size, generator=torch.Generator().manual_seed(0))
+        vector, other = scale * drawn
+        expected = float((vector.double() - other.double())[:count].square().sum())
+        assert server.squared_distance(vector, other) == pytest.approx(expected, rel=1e-6)
