@@ -11,12 +11,20 @@ from simpy.core import EmptySchedule, StopSimulation
 ProcessGenerator = Generator[simpy.Event, Any, Any]
 
 
+class _Raised(Exception):  # noqa: N818  (an envelope)
+    """Carries the error of a process through SimPy: a copy of it carries the same error."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 class Clock(simpy.Environment):
     """Runs events until one of them stops the run, until no events are left, or until one raises an error.
 
-    SimPy reports "no events are left" as a ``RuntimeError``, which callbacks raise too, and replaces the error of a
-    process by a copy, ``type(error)(*error.args)``, which not every class of errors supports. In this environment the
-    end of all events is a return value, and the original error is raised.
+    SimPy reports "no events are left" as a ``RuntimeError``, which callbacks raise too, and passes on the error of a
+    process as a copy, ``type(error)(*error.args)``, which not every class of errors supports. In this environment the
+    end of all events is a return value, and the original error is raised, also in a process that waits for another.
 
     >>> clock = Clock()
     >>> stop = clock.event()
@@ -32,11 +40,10 @@ class Clock(simpy.Environment):
 
     def __init__(self) -> None:
         super().__init__(0.0)
-        self._raised: Exception | None = None
 
     def process(self, generator: ProcessGenerator) -> simpy.Process:
         """A process of this environment."""
-        return simpy.Process(self, self._remembering(generator))
+        return simpy.Process(self, _with_original_errors(generator))
 
     def run_until(self, stop: simpy.Event) -> Any:
         """Process events until ``stop`` is processed.
@@ -56,15 +63,21 @@ class Clock(simpy.Environment):
             return end.args[0]
         except EmptySchedule:
             return None
-        except Exception as error:
-            if self._raised is None or self._raised is error:
-                raise
-            raise self._raised from self._raised.__cause__
+        except _Raised as raised:
+            raise raised.error from raised.error.__cause__
 
-    def _remembering(self, generator: ProcessGenerator) -> ProcessGenerator:
-        """The same process; the environment keeps the first error that any process raises."""
+
+def _with_original_errors(generator: ProcessGenerator) -> ProcessGenerator:
+    """The same process; its errors leave it in an envelope, and those of other processes arrive without one."""
+    resume, value = generator.send, None
+    while True:
         try:
-            return (yield from generator)
+            event = resume(value)
+        except StopIteration as end:
+            return end.value
         except Exception as error:
-            self._raised = self._raised or error
-            raise
+            raise _Raised(error) from error
+        try:
+            resume, value = generator.send, (yield event)
+        except Exception as error:  # noqa: BLE001  (the process handles it, or fails)
+            resume, value = generator.throw, error.error if isinstance(error, _Raised) else error

@@ -152,3 +152,59 @@ def test_an_evaluation_that_fails_at_the_end_is_the_fault_of_that_run(world, mon
     assert isinstance(ended.fault, PartFault)
     assert str(ended.fault).endswith("evaluation: ValueError: no such metric")
     assert len(asked) == 1
+
+
+def test_an_error_that_a_waiting_process_handled_does_not_replace_a_later_one():
+    clock, handled, later = Clock(), UnnamedError(name="first"), UnnamedError(name="second")
+
+    def failing():
+        yield clock.timeout(1)
+        raise handled
+
+    def waiting():
+        with pytest.raises(UnnamedError) as told:
+            yield clock.process(failing())
+        assert told.value is handled
+        yield clock.timeout(1)
+        raise later
+
+    clock.process(waiting())
+    with pytest.raises(UnnamedError) as told:
+        clock.run_until(clock.event())
+    assert told.value is later
+    assert clock.now == 2
+
+
+def test_an_error_passes_unchanged_through_the_processes_that_wait_and_may_be_replaced_by_them():
+    error, other = UnnamedError(name="first"), RuntimeError("what a process makes of it")
+
+    def life(clock, depth, replace):
+        try:
+            yield clock.process(life(clock, depth - 1, replace)) if depth else clock.timeout(1)
+        except UnnamedError:
+            if replace and depth == 1:
+                raise other from error
+            raise
+        raise error
+
+    for replace in (False, True):
+        clock = Clock()
+        clock.process(life(clock, 3, replace))
+        with pytest.raises(RuntimeError) as told:
+            clock.run_until(clock.event())
+        assert told.value is (other if replace else error)
+
+
+def test_a_process_can_be_interrupted():
+    clock, causes = Clock(), []
+
+    def waiting():
+        try:
+            yield clock.timeout(9)
+        except simpy.Interrupt as interrupt:
+            causes.append(interrupt.cause)
+
+    process = clock.process(waiting())
+    clock.timeout(1).callbacks.append(lambda _: process.interrupt("left"))
+    clock.run_until(clock.event())
+    assert causes == ["left"]
