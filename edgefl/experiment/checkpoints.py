@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import BaseModel, ConfigDict
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -34,7 +35,25 @@ So the packs of a checkpoint never hold more than four times its tensors, regard
 
 
 class CheckpointDamaged(Exception):  # noqa: N818  (what it says of the checkpoint, like FileNotFoundError's noun)
-    """A checkpoint's file is missing, truncated or changed."""
+    """A checkpoint's file is missing, truncated, changed, or has other contents than a checkpoint."""
+
+
+class _Manifest(BaseModel):
+    """The contents of a manifest.
+
+    Attributes:
+        round: rounds that have ended.
+        tensors: the digest of each tensor's content, by the tensor's name.
+        packs: the pack of each content, by its digest.
+        facts: the learner's other state.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    round: int
+    tensors: dict[str, str]
+    packs: dict[str, str]
+    facts: dict[str, Any]
 
 
 def write_checkpoint(
@@ -65,20 +84,33 @@ def write_checkpoint(
     return manifest
 
 
-def read_checkpoint(folder: Path, manifest: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_checkpoint(
+    folder: Path, manifest: str, *, round: int | None = None
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and facts of a checkpoint.
+
+    Args:
+        folder: the run's ``checkpoints`` folder.
+        manifest: the name of its manifest.
+        round: the rounds that must have ended in it, if given.
 
     Raises:
         CheckpointDamaged: a file is missing, or differs from the written file.
+        UserError: a file is a link, or its name is a path to another place.
     """
     stored = _manifest(folder, manifest)
+    if round not in (None, stored.round):
+        raise CheckpointDamaged(f"{manifest} is of round {stored.round}")
+    missing = set(stored.tensors.values()) - stored.packs.keys()
+    if missing:
+        raise CheckpointDamaged(f"{manifest} names no pack for {len(missing)} tensors")
     held: dict[str, list[str]] = {}
-    for content, pack in stored["packs"].items():
+    for content, pack in stored.packs.items():
         held.setdefault(pack, []).append(content)
     found: dict[str, Tensor] = {}
     for pack, wanted in held.items():
         found |= _read_pack(file_in(folder, pack), wanted)
-    return {name: found[content] for name, content in stored["tensors"].items()}, stored["facts"]
+    return {name: found[content] for name, content in stored.tensors.items()}, stored.facts
 
 
 def prune(folder: Path, manifests: list[str]) -> None:
@@ -86,7 +118,7 @@ def prune(folder: Path, manifests: list[str]) -> None:
     wanted = set(manifests)
     for manifest in manifests:
         try:
-            wanted |= set(_manifest(folder, manifest)["packs"].values())
+            wanted |= set(_manifest(folder, manifest).packs.values())
         except CheckpointDamaged:
             continue
     for path in folder.iterdir():
@@ -99,7 +131,7 @@ def _known(folder: Path, earlier: Iterable[str], wanted: Mapping[str, int]) -> d
     places: dict[str, str] = {}
     for manifest in earlier:
         try:
-            held = _manifest(folder, manifest)["packs"]
+            held = _manifest(folder, manifest).packs
         except CheckpointDamaged:
             continue
         places = {content: pack for content, pack in held.items() if content in wanted} | places
@@ -122,12 +154,14 @@ def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return apart
 
 
-def _manifest(folder: Path, name: str) -> dict[str, Any]:
+def _manifest(folder: Path, name: str) -> _Manifest:
     text = _read(file_in(folder, name))
     if _digest(text) != name.rpartition("-")[2].removesuffix(".json"):
         raise CheckpointDamaged(f"{name} differs from the written file")
-    stored: dict[str, Any] = json.loads(text)
-    return stored
+    try:
+        return _Manifest.model_validate(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise CheckpointDamaged(f"{name} is no manifest: {error}") from None
 
 
 def _read_pack(path: Path, wanted: Iterable[str]) -> dict[str, Tensor]:

@@ -9,19 +9,34 @@ from __future__ import annotations
 import json
 import sqlite3
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from edgefl.errors import EdgeflError
+from pydantic import TypeAdapter
+
+from edgefl.errors import EdgeflError, UserError
 from edgefl.record.events import Event
 
-_TABLES = """
-CREATE TABLE IF NOT EXISTS events (position INTEGER PRIMARY KEY, figures BLOB NOT NULL, words TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS numbers (round INTEGER PRIMARY KEY, noted TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS rounds (round INTEGER PRIMARY KEY, events INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS checkpoints (round INTEGER PRIMARY KEY, manifest TEXT NOT NULL);
-"""
+_COLUMNS = {
+    "events": "position INTEGER PRIMARY KEY, figures BLOB NOT NULL, words TEXT NOT NULL",
+    "numbers": "round INTEGER PRIMARY KEY, noted TEXT NOT NULL",
+    "rounds": "round INTEGER PRIMARY KEY, events INTEGER NOT NULL",
+    "checkpoints": "round INTEGER PRIMARY KEY, manifest TEXT NOT NULL",
+}
+_TABLES = {name: f"CREATE TABLE {name} ({columns})" for name, columns in _COLUMNS.items()}
+
+_OF_THE_SYSTEM = frozenset(
+    {
+        sqlite3.SQLITE_PERM, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOLFS,
+    }
+)  # fmt: skip
+"""SQLite's errors whose cause is the disk or the system; all others mean that the file is damaged."""
+
+T = TypeVar("T")
 
 _WORDS = [Event._fields.index(name) for name in ("kind", "item", "source", "target", "detail")]
 _FIGURES = [place for place in range(len(Event._fields)) if place not in _WORDS]
@@ -40,16 +55,18 @@ class Journal:
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         # One explicit transaction for each round.
         self._file = sqlite3.connect(path, isolation_level=None)
-        self._file.execute("PRAGMA journal_mode=WAL")
-        self._file.execute("PRAGMA synchronous=NORMAL")
-        self._file.executescript(_TABLES)
-        self._known_events = int(self._file.execute("SELECT COALESCE(MAX(events), 0) FROM rounds").fetchone()[0])
+        try:
+            with self._sound():
+                self._open()
+                self._known_events = self._committed_events()
+                self._numbers = self._known_numbers()
+        except BaseException:
+            self._file.close()
+            raise
         self._known = self._known_rows()
-        self._numbers: dict[str, Any] = {}
-        for (noted,) in self._file.execute("SELECT noted FROM numbers"):
-            self._numbers |= json.loads(noted)
         self._position = 0
         self._rows: list[tuple[int, bytes, str]] = []
         self._fresh: dict[str, Any] = {}
@@ -62,7 +79,9 @@ class Journal:
 
     def checkpoints(self) -> list[tuple[int, str]]:
         """Rounds that have a checkpoint, newest first, with the names of their manifests."""
-        return list(self._file.execute("SELECT round, manifest FROM checkpoints ORDER BY round DESC"))
+        with self._sound():
+            found = list(self._file.execute("SELECT round, manifest FROM checkpoints ORDER BY round DESC"))
+            return [(_of(int, round), _of(str, manifest)) for round, manifest in found]
 
     def take(self, events: Sequence[Event]) -> None:
         """Add the next rows; those that an earlier process also wrote are compared with its rows.
@@ -72,7 +91,8 @@ class Journal:
         """
         known = min(self._known_events - self._position, len(events))
         for event in events[: max(known, 0)]:
-            then = next(self._known)
+            with self._sound():
+                then = next(self._known)
             # NaN is not equal to itself, but is written in the same way.
             if then != event and packed([then]) != packed([event]):
                 was, now = json.dumps(then), json.dumps(event)
@@ -83,15 +103,21 @@ class Journal:
             self._rows.append((self._position, *packed(fresh)))
             self._position += len(fresh)
 
-    def recall(self, key: str) -> Any:
+    def recall(self, key: str, form: TypeAdapter[T]) -> T:
         """A number from the training of an earlier process.
+
+        Args:
+            key: its key.
+            form: its type.
 
         Raises:
             LogDiffers: the journal does not contain it.
+            UserError: the journal contains something else under this key.
         """
         if key not in self._numbers:
             raise LogDiffers(f"the journal has no '{key}', which the run now requires: it cannot be resumed")
-        return self._numbers[key]
+        with self._sound():
+            return form.validate_python(self._numbers[key])
 
     def note(self, key: str, value: Any) -> None:
         """Store a number from training; non-finite numbers are stored as such.
@@ -112,7 +138,7 @@ class Journal:
         Args:
             round: rounds that have ended.
         """
-        with self._file:
+        with self._sound(), self._file:
             self._file.execute("BEGIN")
             self._file.executemany("INSERT INTO events VALUES (?, ?, ?)", self._rows)
             if self._fresh:
@@ -125,20 +151,72 @@ class Journal:
 
         This flushes the journal and all earlier commits, so that older checkpoints can be removed.
         """
-        self._file.execute("PRAGMA synchronous=FULL")
-        self._file.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", (round, manifest))
-        self._file.execute("PRAGMA synchronous=NORMAL")
+        with self._sound():
+            self._file.execute("PRAGMA synchronous=FULL")
+            self._file.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", (round, manifest))
+            self._file.execute("PRAGMA synchronous=NORMAL")
 
     def forget(self, round: int) -> None:
         """Remove the record of the unusable checkpoint of ``round``."""
-        self._file.execute("DELETE FROM checkpoints WHERE round = ?", (round,))
+        with self._sound():
+            self._file.execute("DELETE FROM checkpoints WHERE round = ?", (round,))
+
+    @contextmanager
+    def _sound(self) -> Iterator[None]:
+        """Report contents that no edgefl wrote as a damaged journal; errors of the disk are passed on."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            # An extended code has its primary code in the lowest byte; errors of the module itself have none.
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_THE_SYSTEM:
+                raise
+            raise self._damaged(error) from None
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            raise self._damaged(error) from None
+
+    def _damaged(self, error: Exception) -> UserError:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = reason if len(reason) <= 200 else f"{reason[:197]}..."
+        return UserError(f"journal damaged ({reason}); the run cannot be resumed", file=str(self._path))
+
+    def _open(self) -> None:
+        """Set how SQLite works, and create the tables of a new file.
+
+        Raises:
+            ValueError: the file has other tables than a journal, or views or triggers.
+        """
+        for setting in (
+            "trusted_schema=OFF", "cell_size_check=ON", "journal_mode=WAL", "synchronous=NORMAL",
+            "fullfsync=ON",  # on macOS a plain fsync leaves data in the disk's own cache
+        ):  # fmt: skip
+            self._file.execute(f"PRAGMA {setting}")
+        if not self._file.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+            with self._file:
+                self._file.execute("BEGIN")
+                for table in _TABLES.values():
+                    self._file.execute(table)
+        found = set(self._file.execute("SELECT type, name, tbl_name, sql FROM sqlite_master LIMIT 100"))
+        if found != {("table", name, name, table) for name, table in _TABLES.items()}:
+            raise ValueError(f"expected the tables {', '.join(_TABLES)}")
+
+    def _committed_events(self) -> int:
+        (found,) = self._file.execute("SELECT COALESCE(MAX(events), 0) FROM rounds").fetchone()
+        return _of(int, found)
+
+    def _known_numbers(self) -> dict[str, Any]:
+        numbers: dict[str, Any] = {}
+        for (noted,) in self._file.execute("SELECT noted FROM numbers"):
+            numbers |= _of(dict, json.loads(_of(str, noted)))
+        return numbers
 
     def _known_rows(self) -> Iterator[Event]:
         """The rows of earlier processes, in order; the whole table may be too large for memory."""
         position = 0
         while position < self._known_events:
-            query = "SELECT figures, words FROM events WHERE position = ?"
-            rows = unpacked(*self._file.execute(query, (position,)).fetchone())
+            group = self._file.execute("SELECT figures, words FROM events WHERE position = ?", (position,)).fetchone()
+            if group is None:
+                raise ValueError(f"event {position} is missing")
+            rows = unpacked(*group)
             position += len(rows)
             yield from rows
 
@@ -160,11 +238,31 @@ def packed(events: Sequence[Event]) -> tuple[bytes, str]:
 
 
 def unpacked(figures: bytes, words: str) -> list[Event]:
-    """The rows of :func:`packed`."""
-    columns: dict[int, Sequence[Any]] = dict(zip(_WORDS, json.loads(words), strict=True))
-    numbers = array("d", figures)
-    rows = len(numbers) // len(_FIGURES)
+    """The rows of :func:`packed`, at least one.
+
+    Raises:
+        ValueError, TypeError, OverflowError, RecursionError: they are damaged.
+    """
+    numbers = array("d", _of(bytes, figures))
+    rows, rest = divmod(len(numbers), len(_FIGURES))
+    columns: dict[int, Sequence[Any]] = dict(zip(_WORDS, _texts(json.loads(_of(str, words)), rows), strict=True))
+    if rows == 0 or rest:
+        raise ValueError(f"expected rows of {len(_FIGURES)} figures, found {len(numbers)} figures")
     for number, place in enumerate(_FIGURES):
         column = numbers[number * rows : (number + 1) * rows]
         columns[place] = [int(each) for each in column] if place in _WHOLE else column
     return [Event(*row) for row in zip(*(columns[place] for place in range(len(columns))), strict=True)]
+
+
+def _texts(columns: Any, rows: int) -> Iterable[list[str]]:
+    for column in _of(list, columns):
+        if len(_of(list, column)) != rows or not all(isinstance(word, str) for word in column):
+            raise ValueError(f"expected columns of {rows} texts")
+        yield column
+
+
+def _of(kind: type[T], value: Any) -> T:
+    """The value, which must be of this type."""
+    if not isinstance(value, kind):
+        raise TypeError(f"expected {kind.__name__}, found {type(value).__name__}")
+    return value

@@ -7,15 +7,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from pydantic import TypeAdapter
 from torch import Tensor
 
+from edgefl.errors import UserError
 from edgefl.experiment.checkpoint_writer import CheckpointWriter
 from edgefl.experiment.checkpoints import CheckpointDamaged, read_checkpoint
-from edgefl.experiment.journal import Journal
+from edgefl.experiment.journal import Journal, LogDiffers
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Learner, Mixing, TrainingJob
 
 CHECKPOINT_EVERY = 10
 """Rounds between checkpoints. A kill costs the rounds since the last one that is whole; it is written meanwhile."""
+
+_DIGESTS: TypeAdapter[Digests | None] = TypeAdapter(Digests | None)
+_FEEDBACK, _EVALUATION = TypeAdapter(Feedback), TypeAdapter(Evaluation)
 
 
 class ResumableLearner(Learner, Protocol):
@@ -47,12 +52,13 @@ class RecordedLearner:
         self._learner = learner
         self._journal = journal
         self._last = last
+        self._folder = folder
         self._writer = CheckpointWriter(folder, journal)
         self._until = 0
         self._held: tuple[dict[str, Tensor], dict[str, Any]] | None = None
         for round, manifest in journal.checkpoints():
             try:
-                self._held = read_checkpoint(folder, manifest)
+                self._held = read_checkpoint(folder, manifest, round=round)
             except CheckpointDamaged:
                 journal.forget(round)  # else what is written from now on would build on it
                 continue
@@ -81,8 +87,7 @@ class RecordedLearner:
         """See :class:`~edgefl.training.job.Learner`."""
         key = f"digests {version}"
         if not self._live:
-            known = self._journal.recall(key)
-            return None if known is None else Digests(*known)
+            return self._journal.recall(key, _DIGESTS)
         digests = self._learner.digests(version)
         self._journal.note(key, digests)
         return digests
@@ -91,7 +96,7 @@ class RecordedLearner:
         """See :class:`~edgefl.training.job.Learner`."""
         key = f"feedback {job.client} {job.dispatch}"
         if not self._live:
-            return Feedback(*self._journal.recall(key))
+            return self._journal.recall(key, _FEEDBACK)
         numbers = self._learner.feedback(job)
         self._journal.note(key, numbers)
         return numbers
@@ -100,7 +105,7 @@ class RecordedLearner:
         """See :class:`~edgefl.training.job.Learner`."""
         key = f"evaluation {version}"
         if not self._live:
-            return Evaluation(*self._journal.recall(key))
+            return self._journal.recall(key, _EVALUATION)
         numbers = self._learner.evaluate(version)
         self._journal.note(key, numbers)
         return numbers
@@ -109,7 +114,7 @@ class RecordedLearner:
         """Round number ``rounds`` (from 1) has ended, the journal has its rows, and all its numbers were asked for."""
         if self._held is not None:
             if rounds == self._until:
-                self._learner.restore(*self._held)
+                self._restore(*self._held)
                 self._held = None
             return
         self._journal.commit(rounds)
@@ -123,6 +128,17 @@ class RecordedLearner:
             self._writer.begin(rounds, *self._learner.snapshot())
             self._writer.finish()
 
+    def _restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        try:
+            self._learner.restore(tensors, facts)
+        except (KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError) as error:
+            self._journal.forget(self._until)
+            raise UserError(
+                f"the checkpoint of round {self._until} is damaged ({type(error).__name__}: {error}); the next "
+                "resumption uses an older one, or none",
+                file=str(self._folder),
+            ) from None
+
     def __enter__(self) -> Self:
         self._writer.__enter__()
         return self
@@ -131,3 +147,5 @@ class RecordedLearner:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._writer.__exit__(kind, error, trace)
+        if error is None and self._held is not None:
+            raise LogDiffers(f"the run ends before round {self._until}, which has a checkpoint: it cannot be resumed")

@@ -114,16 +114,17 @@ class ServerModel:
                 (``models``).
 
         Raises:
-            Diverged: a client's loss, or the next model, is not finite.
+            Diverged: a client's loss, or the next model, is not finite; the model and its state are unchanged.
         """
         for outcome in arrived:
             if not isfinite(outcome.loss):
                 raise Diverged(self._method.label, round, f"the loss of client {outcome.client}")
         if arrived:
             before = ServerSide(self.vector[: self._count], self._state)
-            self.vector = self._next(arrived, round, factors, mix)
-            if not _finite(self.vector):
+            vector, state = self._next(arrived, round, factors, mix)
+            if not _finite(vector):
                 raise Diverged(self._method.label, round, "the server model")
+            self.vector, self._state = vector, state
             self._received = self._arriving(self.version + 1, before, self._rate(round))
         self.version += 1
 
@@ -151,7 +152,8 @@ class ServerModel:
         round: int,
         factors: Sequence[float] | None,
         mix: Literal["deltas", "models"],
-    ) -> Tensor:
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The next model and the server update's next state."""
         count = self._count
         deltas = _stacked([each.delta if mix == "deltas" else each.final - self.vector for each in arrived])
         uploads = {part: torch.stack([each.others[part] for each in arrived]) for part in arrived[0].others}
@@ -167,10 +169,10 @@ class ServerModel:
         state = {name: vector.clone() for name, vector in self._state.items()}
         with blaming(self._method.label, round, self._part):
             answer = server.update(before.clone(), deltas[:, :count], weights, state, facts)
-            parameters, self._state = checked_update(answer, before, server.broadcasts)
+            parameters, state = checked_update(answer, before, server.broadcasts)
         if count == len(self.vector):
-            return parameters
-        return torch.cat([parameters, self.vector[count:] + mean_delta(deltas[:, count:], weights)])
+            return parameters, state
+        return torch.cat([parameters, self.vector[count:] + mean_delta(deltas[:, count:], weights)]), state
 
     def squared_distance(self, vector: Tensor, other: Tensor | None = None) -> float:
         """‖a - b‖² over the parameters; ``other`` is the latest model unless given.

@@ -61,6 +61,24 @@ def test_a_run_passes_whose_clock_ticks_coarsely_after_years(small, tmp_path):
     assert verify(folder) == []
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_run_whose_server_update_diverged_passes(small, tmp_path, monkeypatch, value):
+    from edgefl.methods.servers.mean import Mean
+
+    plain, calls = Mean.update, []
+
+    def diverging(self, parameters, deltas, weights, state, facts):
+        calls.append(1)
+        updated, state = plain(self, parameters, deltas, weights, state, facts)
+        return (updated * value if len(calls) > 2 else updated), state
+
+    monkeypatch.setattr(Mean, "update", diverging)
+    folder = run(small(keep_models="server"), out=tmp_path / "run")
+    (entry,) = json.loads((folder / "summary.json").read_text())["methods"]["fedavg"]
+    assert (entry["stop"]["reason"], entry["rounds"]) == ("diverged", 2)
+    assert verify(folder) == []
+
+
 def first(rows, **values):
     return next(row for row in rows if all(row[name] == value for name, value in values.items()))
 

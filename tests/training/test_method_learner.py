@@ -232,9 +232,12 @@ def test_a_server_step_that_overflows_is_reported(tiny):
             return parameters + deltas[0] * 1e38 * 1e38, state
 
     learner = tiny.core().learner(replace(tiny.method("fedavg"), server=Overflowing()))
+    before = learner.evaluate(0)
     learner.submit(tiny.job(2))
     with pytest.raises(Diverged, match="the server model is not finite"):
         learner.aggregate(0, ids([2]), 0)
+    assert learner.model(0).isfinite().all(), "the model before stays the latest one"
+    assert learner.evaluate(0) == before
 
 
 @pytest.mark.parametrize("entry", ["fedavg", "fedbr", "fedadc"])
