@@ -54,7 +54,7 @@ def evaluate_batch(
         batch = data.evaluation_batch(place)
         lent = Lent({EVALUATED: vector}, model.layout)
         logits = model.apply_blocks(model.layout.frozen(*model.layout.split(lent[EVALUATED])), batch.inputs)
-        lent.check()
+        lent.check(numbers=True)
         right = (logits.argmax(dim=1) == batch.labels).sum()
         return BatchScore(right, F.cross_entropy(logits.double(), batch.labels, reduction="sum"), len(batch.labels))
 

@@ -13,7 +13,7 @@ from edgefl.models.layout import Layout
 from edgefl.training.base import JobData, JobTask
 from edgefl.training.client_states import State
 from edgefl.training.job import TrainingJob
-from edgefl.training.lent import lent_unwritten
+from edgefl.training.lent import Lent
 
 
 class Received(NamedTuple):
@@ -74,8 +74,8 @@ class JobResolver:
         method, layout = self._method, self._layout
         start = self._start(job, received.vector, state)
         if method.state is not None and state is None:
-            with lent_unwritten({"the received model": start}):
-                state = method.state.first(start, layout.parameter_count)
+            lent = Lent({"the received model": start})
+            state = lent.given_back(method.state.first(lent["the received model"], layout.parameter_count))
         known = {"received": start, **received.broadcasts, **(state or {})}
         task = JobTask(
             method=method.label,

@@ -2,7 +2,8 @@
 
 PyTorch has no read-only tensors. A loss or a layer can write to a view of the server's model, and some layers do so by
 design: plain batch norm updates its statistics in place. So every shared tensor is passed as a copy, which costs a
-fraction of a local step, and a write ends the method with a fault that names the tensor.
+fraction of a local step, and a write ends the method with a fault that names the tensor. PyTorch's version counters
+find most writes at once; those through ``.data`` and NumPy are found by the numbers, once per call of a part.
 """
 
 from __future__ import annotations
@@ -50,18 +51,31 @@ class Lent:
         """The copy of a tensor."""
         return self._copies[name]
 
-    def check(self) -> None:
+    def check(self, *, numbers: bool = False) -> None:
         """Check that no copy was written to.
+
+        Args:
+            numbers: compare the numbers too, which also finds writes that version counters miss.
 
         Raises:
             WrittenInPlace: a tensor was written to.
         """
         written = [name for name, copy in self._copies.items() if copy._version != self._versions[name]]
-        if written:
-            # Tensors that share memory share their version counter; comparing the values finds the one that was
-            # written.
-            changed = [name for name in written if not _same_bits(self._copies[name], self._originals[name])]
+        # Tensors that share memory share their version counter; comparing the values finds the one that was written.
+        compared = self._copies if numbers else written
+        changed = [name for name in compared if not same_bits(self._copies[name], self._originals[name])]
+        if written or changed:
             raise WrittenInPlace(" and ".join(self._described(name) for name in changed or written[:1]))
+
+    def given_back(self, answer: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What a part returned, after a check of the numbers, with the originals in place of their copies.
+
+        Raises:
+            WrittenInPlace: a tensor was written to.
+        """
+        self.check(numbers=True)
+        originals = {id(copy): self._originals[name] for name, copy in self._copies.items()}
+        return {name: originals.get(id(tensor), tensor) for name, tensor in answer.items()}
 
     def _described(self, name: str) -> str:
         layout, copy, original = self._layout, self._copies[name], self._originals[name]
@@ -74,23 +88,23 @@ class Lent:
             f"{layout.block_names[entry.block]}.{entry.name}"
             for entry, offset in entries
             for place in [slice(offset + entry.start, offset + entry.start + entry.numel)]
-            if not _same_bits(copy[place], original[place])
+            if not same_bits(copy[place], original[place])
         ]
         return f"{name} ({', '.join(within[:3])}{', …' if len(within) > 3 else ''})" if within else name
 
 
 @contextmanager
 def lent_unwritten(tensors: Mapping[str, Tensor]) -> Iterator[None]:
-    """Check that the block does not write to these tensors, which are passed without a copy.
+    """Check that the block does not write to these tensors, which are copies already.
 
     Raises:
         WrittenInPlace: a tensor was written to.
 
-    >>> state = torch.zeros(2)
-    >>> with lent_unwritten({"the client's state": state}):
-    ...     state[0] = 1
+    >>> copy = torch.zeros(2)
+    >>> with lent_unwritten({"frozen['received']": copy}):
+    ...     copy[0] = 1
     Traceback (most recent call last):
-    edgefl.training.lent.WrittenInPlace: the client's state was written to in place, and may only be read; ...
+    edgefl.training.lent.WrittenInPlace: frozen['received'] was written to in place, and may only be read; ...
     """
     versions = {name: tensor._version for name, tensor in tensors.items()}
     yield
@@ -118,5 +132,6 @@ def _beginning(copy: Tensor, tensor: Tensor) -> Tensor:
     return copy[: len(tensor)] if len(tensor.shape) == 1 and len(copy) > len(tensor) else copy
 
 
-def _same_bits(one: Tensor, other: Tensor) -> bool:
+def same_bits(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors of the same shape and type hold the same bits."""
     return torch.equal(one.contiguous().view(-1).view(torch.uint8), other.contiguous().view(-1).view(torch.uint8))

@@ -111,6 +111,7 @@ def _train(  # noqa: PLR0917  (what train_job is given)
         sizes.append(size)
     if not losses or len(losses) != task.steps:
         raise ValueError(f"the data returned {len(losses)} batches for {task.steps} local steps")
+    lent.check(numbers=True)
     kept = {name: memory[name] for name in task.rule.kept}
     return JobResult(torch.cat([parameters, buffers]), torch.stack(losses), tuple(sizes), kept)
 

@@ -18,7 +18,9 @@ from edgefl.training.base import JobTask
 from edgefl.training.client_states import State
 from edgefl.training.faults import blaming
 from edgefl.training.job import TrainingJob
-from edgefl.training.lent import lent_unwritten
+from edgefl.training.lent import Lent
+
+RECEIVED, TRAINED = "the received model", "the trained model"
 
 
 class Upload(NamedTuple):
@@ -147,7 +149,8 @@ class Wire:
 
 
 def _after(state: ClientState, task: JobTask, final: Tensor, known: State, steps: int) -> dict[str, Tensor]:
-    """The client's state after a job; it must not change its inputs, which the server and other clients share."""
-    lent = {f"vectors['{name}']": vector for name, vector in known.items()}
-    with lent_unwritten({"the received model": task.start, "the trained model": final, **lent}):
-        return state.after(known, task.start, final, task.lr, steps)
+    """The client's state after a job, computed from copies, because the server and other clients share the inputs."""
+    named = {name: f"vectors['{name}']" for name in known}
+    lent = Lent({RECEIVED: task.start, TRAINED: final, **{named[name]: vector for name, vector in known.items()}})
+    vectors = {name: lent[called] for name, called in named.items()}
+    return lent.given_back(state.after(vectors, lent[RECEIVED], lent[TRAINED], task.lr, steps))

@@ -43,32 +43,34 @@ class Intruder(Objective):
         model = context.model
         kind, _, name = self.where.partition(" ")
         if kind == "batch":
-            self._write(getattr(batch, name))
+            write(getattr(batch, name), self.way)
         cross_entropy = F.cross_entropy(model.apply_blocks(local, batch.inputs), batch.labels)
         with torch.no_grad():
             # As an author would who has not read about modes.
             taught = [model.apply_blocks(context.frozen[name], batch.inputs) for name in sorted(self.frozen)]
         if kind == "frozen":
-            self._write(context.frozen[name][-1]["1.weight"])
+            write(context.frozen[name][-1]["1.weight"], self.way)
         elif kind == "vector":
-            self._write(context.vectors[name])
+            write(context.vectors[name], self.way)
         elif kind == "client":
-            self._write(context.client[name])
+            write(context.client[name], self.way)
         vectors = sum(vector.square().sum() for vector in context.vectors.values())
         total = cross_entropy + 1e-3 * (vectors + sum(logits.square().mean() for logits in taught))
         return Loss(total + 1e-6 * context.client["label_counts"].sum(), cross_entropy)
 
-    def _write(self, tensor):
-        with torch.no_grad():
-            if self.way == "in place":
-                tensor.add_(1)
-            elif self.way == "out":
-                torch.add(tensor, 1, out=tensor)
-            elif self.way == "data":
-                tensor.data.add_(1)
-            else:
-                array = tensor.detach().numpy()
-                array += 1
+
+def write(tensor, way):
+    """Add 1 to a tensor."""
+    with torch.no_grad():
+        if way == "in place":
+            tensor.add_(1)
+        elif way == "out":
+            torch.add(tensor, 1, out=tensor)
+        elif way == "data":
+            tensor.data.add_(1)
+        else:
+            array = tensor.detach().numpy()
+            array += 1
 
 
 class Tracking(nn.Module):

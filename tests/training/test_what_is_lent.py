@@ -12,9 +12,10 @@ from edgefl.methods.payload import Payload
 from edgefl.methods.servers.mean import Mean
 from edgefl.models.mode import using
 from edgefl.training.core import TrainingCore
+from edgefl.training.job import JobId, TrainingJob
 from edgefl.training.lent import Lent, WrittenInPlace
 
-from .intruders import LENT, LOCAL, Clamping, check_leaves_others_alone, intruding, plain_model, rounds
+from .intruders import LENT, LOCAL, WAYS, Clamping, check_leaves_others_alone, intruding, plain_model, rounds, write
 
 ENGINES = ["sequential", "threads", "processes", "batched"]
 
@@ -45,13 +46,10 @@ def test_a_loss_that_writes_into_what_it_was_lent_ends_its_method_with_a_fault(c
 
 
 @pytest.mark.parametrize("way", ["out", "data", "numpy"])
-def test_however_a_loss_writes_nobody_else_is_affected(core_of, way):
+@pytest.mark.parametrize("where", ["frozen received", "client label_counts"])
+def test_however_a_loss_writes_it_is_found_and_nobody_else_is_affected(core_of, where, way):
     # PyTorch does not count writes through .data and NumPy; they reach the job's own copy alone.
-    method = intruding(where="frozen received", way=way)
-    if way == "out":
-        check_leaves_others_alone(core_of, method, blamed="frozen['received']")
-    else:
-        check_leaves_others_alone(core_of, method, either=True)
+    check_leaves_others_alone(core_of, intruding(where=where, way=way), blamed=called(where))
 
 
 @pytest.mark.parametrize("where", ["batch inputs", "batch labels"])
@@ -66,28 +64,42 @@ class Careless(ClientState):
     """Writes into what it is given."""
 
     where: str
+    way: str
 
     def first(self, received, parameter_count):
-        return {"previous": received.mul_(2) if self.where == "first" else received}
+        if self.where == "first":
+            write(received, self.way)
+        return {"previous": received}
 
     def after(self, vectors, received, final, lr, steps):
         written = {"vectors": vectors["previous"], "received": received, "final": final}
-        written[self.where].add_(1)
+        if self.where in written:
+            write(written[self.where], self.way)
         return {"previous": final}
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     ("where", "named"),
     [("first", "the received model"), ("vectors", "vectors['previous']"), ("received", "the received model"),
      ("final", "the trained model")],
 )  # fmt: skip
-def test_a_client_state_that_writes_into_what_it_is_given_ends_its_method_alone(tiny, where, named):
-    careless = replace(tiny.method("fedavg"), label="m", local=LOCAL, state=Careless(where=where))
+def test_a_client_state_that_writes_into_what_it_is_given_ends_its_method_alone(tiny, where, named, way):
+    careless = replace(tiny.method("fedavg"), label="m", local=LOCAL, state=Careless(where=where, way=way))
 
     def core():
         return TrainingCore(tiny.data(), tiny.model(), 3, engine="sequential")
 
     check_leaves_others_alone(core, careless, blamed=f"{named}")
+
+
+def test_a_client_state_that_returns_what_it_is_given_keeps_the_original_and_not_a_copy(tiny):
+    with TrainingCore(tiny.data(), tiny.model(), 3, engine="sequential") as core:
+        learner = core.learner(replace(tiny.method("fedavg"), label="m", local=LOCAL, state=ClientState()))
+        steps = LOCAL.steps_for(core.data.samples(0))
+        learner.submit(TrainingJob(JobId("m", 3, 0, 0), 0, 0, core.model.depth, steps))
+        inputs = learner._inputs(learner._waiting[JobId("m", 3, 0, 0)])
+        assert inputs.vectors["previous"] is inputs.task.start is learner.model(0)
 
 
 def test_plain_batch_norm_and_layers_with_buffers_write_into_nothing_of_others(core_of):

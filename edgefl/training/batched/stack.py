@@ -13,7 +13,7 @@ from edgefl.models.block_model import BlockModel
 from edgefl.training.base import JobResult, JobTask
 from edgefl.training.batched.chunk_width import padded
 from edgefl.training.batched.replay import Replay
-from edgefl.training.lent import lent_unwritten
+from edgefl.training.lent import WrittenInPlace, lent_unwritten, same_bits
 from edgefl.training.local_training import draws_of, first_memory
 
 Named = Mapping[str, Tensor]
@@ -129,7 +129,9 @@ class Stack:
 
         Raises:
             ValueError: the data returned fewer minibatches for a job than it has steps.
+            WrittenInPlace: a step wrote to a tensor that it may only read.
         """
+        self._check_unwritten()
         made = []
         # Without the padding rows; all are copies, because the memory is reused.
         for row, (task, losses, sizes) in enumerate(zip(self.tasks, self._losses, self._sizes, strict=True)):
@@ -139,6 +141,15 @@ class Stack:
             final = torch.cat([self._parameters[row], self._buffers[row]])
             made.append(JobResult(final, torch.stack(losses), tuple(sizes), kept))
         return made
+
+    def _check_unwritten(self) -> None:
+        """Compare what the losses read with the jobs' originals; version counters do not see every write."""
+        for kind in self._shared:
+            for name in (*self._shared[kind], *self._own[kind]):
+                for row, task in enumerate(self.tasks):
+                    read = self._own[kind][name][row] if name in self._own[kind] else self._shared[kind][name]
+                    if not same_bits(read, getattr(task, kind)[name]):
+                        raise WrittenInPlace(f"{kind}['{name}']")
 
     def _tensors(self) -> Iterator[tuple[str, Tensor]]:
         """All tensors that a step reads or writes, except its minibatch."""

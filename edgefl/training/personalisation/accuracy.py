@@ -83,7 +83,7 @@ def right_answers(
         for start in range(0, len(places), BATCH):
             batch = fetch(data, places[start : start + BATCH])
             parts.append(model.apply_blocks(weights, batch.inputs).argmax(dim=1) == batch.labels)
-            lent.check()
+    lent.check(numbers=True)
     return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.bool, device=data.device)
 
 
