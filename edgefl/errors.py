@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from edgefl.printable import printable, printable_line
 from edgefl.wording import with_article
 
 
@@ -32,8 +33,9 @@ class UserError(EdgeflError):
         super().__init__(str(self))
 
     def __str__(self) -> str:
-        place = ": ".join(part for part in (self.file, self.field) if part)
-        return f"{place}: {self.message}" if place else self.message
+        place = ": ".join(printable_line(part) for part in (self.file, self.field) if part)
+        message = printable(self.message)
+        return f"{place}: {message}" if place else message
 
     def located(self, *, field: str | None = None, file: str | None = None) -> UserError:
         """The same error, with field and file filled in if they were not set.

@@ -11,6 +11,7 @@ from edgefl.cli.cost import cost
 from edgefl.cli.diagnose import diagnose
 from edgefl.cli.listings import datasets, methods, models
 from edgefl.cli.plan import plan
+from edgefl.cli.printing import say
 from edgefl.cli.profile import app as profile
 from edgefl.cli.replay import replay
 from edgefl.cli.report import report
@@ -34,7 +35,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"edgefl {__version__}")
+        say(f"edgefl {__version__}")
         raise typer.Exit
 
 
@@ -50,7 +51,7 @@ def edgefl(
 ) -> None:
     """Print the help if no command is given."""
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        say(context.get_help())
 
 
 app.command()(simulate)

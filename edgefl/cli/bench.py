@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from edgefl.cli.printing import say
+
 METHODS = ("fedprox", "fedmlb", "fedalign", "moon", "fedadc")
 """Methods compared with FedAvg if none is given."""
 
@@ -71,7 +73,7 @@ def training(  # noqa: PLR0917  (one parameter for each option; typer passes the
     chosen = [known_case(name) for name in cases or CASES]
     chosen = [case.quick() for case in chosen] if quick else chosen
     if quick and not as_json:
-        typer.echo("--quick only checks that everything runs; the ratios are not meaningful", err=True)
+        say("--quick only checks that everything runs; the ratios are not meaningful", err=True)
     found: dict[str, Any] = {"device": place.type, "cases": []}
     predict = None
     if profile is not None:
@@ -91,7 +93,7 @@ def training(  # noqa: PLR0917  (one parameter for each option; typer passes the
         if not as_json:
             _print_outside(found["outside"])
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        say(json.dumps(found, indent=2))
 
 
 @app.command()
@@ -107,14 +109,14 @@ def simulation(
 
     found = bench_world(quick=quick)
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        say(json.dumps(found, indent=2))
     else:
         _print_world(found)
 
 
 def _print_progress(line: str) -> None:
     if not line.startswith("left out"):
-        typer.echo(f"measuring this machine: {line}", err=True)
+        say(f"measuring this machine: {line}", err=True)
 
 
 def _outside(name: str, device: str, *, quick: bool) -> list[dict[str, Any]]:

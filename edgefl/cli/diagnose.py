@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgefl.cli.printing import say
+
 if TYPE_CHECKING:
     from edgefl.diagnosis.diagnose import Diagnosis
 
@@ -46,7 +48,7 @@ def diagnose(  # noqa: PLR0917  (the options of the command)
     if landscape is not None:
         _draw(found, landscape)
     if as_json:
-        typer.echo(json.dumps([each.as_data() for each in found], indent=2))
+        say(json.dumps([each.as_data() for each in found], indent=2))
     else:
         _print(found)
 

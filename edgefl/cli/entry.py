@@ -20,6 +20,7 @@ from typing import Any
 import typer
 
 from edgefl.cli.app import app
+from edgefl.cli.printing import say
 from edgefl.cli.stopped import Stopped
 from edgefl.errors import BrokenPlugIn, UserError
 
@@ -104,7 +105,7 @@ def _is_usage_error(error: BaseException) -> bool:
 
 def _fault(error: BaseException, arguments: list[str]) -> int:
     if "--traceback" in arguments or os.environ.get("EDGEFL_TRACEBACK", "0") not in ("", "0"):
-        traceback.print_exception(error)
+        _say("".join(traceback.format_exception(error)).rstrip())
     else:
         texts = [" ".join(text.split()) for text in (str(error), *getattr(error, "__notes__", ()))]
         reason = "; ".join(filter(None, texts)) or "no message"
@@ -113,7 +114,7 @@ def _fault(error: BaseException, arguments: list[str]) -> int:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    say(text, err=True)
 
 
 @contextmanager

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from edgefl.cli.printing import say
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
@@ -83,7 +85,7 @@ def _scheduler_option(recipe: Recipe) -> dict[str, dict[str, Any]]:
 
 def _print(what: str, rows: Mapping[str, Mapping[str, Any]], *, detailed: bool, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps({what: [{"name": name, **row} for name, row in rows.items()]}, indent=2))
+        say(json.dumps({what: [{"name": name, **row} for name, row in rows.items()]}, indent=2))
         return
     from rich.markup import escape
     from rich.table import Table

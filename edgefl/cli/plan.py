@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgefl.cli.printing import say
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -51,7 +53,7 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
     with _garbage_collection_off():
         made = _made(scenario, changes or (), method, rounds, seed)
     if as_json:
-        typer.echo(json.dumps(made.as_dict(), indent=2))
+        say(json.dumps(made.as_dict(), indent=2))
     else:
         _print(made)
 

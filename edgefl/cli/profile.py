@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgefl.cli.printing import say
 from edgefl.cli.profile_measure import import_profile, measure_profile, write_script
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def list_profiles(as_json: Json = False) -> None:
 
     profiles = all_profiles()
     if as_json:
-        typer.echo(json.dumps([_summary(profile) for profile in profiles], indent=2))
+        say(json.dumps([_summary(profile) for profile in profiles], indent=2))
         return
     from rich import box
     from rich.table import Table
@@ -66,7 +67,7 @@ def show(
 
     profile = load_profile(name)
     data = profile.model_dump(mode="json", exclude_none=True)
-    typer.echo(json.dumps(tidy(data), indent=2) if as_json else profile_yaml(with_units(profile, data)).rstrip())
+    say(json.dumps(tidy(data), indent=2) if as_json else profile_yaml(with_units(profile, data)).rstrip())
 
 
 @app.command()
@@ -76,8 +77,8 @@ def validate(file: Annotated[Path, typer.Argument(help="The profile file to chec
 
     profile = read_profile(file)
     compute, power = profile.compute, profile.power
-    typer.echo(f"{file}: ok")
-    typer.echo(
+    say(f"{file}: ok")
+    say(
         f"{profile.name} ({profile.kind}): {value(compute.fp32_achievable) / 1e9:.3g} GFLOP/s, "
         f"{value(compute.memory_bandwidth) / 1e9:.3g} GB/s, {profile.memory.total / 2**30:.3g} GiB, "
         f"{value(power.idle):.3g} W idle, {value(power.compute):.3g} W training, "

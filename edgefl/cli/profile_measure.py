@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from edgefl.cli.printing import say
 from edgefl.durable_file import write_output
 from edgefl.errors import UserError
 
@@ -51,14 +52,14 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
     checks = {str(step): step for step in held_out.HELD_OUT}
     # One list, so that steps that check the fit and steps that are fitted are measured in turn, under equal conditions.
     found = main.measurement(
-        seconds, threads, typer.echo, {**{name: step.case() for name, step in checks.items()}, **main.cases()}
+        seconds, threads, say, {**{name: step.case() for name, step in checks.items()}, **main.cases()}
     )
     timed = {name: found["cases"].pop(name) for name in checks if name in found["cases"]}
     found["left_out"] = {name: why for name, why in found["left_out"].items() if name not in checks}
     measurement = measurement_of(found)
     fit = _write(measurement, rest, output)
     _check(fit, [(checks[name], timing["seconds"], timing["spread"]) for name, timing in timed.items()])
-    typer.echo(f"Written: {output}")
+    say(f"Written: {output}")
 
 
 def write_script(output: Output = Path("measure_device.pyz")) -> None:
@@ -71,7 +72,7 @@ def write_script(output: Output = Path("measure_device.pyz")) -> None:
     from edgefl.profiling.archive import write_archive
 
     write_archive(output)
-    typer.echo(f"Written: {output}. On the device: python {output.name} -o measured.json")
+    say(f"Written: {output}. On the device: python {output.name} -o measured.json")
 
 
 def import_profile(  # noqa: PLR0917  (the command's options)
@@ -105,12 +106,12 @@ def import_profile(  # noqa: PLR0917  (the command's options)
         for key, watts in (("idle", idle_watts), ("compute", compute_watts)):
             data["power"][key] = data["power"][key] if watts is None else watts
         _save(data, output)
-        typer.echo(f"{len(times)} times of {len({time.signature for time in times})} steps.")
+        say(f"{len(times)} times of {len({time.signature for time in times})} steps.")
     else:
         from edgefl.profiling.measurement import read_measurement
 
         _write(read_measurement(file), _rest(called, like, idle_watts, compute_watts, kind), output)
-    typer.echo(f"Written: {output}")
+    say(f"Written: {output}")
 
 
 def _rest(
@@ -129,7 +130,7 @@ def _write(measurement: Measurement, rest: Unmeasured, output: Path) -> Fit:
     fit = fit_of(measurement)
     _save(profile_data(measurement, fit, rest), output)
     rates = fit.rates
-    typer.echo(
+    say(
         f"{len(measurement.cases)} cases; mean error of the fit on whole steps: {fit.misfit:.0%}.\n"
         f"{rates.flops_per_second / 1e9:.3g} GFLOP/s, {rates.bytes_per_second / 1e9:.3g} GB/s, "
         f"{rates.operator_overhead * 1e6:.3g} us an operator, {rates.step_overhead * 1e3:.3g} ms a step; "
@@ -140,16 +141,16 @@ def _write(measurement: Measurement, rest: Unmeasured, output: Path) -> Fit:
 
 def _check(fit: Fit, steps: list[tuple[Any, float, float]]) -> None:
     if not steps:
-        typer.echo("No time was left for the steps that check the fit; increase --seconds.", err=True)
+        say("No time was left for the steps that check the fit; increase --seconds.", err=True)
         return
-    typer.echo("Steps of model families and methods that were not used in the fit:")
+    say("Steps of model families and methods that were not used in the fit:")
     misses = []
     for step, seconds, spread in steps:
         predicted = fit.rates.seconds(step.operators())
         misses.append(predicted / seconds - 1)
         busy = ", disturbed" if spread > 1.3 else ""
-        typer.echo(f"  {step}: {1e3 * seconds:.4g} ms, predicted {1e3 * predicted:.4g} ms ({misses[-1]:+.0%}{busy})")
-    typer.echo(f"Mean error: {sum(map(abs, misses)) / len(misses):.0%}.")
+        say(f"  {step}: {1e3 * seconds:.4g} ms, predicted {1e3 * predicted:.4g} ms ({misses[-1]:+.0%}{busy})")
+    say(f"Mean error: {sum(map(abs, misses)) / len(misses):.0%}.")
 
 
 def _writable(output: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from edgefl.cli.printing import say
 from edgefl.errors import UserError
 
 
@@ -93,12 +94,12 @@ def _sensitivity(run: Path) -> None:
     if found is None:
         raise RuntimeError(f"{file} was written, but no longer exists")
     for line in robustness(found):
-        typer.echo(line)
+        say(line)
     for label, decisions in found.held.items():
-        typer.echo(f"{label} decides on {' and '.join(decisions)} by time; the run's own decisions were kept.")
+        say(f"{label} decides on {' and '.join(decisions)} by time; the run's own decisions were kept.")
     for label, reason in found.refused.items():
-        typer.echo(f"{label} is left out: {reason}")
-    typer.echo(f"{file}: shown by edgefl report {run} --html FILE")
+        say(f"{label} is left out: {reason}")
+    say(f"{file}: shown by edgefl report {run} --html FILE")
 
 
 def _axis(text: str) -> list[tuple[str, Any]]:

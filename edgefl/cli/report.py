@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+import io
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgefl.cli.printing import say
 from edgefl.durable_file import write_output
 from edgefl.errors import UserError
+from edgefl.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -98,18 +100,12 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     results = [result for run in runs for result in results_in(run, together=together)]
     if as_json:
         _write(_json(results, layout, at or (), against), output)
-        return
-    if against is not None:
-        _write(_published(results, form, to_file=output is not None), output)
-        return
-    if html is not None or tensorboard is not None:
+    elif html is not None or tensorboard is not None:
         _write_html_or_scalars(results, html, tensorboard)
-        return
-    if layout is Layout.paper:
-        text = _paper(results, form, at or (), to_file=output is not None)
+    elif form is not Format.table:
+        _write(_text(results, form, layout, at or (), against), output)
     else:
-        text = _table(results, to_file=output is not None) if form is Format.table else _text(results, form)
-    _write(text, output)
+        _print(lambda width: _tables(results, layout, at or (), against, width), output)
 
 
 _EXCLUDED_BY = {
@@ -130,9 +126,9 @@ def _refuse_excluded(given: set[str]) -> None:
 
 def _write(text: str, output: Path | None) -> None:
     if output is None:
-        typer.echo(text, nl=False)
+        say(text, nl=False)
         return
-    write_output(output, text)
+    write_output(output, printable(text))
 
 
 def _json(results: list[RunResult], layout: Layout, at: Sequence[int], against: Against | None) -> str:
@@ -148,84 +144,76 @@ def _write_html_or_scalars(results: list[RunResult], html: Path | None, tensorbo
         from edgefl.report.page import write_page
 
         for warning in write_page(results, html):
-            typer.echo(f"warning: {warning}; the page omits it", err=True)
-        typer.echo(f"{html}: self-contained page")
+            say(f"warning: {warning}; the page omits it", err=True)
+        say(f"{html}: self-contained page")
     if tensorboard is not None:
         from edgefl.report.tensorboard import write_tensorboard
 
         folders = write_tensorboard(results, tensorboard)
-        typer.echo(f"{tensorboard}: {len(folders)} runs; tensorboard --logdir {tensorboard}")
+        say(f"{tensorboard}: {len(folders)} runs; tensorboard --logdir {tensorboard}")
 
 
-def _paper(results: list[RunResult], form: Format, at: Sequence[int], *, to_file: bool) -> str:
-    from edgefl.report.formats import latex, markdown
+def _text(results: list[RunResult], form: Format, layout: Layout, at: Sequence[int], against: Against | None) -> str:
+    """The comparison as Markdown, CSV or LaTeX."""
+    from edgefl.report import as_csv, comparison_rows
+    from edgefl.report.columns import comparison_grid
+    from edgefl.report.formats import latex, markdown, markdown_lines
     from edgefl.report.paper import paper_csv, paper_grid, paper_rows
-    from edgefl.report.table import grid_table
-
-    rows = paper_rows(results, at)
-    if form is Format.csv:
-        return paper_csv(rows)
-    grid = paper_grid(rows)
-    if form is Format.table:
-        return _printed([grid_table(grid)], to_file=to_file)
-    return latex(grid) if form is Format.latex else markdown(grid)
-
-
-def _published(results: list[RunResult], form: Format, *, to_file: bool) -> str:
-    from edgefl.cli.published import beside_the_paper
-    from edgefl.report.formats import latex, markdown
     from edgefl.report.published_table import published_csv, published_grid
-
-    if form is Format.table:
-        return beside_the_paper(results, to_file=to_file)
-    if form is Format.csv:
-        return published_csv(results)
-    grid = published_grid(results)
-    return latex(grid) if form is Format.latex else markdown(grid)
-
-
-def _text(results: list[RunResult], form: Format) -> str:
-    from edgefl.report import as_csv, as_latex, as_markdown, comparison_rows
     from edgefl.report.verdict import verdicts
 
-    rows = comparison_rows(*results)
-    if form is Format.csv:
-        return as_csv(rows)
-    if form is Format.latex:
-        return as_latex(rows)
-    sections = [[f"**{run}**"] * bool(run) + lines for run, lines in verdicts(results)]
-    return "\n".join([as_markdown(rows), *("".join(f"{line}  \n" for line in lines) for lines in sections)])
+    if against is not None:
+        if form is Format.csv:
+            return published_csv(results)
+        grid = published_grid(results)
+    elif layout is Layout.paper:
+        compared = paper_rows(results, at)
+        if form is Format.csv:
+            return paper_csv(compared)
+        grid = paper_grid(compared)
+    else:
+        rows = comparison_rows(*results)
+        if form is Format.csv:
+            return as_csv(rows)
+        grid = comparison_grid(rows)
+        if form is Format.markdown:
+            return "\n".join([markdown(grid), *(markdown_lines(lines, title=run) for run, lines in verdicts(results))])
+    return latex(grid) if form is Format.latex else markdown(grid)
 
 
-def _table(results: list[RunResult], *, to_file: bool) -> str:
+def _tables(
+    results: list[RunResult], layout: Layout, at: Sequence[int], against: Against | None, width: int
+) -> Iterable[RenderableType]:
+    """What a terminal of this width shows."""
+    if against is not None:
+        from edgefl.cli.published import beside_the_paper
+
+        return beside_the_paper(results)
+    if layout is Layout.paper:
+        from edgefl.report.paper import paper_grid, paper_rows
+        from edgefl.report.table import grid_table
+
+        return [grid_table(paper_grid(paper_rows(results, at)))]
     from rich.markup import escape
     from rich.padding import Padding
 
-    from edgefl.cli.console import standard_output, width_of_a_file
     from edgefl.report import comparison_table
     from edgefl.report.verdict import verdicts
 
-    width = width_of_a_file() if to_file else standard_output().width
-    table = comparison_table(*results, width=width)
-    parts: list[RenderableType] = [table, ""]
+    parts: list[RenderableType] = [comparison_table(*results, width=width), ""]
     for run, lines in verdicts(results):
         parts += [f"{escape(run)}:"] * bool(run)
         parts += [Padding.indent(escape(line), 2) if run else escape(line) for line in lines]
-    return _printed(parts, to_file=to_file)
+    return parts
 
 
-def _printed(parts: Sequence[RenderableType], *, to_file: bool) -> str:
-    """The text as a terminal shows it; for a file, without terminal control codes."""
-    from edgefl.cli.console import standard_output, width_of_a_file
+def _print(parts: Callable[[int], Iterable[RenderableType]], output: Path | None) -> None:
+    """Print what has a width on the terminal, or write it to a file."""
+    from edgefl.cli.console import into_file, standard_output
 
-    console = standard_output()
-    width = width_of_a_file() if to_file else console.width
-    with console.capture() as captured:
-        for part in parts:
-            console.print(part, width=width)
-    text = captured.get()
-    return (
-        re.sub("\x1b\\[[0-9;]*m", "", "\n".join(line.rstrip() for line in text.splitlines())) + "\n"
-        if to_file
-        else text
-    )
+    text = io.StringIO()
+    console = standard_output() if output is None else into_file(text)
+    for part in list(parts(console.width)):  # all of them first: a mistake must not show half a table
+        console.print(part)
+    if output is not None:
+        write_output(output, "\n".join(line.rstrip() for line in text.getvalue().split("\n")))

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from edgefl import shipped
+from edgefl.cli.printing import say
 from edgefl.errors import UserError
 
 app = typer.Typer(help="List the shipped scenarios, check a file, or print the JSON schema.", no_args_is_help=True)
@@ -33,7 +34,7 @@ def list_scenarios(
     here = {name: _purpose(path) for name, path in found.items() if "/" not in name.removeprefix(prefix)}
     below = Counter(name.rpartition("/")[0] for name in found if name not in here)
     if as_json:
-        typer.echo(json.dumps([{"name": name, "purpose": _purpose(path)} for name, path in found.items()], indent=2))
+        say(json.dumps([{"name": name, "purpose": _purpose(path)} for name, path in found.items()], indent=2))
         return
     from rich.markup import escape
     from rich.table import Table
@@ -76,11 +77,11 @@ def validate(
     checked = load_scenario(scenario, changes or ())
     rehearse(checked, file=scenario, overrides=changes or ())
     if resolved:
-        typer.echo(dump_yaml(resolve(checked)), nl=False)
+        say(dump_yaml(resolve(checked)), nl=False)
     else:
         runs = f"{_counted(len(checked.methods), 'method')} x {_counted(len(checked.seeds), 'seed')}"
         runs += f", {_counted(checked.training.rounds, 'round')}"
-        typer.echo(f"{scenario}: valid ({checked.name}: {checked.data.clients} clients, {runs})")
+        say(f"{scenario}: valid ({checked.name}: {checked.data.clients} clients, {runs})")
 
 
 def _counted(number: int, what: str) -> str:
@@ -92,4 +93,4 @@ def schema() -> None:
     """Print the JSON schema of scenario files."""
     from edgefl.scenario import json_schema
 
-    typer.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    say(json.dumps(json_schema(), indent=2, ensure_ascii=False))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgefl.cli.printing import say
 from edgefl.cli.stopped import Stopped
 from edgefl.errors import UserError, nearest
 from edgefl.hardware import DeviceName, EngineKind
@@ -180,9 +181,9 @@ def _print_result(run: Path, *, as_json: bool) -> None:
     trained = result.trained
     pictures = write_pictures(result) if trained else []
     if as_json:
-        typer.echo(result.paths.summary.read_text(encoding="utf-8"), nl=False)
+        say(result.paths.summary.read_text(encoding="utf-8"), nl=False)
         if not trained:
-            typer.echo("nothing was trained (--no-train): the accuracies are not meaningful", err=True)
+            say("nothing was trained (--no-train): the accuracies are not meaningful", err=True)
         return
     console = standard_output()
     console.print(comparison_table(result, width=console.width))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from edgefl.cli.printing import say
 from edgefl.errors import EdgeflError, UserError
 from edgefl.hardware import DeviceName, EngineKind
 
@@ -183,7 +184,7 @@ def _search(  # noqa: PLR0917  (the command's own parts)
 
 def _print_done(job: Job, failure: str | None, left: int) -> None:
     setting = ", ".join(f"{path}={value}" for path, value in job.setting.items())
-    typer.echo(f"{job.id} ({setting}, seed {job.seed}): {failure or 'done'}; {left} to go", err=True)
+    say(f"{job.id} ({setting}, seed {job.seed}): {failure or 'done'}; {left} to go", err=True)
 
 
 def _finish(result: SweepResult, jobs: list[Job], metric: Metric | None, *, as_json: bool) -> None:
@@ -192,11 +193,11 @@ def _finish(result: SweepResult, jobs: list[Job], metric: Metric | None, *, as_j
     chosen = choose(jobs, result.table, metric.value) if metric is not None else []
     if as_json:
         data = [{**vars(each), "setting": dict(each.setting)} for each in chosen]
-        typer.echo(json.dumps({"rows": len(result.table), "failures": result.failures, "chosen": data}, indent=2))
+        say(json.dumps({"rows": len(result.table), "failures": result.failures, "chosen": data}, indent=2))
     else:
-        typer.echo(f"{result.path / 'sweep.parquet'}: {len(result.table)} rows of {len(jobs)} jobs")
+        say(f"{result.path / 'sweep.parquet'}: {len(result.table)} rows of {len(jobs)} jobs")
         for each in chosen:
-            typer.echo(_sentence(each))
+            say(_sentence(each))
     if result.failures:
         reasons = "; ".join(f"{id}: {reason}" for id, reason in result.failures.items())
         raise EdgeflError(f"{len(result.failures)} of {len(jobs)} jobs failed: {reasons}")

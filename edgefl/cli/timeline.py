@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgefl.cli.printing import say
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
@@ -45,11 +46,11 @@ def timeline(  # noqa: PLR0917  (the options of the command)
     if output is not None:
         trace = trace_of(course, name, wanted)
         write_trace(trace, output)
-        typer.echo(f"{output}: {len(trace['traceEvents'])} events; open it at ui.perfetto.dev")
+        say(f"{output}: {len(trace['traceEvents'])} events; open it at ui.perfetto.dev")
     if png is not None:
         number = wanted[0] if wanted else 1
         write_gantt(course, number, name, png)
-        typer.echo(f"{png}: round {number}")
+        say(f"{png}: round {number}")
 
 
 def _course(run: Path, method: str, seed: int | None) -> tuple[Course, str]:

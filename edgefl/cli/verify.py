@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from edgefl.cli.printing import say
+
 
 def verify(run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)]) -> None:
     """Check that a run's event log obeys its rules, and that scenario.yaml reproduces the log and summary.json.
@@ -19,10 +21,10 @@ def verify(run: Annotated[Path, typer.Argument(metavar="RUN", help="A run direct
 
     violations = violations_in(run)
     for violation in violations:
-        typer.echo(violation)
+        say(violation)
     if violations:
-        typer.echo(f"{run}: {len(violations)} {'violation' if len(violations) == 1 else 'violations'}", err=True)
+        say(f"{run}: {len(violations)} {'violation' if len(violations) == 1 else 'violations'}", err=True)
         raise typer.Exit(1)
     version = read_run_summary(run).get("edgefl")
     note = "" if is_of_this_version(version) else f"; not executed again, because edgefl {version} wrote it"
-    typer.echo(f"{run}: every invariant holds{note}")
+    say(f"{run}: every invariant holds{note}")

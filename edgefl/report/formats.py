@@ -8,6 +8,7 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 
+from edgefl.printable import printable, printable_line
 from edgefl.report.columns import columns, comparison_grid
 from edgefl.report.grid import Grid
 from edgefl.report.rows import Row, notes
@@ -34,11 +35,18 @@ def markdown(grid: Grid) -> str:
             for row in grid.rows
         ),
     ]
-    return "\n".join([*lines, "", *(f"{line}  " for line in grid.notes)]).rstrip() + "\n"
+    return "\n".join([*lines, "", markdown_lines(grid.notes)]).rstrip() + "\n"
+
+
+def markdown_lines(lines: Sequence[str], title: str = "") -> str:
+    """Sentences, each on its own line, below a bold title if there is one."""
+    shown = [re.sub(r"^(\d+(?=[.)])|(?=[#+=-]))", r"\1\\", _markdown(line)) for line in lines]
+    return "".join(f"{line}  \n" for line in [*([f"**{_markdown(title)}**"] if title else []), *shown])
 
 
 def _markdown(words: str) -> str:
-    return words.replace("\\", "\\\\").replace("|", "\\|")
+    """Text as it is: no sign in it begins HTML, an entity, a link, emphasis or another cell."""
+    return re.sub(r"[\\`*\[\]<>|&~]|\b_|_\b", r"\\\g<0>", printable_line(words))
 
 
 def _markdown_line(cells: Sequence[str]) -> str:
@@ -50,7 +58,7 @@ def latex(grid: Grid) -> str:
     shape = "".join("l" if head.text else "r" for head in grid.heads)
     return "\n".join(
         [
-            *(f"% {line}" for line in grid.notes),
+            *(f"% {printable_line(line)}" for line in grid.notes),
             rf"\begin{{tabular}}{{{shape}}}",
             r"\toprule",
             _latex_line([_latex(head.line) for head in grid.heads]),
@@ -77,7 +85,7 @@ _LATEX = {
 
 
 def _latex(words: str) -> str:
-    return re.sub(r"[&%$#_{}\\~^±–]", lambda sign: _LATEX[sign[0]], words)
+    return re.sub(r"[&%$#_{}\\~^±–]", lambda sign: _LATEX[sign[0]], printable_line(words))
 
 
 def _latex_line(cells: Sequence[str]) -> str:
@@ -87,12 +95,21 @@ def _latex_line(cells: Sequence[str]) -> str:
 def as_html(rows: Sequence[Row]) -> str:
     """A plain HTML table with the notes below it; every text is escaped."""
     found = columns(rows)
-    head = "".join(f"<th>{html.escape(column.header)}</th>" for column in found)
+    head = "".join(f"<th>{html_text(column.header)}</th>" for column in found)
     body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(column.cell(row).line)}</td>" for column in found) + "</tr>" for row in rows
+        "<tr>" + "".join(f"<td>{html_text(column.cell(row).line)}</td>" for column in found) + "</tr>" for row in rows
     )
-    below = "".join(f"<p><small>{html.escape(line)}</small></p>" for line in notes(rows))
+    below = "".join(f"<p><small>{html_text(line)}</small></p>" for line in notes(rows))
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"
+
+
+def html_text(words: object) -> str:
+    """Words as HTML shows them, inside an element or an attribute.
+
+    >>> html_text("<b>'&")
+    '&lt;b&gt;&#x27;&amp;'
+    """
+    return html.escape(printable(str(words)), quote=True)
 
 
 def as_csv(rows: Sequence[Row]) -> str:
@@ -151,5 +168,6 @@ def estimate_record(name: str, value: Estimate | None) -> dict[str, object]:
 
 
 def plain_text(text: str) -> str:
-    """A text that a spreadsheet does not take for a formula."""
+    """A text on one line that a spreadsheet does not take for a formula."""
+    text = printable_line(text)
     return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text

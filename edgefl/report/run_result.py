@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgefl.errors import UserError, nearest
+from edgefl.printable import printable_line
 from edgefl.record import RunPaths
 from edgefl.record.ranges import check_ranges
 from edgefl.record.summary import SeedResult, Summary, read_summary
@@ -138,12 +138,12 @@ class RunResult:
         return accuracy_figure(self)
 
     def __repr__(self) -> str:
-        return f"RunResult({str(self.path)!r}: {', '.join(self.labels)}; {len(self.seeds)} seeds)"
+        return printable_line(f"RunResult({str(self.path)!r}: {', '.join(self.labels)}; {len(self.seeds)} seeds)")
 
     def _repr_html_(self) -> str:
-        from edgefl.report.formats import as_html
+        from edgefl.report.formats import as_html, html_text
         from edgefl.report.rows import comparison_rows
         from edgefl.report.verdict import verdict
 
-        sentences = "".join(f"<p>{html.escape(line)}</p>" for line in verdict(self).splitlines())
-        return f"<h4>{html.escape(self.name)}</h4>{as_html(comparison_rows(self))}{sentences}"
+        sentences = "".join(f"<p>{html_text(line)}</p>" for line in verdict(self).splitlines())
+        return f"<h4>{html_text(self.name)}</h4>{as_html(comparison_rows(self))}{sentences}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from edgefl.printable import printable_line
 from edgefl.report.columns import Column, columns
 from edgefl.report.grid import Cell, Grid
 from edgefl.report.rows import Row, comparison_rows, notes
@@ -48,20 +49,17 @@ def layout(rows: Sequence[Row], width: int) -> Table:
         outer.add_row("")
     lines = notes(rows)
     if lines:
-        from rich.text import Text
-
-        outer.add_row(Text("\n".join(lines), style="dim"))
+        outer.add_row(_notes(lines))
     return outer
 
 
 def _table(group: Sequence[Column], rows: Sequence[Row], *, stacked: bool) -> Table:
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for column in group:
-        header = Text(column.group + (f"\n{column.detail}" if column.detail else ""))
+        header = _header(column.group, column.detail)
         table.add_column(header, justify="left" if column.text else "right", no_wrap=True, vertical="top")
     for row in rows:
         table.add_row(*(_text(column.cell(row), stacked=stacked) for column in group))
@@ -76,30 +74,42 @@ def grid_table(grid: Grid) -> Table:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     for head in grid.heads:
-        header = Text(head.group + (f"\n{head.detail}" if head.detail else ""))
+        header = _header(head.group, head.detail)
         table.add_column(header, justify="left" if head.text else "right", no_wrap=True, vertical="top")
     for row in grid.rows:
-        table.add_row(*(Text(cell.line, style="bold" if cell.best else "") for cell in row))
+        table.add_row(*(Text(printable_line(cell.line), style="bold" if cell.best else "") for cell in row))
     outer = Table.grid()
     outer.add_row(table)
     outer.add_row("")
-    outer.add_row(Text("\n".join(grid.notes), style="dim"))
+    outer.add_row(_notes(grid.notes))
     return outer
+
+
+def _header(group: str, detail: str) -> Text:
+    from rich.text import Text
+
+    return Text("\n".join(printable_line(part) for part in (group, detail) if part))
+
+
+def _notes(lines: Sequence[str]) -> Text:
+    from rich.text import Text
+
+    return Text("\n".join(map(printable_line, lines)), style="dim")
 
 
 def _text(cell: Cell, *, stacked: bool) -> Text:
     from rich.text import Text
 
-    text = Text(cell.figure)
+    text = Text(printable_line(cell.figure))
     if cell.beside:
-        text.append(("\n" if stacked else " ") + cell.beside, style="dim")
+        text.append(("\n" if stacked else " ") + printable_line(cell.beside), style="dim")
     return text
 
 
 def _width(column: Column, rows: Sequence[Row], *, stacked: bool) -> int:
     cells = [column.cell(row) for row in rows]
     texts = [part for cell in cells for part in (cell[:2] if stacked else (cell.line,))]
-    return max(len(text) for text in (column.group, column.detail, *texts))
+    return max(len(printable_line(text)) for text in (column.group, column.detail, *texts))
 
 
 def _total(group: Sequence[Column], rows: Sequence[Row], *, stacked: bool) -> int:

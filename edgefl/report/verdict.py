@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from edgefl.printable import printable_line
 from edgefl.record.summary import BudgetResult, SeedResult
 from edgefl.report.quantities import estimate, limit, quantity
 from edgefl.report.rows import ENDS, Row, by_run, comparison_rows, run_names
@@ -27,7 +28,7 @@ def verdict(run: RunResult) -> str:
         lines = [*_accuracies(run), *_targets(rows), *_front_blocks(run, rows)]
     if all(row.seeds == 1 for row in rows) and len(rows) > 1:
         lines.append("One seed shows no spread: differences may be chance.")
-    return "\n".join(lines)
+    return "\n".join(map(printable_line, lines))
 
 
 def verdicts(runs: Sequence[RunResult]) -> list[tuple[str, list[str]]]:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from edgefl.errors import UserError
+from edgefl.report.formats import html_text
 
-
-def text(words: object) -> str:
-    """Words as HTML shows them, inside an element or an attribute.
-
-    >>> text("<b>'&")
-    '&lt;b&gt;&#x27;&amp;'
-    """
-    return html.escape(str(words), quote=True)
+text = html_text
 
 
 def table(caption: str, headers: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:

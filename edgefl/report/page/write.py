@@ -9,6 +9,7 @@ from pathlib import Path
 
 from edgefl.durable_file import write_output
 from edgefl.errors import UserError
+from edgefl.printable import printable_data
 from edgefl.report.page.figures import page_data
 from edgefl.report.page.markup import embedded, text
 from edgefl.report.page.robustness import Timed, timed
@@ -46,7 +47,7 @@ def _page(runs: Sequence[RunResult], elsewhere: Sequence[Timed]) -> str:
         "sections": "".join(
             f'<section id="{each.name}"><h2>{text(each.title)}</h2>{each.html}</section>' for each in found
         ),
-        "data": embedded(page_data(runs, series)),
+        "data": embedded(printable_data(page_data(runs, series))),
         "plotly": get_plotlyjs(),
         "script": _file("page.js"),
     }

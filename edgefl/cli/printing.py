@@ -1,0 +1,18 @@
+"""How commands print plain text; tables are printed on the consoles of :mod:`edgefl.cli.console`."""
+
+from __future__ import annotations
+
+import typer
+
+from edgefl.printable import printable
+
+
+def say(text: object, *, err: bool = False, nl: bool = True) -> None:
+    r"""Print text, with control characters shown as escapes (``\x1b``).
+
+    Args:
+        text: what to print; names and messages in it may come from received files.
+        err: print it to standard error.
+        nl: end the line.
+    """
+    typer.echo(printable(str(text)), err=err, nl=nl)
