@@ -46,5 +46,5 @@ def test_calibration_fits_the_model_to_clients_of_two_classes(small, tmp_path):
 
 
 def test_personalisation_needs_a_test_part_for_each_client(small):
-    with pytest.raises(UserError, match=r"personalisation: .*data\.test must be partitioned"):
+    with pytest.raises(UserError, match=r"personalisation: .*data\.test must be 'partitioned'"):
         small(personalisation={"kind": "calibration"})

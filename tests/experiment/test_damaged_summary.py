@@ -52,7 +52,7 @@ def test_a_job_whose_summary_is_damaged_is_not_done_and_has_no_figures(finished,
 
 
 def test_resumption_says_that_the_summary_is_damaged(finished, cut):
-    with pytest.raises(UserError, match="nothing to resume: the run in it is finished"):
+    with pytest.raises(UserError, match="nothing to resume: its run is finished"):
         resume(finished)
     cut(0)
     with pytest.raises(UserError, match=r"nothing to resume: summary\.json is damaged"):

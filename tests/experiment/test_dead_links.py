@@ -17,7 +17,7 @@ def test_a_link_without_capacity_stalls_the_run(small, tmp_path, protocol):
     folder = run(scenario, out=tmp_path / "run", train=False)
     entry = json.loads((folder / "summary.json").read_text())["methods"]["fedavg"][0]
     assert (entry["stop"]["reason"], entry["stop"]["round"]) == ("stalled", 0)
-    assert entry["stop"]["message"] == "every transfer under way waits at a link without capacity, for ever"
+    assert entry["stop"]["message"] == "all active transfers are on links with zero capacity"
     assert entry["bytes"]["down"] > 0
     assert entry["bytes"]["up"] == 0
     assert verify(folder) == []

@@ -13,7 +13,7 @@ LITTLE_MEMORY = {"profile": "raspberry-pi-5", "share": 1, "link": "5g", "overrid
 LITTLE_CHARGE = {"profile": "phone-flagship", "share": 1, "link": "5g", "overrides": {"battery": {"capacity": "1 J"}}}
 ACCIDENTS = {"profile": "raspberry-pi-5", "share": 1, "link": "5g", "dropout": 1}
 
-IN_VAIN = "no update arrived in 10 rounds in a row"
+IN_VAIN = "no update arrived in 10 consecutive rounds"
 NO_CLIENT = "no client can take part, now or later"
 
 
@@ -21,12 +21,12 @@ NO_CLIENT = "no client can take part, now or later"
     ("changes", "message"),
     [
         ({"protocol__deadline": "1 ms"}, f"{IN_VAIN}: 20 were late"),
-        ({"fleet": [LITTLE_MEMORY]}, f"{IN_VAIN}: 20 were refused for want of memory"),
+        ({"fleet": [LITTLE_MEMORY]}, f"{IN_VAIN}: 20 were refused (not enough memory)"),
         ({"fleet": [ACCIDENTS]}, f"{IN_VAIN}: 20 dropped out (accident)"),
         ({"fleet": [LITTLE_CHARGE]}, NO_CLIENT),
         (
             {"fleet": [LITTLE_MEMORY], "protocol__kind": "asynchronous"},
-            "nobody is left who could be picked: 4 were refused for want of memory",
+            "no client is available: 4 were refused (not enough memory)",
         ),
     ],
 )

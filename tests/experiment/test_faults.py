@@ -88,7 +88,7 @@ def test_a_run_that_ended_by_a_fault_is_tried_again_once_the_part_is_mended(smal
     folder = tmp_path / "run"
     with monkeypatch.context() as broken:
         broken_after(broken, 25)
-        with pytest.raises(RunsFailed, match=f"once it is mended, edgefl simulate --resume {folder} tries again"):
+        with pytest.raises(RunsFailed, match=f"once it is fixed, edgefl simulate --resume {folder} tries again"):
             run(scenario, out=folder)
         first = tree(folder)
         with pytest.raises(RunsFailed, match="1 of 3 runs"):  # it is not mended yet: the same end again
@@ -97,7 +97,7 @@ def test_a_run_that_ended_by_a_fault_is_tried_again_once_the_part_is_mended(smal
     seconds = (folder / "fedavg/seed-0/events.parquet").stat().st_mtime_ns
     assert tree(resume(folder)) == tree(expected)
     assert (folder / "fedavg/seed-0/events.parquet").stat().st_mtime_ns == seconds, "what was sound is kept"
-    with pytest.raises(UserError, match="nothing to resume: the run in it is finished"):
+    with pytest.raises(UserError, match="nothing to resume: its run is finished"):
         resume(folder)
 
 
@@ -119,7 +119,7 @@ def test_trying_again_can_be_interrupted_and_goes_on(small, tmp_path, monkeypatc
 def test_a_run_that_diverged_is_finished(small, tmp_path):
     wild = {"method": "fedprox", "as": "wild", "local": {"lr": 1e9}}
     folder = run(small(methods=["fedavg", wild]), out=tmp_path / "run")
-    with pytest.raises(UserError, match="nothing to resume: the run in it is finished"):
+    with pytest.raises(UserError, match="nothing to resume: its run is finished"):
         resume(folder)
 
 

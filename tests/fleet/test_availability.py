@@ -112,7 +112,7 @@ def test_groups_keep_to_themselves(trace):
         ("[]", "found none"),
         ('[{"active": [1]}]', "expected {duration"),
         ('[{"active": [1, 5], "inactive": [2], "finish_time": 9}]', "as many times"),
-        ('[{"active": [3], "inactive": [2], "finish_time": 9}]', "in turn and ascending"),
+        ('[{"active": [3], "inactive": [2], "finish_time": 9}]', "alternating and ascending"),
         ('[{"active": [3], "inactive": [20], "finish_time": 9}]', "within finish_time"),
     ],
 )

@@ -73,11 +73,11 @@ def refused(small, tmp_path, changes, **said) -> str:
             ["fedbr, seed 0: the decision on blocks in round 2 read compute_seconds and transfer_seconds"],
         ),
         ({"training__selection": "oort"}, ["the decision on selection in round 1 read seconds"]),
-        ({"protocol": {"deadline": "90 ms"}}, ["protocol: deadline: which updates are aggregated depends on when"]),
+        ({"protocol": {"deadline": "90 ms"}}, ["protocol: deadline: the aggregated updates depend on arrival times"]),
         ({"protocol": {"over_select": 1.5}}, ["protocol: over_select"]),
         (
             {"protocol": {"kind": "hierarchical", "deadline": "90 ms"}, "network__topology": CELLS},
-            ["protocol: deadline: which updates are aggregated depends on when"],
+            ["protocol: deadline: the aggregated updates depend on arrival times"],
         ),
         ({"protocol": {"kind": "asynchronous"}}, ["protocol: kind: asynchronous"]),
         ({"stop": "budget", "budgets": {"seconds": 9}}, ["stop: the budget on seconds", "--set stop=rounds"]),
@@ -98,7 +98,7 @@ def test_what_the_other_network_would_train_and_the_run_did_not_is_refused(small
 def test_a_change_of_training_and_a_run_without_training_are_refused(small, tmp_path):
     assert "training depends on 'model'" in refused(small, tmp_path, {"model.width": 4})
     timed = run(small(), out=tmp_path / "timed", train=False)
-    with pytest.raises(UserError, match="nothing was trained"):
+    with pytest.raises(UserError, match="it has no training"):
         replay(timed, SLOW, tmp_path / "replayed")
 
 

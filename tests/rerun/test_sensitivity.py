@@ -134,7 +134,7 @@ def test_a_method_that_would_train_something_else_is_left_out_with_the_reason(sm
 
 def test_a_run_in_which_arrivals_decide_or_nothing_was_trained_is_refused(small, tmp_path):
     folder = run(small(protocol={"deadline": "90 ms"}), out=tmp_path / "late")
-    with pytest.raises(UserError, match="deadline: which updates are aggregated depends on when they arrive"):
+    with pytest.raises(UserError, match="deadline: the aggregated updates depend on arrival times"):
         write_sensitivity(folder)
     untrained = run(small(), out=tmp_path / "untrained", train=False)
     with pytest.raises(UserError, match="nothing to time again"):
