@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl.report.run_result import RunResult
+from edgefl.report.run_record import RunRecord
 
 Floats = NDArray[np.float64]
 
@@ -32,12 +32,12 @@ class MeanCurve(NamedTuple):
     high: Floats
 
 
-def metric_of(run: RunResult) -> str:
+def metric_of(run: RunRecord) -> str:
     """The column that the scenario's targets are about: ``accuracy`` or ``accuracy_ema``."""
     return "accuracy_ema" if run.scenario.get("target_metric") == "accuracy_ema" else "accuracy"
 
 
-def spent_by_round(run: RunResult, label: str, seed: int) -> dict[str, Floats]:
+def spent_by_round(run: RunRecord, label: str, seed: int) -> dict[str, Floats]:
     """What had been spent at the end of each round, for every one of :data:`AXES`."""
     table = run.rounds_of(label, seed)
 
@@ -53,7 +53,7 @@ def spent_by_round(run: RunResult, label: str, seed: int) -> dict[str, Floats]:
     }
 
 
-def curve_of(run: RunResult, label: str, seed: int, metric: str) -> Curve:
+def curve_of(run: RunRecord, label: str, seed: int, metric: str) -> Curve:
     """The evaluations of one method and seed.
 
     Args:

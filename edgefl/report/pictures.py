@@ -12,7 +12,7 @@ from edgefl.durable_file import durable_file
 from edgefl.report.curves import Curve, curve_of, mean_curve, metric_of
 from edgefl.report.figure_file import draw
 from edgefl.report.quantities import limit, unit_for
-from edgefl.report.run_result import RunResult
+from edgefl.report.run_record import RunRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _POINTS = 200  # samples along a mean line, finer than the picture's pixels need
 
 
-def write_pictures(run: RunResult) -> list[Path]:
+def write_pictures(run: RunRecord) -> list[Path]:
     """Writes ``accuracy.png`` into the run directory; nothing where nothing was trained.
 
     Returns:
@@ -39,7 +39,7 @@ def write_pictures(run: RunResult) -> list[Path]:
     return [path]
 
 
-def accuracy_figure(run: RunResult) -> Figure:
+def accuracy_figure(run: RunRecord) -> Figure:
     """Two panels, accuracy over virtual time and over bytes in both directions.
 
     Each method has its own colour, dash and marker. The line is the mean over seeds, as far as every seed went; the
@@ -79,7 +79,7 @@ def accuracy_figure(run: RunResult) -> Figure:
     return figure
 
 
-def _zoom(ax: Axes, run: RunResult, curves: dict[str, list[Curve]]) -> None:
+def _zoom(ax: Axes, run: RunRecord, curves: dict[str, list[Curve]]) -> None:
     """Leaves out the steep climb far below the lowest target, where methods are not yet told apart."""
     targets = [target.accuracy for results in run.results.values() for result in results for target in result.targets]
     found = [curve for method in curves.values() for curve in method]
@@ -110,7 +110,7 @@ def _draw_method(ax: Axes, found: Sequence[Curve], kind: str, scale: float, *, l
     )
 
 
-def _draw_limits(ax: Axes, run: RunResult, kind: str, scale: float) -> None:
+def _draw_limits(ax: Axes, run: RunRecord, kind: str, scale: float) -> None:
     """Targets across, and budgets of this panel's own kind upright."""
     results = [result for found in run.results.values() for result in found]
     for accuracy in sorted({target.accuracy for result in results for target in result.targets}):
@@ -143,7 +143,7 @@ def _draw_limits(ax: Axes, run: RunResult, kind: str, scale: float) -> None:
         ax.annotate(text, (budget / scale, 0.02), **place, **style)
 
 
-def _draw_exhausted(ax: Axes, run: RunResult, found: Sequence[Curve], kind: str, scale: float, *, colour: str) -> None:
+def _draw_exhausted(ax: Axes, run: RunRecord, found: Sequence[Curve], kind: str, scale: float, *, colour: str) -> None:
     """A cross on the mean line where joules or FLOPs ran out, if they did in every seed."""
     results = [result for results in run.results.values() for result in results]
     limits = sorted({(b.kind, b.limit) for result in results for b in result.budgets if b.kind in ("joules", "flops")})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from edgefl.record.summary import SeedResult
 from edgefl.report.quantities import CUT_OFF, cut_off, estimate
-from edgefl.report.run_result import RunResult
+from edgefl.report.run_record import RunRecord
 from edgefl.report.statistics import Estimate, TimeToTarget, mean_interval, mean_or_none, time_to_target
 
 ENDS = {
@@ -71,7 +71,7 @@ class Row:
     messages: dict[str, str]
 
 
-def comparison_rows(*runs: RunResult) -> list[Row]:
+def comparison_rows(*runs: RunRecord) -> list[Row]:
     """One row a method, runs in the order given and methods in their scenario's order."""
     names = run_names(runs)
     return [
@@ -81,7 +81,7 @@ def comparison_rows(*runs: RunResult) -> list[Row]:
     ]
 
 
-def run_names(runs: Sequence[RunResult]) -> list[str]:
+def run_names(runs: Sequence[RunRecord]) -> list[str]:
     """A name for each run that tells it from the others: its scenario's, else its folder's, else its path."""
     for names in zip(*(run.names for run in runs), strict=True):
         if len(set(names)) == len(names):

@@ -8,12 +8,12 @@ from edgefl.printable import printable_line
 from edgefl.record.summary import BudgetResult, SeedResult
 from edgefl.report.quantities import estimate, limit, quantity
 from edgefl.report.rows import ENDS, Row, by_run, comparison_rows, run_names
-from edgefl.report.run_result import RunResult
+from edgefl.report.run_record import RunRecord
 from edgefl.report.statistics import Estimate, leaders, mean_interval, mean_or_none
 from edgefl.wording import with_article
 
 
-def verdict(run: RunResult) -> str:
+def verdict(run: RunRecord) -> str:
     """Plain sentences, one a line.
 
     Methods are *tied* where their 95 % intervals overlap. With one seed there is no interval, and the sentences say so.
@@ -31,13 +31,13 @@ def verdict(run: RunResult) -> str:
     return "\n".join(map(printable_line, lines))
 
 
-def verdicts(runs: Sequence[RunResult]) -> list[tuple[str, list[str]]]:
+def verdicts(runs: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
     """The sentences of several runs, each run's under its name; of one run alone without a name."""
     told = [verdict(run).split("\n") for run in runs]
     return by_run(dict(zip(run_names(runs), told, strict=True))) if len(runs) > 1 else [("", told[0])]
 
 
-def _accuracies(run: RunResult) -> list[str]:
+def _accuracies(run: RunRecord) -> list[str]:
     budgets = _budgets(run)
     smoothed = run.scenario.get("target_metric") == "accuracy_ema"
     name = "smoothed accuracy" if smoothed else "accuracy"
@@ -51,7 +51,7 @@ def _accuracies(run: RunResult) -> list[str]:
     return [_winner(f"Within {_and(limits)}{first},", final, run.labels, name), _stops(run)]
 
 
-def _budgets(run: RunResult) -> list[BudgetResult]:
+def _budgets(run: RunRecord) -> list[BudgetResult]:
     found: dict[tuple[str, float], BudgetResult] = {}
     for results in run.results.values():
         for result in results:
@@ -60,13 +60,13 @@ def _budgets(run: RunResult) -> list[BudgetResult]:
     return list(found.values())
 
 
-def _over_methods(run: RunResult, figure: Callable[[SeedResult], float | None]) -> dict[str, Estimate]:
+def _over_methods(run: RunRecord, figure: Callable[[SeedResult], float | None]) -> dict[str, Estimate]:
     """A figure's mean by method; methods that lack it in any seed are left out."""
     means = {label: mean_or_none([figure(result) for result in results]) for label, results in run.results.items()}
     return {label: mean for label, mean in means.items() if mean is not None}
 
 
-def _under(run: RunResult, budget: BudgetResult) -> str:
+def _under(run: RunRecord, budget: BudgetResult) -> str:
     def held(result: SeedResult) -> float | None:
         same = [found for found in result.budgets if (found.kind, found.limit) == (budget.kind, budget.limit)]
         return result.accuracy_within(same[0]) if same else None
@@ -75,7 +75,7 @@ def _under(run: RunResult, budget: BudgetResult) -> str:
     return _winner(start, _over_methods(run, held), run.labels, "accuracy")
 
 
-def _rounds_clause(run: RunResult) -> str:
+def _rounds_clause(run: RunRecord) -> str:
     rounds = sorted({result.rounds for results in run.results.values() for result in results})
     if len(rounds) == 1:
         return f"after {rounds[0]} {'round' if rounds[0] == 1 else 'rounds'},"
@@ -100,7 +100,7 @@ def _winner(start: str, held: Mapping[str, Estimate], labels: Sequence[str], nam
     return f"{start} {_and(figures)} are tied{ahead}{none}."
 
 
-def _stops(run: RunResult) -> str:
+def _stops(run: RunRecord) -> str:
     """What ended whom, budgets in the scenario's order and the rest after them."""
     limits: dict[str, str] = {budget.kind: limit(budget.limit, budget.kind) for budget in _budgets(run)}
     reasons: dict[str, list[str]] = {kind: [] for kind in limits}
@@ -123,7 +123,7 @@ def _targets(rows: Sequence[Row]) -> list[str]:
     return [_target(accuracy, rows) for accuracy in accuracies]
 
 
-def _front_blocks(run: RunResult, rows: Sequence[Row]) -> list[str]:
+def _front_blocks(run: RunRecord, rows: Sequence[Row]) -> list[str]:
     """Which methods train old front blocks because few clients take part in a round."""
     old = [f"{row.label} ({estimate(row.front_age, 'rounds')})" for row in rows if row.front_age is not None]
     training, data = run.scenario.get("training", {}), run.scenario.get("data", {})
@@ -167,7 +167,7 @@ def _target(accuracy: float, rows: Sequence[Row]) -> str:
     return "; ".join([start, *some]) + "."
 
 
-def _costs(run: RunResult) -> list[str]:
+def _costs(run: RunRecord) -> list[str]:
     """Who needs least time, traffic and energy a round, where nothing was trained.
 
     A method of which a seed ended before its first round has no figure a round; it is named and not compared.

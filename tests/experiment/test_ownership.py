@@ -295,7 +295,7 @@ PAIRS = {
 }
 
 
-REFUSALS = ("another process", "nothing to resume", "already contains", "contains an interrupted", "something does not fit")
+REFUSALS = ("another process", "nothing to resume", "already contains", "an interrupted run", "something does not fit")
 
 
 def pairs_lose_nothing(tmp_path: Path, count: int) -> None:

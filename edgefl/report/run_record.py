@@ -1,0 +1,135 @@
+"""The data of a finished run, read from its directory."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from edgefl.errors import UserError, nearest
+from edgefl.printable import printable_line
+from edgefl.record import RunPaths
+from edgefl.record.ranges import check_ranges
+from edgefl.record.summary import SeedResult, Summary, read_summary
+from edgefl.yaml_file import read_yaml
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROUND_COLUMNS = (
+    *("round", "seconds", "accuracy", "accuracy_ema", "loss", "bytes_down", "bytes_up", "flops", "joules"),
+    *("participants", "aggregated"),
+)
+"""Columns that every ``rounds.parquet`` has."""
+
+
+class RunRecord:
+    """The summary, the scenario and the rounds of a finished run.
+
+    Args:
+        path: a run directory that ``edgefl simulate`` has finished.
+
+    Raises:
+        UserError: the folder is no finished run, or its summary has a schema that this edgefl does not know.
+
+    Attributes:
+        path: the run directory.
+        given: the folder that was named, which for a sweep's setting is the sweep's.
+        summary: the contents of ``summary.json``.
+        results: the same, typed: for each method's label one :class:`SeedResult` a seed.
+        scenario: the contents of the fully resolved ``scenario.yaml``.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = self.given = Path(path)
+        if not self.path.is_dir():
+            what = "a file" if self.path.exists() else "nothing"
+            raise UserError(f"expected a run directory, found {what}", file=str(path))
+        paths = self.paths
+        for file in (paths.summary, paths.scenario):
+            if not file.exists():
+                hint = f"; it is unfinished: edgefl simulate --resume {path}" if paths.state.exists() else ""
+                raise UserError(f"expected a finished run, found no {file.name} in it{hint}", file=str(path))
+        self.summary: dict[str, Any]
+        typed: Summary
+        self.summary, typed = read_summary(paths.summary)
+        self.results: dict[str, tuple[SeedResult, ...]] = typed.methods
+        scenario = read_yaml(paths.scenario)
+        if not isinstance(scenario, dict):
+            raise UserError("expected a mapping", file=str(paths.scenario))
+        self.scenario: dict[str, Any] = scenario
+
+    @property
+    def paths(self) -> RunPaths:
+        """The run directory's files."""
+        return RunPaths(self.path)
+
+    @property
+    def name(self) -> str:
+        """The scenario's name."""
+        return str(self.summary["scenario"])
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """What it may be called among other runs, the shortest first: the scenario, the folder, the whole path."""
+        return self.name, self.path.resolve().name, str(self.path)
+
+    @property
+    def labels(self) -> list[str]:
+        """The methods' labels, in the scenario's order."""
+        return list(self.results)
+
+    @property
+    def seeds(self) -> list[int]:
+        """Every seed, in order of first appearance."""
+        return list(dict.fromkeys(result.seed for results in self.results.values() for result in results))
+
+    @property
+    def trained(self) -> bool:
+        """Whether any accuracy was measured; not so after ``--no-train``."""
+        return any(result.accuracy.final is not None for results in self.results.values() for result in results)
+
+    def rounds_of(self, label: str, seed: int) -> pa.Table:
+        """The rounds of one method and seed, as in its ``rounds.parquet``.
+
+        Raises:
+            UserError: there is no such method or seed in the run, or its file cannot be read.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        if label not in self.results:
+            raise UserError(f"no method '{label}' in this run; {nearest(label, self.labels)}", file=str(self.path))
+        if seed not in [result.seed for result in self.results[label]]:
+            found = ", ".join(str(result.seed) for result in self.results[label])
+            raise UserError(f"no seed {seed} of '{label}' in this run, found {found}", file=str(self.path))
+        file = self.paths.of(label, seed).rounds
+        try:
+            table = pq.read_table(file, page_checksum_verification=True)
+            missing = [name for name in ROUND_COLUMNS if name not in table.column_names]
+        except FileNotFoundError:
+            raise UserError("cannot be read: no such file", file=str(file)) from None
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise UserError(f"cannot be read: {reason}", file=str(file)) from None
+        if missing:
+            raise UserError(f"is damaged: it has no column '{missing[0]}'", file=str(file))
+        check_ranges(table, file)
+        return table
+
+    @cached_property
+    def rounds(self) -> pa.Table:
+        """Every round of every method and seed, with ``label`` and ``seed`` as first columns."""
+        import pyarrow as pa
+
+        tables = []
+        for label, results in self.results.items():
+            for result in results:
+                table = self.rounds_of(label, result.seed)
+                table = table.add_column(0, "label", pa.array([label] * len(table), pa.string()))
+                tables.append(table.add_column(1, "seed", pa.array([result.seed] * len(table), pa.int64())))
+        return pa.concat_tables(tables, promote_options="permissive")
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        return printable_line(f"{name}({str(self.path)!r}: {', '.join(self.labels)}; {len(self.seeds)} seeds)")
