@@ -31,11 +31,11 @@ NAVIGATION = {
         "Scenario file": "reference/scenario", "Methods' options": "reference/methods",
         "Models' options": "reference/models", "Device profile file": "reference/device-profile",
     },
-    "Project": {"Architecture": "architecture", "Changes": "changelog"},
+    "Project": {"Architecture": "architecture", "Contributing": "contributing", "Changes": "changelog"},
 }  # fmt: skip
 """The side bar: pages under headings. A page that stands nowhere fails the build."""
 
-OUTSIDE = {"README.md": "index.md", "CHANGELOG.md": "changelog.md"}
+OUTSIDE = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
 """Files beside ``docs`` to which pages link, and the page that stands for each."""
 
 _LINK = re.compile(r"(\]\()([^)#\s]+)")
@@ -59,6 +59,7 @@ def pages() -> dict[str, str]:
     return {
         **written,
         "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
+        "contributing.md": (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").replace("](docs/", "]("),
         "reference/command-line.md": command_reference.page(),
         "reference/python.rst": python_reference.page(),
         **scenario_reference.pages(),
