@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, PlainValidator, create_model
 
 from edgefl.component import Component
-from edgefl.errors import UserError, nearest
+from edgefl.errors import UserError, WrongAnswer, nearest
+from edgefl.methods.broadcasts import Broadcasts
 from edgefl.methods.client_state import ClientState, StatesTogether
 from edgefl.methods.codecs.choice import Codecs
 from edgefl.methods.codecs.memory import codec_state
@@ -25,7 +26,7 @@ RESERVED = frozenset({"method", "as", "local", "server", "weighting", "overlap",
 """Reserved keys of an entry, which must not be names of options."""
 
 CHECKED_ROUNDS = range(1, 9)
-"""Rounds in which a client without a model must be sent every broadcast."""
+"""Rounds whose downlinks are checked when a method is built."""
 
 
 def _parts(recipe: Recipe) -> list[type[Component]]:
@@ -262,27 +263,14 @@ def _check_frozen(method: Method) -> None:
 
 
 def _check_downlink(method: Method) -> None:
-    """Check that all broadcasts of the server update are in a part of the downlink, so that their bytes are counted.
-
-    In the first round, clients may know a broadcast without receiving it (a momentum of zero); clients with a model may
-    know more.
-    """
+    """Check the downlinks of the first rounds to a client without a model; the run checks every downlink."""
     sizes = ModelSizes((1000,) * 4)
-    parts = [
-        {part.name for part in method.payload.downlink(sizes, round, None, None).parts if part.bytes > 0}
-        for round in CHECKED_ROUNDS
-    ]
-    for vector in method.server.broadcasts:
-        carrier = method.server.carried_by.get(vector, vector)
-        missing = next((names for names in parts if carrier is not None and carrier not in names), None)
-        if missing is not None:
-            server, payload = type(method.server).__name__, type(method.payload).__name__
-            raise UserError(
-                f"method '{method.name}': {server} broadcasts '{vector}', but {payload} sends no part '{carrier}', so "
-                f"its bytes would not be counted (parts: {', '.join(sorted(missing)) or 'none'}); return "
-                f"Part('{carrier}', sizes.model_bytes, round) from downlink, or name the part that carries it in "
-                f"carried_by of {server}"
-            )
+    broadcasts = Broadcasts(method, sizes)
+    try:
+        for round in CHECKED_ROUNDS if method.server.broadcasts else ():
+            broadcasts.check(method.payload.downlink(sizes, round, None, None), round, None)
+    except WrongAnswer as error:
+        raise UserError(f"method '{method.name}': {error}") from None
 
 
 def _check_listeners(method: Method) -> None:

@@ -9,6 +9,7 @@ import simpy
 from simpy.events import EventPriority
 
 from edgefl.fleet import DeviceProfile, Pace, Slowdown
+from edgefl.methods.broadcasts import Broadcasts
 from edgefl.methods.payload import Downlink, checked_downlink
 from edgefl.record.events import detail
 from edgefl.simulation.accounts import Accounts
@@ -47,6 +48,7 @@ class World:
         self.accounts = Accounts(self.env, setup)
         self.ledger = self.accounts.ledger
         self.stopped = self.accounts.stopped
+        self._broadcasts = Broadcasts(setup.method, setup.sizes)
         self.held: dict[int, int] = {}
         self.last_job: dict[int, JobId] = {}
         self._dispatched: defaultdict[int, int] = defaultdict(int)
@@ -80,8 +82,10 @@ class World:
     def downlink(self, client: int, round: int, alpha: int | None) -> Downlink:
         """The parts that the client needs for a round, given what it holds."""
         with blaming(self.setup.label, round, "payload"):
-            payload, sizes = self.setup.method.payload, self.setup.sizes
-            return checked_downlink(payload.downlink(sizes, round, alpha, self.held.get(client)), sizes.blocks)
+            payload, sizes, held = self.setup.method.payload, self.setup.sizes, self.held.get(client)
+            downlink = checked_downlink(payload.downlink(sizes, round, alpha, held), sizes.blocks)
+            self._broadcasts.check(downlink, round, held)
+            return downlink
 
     def dispatches(self, client: int) -> int:
         """The number of jobs of the client so far, which is the number of its next one."""

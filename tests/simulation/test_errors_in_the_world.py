@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 import simpy
 
+from edgefl.methods.payloads.extra_vector import FedGkdPayload
 from edgefl.network.tree import TreeLinks
 from edgefl.record.events import EventLog
 from edgefl.simulation.clock import Clock
@@ -208,3 +209,17 @@ def test_a_process_can_be_interrupted():
     clock.timeout(1).callbacks.append(lambda _: process.interrupt("left"))
     clock.run_until(clock.event())
     assert causes == ["left"]
+
+
+def test_a_broadcast_that_travels_for_one_byte_ends_the_run_in_whichever_round_it_does(run, monkeypatch):
+    honest = FedGkdPayload.downlink
+
+    def cheap(self, sizes, round, alpha, held):
+        found = honest(self, sizes, round, alpha, held)
+        parts = tuple(part._replace(bytes=1) if part.name == "teacher" else part for part in found.parts)
+        return found._replace(parts=parts) if round == 9 else found
+
+    monkeypatch.setattr(FedGkdPayload, "downlink", cheap)
+    ended = run(rates=RATES, rounds=12, entry="fedgkd").outcome
+    assert (ended.reason, ended.rounds) == ("fault", 9)
+    assert "round 9, payload: FedGkdServer broadcasts 'teacher', but FedGkdPayload sends 1 of its" in str(ended.fault)

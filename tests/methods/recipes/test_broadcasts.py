@@ -1,14 +1,16 @@
 """What a server broadcasts travels in parts of the downlink, and may be read as a frozen copy."""
 
 from dataclasses import replace
-from itertools import count
+from itertools import count, product
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from edgefl.errors import UserError
+from edgefl.errors import UserError, WrongAnswer
+from edgefl.methods.broadcasts import Broadcasts
 from edgefl.methods.build import build_method
+from edgefl.methods.codecs.by_tensor import encoded_sizes
 from edgefl.methods.objectives.base import Loss, Objective
 from edgefl.methods.payload import Downlink, ModelSizes, Part, Payload
 from edgefl.methods.recipe import METHODS, Recipe
@@ -71,7 +73,8 @@ class Sending(Payload):
 
     def downlink(self, sizes, round, alpha, held):
         sent = {"always": True, "once": held is None, "later": round > 0, "every third": round % 3 == 0, "never": False}
-        size = 0 if self.rule == "empty" else sizes.model_bytes
+        free = {"empty": 0, "one byte": 1, "one byte later": 1 if round > 9 else sizes.model_bytes}
+        size = free.get(self.rule, sizes.model_bytes)
         teacher = (Part("teacher", size, round),) if sent.get(self.rule, True) else ()
         return Downlink((Part("model", sizes.model_bytes, round), *teacher), sizes.blocks)
 
@@ -82,7 +85,7 @@ def taught(monkeypatch):
 
     def made(rule="always", **changes):
         parts = {"objective": Taught, "rule": Sgd, "server": Teaching(), "payload": Sending, **changes}
-        recipe = Recipe(summary="", paper="", defaults={"rule": rule}, **parts)
+        recipe = Recipe(summary="", paper="", **{"defaults": {"rule": rule}, **parts})
         name = f"taught{next(NUMBERS)}"  # what is known of a name is kept
         METHODS.names()
         monkeypatch.setitem(METHODS._parts, name, recipe)
@@ -99,9 +102,50 @@ def test_a_teacher_that_every_client_has_been_sent_is_accepted(taught, rule):
 @pytest.mark.parametrize("rule", ["never", "every third", "empty"])
 def test_a_teacher_that_a_client_reads_without_having_been_sent_it_is_refused(taught, rule):
     with pytest.raises(
-        UserError, match="Teaching broadcasts 'teacher', but Sending sends no part 'teacher', so its bytes"
+        UserError, match=r"Teaching broadcasts 'teacher', but Sending sends no part 'teacher' in round [1-3], so its"
     ):
         taught(rule)
+
+
+def test_a_teacher_that_travels_for_one_byte_is_refused(taught):
+    with pytest.raises(UserError, match="Sending sends 1 of its 4000 bytes in part 'teacher' in round 1, so its bytes"):
+        taught("one byte")
+
+
+def test_a_vector_is_sent_with_its_own_bytes_which_may_be_fewer_than_the_models(taught):
+    class Priors(Teaching):
+        def begin(self, parameters):
+            return {"teacher": parameters[:10]}
+
+    class Short(Sending):
+        bytes: int = 40
+
+        def downlink(self, sizes, round, alpha, held):
+            return Downlink((Part("model", sizes.model_bytes, round), Part("teacher", self.bytes, round)), sizes.blocks)
+
+    assert taught(server=Priors(), payload=Short).payload.bytes == 40
+    with pytest.raises(UserError, match="sends 39 of its 40 bytes in part 'teacher'"):
+        taught(server=Priors(), payload=Short, defaults={"bytes": 39})
+
+
+@pytest.mark.parametrize("codec", ["none", "cast"])
+@pytest.mark.parametrize("name", METHODS.names())
+def test_every_downlink_of_a_built_in_method_has_the_bytes_of_its_broadcasts(name, codec):
+    method = build_method({"method": name, "codec": {"down": codec}}, LOCAL)
+    sizes = encoded_sizes(method.codecs.down, tiny_model().layout)
+    broadcasts = Broadcasts(method, sizes)
+    for round, held in product(range(12), [None, *range(12)]):
+        if held is None or held < round:
+            broadcasts.check(method.payload.downlink(sizes, round, None, held), round, held)
+
+
+@pytest.mark.parametrize("held", [None, 3])
+def test_a_downlink_of_any_round_is_checked_in_the_run(taught, held):
+    method = taught("one byte later")
+    broadcasts = Broadcasts(method, SIZES)
+    broadcasts.check(method.payload.downlink(SIZES, 9, None, held), 9, held)
+    with pytest.raises(WrongAnswer, match="sends 1 of its 60 bytes in part 'teacher' in round 10"):
+        broadcasts.check(method.payload.downlink(SIZES, 10, None, held), 10, held)
 
 
 def test_a_vector_that_clients_know_needs_no_part(taught):
