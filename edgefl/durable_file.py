@@ -2,8 +2,8 @@
 
 All files of edgefl are written with this module. After a kill, a full disk or a power failure a path has its old
 content or its new content, and everything written before it is on the disk as well. An unfinished file is in the same
-folder under the name returned by :func:`aside`. A killed process leaves it there; the next write to the path replaces
-it.
+folder under the name returned by :func:`aside`, locked by the process that writes it. A killed process leaves it there
+without a lock; the next write to the path removes it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ from edgefl.errors import UserError
 
 _ENDING = ".edgefl-unfinished"
 _AT_ONCE = "another process is writing it"
+_TRIES = 100
+"""Other processes may take the temporary name between two steps; then a process tries again."""
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+"""Errors of file systems that have no locks; processes that write the same file there are noticed if possible."""
 
 
 def aside(path: Path) -> Path:
@@ -44,16 +48,16 @@ def durable_file(path: Path) -> Iterator[BinaryIO]:
         path: the file, in a folder that exists.
 
     Raises:
-        OSError: it cannot be written, or another process is writing it; ``path`` is unchanged.
+        OSError: it cannot be written, or another process is writing it; ``path`` is unchanged. Only if the folder
+            cannot be flushed at the very end, ``path`` has its new content, which a power failure may undo.
     """
     unfinished = aside(path)
-    unfinished.unlink(missing_ok=True)  # left by a killed process
-    file = os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666), "wb")
+    file = os.fdopen(_created(unfinished), "wb")
     made = os.fstat(file.fileno())
     try:
         yield file
         file.flush()
-        os.fsync(file.fileno())
+        _flush(file.fileno())
         _rename(unfinished, path, made)
         file.close()
     except BaseException:
@@ -69,7 +73,7 @@ def write_durably(path: Path, content: str | bytes) -> None:
     """Write a whole file; text is encoded as UTF-8. See :func:`durable_file`.
 
     Raises:
-        OSError: it cannot be written; ``path`` is unchanged.
+        OSError: as for :func:`durable_file`.
     """
     with durable_file(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
@@ -155,7 +159,7 @@ def flush_folder(folder: Path) -> None:
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        _flush(descriptor)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems cannot flush folders
             raise
@@ -163,10 +167,41 @@ def flush_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def remove_unfinished(folder: Path) -> None:
-    """Remove unfinished files that killed processes left in a folder and its subfolders."""
-    for path in folder.rglob(f".*{_ENDING}"):
-        path.unlink(missing_ok=True)
+def remove_unfinished(path: Path) -> None:
+    """Remove what a killed process left of a file that it wrote; a file that a process is writing now stays."""
+    with suppress(OSError):
+        _remove_abandoned_file(aside(path))
+
+
+def _created(unfinished: Path) -> int:
+    """A new file, open and locked; whoever has the lock of the file at this path may write, rename and remove it."""
+    for _ in range(_TRIES):
+        _remove_abandoned_file(unfinished)
+        with suppress(FileExistsError):
+            descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+            # Another process may have taken the file for an abandoned one before it was locked.
+            if _locked(descriptor) and _is(unfinished, os.fstat(descriptor)):
+                return descriptor
+            os.close(descriptor)
+    raise OSError(errno.EBUSY, _AT_ONCE, str(unfinished))
+
+
+def _remove_abandoned_file(unfinished: Path) -> None:
+    """Remove a file that a killed process left; raises OSError if another process is writing it."""
+    try:
+        descriptor = os.open(unfinished, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return
+    except OSError:  # no file that edgefl made, such as a link
+        unfinished.unlink(missing_ok=True)
+        return
+    try:
+        if not _locked(descriptor):
+            raise OSError(errno.EBUSY, _AT_ONCE, str(unfinished))
+        if _is(unfinished, os.fstat(descriptor)):
+            unfinished.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
 
 
 def _remove_abandoned(folder: Path) -> None:
@@ -183,11 +218,30 @@ def _remove_abandoned(folder: Path) -> None:
 
 
 def _lock(descriptor: int, folder: Path) -> None:
-    with suppress(BlockingIOError):
+    if not (_locked(descriptor) and _is(folder, os.fstat(descriptor))):
+        raise OSError(errno.EBUSY, _AT_ONCE, str(folder))
+
+
+def _locked(descriptor: int) -> bool:
+    """Lock a file or folder until it is closed; ``False`` if another process has the lock."""
+    try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _is(folder, os.fstat(descriptor)):
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+    return True
+
+
+def _flush(descriptor: int) -> None:
+    """Flush a file to the disk. On macOS ``fsync`` leaves it in the disk's own cache; ``F_FULLFSYNC`` does not."""
+    full: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is not None:
+        with suppress(OSError):  # some file systems do not have it
+            fcntl.fcntl(descriptor, full)
             return
-    raise OSError(errno.EBUSY, _AT_ONCE, str(folder))
+    os.fsync(descriptor)
 
 
 def _rename(unfinished: Path, path: Path, made: os.stat_result) -> None:

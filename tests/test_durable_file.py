@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import resource
 import subprocess
@@ -112,15 +113,24 @@ def test_what_a_killed_process_left_is_replaced(tmp_path):
     assert (tmp_path / "file").read_text() == "whole"
 
 
-def test_what_killed_processes_left_can_be_removed_and_nothing_else_is(tmp_path):
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    kept = [tmp_path / "a" / "b" / "file", tmp_path / ".hidden", tmp_path / "edgefl-unfinished"]
-    for path in kept:
-        path.write_text("kept")
-    aside(kept[0]).write_text("half")
-    aside(tmp_path / "file").symlink_to(kept[0])
-    remove_unfinished(tmp_path)
-    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(kept)
+def test_what_a_killed_process_left_can_be_removed_and_nothing_else_is(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("kept")
+    aside(tmp_path / "other").write_text("kept")
+    aside(path).write_text("half")
+    remove_unfinished(path)
+    assert names(tmp_path) == sorted(["file", aside(tmp_path / "other").name])
+    aside(path).mkdir()
+    remove_unfinished(path)
+    assert aside(path).is_dir()
+
+
+def test_what_a_process_is_writing_is_not_removed(tmp_path):
+    path = tmp_path / "file"
+    with durable_file(path) as file:
+        file.write(b"whole")
+        remove_unfinished(path)
+    assert path.read_text() == "whole"
 
 
 @pytest.mark.parametrize("where", ["path", "aside"])
@@ -134,18 +144,96 @@ def test_a_link_is_replaced_and_never_written_through(tmp_path, where):
     assert not path.is_symlink()
 
 
-def test_of_two_that_write_at_once_one_wins_and_the_other_is_told(tmp_path):
+def test_of_two_that_write_at_once_the_first_wins_and_the_other_is_told(tmp_path):
     path = tmp_path / "file"
-
-    def first():
-        with durable_file(path) as file:
-            file.write(b"first")
+    with durable_file(path) as file:
+        file.write(b"first")
+        with pytest.raises(OSError, match="another process is writing it"):
             write_durably(path, "second")
-
-    with pytest.raises(OSError, match="another process is writing it"):
-        first()
     assert names(tmp_path) == ["file"]
-    assert path.read_text() == "second"
+    assert path.read_text() == "first"
+
+
+def test_another_process_between_two_steps_never_has_its_half_file_published(tmp_path, monkeypatch):
+    """The other one begins between the last check of the first and its rename."""
+    path, replace, others = tmp_path / "file", os.replace, []
+
+    def late(source, target):
+        monkeypatch.setattr(os, "replace", replace)
+        other = durable_file(path)
+        try:
+            file = other.__enter__()
+        except OSError as error:
+            others.append(error)
+        else:
+            others.append(other)
+            file.write(b"ha")
+            file.flush()
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", late)
+    write_durably(path, "whole")
+    assert path.read_text() == "whole"
+    assert isinstance(others[0], OSError)
+
+
+def test_writers_at_the_same_time_leave_one_whole_file(tmp_path):
+    code = (
+        "import sys, pathlib; from edgefl.durable_file import write_durably\n"
+        "for _ in range(300):\n"
+        "    try: write_durably(pathlib.Path(sys.argv[1]), sys.argv[2] * 20_000)\n"
+        "    except OSError as error: assert 'another process' in str(error), error\n"
+        "    assert len(set(pathlib.Path(sys.argv[1]).read_text())) == 1\n"
+    )
+    path = tmp_path / "file"
+    write_durably(path, "c" * 20_000)
+    writers = [subprocess.Popen([sys.executable, "-c", code, str(path), letter]) for letter in "ab"]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    assert names(tmp_path) == ["file"]
+    assert len(path.read_text()) == 20_000
+
+
+def test_a_folder_that_cannot_be_flushed_at_the_end_is_an_error_with_the_new_content_in_place(tmp_path, monkeypatch):
+    fsync = os.fsync
+
+    def failing(descriptor):
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        fsync(descriptor)
+
+    write_durably(tmp_path / "file", "old")
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        write_durably(tmp_path / "file", "new")
+    assert (tmp_path / "file").read_text() == "new"
+    assert names(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_where_the_system_has_a_full_flush_it_is_used(tmp_path, monkeypatch, supported):
+    called, flushed, fsync = [], [], os.fsync
+
+    def full(descriptor, command, *rest):
+        called.append(command)
+        if not supported:
+            raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+        return 0
+
+    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
+    monkeypatch.setattr(fcntl, "fcntl", full)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (flushed.append(descriptor), fsync(descriptor)))
+    write_durably(tmp_path / "file", "content")
+    assert called == [51, 51]
+    assert len(flushed) == (0 if supported else 2)
+
+
+def test_a_file_system_without_locks_can_be_written_to(tmp_path, monkeypatch):
+    def none(*arguments):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    write_durably(tmp_path / "file", "content")
+    assert (tmp_path / "file").read_text() == "content"
 
 
 def test_a_folder_is_made_with_its_parents_and_each_is_flushed(tmp_path, monkeypatch):

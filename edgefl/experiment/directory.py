@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from edgefl.durable_file import aside, flush_folder, remove_unfinished, write_durably
+from edgefl.durable_file import aside, flush_folder, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.folder_lock import FolderLock
 from edgefl.experiment.inputs import Input, check_inputs, digests
@@ -164,7 +164,7 @@ class RunDirectory:
             write_durably(self.paths.faulted, json.dumps(self._state(sound)))
         else:
             self.paths.faulted.unlink(missing_ok=True)
-        remove_unfinished(self.path)
+        self.paths.clear()
         # The state is removed last: without it, all files that a resumption needs are gone, and a kill leaves no lock.
         # A process that starts in between finds all runs finished, and writes the same summary again.
         if self._lock is not None:

@@ -102,11 +102,23 @@ class FolderLock:
             opened.callback(os.close, folder)
             lock, first = self._open(folder)
             opened.callback(os.close, lock)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._flock(folder, lock, first=first)
             if not (self._is_own_file(folder, lock) and _is_at(folder, self._file.parent)):
                 return None
             opened.pop_all()
             return folder, lock, first
+
+    def _flock(self, folder: int, lock: int, *, first: bool) -> None:
+        """Lock the file; remove a new one again where the file system has no locks."""
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:
+            if first:
+                with suppress(OSError):
+                    os.unlink(self._file.name, dir_fd=folder)
+            raise
 
     def _is_own_file(self, folder: int, lock: int) -> bool:
         there = os.stat(self._file.name, dir_fd=folder, follow_symlinks=False)

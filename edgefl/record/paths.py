@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgefl.durable_file import aside, flush_folder, make_folder
+from edgefl.durable_file import aside, flush_folder, make_folder, remove_unfinished
 from edgefl.errors import UserError
 from edgefl.record import names
 
@@ -115,8 +115,10 @@ class SeedPaths:
         return folder_in(self.folder, names.CHECKPOINTS)
 
     def clear(self) -> None:
-        """Remove the files that only a run in progress needs."""
+        """Remove the files that only a run in progress needs, and unfinished ones."""
         shutil.rmtree(self.checkpoints, ignore_errors=True)
+        for name in names.SEED_FILES:
+            remove_unfinished(self.folder / name)
         for name in names.JOURNALS:
             (self.folder / name).unlink(missing_ok=True)
         if self.folder.is_dir():
@@ -216,6 +218,11 @@ class RunPaths:
                 _check_files(seed, names.SEED_FILES)
                 _check_files(SeedPaths(seed).checkpoints)
 
+    def clear(self) -> None:
+        """Remove unfinished files next to the methods' folders."""
+        for name in names.FILES:
+            remove_unfinished(self.root / name)
+
     def remove(self, labels: Iterable[str]) -> None:
         """Remove everything that edgefl writes here for these methods; other files stay.
 
@@ -263,10 +270,14 @@ def _seed_folders(folder: Path) -> list[Path]:
 
 
 def _check_files(folder: Path, files: Iterable[str] | None = None) -> None:
-    """Check that these entries of a folder, or all of its entries, are files without a second name."""
+    """Check that these entries of a folder, or all of its entries, are files without a second name.
+
+    The unfinished form of a file is checked, too.
+    """
     if _kind(folder) is not None:
         for name in files if files is not None else sorted(os.listdir(folder)):
             own_file_in(folder, name)
+            own_file_in(folder, aside(folder / name).name)
 
 
 def _unlink(folder: Path, name: str) -> None:

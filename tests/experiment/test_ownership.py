@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import multiprocessing
 import os
 import shutil
@@ -12,6 +14,7 @@ import pytest
 
 import edgefl
 from edgefl.cli import main
+from edgefl.durable_file import aside
 from edgefl.errors import EdgeflError, UserError
 from edgefl.experiment import RunMoved, is_interrupted, resume, run
 from edgefl.experiment.folder_lock import FolderLock
@@ -155,8 +158,6 @@ def test_a_second_process_is_refused_at_every_moment_of_the_first(tmp_path):
 
 def test_the_lock_that_was_opened_before_its_file_was_removed_holds_nothing(tmp_path, monkeypatch):
     """The second opens the file, the first removes it and lets go, a third makes a new one: one of the two holds it."""
-    import fcntl
-
     file = tmp_path / "folder" / LOCK
     first = FolderLock(file, make=True)
     flock, thirds = fcntl.flock, []
@@ -331,3 +332,45 @@ def test_pairs_of_simultaneous_starts_lose_nothing(tmp_path):
 @pytest.mark.slow
 def test_a_hundred_pairs_of_simultaneous_starts_lose_nothing(tmp_path):
     pairs_lose_nothing(tmp_path, 100)
+
+
+@pytest.mark.parametrize("reason", [errno.ENOLCK, errno.ENOTSUP])
+def test_a_file_system_without_locks_is_refused_and_nothing_stays(small, tmp_path, monkeypatch, reason):
+    def none(*arguments):
+        raise OSError(reason, os.strerror(reason))
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    with pytest.raises(UserError, match="the run directory cannot be written"):
+        run(small(), out=tmp_path / "new" / "run", train=False)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_run_ends_with_the_unfinished_files_of_others_in_its_folder(tmp_path):
+    """A killed ``replay --out RUN/copy`` leaves a folder, another process may be writing a page now."""
+    folder = tmp_path / "run"
+    interrupted(folder)
+    (aside(folder / "copy") / "fedavg").mkdir(parents=True)
+    aside(folder / "page.html").write_text("half")
+    aside(folder / "fedavg" / "seed-0" / "notes").write_text("half")
+    left = [aside(folder / "summary.json"), aside(folder / "fedavg" / "seed-0" / "clients.parquet")]
+    for path in left:
+        path.write_text("half")
+    resume(folder)
+    assert verify(folder) == []
+    assert not is_interrupted(folder)
+    assert (aside(folder / "copy") / "fedavg").is_dir()
+    assert aside(folder / "page.html").exists()
+    assert aside(folder / "fedavg" / "seed-0" / "notes").exists()
+    assert not any(path.exists() for path in left)
+
+
+@pytest.mark.parametrize("name", ["summary.json", "costs.json", "fedavg/seed-0/events.parquet"])
+def test_a_folder_in_the_place_of_an_unfinished_file_is_refused_before_anything_is_trained(tmp_path, name):
+    folder = tmp_path / "run"
+    interrupted(folder)
+    aside(folder / name).unlink(missing_ok=True)
+    aside(folder / name).mkdir()
+    before = tree(folder)
+    with pytest.raises(UserError, match="expected a file, found a folder"):
+        resume(folder)
+    assert tree(folder) == before
