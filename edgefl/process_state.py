@@ -2,23 +2,88 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
+import gc
+import logging
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
+
+from edgefl.lent_streams import streams_lent
+from edgefl.surroundings import changes_undone
+from edgefl.torch_settings import neutral_torch
+
+
+class Setting(NamedTuple):
+    """A setting of the interpreter: functions that read and write it."""
+
+    read: Callable[[], Any]
+    write: Callable[[Any], object]
+
+
+def _attribute(module: Any, name: str) -> Setting:
+    return Setting(lambda: getattr(module, name), lambda value: setattr(module, name, value))
+
+
+def _items(module: Any, name: str) -> Setting:
+    """A list that others hold: its items are restored, in the same list."""
+
+    def write(before: tuple[list[Any], list[Any]]) -> None:
+        held, items = before
+        held[:] = items
+        setattr(module, name, held)
+
+    return Setting(lambda: (getattr(module, name), list(getattr(module, name))), write)
+
+
+def _handlers() -> dict[int, Any]:
+    """The handlers of signals that Python code can restore."""
+    found = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    return {number: handler for number, handler in found.items() if handler is not None}
+
+
+def _handle(handlers: dict[int, Any]) -> None:
+    if threading.current_thread() is not threading.main_thread():
+        return  # only the main thread may change them, so the block has not
+    for number, handler in handlers.items():
+        if signal.getsignal(number) != handler:
+            with suppress(OSError):
+                signal.signal(number, handler)
+
+
+SETTINGS = {
+    # Not ``catch_warnings``, after which Python repeats warnings that it has already shown.
+    "warning filters": _items(warnings, "filters"),
+    "warnings": _attribute(warnings, "showwarning"),
+    "imports": _items(sys, "path"),
+    "uncaught errors": _attribute(sys, "excepthook"),
+    "uncaught errors of threads": _attribute(threading, "excepthook"),
+    "ignored errors": _attribute(sys, "unraisablehook"),
+    "depth of calls": Setting(sys.getrecursionlimit, sys.setrecursionlimit),
+    "turns of threads": Setting(sys.getswitchinterval, sys.setswitchinterval),
+    "collection of garbage": Setting(gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
+    "log": Setting(lambda: logging.root.manager.disable, logging.disable),
+    "blocked signals": Setting(
+        lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+        lambda blocked: signal.pthread_sigmask(signal.SIG_SETMASK, blocked),
+    ),
+    "signals": Setting(_handlers, _handle),
+}
+"""What is restored besides PyTorch's settings, the streams, the working directory and the environment."""
 
 
 @contextmanager
 def process_state_kept() -> Iterator[None]:
     """Restore the process's global settings when the block ends, also after an error.
 
-    These are the working directory, the environment, warning filters, NumPy's handling of floating-point errors, and
-    PyTorch's default type and device, gradient mode, deterministic mode, precision of products and threads. The block
-    runs code of plug-ins, which may change any of them; this must not affect a method that runs later.
+    These are the working directory, the environment, the standard streams, the interpreter's :data:`SETTINGS`, NumPy's
+    handling of floating-point errors, and PyTorch's settings, which are neutral while the block runs. The block runs
+    code of plug-ins, which may change any of them; this must not affect a method that runs later.
 
+    >>> import os
     >>> with process_state_kept():
     ...     os.environ["EDGEFL_EXAMPLE"] = "1"
     >>> "EDGEFL_EXAMPLE" in os.environ
@@ -26,54 +91,11 @@ def process_state_kept() -> Iterator[None]:
     """
     import numpy as np
 
-    environment, torch_settings = dict(os.environ), _torch_settings()
-    # Not ``catch_warnings``, after which Python repeats warnings that it has already shown.
-    filters, show = list(warnings.filters), warnings.showwarning
-    with contextlib.chdir("."), np.errstate():
+    with changes_undone(), streams_lent(), np.errstate(), neutral_torch():
+        before = {name: setting.read() for name, setting in SETTINGS.items()}
         try:
             yield
         finally:
-            warnings.filters[:], warnings.showwarning = filters, show  # type: ignore[index]
-            if os.environ != environment:
-                os.environ.clear()
-                os.environ.update(environment)
-            _restore(torch_settings)
-
-
-_TORCH = (
-    "default_dtype",
-    "default_device",
-    "grad_enabled",
-    "deterministic_debug_mode",
-    "float32_matmul_precision",
-    "num_threads",
-)
-"""PyTorch's settings, by the names of the functions that read and change them."""
-
-
-def _torch_settings() -> dict[str, Any] | None:
-    """The settings that can be read; ``None`` while PyTorch is not imported."""
-    torch: Any = sys.modules.get("torch")
-    if torch is None:
-        return None
-    settings = {}
-    for name in _TORCH:
-        # A precision that was set through a newer function cannot be read through this one.
-        with suppress(RuntimeError):
-            settings[name] = (torch.is_grad_enabled if name == "grad_enabled" else getattr(torch, f"get_{name}"))()
-    return settings
-
-
-def _restore(before: dict[str, Any] | None) -> None:
-    """Reset the settings that differ; if the block imported PyTorch, to PyTorch's initial values."""
-    torch: Any = sys.modules.get("torch")
-    now = _torch_settings()
-    if now is None:
-        return
-    if before is None:
-        before = {"default_dtype": torch.float32, "default_device": torch.device("cpu"), "grad_enabled": True}
-    for name, value in before.items():
-        if name in now and now[name] != value:
-            # A default device that is set, even PyTorch's initial one, slows every call: it is unset instead.
-            none = name == "default_device" and value.type == "cpu"
-            getattr(torch, f"set_{name}")(None if none else value)
+            for name, setting in SETTINGS.items():
+                if setting.read() != before[name]:
+                    setting.write(before[name])

@@ -19,6 +19,7 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import build_model
 from edgefl.record import RunPaths
 from edgefl.scenario import Scenario
+from edgefl.torch_settings import neutral_torch
 from edgefl.training.base import Around, Arrived, Engine, JobResult, JobTask, unnoticed
 from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
@@ -84,6 +85,7 @@ class WatchedCore(TrainingCore):
         return Watched(super().engine_for(model), self._seconds, overlaps=self.engine_name == "parallel")
 
 
+@neutral_torch()
 def share_outside(scenario: Scenario, device: str = "auto") -> list[dict[str, Any]]:
     """The share of a run's wall-clock outside training and evaluation, once everything is imported and data are loaded.
 

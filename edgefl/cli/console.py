@@ -6,6 +6,7 @@ Control characters in texts are shown as escapes (``\x1b``); the console's own c
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from typing import TextIO
 
@@ -48,5 +49,6 @@ def into_file(file: TextIO) -> Console:
 
 def standard_error() -> Console:
     """A rich console on standard error, for progress."""
-    console = _SafeConsole(stderr=True, highlight=False)
-    return console if console.is_terminal else _SafeConsole(stderr=True, highlight=False, width=width_of_a_file())
+    # The stream as it is now: a part of a method may replace ``sys.stderr``.
+    console = _SafeConsole(file=sys.stderr, highlight=False)
+    return console if console.is_terminal else _SafeConsole(file=sys.stderr, highlight=False, width=width_of_a_file())

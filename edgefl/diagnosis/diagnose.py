@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from edgefl.data.batches import job_batches
-from edgefl.data.federated import FederatedData, load_federated
+from edgefl.data.federated import load_federated
 from edgefl.diagnosis.curvature import Curvature
 from edgefl.diagnosis.dissimilarity import dissimilarity
 from edgefl.diagnosis.landscape import Landscape, landscape
@@ -23,8 +23,8 @@ from edgefl.methods.objectives.base import Batch
 from edgefl.methods.rules.base import LocalOptions
 from edgefl.record import RunPaths, SeedPaths
 from edgefl.scenario import Scenario, load_scenario
+from edgefl.torch_settings import neutral_torch
 from edgefl.training.device import choose_device, exact_arithmetic
-from edgefl.training.threads import one_core_each
 
 BATCH = 64
 """Images in a batch, as in FedAlign's code."""
@@ -103,12 +103,13 @@ def diagnose(
     loaded: tuple[int, list[Batch]] | None = None
     for label, seed in sorted(chosen, key=lambda each: each[1]):
         if loaded is None or loaded[0] != seed:
-            data = load_federated(scenario.data, seed, choose_device(device), scenario.evaluation.split)
-            loaded = (seed, _batches(data, scenario, seed, batches))
+            loaded = (seed, _batches(scenario, seed, device, batches))
         yield _diagnose(RunPaths(run).of(label, seed), scenario, label, seed, loaded[1], plane=plane)
 
 
-def _batches(data: FederatedData, scenario: Scenario, seed: int, count: int) -> list[Batch]:
+@neutral_torch()
+def _batches(scenario: Scenario, seed: int, device: str, count: int) -> list[Batch]:
+    data = load_federated(scenario.data, seed, choose_device(device), scenario.evaluation.split)
     plan = job_batches(
         data.train,
         scenario.data.augment,
@@ -122,6 +123,7 @@ def _batches(data: FederatedData, scenario: Scenario, seed: int, count: int) -> 
     return [plan.step(step) for step in range(len(plan))]
 
 
+@neutral_torch()
 def _diagnose(
     paths: SeedPaths, scenario: Scenario, label: str, seed: int, batches: list[Batch], *, plane: bool
 ) -> Diagnosis:
@@ -136,7 +138,7 @@ def _diagnose(
     final = curvature(read_model(paths.final_model, model.layout))
     kept = paths.client_models
     local = read_clients(kept, model.layout) if kept.is_file() else {}
-    with one_core_each(), exact_arithmetic(device):
+    with exact_arithmetic(device):
         clients, by_tensor, by_parameter = [], [], []
         for client, vector in local.items():
             here = curvature(vector)

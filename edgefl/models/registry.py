@@ -13,6 +13,7 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.initialisation import initialise
 from edgefl.randomness import integer_seed
 from edgefl.registry import Registry, class_of
+from edgefl.torch_settings import neutral_torch
 
 
 class ModelSpec(Component):
@@ -33,6 +34,7 @@ MODELS: Registry[type[ModelSpec]] = Registry(
 """Every model by name; ``edgefl.models`` entry points add to it."""
 
 
+@neutral_torch()
 def build_model(spec: ModelSpec, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
     """The skeleton of a model on the CPU, with the initial weights of seed 0.
 

@@ -21,6 +21,7 @@ from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.simulation.cost_specs import SecondsCost
 from edgefl.simulation.run import Outcome, simulate_run
+from edgefl.torch_settings import neutral_torch
 from edgefl.training.neutral import NeutralLearner
 
 PARTICIPATIONS = 3000
@@ -40,6 +41,7 @@ def planned_rounds(scenario: Scenario, methods: int) -> int:
     return min(scenario.training.rounds, max(FEWEST_ROUNDS, affordable))
 
 
+@neutral_torch()
 def plan(
     scenario: Scenario, *, methods: Sequence[str] | None = None, rounds: int | None = None, seed: int | None = None
 ) -> Plan:

@@ -21,6 +21,7 @@ from edgefl.rerun.recording import Recording
 from edgefl.rerun.replayed_learner import ReplayedLearner
 from edgefl.scenario import Scenario, dump_yaml, resolve, with_overrides
 from edgefl.scenario.overrides import Overrides, parse_overrides
+from edgefl.torch_settings import neutral_torch
 
 CHANGEABLE = ("network", "fleet", "budgets", "targets", "target_metric", "stop", "name")
 """Sections of a scenario that training does not see."""
@@ -37,6 +38,7 @@ class Replay:
         UserError: no finished run, nothing was trained in it, a file is damaged, or a decision in it read a time.
     """
 
+    @neutral_torch()
     def __init__(self, run: Path, methods: Sequence[str] | None = None) -> None:
         self._run = FinishedRun(run, methods)
         self._recordings = {
@@ -45,6 +47,7 @@ class Replay:
             for entry in self._run.entries[label]
         }
 
+    @neutral_torch()
     def on(self, changes: Overrides, out: Path) -> Path:
         """Replay the run with changes to its scenario, and write a run directory like a full run's.
 

@@ -22,6 +22,7 @@ from edgefl.rerun.execution_again import ExecutionAgain
 from edgefl.rerun.sensitivity.checking import check_sensitivity
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.invariants import CostEntry, Record, violations
+from edgefl.torch_settings import neutral_torch
 from edgefl.version import __version__
 from edgefl.yaml_file import read_yaml
 
@@ -37,6 +38,7 @@ def verify(run: Path) -> list[str]:
     return list(_changed_inputs(run, scenario, summary)) or held_to(run, summary, scenario)
 
 
+@neutral_torch()
 def held_to(run: Path, summary: dict[str, Any], scenario: Scenario) -> list[str]:
     """Every way in which the runs of a directory are not what a scenario leads to, as sentences.
 

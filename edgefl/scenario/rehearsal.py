@@ -13,8 +13,10 @@ from edgefl.network.traces import read_csv, read_mahimahi
 from edgefl.scenario.components import built_at
 from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
 from edgefl.scenario.scenario import Scenario
+from edgefl.torch_settings import neutral_torch
 
 
+@neutral_torch()
 def rehearse(scenario: Scenario, *, file: str | None = None, overrides: Overrides = ()) -> None:
     """Build all parts of a run once, so that errors are found before anything is written.
 

@@ -10,6 +10,7 @@ import torch
 
 from edgefl.errors import UserError, nearest
 from edgefl.hardware import DEVICES
+from edgefl.torch_settings import neutral_torch
 
 
 def choose_device(name: str) -> torch.device:
@@ -36,15 +37,22 @@ def choose_device(name: str) -> torch.device:
 
 @contextmanager
 def exact_arithmetic(device: torch.device, *, tf32: bool = False) -> Iterator[None]:
-    """Run the block with deterministic kernels and full float32 products on ``device``, then restore the settings.
+    """Run the block with neutral settings and, on CUDA, deterministic kernels; then restore the caller's settings.
 
-    A CPU with one intra-op thread needs no settings. On CUDA, TF32 is off unless ``tf32`` is set, cuDNN uses
+    A CPU with one intra-op thread needs no further settings. On CUDA, TF32 is off unless ``tf32`` is set, cuDNN uses
     deterministic kernels and does not choose them by timing, and cuBLAS gets a fixed workspace. Operators without a
     deterministic kernel warn.
     """
-    if device.type != "cuda":
-        yield
-        return
+    with neutral_torch():
+        if device.type == "cuda":
+            with _deterministic_cuda(tf32):
+                yield
+        else:
+            yield
+
+
+@contextmanager
+def _deterministic_cuda(tf32: bool) -> Iterator[None]:
     # cuBLAS reads it when it creates its handle, so it must be set before the first product.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
 from edgefl.training.base import JobData
+from edgefl.training.device import exact_arithmetic
 from edgefl.training.job import Evaluation
 from edgefl.training.lent import Lent
 
@@ -50,7 +51,7 @@ def evaluate_batch(
     Raises:
         WrittenInPlace: a layer wrote into the model.
     """
-    with torch.no_grad(), using(**{**PLAIN, **mode}):
+    with exact_arithmetic(vector.device), torch.no_grad(), using(**{**PLAIN, **mode}):
         batch = data.evaluation_batch(place)
         lent = Lent({EVALUATED: vector}, model.layout)
         logits = model.apply_blocks(model.layout.frozen(*model.layout.split(lent[EVALUATED])), batch.inputs)

@@ -11,6 +11,7 @@ from torch import Tensor
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.digest import digest_of_model
+from edgefl.torch_settings import neutral_torch
 from edgefl.training.base import Engine, JobData, JobResult
 from edgefl.training.client_states import ClientStates, State
 from edgefl.training.epochs import epoch_losses
@@ -19,7 +20,6 @@ from edgefl.training.job_inputs import JobInputs, JobResolver, Received
 from edgefl.training.keepsakes import Keepsakes
 from edgefl.training.memory import LearnerMemory
 from edgefl.training.server_model import Outcome, ServerModel
-from edgefl.training.threads import one_core_each
 from edgefl.training.wire import Wire
 
 HORIZON = 16
@@ -117,7 +117,7 @@ class MethodLearner:
         if version != latest:
             raise ValueError(f"the latest model version is {latest}, not {version}")
         old = [id for id in self._discarded if self._waiting[id].version <= version - HORIZON]
-        with one_core_each(), torch.no_grad():
+        with neutral_torch(), torch.no_grad():
             self._train([*jobs, *old])
             before = digest_of_model(self._server.vector)
             arrived = {id: self._outcome(id) for id in sorted(jobs, key=_order)}

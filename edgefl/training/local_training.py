@@ -16,6 +16,7 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
 from edgefl.randomness import generator
 from edgefl.training.base import JobData, JobResult, JobTask
+from edgefl.training.device import exact_arithmetic
 from edgefl.training.faults import TrainingFault
 from edgefl.training.lent import Lent
 from edgefl.training.tracing.traced_steps import TracedSteps
@@ -42,6 +43,8 @@ def train_job(
 ) -> JobResult:
     """Run the job's local steps one after another; a pure function of ``task`` and ``precision``.
 
+    It starts with neutral settings of PyTorch, whatever the caller or another job set.
+
     Args:
         task: the job.
         model: a skeleton that no other thread uses at the same time: a call inserts weights and removes them again.
@@ -55,7 +58,7 @@ def train_job(
     """
     losses: list[Tensor] = []
     try:
-        with using(**TRAINING), torch.enable_grad():
+        with exact_arithmetic(task.start.device, tf32=precision == "tf32"), using(**TRAINING):
             return _train(task, model, data, abandoned, precision, losses)
     except (Abandoned, KeyboardInterrupt):
         raise

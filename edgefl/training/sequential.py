@@ -11,11 +11,9 @@ from torch import Tensor
 from edgefl.methods.precision import Precision
 from edgefl.models.block_model import BlockModel
 from edgefl.training.base import Arrived, JobData, JobResult, JobTask, told, unnoticed
-from edgefl.training.device import exact_arithmetic
 from edgefl.training.evaluation import evaluate_batch, total
 from edgefl.training.job import Evaluation
 from edgefl.training.local_training import train_job
-from edgefl.training.threads import one_core_each
 
 
 class SequentialEngine:
@@ -38,15 +36,12 @@ class SequentialEngine:
 
     def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
         """Train all jobs; see :class:`~edgefl.training.base.Engine`."""
-        with one_core_each(), exact_arithmetic(self._device, tf32=self._precision == "tf32"):
-            results = [train_job(task, self._model, self._data, precision=self._precision) for task in tasks]
-        return told(results, arrived)
+        return told([train_job(task, self._model, self._data, precision=self._precision) for task in tasks], arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split."""
-        with one_core_each(), exact_arithmetic(self._device):
-            places = self._data.evaluation()
-            return total([evaluate_batch(vector, place, self._model, self._data, mode) for place in places])
+        places = self._data.evaluation()
+        return total([evaluate_batch(vector, place, self._model, self._data, mode) for place in places])
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""

@@ -2,13 +2,13 @@ import pytest
 import torch
 
 from edgefl.errors import UserError
+from edgefl.torch_settings import neutral_torch
 from edgefl.training.batched.engine import BatchedEngine
 from edgefl.training.choice import build_engine, choose_engine, engines_on
 from edgefl.training.device import choose_device, exact_arithmetic
 from edgefl.training.parallel.engine import ParallelEngine
 from edgefl.training.processors import cores
 from edgefl.training.sequential import SequentialEngine
-from edgefl.training.threads import one_core_each
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -49,12 +49,12 @@ def test_threads_are_restored_also_when_the_block_fails():
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
-        with one_core_each():
+        with neutral_torch():
             assert torch.get_num_threads() == 1
-            with one_core_each():
+            with neutral_torch():
                 assert torch.get_num_threads() == 1
             assert torch.get_num_threads() == 1
-        with pytest.raises(ZeroDivisionError), one_core_each():
+        with pytest.raises(ZeroDivisionError), neutral_torch():
             1 / 0  # noqa: B018
         assert torch.get_num_threads() == 3
     finally:

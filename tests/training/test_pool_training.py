@@ -298,21 +298,45 @@ def test_two_threads_at_the_same_time_share_the_worker_processes(tiny):
     assert found == [True] * 3
 
 
-def test_worker_processes_compute_with_the_numerics_of_the_caller(tiny):
+def test_no_engine_computes_with_the_settings_of_the_caller(tiny):
     """Which library computes a convolution decides its last bits."""
     method = tiny.method("fedavg")
+    reference = three_rounds(tiny.core("sequential"), method)
     core, engine = with_workers(tiny)
-    one, other = tiny.core("sequential"), tiny.core("sequential")
-    single = three_rounds(one, method)
-    before = torch.backends.mkldnn.enabled
-    torch.backends.mkldnn.enabled = not before
-    try:
-        reference = three_rounds(other, method)
+    with torch.backends.mkldnn.flags(enabled=False), torch.autocast("cpu", torch.bfloat16):
+        assert same(reference, three_rounds(tiny.core("sequential"), method))
+        threads = tiny.core("parallel", 2)
+        engine_of(threads)._settled = None
+        assert same(reference, three_rounds(threads, method))
         jobs = trained_by_workers(engine)
-        found = three_rounds(core, method)
-    finally:
-        torch.backends.mkldnn.enabled = before
-    assert same(reference, found)
-    assert not same(reference, single)
+        assert same(reference, three_rounds(core, method))
     assert sum(jobs) == 18
+    core.close()
+
+
+def changing():
+    import torch  # a function that is pickled by value cannot take some of its modules along
+
+    torch.backends.mkldnn.enabled = False
+    torch.set_default_dtype(torch.float64)
+    return Changing()
+
+
+class Changing(CrossEntropy):
+    """Changes the settings of a process that reads it, as the import of a plug-in may."""
+
+    def __reduce__(self):
+        return changing, ()
+
+
+def test_settings_that_a_part_changes_where_it_is_read_reach_no_job(tiny, caplog):
+    method, plain = tiny.method("fedavg"), tiny.method("fedprox")
+    reference = three_rounds(tiny.core("sequential"), method)
+    object.__setattr__(method, "objective", Changing())
+    core, engine = with_workers(tiny)
+    jobs = trained_by_workers(engine)
+    assert same(reference, three_rounds(core, method))
+    assert same(three_rounds(tiny.core("sequential"), plain), three_rounds(core, plain))
+    assert sum(jobs) == 36
+    assert not caplog.records
     core.close()

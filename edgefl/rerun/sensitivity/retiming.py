@@ -32,6 +32,7 @@ from edgefl.rerun.sensitivity.held_decisions import HeldScheduler, HeldSelector
 from edgefl.scenario import Scenario
 from edgefl.simulation.run import simulate_run
 from edgefl.simulation.setup import Setup
+from edgefl.torch_settings import neutral_torch
 
 
 class _AllRetimedError(Exception):
@@ -88,6 +89,7 @@ class _Retiming:
         )
 
 
+@neutral_torch()
 def write_sensitivity(path: Path, conditions: Sequence[Condition] = CONDITIONS) -> Path:
     """Time a finished run again under each of the conditions, and write ``sensitivity.parquet`` into its directory.
 

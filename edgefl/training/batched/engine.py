@@ -25,7 +25,6 @@ from edgefl.training.job import Evaluation
 from edgefl.training.local_training import TRAINING, train_job
 from edgefl.training.sequential import SequentialEngine
 from edgefl.training.spec import Convolutions
-from edgefl.training.threads import one_core_each
 
 KEPT_STACKS = 2
 """Number of chunks whose memory is kept for replay: one for a cohort's full chunks, one for its last chunk."""
@@ -80,7 +79,7 @@ class BatchedEngine:
     def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
         """Train all jobs; see :class:`~edgefl.training.base.Engine`."""
         results: dict[int, JobResult] = {}
-        with one_core_each(), exact_arithmetic(self._device, tf32=self._precision == "tf32"):
+        with exact_arithmetic(self._device, tf32=self._precision == "tf32"):
             for chunk in self._chunks(tasks):
                 trained = self._chunk([tasks[place] for place in chunk])
                 results.update(zip(chunk, trained, strict=True))

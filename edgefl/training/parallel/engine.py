@@ -7,6 +7,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -14,13 +15,13 @@ from torch import Tensor
 
 from edgefl.methods.precision import Precision
 from edgefl.models.block_model import BlockModel
+from edgefl.torch_settings import neutral_torch
 from edgefl.training.base import Arrived, JobData, JobResult, JobTask, told, unnoticed
 from edgefl.training.evaluation import BatchScore, evaluate_batch, total
 from edgefl.training.job import Evaluation
 from edgefl.training.local_training import Abandoned, train_job
 from edgefl.training.parallel.pool_training import NotSendable, PoolTraining
 from edgefl.training.parallel.worker_pool import PoolBroken, pool_at_hand, shared_pool
-from edgefl.training.threads import one_core_each
 
 Result = TypeVar("Result")
 
@@ -179,7 +180,7 @@ class ParallelEngine:
 
         def worker(model: BlockModel) -> None:
             # A new thread applies the number of intra-op threads only when it is queried; some kernels never query it.
-            with one_core_each():
+            with neutral_torch():
                 while not leaving.is_set():
                     try:
                         index = waiting.popleft()
@@ -193,7 +194,7 @@ class ParallelEngine:
                         failures[index] = error
                         leaving.set()
 
-        with one_core_each():
+        with neutral_torch():
             skeletons = self._skeletons[: len(order)]
             if len(skeletons) > 1:
                 _side_by_side(worker, skeletons, leaving)
@@ -226,7 +227,7 @@ def _side_by_side(
     try:
         for number in range(len(skeletons)):
             begun += 1
-            threading.Thread(target=work, args=(number,), name="edgefl-trainer").start()
+            threading.Thread(target=copy_context().run, args=(work, number), name="edgefl-trainer").start()
         for each in ended:
             each.wait()
     finally:

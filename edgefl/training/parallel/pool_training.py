@@ -18,7 +18,7 @@ from edgefl.models.block_model import BlockModel
 from edgefl.training.base import Arrived, JobData, JobResult, JobTask, unnoticed
 from edgefl.training.evaluation import BatchScore
 from edgefl.training.parallel import pool_worker
-from edgefl.training.parallel.pool_worker import Ground, Job, Numerics, Sent, Trained, Unreadable, received, sent
+from edgefl.training.parallel.pool_worker import Ground, Job, Sent, Trained, Unreadable, received, sent
 from edgefl.training.parallel.shared_buffer import Region, SharedBuffer, SharedObject
 from edgefl.training.parallel.worker_pool import Call, PoolBroken, WorkerPool
 from edgefl.training.parcels import as_result, tensors_of, without_tensors
@@ -158,7 +158,7 @@ class PoolTraining:
             raise NotSendable(f"a worker process cannot read what it was sent ({error})") from None
 
     def _ground(self) -> Ground:
-        return Ground(self._model.token, self._data.token, self._buffer.token, self._precision, Numerics.present())
+        return Ground(self._model.token, self._data.token, self._buffer.token, self._precision)
 
     @staticmethod
     def _sent(tensors: Mapping[str, Tensor], common: Mapping[int, Sent], inbox: Region) -> dict[str, Sent]:

@@ -15,12 +15,12 @@ from torch import Tensor
 from edgefl.errors import EdgeflError
 from edgefl.methods.precision import Precision
 from edgefl.models.block_model import BlockModel
+from edgefl.process_state import process_state_kept
 from edgefl.training.base import JobData, JobTask
 from edgefl.training.evaluation import evaluate_batch
 from edgefl.training.local_training import train_job
 from edgefl.training.parallel.shared_buffer import ObjectToken, Place, Region, SharedBuffer, Token, load
 from edgefl.training.parcels import Packed, packed, tensors_of_result, unpacked, with_tensors
-from edgefl.training.threads import one_core_each
 
 _KEPT = 4
 """Number of objects of each kind that a worker process keeps: data sets, models, buffers, methods."""
@@ -36,33 +36,6 @@ class Unreadable(EdgeflError):  # noqa: N818  (what it is)
     """A received object cannot be unpickled; for example, its class cannot be imported."""
 
 
-class Numerics(NamedTuple):
-    """The settings of a process that affect the bits of results, except the number of threads."""
-
-    dtype: torch.dtype
-    products: str
-    deterministic: int
-    onednn: bool
-
-    @classmethod
-    def present(cls) -> Numerics:
-        """The settings of this process."""
-        return cls(
-            torch.get_default_dtype(),
-            torch.get_float32_matmul_precision(),
-            torch.get_deterministic_debug_mode(),
-            bool(torch.backends.mkldnn.enabled),
-        )
-
-    def adopt(self) -> None:
-        """Apply the settings to this process."""
-        if self != Numerics.present():
-            torch.set_default_dtype(self.dtype)
-            torch.set_float32_matmul_precision(self.products)
-            torch.set_deterministic_debug_mode(self.deterministic)
-            torch.backends.mkldnn.enabled = self.onednn  # type: ignore[assignment]
-
-
 class Ground(NamedTuple):
     """Shared by all jobs of an engine: model and data as shared objects, and the buffer for tensors."""
 
@@ -70,7 +43,6 @@ class Ground(NamedTuple):
     data: ObjectToken
     buffer: Token
     precision: Precision
-    numerics: Numerics
 
 
 class Job(NamedTuple):
@@ -114,12 +86,12 @@ def train(ground: Ground, job: Job) -> Trained:
         Unreadable: the method, the model or the data cannot be unpickled.
         TrainingFault: a local step failed.
     """
-    model, data, buffer = _stand_on(ground)
-    method: JobTask = _kept(_methods, job.method, partial(pickle.loads, job.method))
-    task = with_tensors(
-        replace(method, **job.plain), {name: received(each, buffer) for name, each in job.tensors.items()}
-    )
-    with one_core_each():
+    with process_state_kept():  # reading the method may import a plug-in
+        model, data, buffer = _stand_on(ground)
+        method: JobTask = _kept(_methods, job.method, partial(pickle.loads, job.method))
+        task = with_tensors(
+            replace(method, **job.plain), {name: received(each, buffer) for name, each in job.tensors.items()}
+        )
         result = train_job(task, model, data, precision=ground.precision)
     outbox = Region(buffer, *job.outbox)
     return Trained({name: sent(each, outbox) for name, each in tensors_of_result(result).items()}, result.batch_sizes)
@@ -131,9 +103,9 @@ def score(ground: Ground, vector: Sent, batches: range, mode: bytes) -> list[Sco
     Raises:
         Unreadable: the model or the data cannot be unpickled.
     """
-    model, data, buffer = _stand_on(ground)
-    weights, places = received(vector, buffer), data.evaluation()
-    with one_core_each():
+    with process_state_kept():
+        model, data, buffer = _stand_on(ground)
+        weights, places = received(vector, buffer), data.evaluation()
         how: Mapping[str, Any] = _kept(_modes, mode, partial(pickle.loads, mode))
         scores = [evaluate_batch(weights, places[number], model, data, how) for number in batches]
     return [Score(int(each.right), float(each.cross_entropy), each.images) for each in scores]
@@ -147,7 +119,6 @@ _modes: OrderedDict[Any, Mapping[str, Any]] = OrderedDict()
 
 
 def _stand_on(ground: Ground) -> tuple[BlockModel, JobData, SharedBuffer]:
-    ground.numerics.adopt()
     return (
         _kept(_models, ground.model, partial(load, ground.model)),
         _kept(_data, ground.data, partial(load, ground.data)),

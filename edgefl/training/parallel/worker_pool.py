@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from edgefl.errors import EdgeflError
-from edgefl.training.threads import INTRA_OP_THREADS
+from edgefl.torch_settings import INTRA_OP_THREADS
 
 _IDLE_SECONDS = 60
 """Seconds without work after which worker processes end; the next call starts new ones."""

@@ -18,7 +18,6 @@ from edgefl.models.mode import using
 from edgefl.training.device import exact_arithmetic
 from edgefl.training.evaluation import BATCH, EVALUATED, PLAIN
 from edgefl.training.lent import Lent
-from edgefl.training.threads import one_core_each
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +78,7 @@ def right_answers(
     lent = Lent({EVALUATED: vector}, model.layout)
     weights = model.layout.frozen(*model.layout.split(lent[EVALUATED]))
     parts = []
-    with torch.no_grad(), using(**{**PLAIN, **mode}), one_core_each(), exact_arithmetic(data.device):
+    with exact_arithmetic(data.device), torch.no_grad(), using(**{**PLAIN, **mode}):
         for start in range(0, len(places), BATCH):
             batch = fetch(data, places[start : start + BATCH])
             parts.append(model.apply_blocks(weights, batch.inputs).argmax(dim=1) == batch.labels)

@@ -14,11 +14,9 @@ import torch
 from edgefl.methods.precision import Precision
 from edgefl.models.block_model import BlockModel
 from edgefl.training.base import JobData
-from edgefl.training.device import exact_arithmetic
 from edgefl.training.evaluation import evaluate_batch
 from edgefl.training.local_training import train_job
 from edgefl.training.parcels import Packed, PackedResult, Parcel, packed_result, unpacked, with_tensors
-from edgefl.training.threads import one_core_each
 
 GROUNDS_KEPT = 2
 """Number of models with their data that a worker keeps: the scenario's, and one that a method adapted."""
@@ -50,10 +48,8 @@ def train_parcel(place: Sequence[Any], parcel: Parcel) -> PackedResult:
         name: unpacked(ray.get(one) if isinstance(one, ray.ObjectRef) else one, ground.device)
         for name, one in parcel.tensors.items()
     }
-    with one_core_each(), exact_arithmetic(ground.device, tf32=ground.precision == "tf32"):
-        task = with_tensors(parcel.task, tensors)
-        result = train_job(task, ground.model, ground.data, precision=ground.precision)
-    return packed_result(result)
+    task = with_tensors(parcel.task, tensors)
+    return packed_result(train_job(task, ground.model, ground.data, precision=ground.precision))
 
 
 def score_batches(
@@ -62,8 +58,7 @@ def score_batches(
     """Correct predictions, summed cross-entropy and image count of evaluation batches with the model ``vector``."""
     ground = _ground(place)
     weights = unpacked(vector, ground.device)
-    with one_core_each(), exact_arithmetic(ground.device):
-        scores = [evaluate_batch(weights, batch, ground.model, ground.data, mode) for batch in batches]
+    scores = [evaluate_batch(weights, batch, ground.model, ground.data, mode) for batch in batches]
     return [(int(score.right), float(score.cross_entropy), score.images) for score in scores]
 
 
