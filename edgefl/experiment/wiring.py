@@ -153,7 +153,7 @@ def setup_of(
         samples=world.samples,
         topology=build_topology(scenario.network.topology, scenario.network.links, links),
         transport=scenario.network.transport.build(),
-        weather=ClientLinks(scenario.network.links, links, world.seed),
+        capacity_changes=ClientLinks(scenario.network.links, links, world.seed),
         learner=learner,
         limits=limits_of(scenario),
         stop=scenario.stop,

@@ -120,8 +120,8 @@ class ClientLinks:
         # The draw covers every client of the fleet, so a client's capacity does not depend on which others have this
         # link.
         key = "down" if self._links[name].symmetric else direction
-        luck = generator(self._seed, "link", name, key, epoch).random(self._count)
-        return spec.low + (spec.high - spec.low) * luck
+        draws = generator(self._seed, "link", name, key, epoch).random(self._count)
+        return spec.low + (spec.high - spec.low) * draws
 
     def _set(self, network: FlowNetwork, numbers: NDArray[np.int64], capacities: NDArray[np.float64]) -> None:
         known = ~np.isnan(capacities)
@@ -160,8 +160,8 @@ class ClientLinks:
         trace = StepTrace(trace.times, [rate * spec.scale for rate in trace.rates], period=trace.period)
         if spec.shift == "none":
             return [trace] * len(clients)
-        luck = generator(self._seed, "link-shift", name, direction).random(self._count)
-        return [trace.shifted(float(luck[client]) * trace.period) for client in clients.tolist()]
+        draws = generator(self._seed, "link-shift", name, direction).random(self._count)
+        return [trace.shifted(float(draws[client]) * trace.period) for client in clients.tolist()]
 
 
 def client_link_numbers(topology: Topology, clients: int, direction: Direction) -> NDArray[np.int64]:

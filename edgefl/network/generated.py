@@ -84,14 +84,14 @@ class GeneratedRates:
 
         self._at += 1
         stream = generator(self._seed, "link-process", self._name, self._at)
-        noise, luck = stream.standard_normal(self._clients), stream.random(self._clients)
+        noise, draws = stream.standard_normal(self._clients), stream.random(self._clients)
         if self._at % _EPOCH == 0:
             # Both series begin in their stationary distribution.
             self._gauss = noise
             off = self._fail / (self._fail + self._recover)
-            self._out = luck < off
+            self._out = draws < off
         else:
             self._gauss = self._correlation * self._gauss + math.sqrt(1.0 - self._correlation**2) * noise
-            self._out = np.where(self._out, luck >= self._recover, luck < self._fail)
+            self._out = np.where(self._out, draws >= self._recover, draws < self._fail)
         rates = np.interp(ndtr(self._gauss), self._shares, self._rates)
         self._present = np.where(self._out, 0.0, rates)

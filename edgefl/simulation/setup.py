@@ -29,7 +29,7 @@ from edgefl.training.faults import blaming
 from edgefl.training.job import Learner
 
 
-class Weather(Protocol):
+class CapacityChanges(Protocol):
     """The interface of capacity changes during a run."""
 
     def attach(self, network: FlowNetwork) -> None:
@@ -58,7 +58,7 @@ class Setup:
         samples: n_k of every client ``[clients]``.
         topology: the network between ``server`` and ``client/k``.
         transport: how transfers use their paths.
-        weather: changes of capacity.
+        capacity_changes: changes of capacity.
         seconds: the duration of local training, if the devices' rooflines do not determine it.
         learner: trains, or only simulates training.
         limits: budgets and targets.
@@ -88,7 +88,7 @@ class Setup:
     samples: NDArray[np.int64]
     topology: nx.DiGraph[Any] | Topology
     transport: Transport
-    weather: Weather
+    capacity_changes: CapacityChanges
     learner: Learner
     limits: Limits
     stop: str = "budget"

@@ -58,7 +58,7 @@ class World:
         self.radios = self.traffic.radios
         self.batteries = self.traffic.batteries
         self.presence = Presence(self.env, setup.fleet, setup.seed, self.batteries)
-        setup.weather.attach(self.network)
+        setup.capacity_changes.attach(self.network)
         self.work = WorkModel(setup.cost, setup.fleet, setup.samples, setup.method.local, self._new_work)
         self._front_blocks = FrontBlocks(setup.sizes.blocks)
         self.slowdown = Slowdown(setup.fleet, setup.seed)
@@ -197,7 +197,7 @@ class World:
     def round_begins(self, round: int, cohort: Sequence[int]) -> None:
         """A round begins; capacities that are redrawn by rounds are redrawn."""
         self._log.write(self.env.now, "round_start", round, value=len(cohort))
-        self.setup.weather.round_begins(self.network, round)
+        self.setup.capacity_changes.round_begins(self.network, round)
 
     def decided(self, round: int, what: str, reads: frozenset[str], **facts: object) -> None:
         """A decision was made; ``reads`` are the names of its inputs."""

@@ -156,7 +156,7 @@ def run() -> Callable[..., SmallRun]:
         stop: str = "budget",
         evaluate_every: int = 1,
         trains: bool = True,
-        weather: Any = None,
+        capacity_changes: Any = None,
         topology: Any = None,
         seconds: Any = None,
         transport: Transport | None = None,
@@ -189,7 +189,8 @@ def run() -> Callable[..., SmallRun]:
             samples=np.full(clients, 10),
             topology=star(rates, server=server, latency=latency) if topology is None else topology,
             transport=transport or Transport(),
-            weather=weather or SimpleNamespace(attach=lambda network: None, round_begins=lambda network, round: None),
+            capacity_changes=capacity_changes
+            or SimpleNamespace(attach=lambda network: None, round_begins=lambda network, round: None),
             learner=learner,
             limits=Limits(budgets or {}, targets, "accuracy"),
             stop=stop,

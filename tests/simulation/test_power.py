@@ -44,7 +44,7 @@ def charged(result, item):
     return [(event.time, event.seconds, event.joules) for event in result.of("radio", item=item, client=0)]
 
 
-def weather_that_changes(times):
+def capacities_that_change(times):
     """Sets the client's capacity to what it is, at each of these moments."""
 
     def attach(network):
@@ -81,7 +81,7 @@ def test_a_tail_that_outlasts_the_computation_is_counted_as_far_as_it_lasts(run,
 @pytest.mark.parametrize("changes", [[], [0.1, 0.2, 0.30001, 0.7, 3.5], [k / 97 for k in range(1, 380)]])
 def test_joules_do_not_depend_on_how_often_rates_are_solved(run, device, changes):
     radio = changed(device(), promotion=3.0, tail={"seconds": 1.5, "watts": 4.0})
-    result = run(devices=[radio], rates=[8e6], rounds=1, weather=weather_that_changes(changes))
+    result = run(devices=[radio], rates=[8e6], rounds=1, capacity_changes=capacities_that_change(changes))
     assert result.outcome.spent.joules == pytest.approx(10 + 2 * 3 + 2 + 6 + 2 * 3, rel=1e-9)
 
 
@@ -96,7 +96,7 @@ def test_joules_do_not_depend_on_how_often_rates_are_solved(run, device, changes
 @pytest.mark.parametrize("changes", [[], [k / 97 for k in range(1, 380)]])
 def test_a_battery_runs_empty_at_the_exact_moment(run, device, joules, seconds, changes):
     powered = changed(device(), battery={"capacity": joules})
-    result = run(devices=[powered, device()], rounds=1, weather=weather_that_changes(changes))
+    result = run(devices=[powered, device()], rounds=1, capacity_changes=capacities_that_change(changes))
     (drop,) = result.of("dropout")
     assert (drop.client, drop.item) == (0, "battery")
     assert drop.time == pytest.approx(seconds, rel=1e-9)
@@ -111,8 +111,10 @@ def test_a_rate_that_rises_in_mid_flight_empties_the_battery_sooner(run, device)
     def double(network):
         network.env.timeout(0.25).callbacks.append(lambda _: network.set_capacity("internet", "client/0", 16e6))
 
-    weather = SimpleNamespace(attach=double, round_begins=lambda network, round: None)
-    result = run(devices=[changed(device(), battery={"capacity": 2.0})], rates=[8e6], rounds=1, weather=weather)
+    capacity_changes = SimpleNamespace(attach=double, round_begins=lambda network, round: None)
+    result = run(
+        devices=[changed(device(), battery={"capacity": 2.0})], rates=[8e6], rounds=1, capacity_changes=capacity_changes
+    )
     # 4 W for 0.25 s, then 5 W for the other joule.
     assert result.of("dropout")[0].time == pytest.approx(0.25 + 1 / 5, rel=1e-9)
 
@@ -132,9 +134,9 @@ def test_a_capacity_that_changes_is_looked_at_for_those_alone_who_use_the_link(r
                 lambda _, rate=rate: network.set_capacity("internet", "client/0", rate)
             )
 
-    weather = SimpleNamespace(attach=attach, round_begins=lambda network, round: None)
+    capacity_changes = SimpleNamespace(attach=attach, round_begins=lambda network, round: None)
     battery = changed(device(), battery={"capacity": 1e6})
-    run(devices=[battery] * 20, rates=[8e6] * 20, rounds=1, weather=weather)
+    run(devices=[battery] * 20, rates=[8e6] * 20, rounds=1, capacity_changes=capacity_changes)
     assert [client for now, client in armed if 0 < now < 0.9] == [0] * len(rates)
 
 

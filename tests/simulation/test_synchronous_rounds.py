@@ -39,8 +39,8 @@ def test_a_capacity_that_falls_in_mid_flight_counts_from_that_moment(run):
     def halve(network):
         network.env.timeout(0.5).callbacks.append(lambda _: network.set_capacity("internet", "client/0", 4e6))
 
-    weather = SimpleNamespace(attach=halve, round_begins=lambda network, round: None)
-    result = run(rates=[8e6], rounds=1, weather=weather)
+    capacity_changes = SimpleNamespace(attach=halve, round_begins=lambda network, round: None)
+    result = run(rates=[8e6], rounds=1, capacity_changes=capacity_changes)
     # Half of the download in 0.5 s, the other half at half the rate in 1 s.
     assert result.outcome.seconds == pytest.approx(1.5 + 2 + 1, rel=1e-12)
 
