@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgefl.experiment import run
 from edgefl.hardware import DeviceName, EngineKind
 from edgefl.report import RunResult
 from edgefl.scenario import Scenario, load_scenario, rehearse, with_overrides
+from edgefl.user_path import new_user_path
 
 if TYPE_CHECKING:
     from edgefl.experiment.progress import Progress
@@ -55,7 +55,7 @@ def simulate(
     rehearse(scenario, overrides=overrides)
     folder = run(
         scenario,
-        out=Path(out),
+        out=new_user_path(out),
         methods=None if methods is None else list(methods),
         device=device,
         engine=engine,

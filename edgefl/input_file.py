@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel
 
 from edgefl.errors import UserError
+from edgefl.user_path import user_path
 
 
 class _NamesAFile:
@@ -33,10 +34,10 @@ def find_input(file: str, folder: Path | None = None) -> Path:
     """
     folders = [folder] if folder is not None else []
     if from_environment := os.environ.get("EDGEFL_DATA"):
-        folders.append(Path(from_environment).expanduser())
-    candidates = list(dict.fromkeys([Path(file).expanduser(), *(each / file for each in folders)]))
+        folders.append(user_path(from_environment))
+    candidates = list(dict.fromkeys([user_path(file), *(each / file for each in folders)]))
     for candidate in candidates:
-        if candidate.is_file():
+        if os.path.isfile(candidate):  # unlike is_file, no error for a name that is too long
             return candidate
     places = " or ".join(f"'{candidate}'" for candidate in candidates)
     raise UserError(f"expected a file at {places}, found none")

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgefl.cli.printing import say
+from edgefl.record.outputs import output_path
+from edgefl.user_path import user_path
 
 if TYPE_CHECKING:
     from edgefl.diagnosis.diagnose import Diagnosis
 
 
 def diagnose(  # noqa: PLR0917  (the options of the command)
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)],
+    run: Annotated[Path, typer.Argument(parser=user_path, metavar="RUN", help="A run directory.", show_default=False)],
     method: Annotated[
         list[str] | None,
         typer.Option("--method", metavar="NAME", help="Only this method; repeatable.", show_default=False),
@@ -29,7 +31,10 @@ def diagnose(  # noqa: PLR0917  (the options of the command)
     landscape: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Plot the loss on the plane of the two top eigenvectors.", show_default=False
+            parser=output_path,
+            metavar="FILE",
+            help="Plot the loss on the plane of the two top eigenvectors.",
+            show_default=False,
         ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",

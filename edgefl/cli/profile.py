@@ -10,6 +10,7 @@ import typer
 
 from edgefl.cli.printing import say
 from edgefl.cli.profile_measure import import_profile, measure_profile, write_script
+from edgefl.user_path import user_path
 
 if TYPE_CHECKING:
     from edgefl.fleet import DeviceProfile
@@ -71,7 +72,9 @@ def show(
 
 
 @app.command()
-def validate(file: Annotated[Path, typer.Argument(help="The profile file to check.")]) -> None:
+def validate(
+    file: Annotated[Path, typer.Argument(parser=user_path, metavar="FILE", help="The profile file to check.")],
+) -> None:
     """Check a profile file: print what is wrong (exit code 2), or `ok` and a summary."""
     from edgefl.fleet import read_profile, value
 

@@ -10,12 +10,19 @@ import typer
 from edgefl.cli.printing import say
 from edgefl.durable_file import write_output
 from edgefl.errors import UserError
+from edgefl.record.outputs import new_output_path
+from edgefl.user_path import user_path
 
 if TYPE_CHECKING:
     from edgefl.profiling.measured_profile import Fit, Unmeasured
     from edgefl.profiling.measurement import Measurement
 
-Output = Annotated[Path, typer.Option("--output", "-o", help="The file to write; it must not exist.")]
+Output = Annotated[
+    Path,
+    typer.Option(
+        "--output", "-o", parser=new_output_path, metavar="FILE", help="The file to write; it must not exist."
+    ),
+]
 IdleWatts = Annotated[
     float | None, typer.Option("--idle-watts", min=0, help="Watts of the idle device.", show_default="estimated")
 ]
@@ -43,7 +50,6 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
     The roofline of each kind of operator is fitted to chains of layers and whole steps of four networks. Eight steps of
     other model families and methods check it. Power is not measured: pass it as an option, or accept wide bounds.
     """
-    _writable(output)
     rest = _rest(name, like, idle_watts, compute_watts)
     from edgefl.profiling import held_out
     from edgefl.profiling.measure_device import main
@@ -68,7 +74,6 @@ def write_script(output: Output = Path("measure_device.pyz")) -> None:
     The script is one file (a zip archive that Python can run) and needs only Python 3.9 or later and PyTorch. Read its
     output with `edgefl profile import`.
     """
-    _writable(output)
     from edgefl.profiling.archive import write_archive
 
     write_archive(output)
@@ -76,7 +81,10 @@ def write_script(output: Output = Path("measure_device.pyz")) -> None:
 
 
 def import_profile(  # noqa: PLR0917  (the command's options)
-    file: Annotated[Path, typer.Argument(help="The script's output, or a CSV table of step times.")],
+    file: Annotated[
+        Path,
+        typer.Argument(parser=user_path, metavar="FILE", help="The script's output, or a CSV table of step times."),
+    ],
     output: Output,
     name: Annotated[
         str | None, typer.Option(help="The name of the profile in scenarios.", show_default="the output's name")
@@ -93,7 +101,6 @@ def import_profile(  # noqa: PLR0917  (the command's options)
     A JSON file written by the script gives the roofline. A CSV file with the columns model, method, batch and
     milliseconds gives measured times of single steps, in addition to the roofline of the profile --like.
     """
-    _writable(output)
     called = name or output.stem
     if file.suffix.lower() == ".csv":
         if like is None:
@@ -151,13 +158,6 @@ def _check(fit: Fit, steps: list[tuple[Any, float, float]]) -> None:
         busy = ", disturbed" if spread > 1.3 else ""
         say(f"  {step}: {1e3 * seconds:.4g} ms, predicted {1e3 * predicted:.4g} ms ({misses[-1]:+.0%}{busy})")
     say(f"Mean error: {sum(map(abs, misses)) / len(misses):.0%}.")
-
-
-def _writable(output: Path) -> None:
-    if output.exists():
-        raise UserError("the file exists already; choose another name", file=str(output))
-    if not output.parent.is_dir():
-        raise UserError("its folder does not exist", file=str(output))
 
 
 def _save(profile: dict[str, Any], output: Path) -> None:

@@ -10,10 +10,14 @@ import typer
 
 from edgefl.cli.printing import say
 from edgefl.errors import UserError
+from edgefl.user_path import new_user_path, user_path
 
 
 def replay(  # noqa: PLR0917  (Typer reads options from the signature)
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The directory of a finished run.", show_default=False)],
+    run: Annotated[
+        Path,
+        typer.Argument(parser=user_path, metavar="RUN", help="The directory of a finished run.", show_default=False),
+    ],
     changes: Annotated[
         list[str] | None,
         typer.Option(
@@ -35,7 +39,12 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="DIR", help="Folder for the result; RUN-replayed if not given.", show_default=False
+            "--out",
+            "-o",
+            parser=new_user_path,
+            metavar="DIR",
+            help="Folder for the result; RUN-replayed if not given.",
+            show_default=False,
         ),
     ] = None,
     method: Annotated[

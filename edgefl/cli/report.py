@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgefl.cli.printing import say
-from edgefl.durable_file import write_output
 from edgefl.errors import UserError
 from edgefl.printable import printable
+from edgefl.record.outputs import output_path, write_output
+from edgefl.user_path import new_user_path, user_path
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -45,13 +46,21 @@ class Against(StrEnum):
 
 def report(  # noqa: PLR0917  (Typer reads options from the signature)
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run directories, or a sweep's folder.", show_default=False)
+        list[Path],
+        typer.Argument(
+            parser=user_path, metavar="RUN...", help="Run directories, or a sweep's folder.", show_default=False
+        ),
     ],
     form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.table,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write to this file instead of printing.", show_default=False
+            "--output",
+            "-o",
+            parser=output_path,
+            metavar="FILE",
+            help="Write to this file instead of printing.",
+            show_default=False,
         ),
     ] = None,
     layout: Annotated[
@@ -65,14 +74,24 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write one self-contained page instead of a table.", show_default=False),
+        typer.Option(
+            parser=output_path,
+            metavar="FILE",
+            help="Write one self-contained page instead of a table.",
+            show_default=False,
+        ),
     ] = None,
     against: Annotated[
         Against | None, typer.Option("--against", help="Compare with the numbers published in the scenario's paper.")
     ] = None,
     tensorboard: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Write scalars for TensorBoard instead of a table.", show_default=False),
+        typer.Option(
+            parser=new_user_path,
+            metavar="DIR",
+            help="Write scalars for TensorBoard instead of a table.",
+            show_default=False,
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:

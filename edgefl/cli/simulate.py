@@ -14,6 +14,7 @@ from edgefl.cli.printing import say
 from edgefl.cli.stopped import Stopped
 from edgefl.errors import UserError, nearest
 from edgefl.hardware import DeviceName, EngineKind
+from edgefl.user_path import new_user_path, user_path
 
 if TYPE_CHECKING:
     from edgefl.scenario import Scenario
@@ -27,7 +28,13 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="The run directory; runs/NAME if not given.", show_default=False),
+        typer.Option(
+            "--out",
+            parser=new_user_path,
+            metavar="DIR",
+            help="The run directory; runs/NAME if not given.",
+            show_default=False,
+        ),
     ] = None,
     method: Annotated[
         list[str] | None,
@@ -62,7 +69,9 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     ] = False,
     resume: Annotated[
         Path | None,
-        typer.Option("--resume", metavar="DIR", help="Resume an interrupted run.", show_default=False),
+        typer.Option(
+            "--resume", parser=user_path, metavar="DIR", help="Resume an interrupted run.", show_default=False
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only summary.json to standard output.")] = False,
 ) -> None:

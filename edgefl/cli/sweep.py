@@ -12,6 +12,7 @@ import typer
 from edgefl.cli.printing import say
 from edgefl.errors import EdgeflError, UserError
 from edgefl.hardware import DeviceName, EngineKind
+from edgefl.user_path import new_user_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +44,10 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
         typer.Option(min=1, metavar="N", help="Try only N combinations, drawn at random.", show_default="all"),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="The sweep's folder.", show_default="sweeps/NAME")
+        Path | None,
+        typer.Option(
+            "--out", parser=new_user_path, metavar="DIR", help="The sweep's folder.", show_default="sweeps/NAME"
+        ),
     ] = None,
     method: Annotated[
         list[str] | None,

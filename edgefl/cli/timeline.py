@@ -10,13 +10,15 @@ import typer
 
 from edgefl.cli.printing import say
 from edgefl.errors import UserError
+from edgefl.record.outputs import output_path
+from edgefl.user_path import user_path
 
 if TYPE_CHECKING:
     from edgefl.report.course import Course
 
 
 def timeline(  # noqa: PLR0917  (the options of the command)
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)],
+    run: Annotated[Path, typer.Argument(parser=user_path, metavar="RUN", help="A run directory.", show_default=False)],
     method: Annotated[str, typer.Option(metavar="NAME", help="The method's label.", show_default=False)],
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="The seed; the method's first if not given.", show_default=False)
@@ -26,11 +28,23 @@ def timeline(  # noqa: PLR0917  (the options of the command)
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the trace to this file.", show_default=False),
+        typer.Option(
+            "--output",
+            "-o",
+            parser=output_path,
+            metavar="FILE",
+            help="Write the trace to this file.",
+            show_default=False,
+        ),
     ] = None,
     png: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw the first selected round as a Gantt chart.", show_default=False),
+        typer.Option(
+            parser=output_path,
+            metavar="FILE",
+            help="Draw the first selected round as a Gantt chart.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Show the activity of every client and link over time.

@@ -8,9 +8,12 @@ from typing import Annotated
 import typer
 
 from edgefl.cli.printing import say
+from edgefl.user_path import user_path
 
 
-def verify(run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)]) -> None:
+def verify(
+    run: Annotated[Path, typer.Argument(parser=user_path, metavar="RUN", help="A run directory.", show_default=False)],
+) -> None:
     """Check that a run's event log obeys its rules, and that scenario.yaml reproduces the log and summary.json.
 
     The exit code is 1 if a rule is violated.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from edgefl.user_path import user_path
+
 
 def data_root(root: str | None = None) -> Path:
     """The folder of data sets: ``root`` if given, else ``$EDGEFL_DATA``, else the user's cache directory.
@@ -16,9 +18,9 @@ def data_root(root: str | None = None) -> Path:
     'images'
     """
     if root is not None:
-        return Path(root).expanduser()
+        return user_path(root)
     if from_environment := os.environ.get("EDGEFL_DATA"):
-        return Path(from_environment).expanduser()
+        return user_path(from_environment)
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "edgefl" / "data"
 

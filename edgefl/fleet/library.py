@@ -13,6 +13,7 @@ from edgefl import shipped
 from edgefl.errors import BrokenPlugIn, UserError, nearest
 from edgefl.fleet.profile import DeviceProfile
 from edgefl.plug_ins import PlugIns
+from edgefl.user_path import user_path
 from edgefl.validation import shown, validated
 from edgefl.yaml_file import read_yaml
 
@@ -63,7 +64,7 @@ def load_profile(name_or_path: str | PathLike[str], *, folder: Path | None = Non
     """
     text = str(name_or_path)
     if not isinstance(name_or_path, str) or text.endswith((".yaml", ".yml")) or "/" in text or "\\" in text:
-        path = Path(text).expanduser()
+        path = user_path(text)
         return read_profile(path if folder is None else folder / path)
     return _named(text)
 

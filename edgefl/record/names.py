@@ -33,6 +33,17 @@ CHECKPOINTS = "checkpoints"
 SEED_FILES = (EVENTS, ROUNDS, CLIENTS, FINAL_MODEL, CLIENT_MODELS, STANDINGS, *JOURNALS)
 """The files in the folder of one method and seed; the folder of checkpoints is next to them."""
 
+STATES = (SUMMARY, STATE, FAULTED)
+"""The files of which a run directory has at least one, next to its scenario."""
+IN_A_RUN = frozenset((*OWN, *SEED_FILES, CHECKPOINTS))
+"""Everything that edgefl creates in a run directory, at any depth, but the methods' and seeds' folders."""
+
+SWEEP = "sweep.json"
+SWEEP_LOCK = "sweep.lock"
+SWEEP_TABLE = "sweep.parquet"
+IN_A_SWEEP = frozenset((SWEEP, SWEEP_LOCK, SWEEP_TABLE))
+"""The files that edgefl creates in the folder of a sweep, next to its jobs."""
+
 LABEL_PATTERN = r"[A-Za-z0-9](?:[A-Za-z0-9+_.-]{0,98}[A-Za-z0-9+_-])?"
 """No separator, space or control character, no dot at either end. ASCII only, which all file systems encode alike."""
 _DEVICES = frozenset(

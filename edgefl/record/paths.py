@@ -245,14 +245,14 @@ def _looked_at(folder: Path, name: str, expected: str) -> Path:
     path = folder / name
     if not names.is_plain(name):
         raise UserError(f"expected the name of {expected} in the run directory, found a path", file=str(path))
-    found = _kind(path)
+    found = kind_of(path)
     if found not in (None, expected):
         hint = "; edgefl follows no links inside a run directory" if found == "a symbolic link" else ""
         raise UserError(f"expected {expected}, found {found}{hint}", file=str(path))
     return path
 
 
-def _kind(path: Path) -> str | None:
+def kind_of(path: Path) -> str | None:
     """The type of the entry at this path, in words; ``None`` if there is none."""
     try:
         mode = path.lstat().st_mode
@@ -265,7 +265,7 @@ def _kind(path: Path) -> str | None:
 
 def _seed_folders(folder: Path) -> list[Path]:
     """The folders of seeds in a folder; empty if the folder does not exist."""
-    found = sorted(os.listdir(folder)) if _kind(folder) is not None else []
+    found = sorted(os.listdir(folder)) if kind_of(folder) is not None else []
     return [folder_in(folder, name) for name in found if name.startswith(names.SEED)]
 
 
@@ -274,7 +274,7 @@ def _check_files(folder: Path, files: Iterable[str] | None = None) -> None:
 
     The unfinished form of a file is checked, too.
     """
-    if _kind(folder) is not None:
+    if kind_of(folder) is not None:
         for name in files if files is not None else sorted(os.listdir(folder)):
             own_file_in(folder, name)
             own_file_in(folder, aside(folder / name).name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from edgefl.durable_file import output_file
 from edgefl.errors import UserError
+from edgefl.record.outputs import output_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

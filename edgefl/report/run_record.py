@@ -11,6 +11,7 @@ from edgefl.printable import printable_line
 from edgefl.record import RunPaths
 from edgefl.record.ranges import check_ranges
 from edgefl.record.summary import SeedResult, Summary, read_summary
+from edgefl.user_path import user_path
 from edgefl.yaml_file import read_yaml
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class RunRecord:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = self.given = Path(path)
+        self.path = self.given = user_path(path)
         if not self.path.is_dir():
             what = "a file" if self.path.exists() else "nothing"
             raise UserError(f"expected a run directory, found {what}", file=str(path))

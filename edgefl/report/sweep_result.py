@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgefl.errors import UserError
+from edgefl.record.names import SWEEP_TABLE
 from edgefl.record.paths import file_in, folder_in
 from edgefl.record.summary import SeedResult
 from edgefl.report.run_result import RunResult
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-TABLE = "sweep.parquet"
 
 
 class SettingResult(RunResult):
@@ -90,7 +89,7 @@ def results_in(path: Path, *, together: bool = True) -> list[RunResult]:
     Raises:
         UserError: the folder is neither, or not finished.
     """
-    file = file_in(path, TABLE)
+    file = file_in(path, SWEEP_TABLE)
     if not file.is_file():
         return [RunResult(path)]
     import pyarrow as pa

@@ -14,6 +14,7 @@ from edgefl.errors import UserError, nearest
 from edgefl.scenario.overrides import Override, Overrides, blamed, overridden, parse_overrides
 from edgefl.scenario.paths import anchored, found_below
 from edgefl.scenario.scenario import Scenario
+from edgefl.user_path import user_path
 from edgefl.validation import shown, validated
 from edgefl.yaml_file import read_yaml
 
@@ -48,10 +49,10 @@ def load_scenario(path_or_name: str | PathLike[str], overrides: Overrides = ()) 
 def _located(path_or_name: str | PathLike[str]) -> Path:
     """The file of a scenario; a shipped scenario may also be named by its path in a checkout."""
     name = str(path_or_name)
-    path = Path(path_or_name)
     try:
+        path = user_path(path_or_name)
         exists = path.exists()
-    except (OSError, ValueError):  # the name is too long, or contains a null character
+    except (OSError, UserError):  # the name is too long, or contains a null character
         raise UserError("cannot be read: not a valid file name", file=name[:80]) from None
     is_a_path = not isinstance(path_or_name, str) or name.endswith((".yaml", ".yml"))
     shipped_files = shipped.files("scenarios")

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from edgefl.errors import UserError
+from edgefl.user_path import user_path
 
 FILES = (
     "data.root",
@@ -61,9 +65,12 @@ def _emptied(container: Any, key: Any) -> None:
 def _anchor(container: Any, pattern: list[str], folder: Path) -> None:
     def anchor(container: Any, key: Any) -> None:
         if isinstance(container[key], str) and not (pattern[-1] == "profile" and _is_name(container[key])):
-            path = folder / Path(container[key]).expanduser()
+            try:
+                path = folder / user_path(container[key])
+            except UserError:
+                return  # the reader of the file refuses it with the name of the field
             # A trace or graph that is not in the scenario's folder is searched in the folder of the data sets.
-            if pattern[-1] != "file" or path.is_file():
+            if pattern[-1] != "file" or os.path.isfile(path):  # unlike is_file, no error for a name that is too long
                 container[key] = str(path)
 
     _each(container, pattern, anchor)

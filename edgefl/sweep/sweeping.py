@@ -15,6 +15,7 @@ import pyarrow as pa
 from edgefl.durable_file import aside, make_folder, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.folder_lock import FolderLock
+from edgefl.record.names import SWEEP, SWEEP_LOCK, SWEEP_TABLE
 from edgefl.record.paths import file_in, folder_in
 from edgefl.record.tables import write_parquet
 from edgefl.sweep.jobs import Job, check_folder
@@ -22,10 +23,6 @@ from edgefl.sweep.over_ray import run_all_on_ray
 from edgefl.sweep.processes import run_all
 from edgefl.sweep.table import figures_by_method, is_done, sweep_table
 from edgefl.training.processors import cores
-
-STATE = "sweep.json"
-LOCK = "sweep.lock"
-TABLE = "sweep.parquet"
 
 Search = Generator[list[Job], list[dict[str, list[dict[str, Any]]]], None]
 """Yields the jobs of a step, and is sent the figures of each, by method."""
@@ -154,7 +151,7 @@ class _Sweep:
 
     def _result(self, jobs: Sequence[Job]) -> SweepResult:
         table = sweep_table(jobs, self._folder)
-        write_parquet(table, self._out / TABLE)
+        write_parquet(table, self._out / SWEEP_TABLE)
         return SweepResult(self._out, table, self._failures)
 
 
@@ -167,11 +164,11 @@ def _taken(out: Path, ids: list[str]) -> Iterator[None]:
     """
     try:
         _holds_sweep(out, ids)  # so that nothing is written where something else lies; the look that counts comes next
-        lock = FolderLock(file_in(out, LOCK), make=True)
+        lock = FolderLock(file_in(out, SWEEP_LOCK), make=True)
         try:
             if not _holds_sweep(out, ids):
                 make_folder(out / "jobs", parents=False)
-                write_durably(out / STATE, json.dumps({"jobs": ids}))
+                write_durably(out / SWEEP, json.dumps({"jobs": ids}))
         except BaseException:
             lock.release(made=True)
             raise
@@ -192,12 +189,12 @@ def _holds_sweep(out: Path, ids: list[str]) -> bool:
     Raises:
         UserError: it holds something else.
     """
-    state = file_in(out, STATE)
+    state = file_in(out, SWEEP)
     if state.exists():
         if json.loads(state.read_text(encoding="utf-8")) != {"jobs": ids}:
             raise UserError("this folder holds another sweep; choose another", file=f"--out {out}")
         return True
-    left = {LOCK, "jobs", aside(state).name}  # by a process that was killed before the sweep began
+    left = {SWEEP_LOCK, "jobs", aside(state).name}  # by a process that was killed before the sweep began
     if out.exists() and (not out.is_dir() or not set(os.listdir(out)) <= left or _holds_jobs(out)):
         raise UserError("expected a new or an empty folder, or that of the same sweep", file=f"--out {out}")
     return False

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from edgefl.durable_file import write_output
 from edgefl.errors import UserError
 from edgefl.printable import printable_data
+from edgefl.record.outputs import write_output
 from edgefl.report.page.figures import page_data
 from edgefl.report.page.markup import embedded, text
 from edgefl.report.page.robustness import Timed, timed

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from edgefl.durable_file import write_output
 from edgefl.errors import UserError
+from edgefl.record.outputs import write_output
 from edgefl.report.course.course import Course, Round, Transfer
 
 ROUNDS, CLIENTS, LINKS = 1, 2, 3

@@ -1,0 +1,40 @@
+"""Paths as users give them, on the command line, in a scenario or from Python."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+
+from edgefl.errors import UserError
+from edgefl.printable import printable_line
+
+
+def user_path(name: str | PathLike[str]) -> Path:
+    """The path with ``~`` expanded, as a shell does at the beginning of a word.
+
+    Raises:
+        UserError: no file can have this name, or there is no such home folder.
+    """
+    path = Path(name)
+    if "\0" in str(path):
+        raise UserError(f"expected a path, found a null character in '{_short(path)}'")
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise UserError(f"'{_short(path)}': no user of this name has a home folder") from None
+
+
+def new_user_path(name: str | PathLike[str]) -> Path:
+    """The same for a file or folder that is going to be made.
+
+    Raises:
+        UserError: as for :func:`user_path`, or the name contains control characters.
+    """
+    path = user_path(name)
+    if printable_line(str(path)) != str(path):
+        raise UserError(f"expected a path without control characters, found '{printable_line(_short(path))}'")
+    return path
+
+
+def _short(path: Path) -> str:
+    return str(path) if len(str(path)) <= 80 else f"{str(path)[:77]}..."
