@@ -11,9 +11,10 @@ import pkgutil
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
-from edgefl.errors import BrokenPlugIn, UserError, nearest
+from edgefl.errors import BrokenPlugIn, UserError, WrongAnswer, nearest
 from edgefl.plug_ins import Check, PlugIns, anything
 from edgefl.validation import shown
 
@@ -114,6 +115,27 @@ class Registry(Generic[Part]):
                 fault = error if isinstance(error, UserError) else self._plug_ins.fault(name, error)
                 warnings.warn(str(fault), BrokenPlugIn, stacklevel=1)  # from one place, so that it is shown once
         return made
+
+    @contextmanager
+    def blaming(self, part: Part) -> Iterator[None]:
+        """Errors in the block are those of ``part``, which the message names, with the package of a plug-in.
+
+        Raises:
+            UserError: the block raised a :class:`~edgefl.errors.WrongAnswer`, or the part is a plug-in's and raised
+                anything else. A :class:`UserError` is passed on unchanged.
+        """
+        try:
+            yield
+        except (KeyboardInterrupt, UserError):
+            raise
+        except BaseException as error:
+            name = self.name_of(part)
+            if name is not None and name in self._plug_ins:
+                raise self._plug_ins.fault(name, error) from error
+            if not isinstance(error, WrongAnswer):
+                raise
+            shown_name = name or getattr(part, "__name__", str(part))
+            raise UserError(f"the {self.noun} '{shown_name}' cannot be used: {error}") from error
 
     def __iter__(self) -> Iterator[tuple[str, Part]]:
         return iter(self.of_each(lambda _, part: part).items())

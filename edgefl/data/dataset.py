@@ -14,8 +14,9 @@ from torch import Tensor
 from edgefl.data.choice import chosen_images
 from edgefl.data.content import content_of_pixels
 from edgefl.data.location import data_root
+from edgefl.data.pixels import Pixels, described
 from edgefl.data.sharding import Integers
-from edgefl.data.spec import DataSpec, Pixels, check_channels
+from edgefl.data.spec import DataSpec, check_channels
 from edgefl.errors import UserError
 
 
@@ -86,9 +87,8 @@ def load(spec: DataSpec) -> tuple[ImageData, ImageData]:
         except ValueError as error:
             raise UserError(str(error), field="data.normalise") from None
         mean, std = spec.normalise.mean, spec.normalise.std
-    classes = train.classes or int(max(train.labels.max(), test.labels.max())) + 1
-    known = spec.declared()
-    classes = known.classes if known is not None else classes
+    known = spec.known()
+    classes = known.classes if known is not None else described(train, test).classes
     training = _image_data(train, classes, mean, std)
     if spec.images is not None:
         if spec.images > len(training):
@@ -126,8 +126,11 @@ def _content(spec: DataSpec, root: Path) -> str:
 @lru_cache(maxsize=1)
 def _read(spec: DataSpec, _root: Path) -> tuple[Pixels, Pixels, tuple[float, ...], tuple[float, ...]]:
     """The pixels and their statistics; ``_root`` is in the key because the environment may change it."""
-    train, test = spec.read()
-    known = spec.declared()
+    try:
+        train, test = spec.pixels()
+        known = spec.known()
+    except UserError as error:
+        raise error.located(field="data") from error.__cause__
     if known is not None and known.mean is not None and known.std is not None:
         return train, test, known.mean, known.std
     if train.images.ndim == 2:  # characters are table indices, which are not normalised

@@ -17,7 +17,7 @@ Split = Literal["test", "validation"]
 
 def reads_pixels(spec: DataSpec, split: Split = "test") -> bool:
     """Whether the counts of clients' images depend on the data set's files."""
-    return split == "validation" or isinstance(spec.partition, Natural) or spec.declared() is None
+    return split == "validation" or isinstance(spec.partition, Natural) or spec.known() is None
 
 
 def shard_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:

@@ -3,58 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, Self
+from dataclasses import replace
+from typing import Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from edgefl.component import Component
 from edgefl.data.augment import Augmentation
 from edgefl.data.choice import class_counts
 from edgefl.data.partitions import AnyPartition, Iid
-from edgefl.data.sharding import Integers
+from edgefl.data.pixels import Description, Pixels, checked_description, checked_pixels, described
 from edgefl.errors import UserError
 from edgefl.registry import Registry, class_of
 
-
-class Pixels(NamedTuple):
-    """Images, or sequences of characters, as returned by a data set.
-
-    Attributes:
-        images: uint8 ``[images, channels, height, width]``, or ``[sequences, length]`` with characters' numbers.
-        labels: int64 ``[images]``, from 0.
-        origin: int64 ``[images]``: equal numbers mark distorted copies of one original; ``None`` without copies.
-        owner: int64 ``[images]``: the owner of each image, from 0, for the natural partition; ``None`` if unknown.
-        classes: number of classes, if the labels may not contain the last one.
-    """
-
-    images: NDArray[np.uint8]
-    labels: Integers
-    origin: Integers | None = None
-    owner: Integers | None = None
-    classes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """The properties of a data set without its pixels.
-
-    Attributes:
-        classes: number of classes. shape: channels, height and width of an image, or the length of a sequence.
-        train: training images of each class, ``classes`` numbers.
-        test: test images of each class.
-        mean: mean of each channel, of pixels in [0, 1]; ``None`` if it must be computed from the training images.
-        std: standard deviation, likewise.
-    """
-
-    classes: int
-    shape: tuple[int, ...]
-    train: tuple[int, ...]
-    test: tuple[int, ...]
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
+__all__ = ["DATA_SETS", "DataSpec", "Description", "Normalisation", "Pixels", "check_channels"]
 
 
 class Normalisation(Component):
@@ -127,7 +90,26 @@ class DataSpec(Component):
         Raises:
             UserError: as :meth:`read`.
         """
-        return described(*self.read())
+        return described(*self.pixels())
+
+    def known(self) -> Description | None:
+        """The value of :meth:`declared`, checked.
+
+        Raises:
+            UserError: it is no description, or the plug-in raised an error; the message names data set and package.
+        """
+        with DATA_SETS.blaming(type(self)):
+            return checked_description(self.declared())
+
+    def pixels(self) -> tuple[Pixels, Pixels]:
+        """The value of :meth:`read`, checked and compared with :meth:`declared`.
+
+        Raises:
+            UserError: as :meth:`read`, or it is wrong, or the plug-in raised another error; as :meth:`known`.
+        """
+        known = self.known()
+        with DATA_SETS.blaming(type(self)):
+            return checked_pixels(self.read(), known)
 
     def describe(self) -> Description:
         """The properties of the used images, without their pixels; reads files if :meth:`declared` returns ``None``.
@@ -135,7 +117,10 @@ class DataSpec(Component):
         Raises:
             UserError: as :meth:`read`, or there are fewer images than requested.
         """
-        known = self.declared() or self.found()
+        known = self.known()
+        if known is None:
+            with DATA_SETS.blaming(type(self)):
+                known = self.found()
         if self.images is not None and self.images > sum(known.train):
             raise UserError(f"expected at most {sum(known.train)}, found {self.images}", field="images")
         return self._used(known)
@@ -148,7 +133,7 @@ class DataSpec(Component):
 
     @model_validator(mode="after")
     def _can_be_cut(self) -> Self:
-        known = self.declared()
+        known = self.known()
         if known is not None:
             if self.images is not None and self.images > sum(known.train):
                 raise ValueError(
@@ -173,22 +158,6 @@ DATA_SETS: Registry[type[DataSpec]] = Registry(
     "data set", package="edgefl.data.sets", group="edgefl.datasets", check=class_of(DataSpec)
 )
 """The data sets by name."""
-
-
-def described(train: Pixels, test: Pixels) -> Description:
-    """The description of images that have been read; mean and deviation are not set.
-
-    >>> images = np.zeros((2, 1, 4, 4), dtype=np.uint8)
-    >>> described(Pixels(images, np.array([0, 1])), Pixels(images, np.array([1, 1]))).test
-    (0, 2)
-    """
-    classes = train.classes or int(max(train.labels.max(), test.labels.max())) + 1
-    return Description(
-        classes=classes,
-        shape=train.images.shape[1:],
-        train=tuple(np.bincount(train.labels, minlength=classes).tolist()),
-        test=tuple(np.bincount(test.labels, minlength=classes).tolist()),
-    )
 
 
 def check_channels(normalisation: Normalisation, channels: int) -> None:

@@ -20,7 +20,7 @@ def begin_workers(scenario: Scenario, device: str, runs: int) -> None:
         device: as the command chose it.
         runs: how many runs are to come, methods times seeds.
     """
-    training, declared = scenario.training, scenario.data.declared()
+    training, declared = scenario.training, scenario.data.known()
     images = 0 if declared is None else sum(declared.train) // scenario.data.clients
     steps = runs * training.rounds * training.cohort * training.local.steps_for(images)
     if steps < ENOUGH_STEPS or choose_engine(training.engine.kind, choose_device(device)) != "parallel":

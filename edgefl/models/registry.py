@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from edgefl.component import Component
-from edgefl.errors import UserError
+from edgefl.errors import UserError, WrongAnswer, one_line
 from edgefl.models.block_model import BlockModel
 from edgefl.models.initialisation import initialise
 from edgefl.randomness import integer_seed
@@ -39,15 +39,17 @@ def build_model(spec: ModelSpec, sample_shape: tuple[int, ...], classes: int) ->
     """The skeleton of a model on the CPU, with the initial weights of seed 0.
 
     Raises:
-        UserError: the model cannot take inputs of that shape.
+        UserError: the model cannot take inputs of that shape, is none that can be trained, or its plug-in raised an
+            error.
 
     >>> from edgefl.models.registry import MODELS
     >>> model = build_model(MODELS["cnn"](), (1, 28, 28), 10)
     >>> model.depth, model.layout.block_names
     (4, ('conv1', 'conv2', 'fc1', 'fc2'))
     """
-    model = spec.build(sample_shape, classes)
-    vector = initial_vector(model, 0)
+    with MODELS.blaming(type(spec)):
+        model = checked_model(spec.build(sample_shape, classes))
+        vector = initial_vector(model, 0)
     with torch.no_grad():
         for block, tensors in zip(
             model.blocks.values(), model.layout.weights(*model.layout.split(vector)), strict=True
@@ -55,6 +57,34 @@ def build_model(spec: ModelSpec, sample_shape: tuple[int, ...], classes: int) ->
             for name, tensor in [*block.named_parameters(), *block.named_buffers()]:
                 tensor.copy_(tensors[name])
     return model
+
+
+def checked_model(answer: object) -> BlockModel:
+    """Check what :meth:`ModelSpec.build` or an objective's ``adapt`` returned.
+
+    Raises:
+        WrongAnswer: it is not a model, has no parameters, or a tensor is of another type than float32 or has no data.
+    """
+    if not isinstance(answer, BlockModel):
+        raise WrongAnswer(f"expected a BlockModel, found {one_line(answer)}")
+    if not answer.layout.parameter_count:
+        raise WrongAnswer(f"expected a model with parameters, found {answer.depth} blocks without any")
+    for block, module in answer.blocks.items():
+        parameters = dict(module.named_parameters())
+        for name, tensor in [*parameters.items(), *module.named_buffers()]:
+            numbers = tensor.dtype == torch.float32 or (name not in parameters and not _has_fractions(tensor))
+            if not numbers or tensor.device.type == "meta":
+                kind = "parameter" if name in parameters else "buffer"
+                found = f"{tensor.dtype} on {tensor.device}".removeprefix("torch.")
+                raise WrongAnswer(
+                    f"expected float32 on cpu, found {found} in the {kind} '{block}.{name}'; models are trained as "
+                    "float32, and training.engine.precision sets the precision of a step's products"
+                )
+    return answer
+
+
+def _has_fractions(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def initial_vector(model: BlockModel, seed: int) -> Tensor:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, PlainSerializer, PlainValidator, SerializeAsAny,
 
 from edgefl.data.catalogue import data_set
 from edgefl.data.spec import DataSpec
-from edgefl.errors import EdgeflError, UserError, in_words
+from edgefl.errors import EdgeflError, UserError, WrongAnswer, in_words
 from edgefl.models.registry import MODELS, ModelSpec
 from edgefl.registry import Registry
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockSchedulerSpec
@@ -131,9 +131,10 @@ def built_at(field: str) -> Iterator[None]:
         if error.file is not None:  # the error is in another file, which the message must name
             error = UserError(f"{error.file}: {error.message}", field=error.field)
         raise within(error, field) from None
-    except (EdgeflError, ValidationError, KeyboardInterrupt):
-        raise
     except BaseException as error:
+        passes = EdgeflError, ValidationError, KeyboardInterrupt
+        if isinstance(error, passes) and not isinstance(error, WrongAnswer):
+            raise
         raise BuildFault(field, error) from error
 
 

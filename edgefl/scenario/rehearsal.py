@@ -6,7 +6,7 @@ from edgefl.errors import UserError
 from edgefl.fleet import assign
 from edgefl.input_file import find_input
 from edgefl.methods.build import build_method
-from edgefl.models.registry import build_model
+from edgefl.models.registry import build_model, checked_model
 from edgefl.network.build import build_topology
 from edgefl.network.specs import FileTopology, TraceCapacity
 from edgefl.network.traces import read_csv, read_mahimahi
@@ -46,9 +46,8 @@ def _rehearse_learning(scenario: Scenario) -> None:
     seed = scenario.seeds[0]
     for index, method in enumerate(scenario.methods):
         with built_at(f"methods.{index}"):
-            adapted = build_method(method.entry, scenario.training.local, scenario.training.codec).objective.adapt(
-                model
-            )
+            recipe = build_method(method.entry, scenario.training.local, scenario.training.codec)
+            adapted = checked_model(recipe.objective.adapt(model))
         if method.scheduler is not None:
             with built_at(f"methods.{index}.scheduler"):
                 method.scheduler.start(seed, adapted.depth)

@@ -11,6 +11,7 @@ from pydantic import Field
 from edgefl.component import Component
 from edgefl.data.location import data_root, how_to_set_the_root
 from edgefl.data.parquet_images import image_shape, read_labels, read_split, split_files
+from edgefl.data.pixels import class_number
 from edgefl.data.spec import DATA_SETS, DataSpec, Description, Pixels
 from edgefl.errors import UserError
 
@@ -52,7 +53,7 @@ class Parquet(DataSpec):
         """The properties read from the labels and the first images; mean and deviation are not set."""
         folder, test = self._place()
         parts = [read_labels(split_files(folder, split), self.columns.label) for split in (self.splits.train, test)]
-        classes = max(int(labels.max(initial=0)) for labels in parts) + 1
+        classes = class_number(*parts)
         train_sizes, test_sizes = (tuple(np.bincount(labels, minlength=classes).tolist()) for labels in parts)
         shape = image_shape(folder, self.splits.train, self.columns.image)
         return Description(classes=classes, shape=shape, train=train_sizes, test=test_sizes)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from edgefl.data.sharding import Integers
 from edgefl.data.spec import DATA_SETS, DataSpec, Description, Pixels
@@ -63,14 +63,17 @@ class Synthetic(DataSpec):
             return {**data, "test": "whole", "test_images": data["test"]}
         return data
 
+    @field_validator("shape")
+    @classmethod
+    def _has_pixels(cls, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+        if max(shape) > LARGEST_SIDE:
+            raise ValueError(f"expected at most {LARGEST_SIDE} in each place, found {max(shape)}")
+        if min(shape) < 1:
+            raise ValueError(f"expected three numbers from 1, channels, height and width, found {list(shape)}")
+        return shape
+
     @model_validator(mode="after")
-    def _has_pixels_and_classes(self) -> Synthetic:
-        if max(self.shape) > LARGEST_SIDE:
-            raise ValueError(f"shape: expected at most {LARGEST_SIDE} in each place, found {max(self.shape)}")
-        if min(self.shape) < 1:
-            raise ValueError(
-                f"shape expects three numbers from 1, channels, height and width, found {list(self.shape)}"
-            )
+    def _has_images_of_each_class(self) -> Synthetic:
         if self.classes > min(self.train, self.test_images):
             raise ValueError(
                 f"expected an image of each class at least, found {self.classes} classes, {self.train} training and "
