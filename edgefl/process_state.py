@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import signal
 import sys
 import threading
@@ -75,6 +76,18 @@ SETTINGS = {
 """What is restored besides PyTorch's settings, the streams, the working directory and the environment."""
 
 
+def end_if_forked(process: int, error: BaseException | None = None) -> None:
+    """End this process if it is a forked copy: a part's code made it, and it must not go on as a second edgefl.
+
+    Args:
+        process: the id of the process that called the part.
+        error: the error that the part raised, if any; ``sys.exit`` keeps its exit code.
+    """
+    if os.getpid() != process:
+        code = error.code if isinstance(error, SystemExit) else error
+        os._exit(code if isinstance(code, int) else int(code is not None))
+
+
 @contextmanager
 def process_state_kept() -> Iterator[None]:
     """Restore the process's global settings when the block ends, also after an error.
@@ -93,9 +106,14 @@ def process_state_kept() -> Iterator[None]:
 
     with changes_undone(), streams_lent(), np.errstate(), neutral_torch():
         before = {name: setting.read() for name, setting in SETTINGS.items()}
+        process = os.getpid()
         try:
             yield
+        except BaseException as error:
+            end_if_forked(process, error)
+            raise
         finally:
+            end_if_forked(process)
             for name, setting in SETTINGS.items():
                 if setting.read() != before[name]:
                     setting.write(before[name])

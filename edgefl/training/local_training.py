@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from edgefl.methods.objectives.base import Context, Objective
 from edgefl.methods.precision import Precision
 from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
+from edgefl.process_state import end_if_forked
 from edgefl.randomness import generator
 from edgefl.training.base import JobData, JobResult, JobTask
 from edgefl.training.device import exact_arithmetic
@@ -57,13 +59,17 @@ def train_job(
         Abandoned: ``abandoned`` returned true.
     """
     losses: list[Tensor] = []
+    process = os.getpid()
     try:
         with exact_arithmetic(task.start.device, tf32=precision == "tf32"), using(**TRAINING):
             return _train(task, model, data, abandoned, precision, losses)
     except (Abandoned, KeyboardInterrupt):
         raise
     except BaseException as error:  # a loss may even call sys.exit
+        end_if_forked(process, error)
         raise TrainingFault(task.method, task.client, task.round, len(losses), in_words(error)) from error
+    finally:
+        end_if_forked(process)
 
 
 def _train(  # noqa: PLR0917  (what train_job is given)

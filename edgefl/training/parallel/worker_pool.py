@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import os
 import signal
+import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Future
 from contextlib import contextmanager
+from functools import cache
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -19,6 +23,9 @@ from edgefl.torch_settings import INTRA_OP_THREADS
 
 _IDLE_SECONDS = 60
 """Seconds without work after which worker processes end; the next call starts new ones."""
+
+_LOOK_SECONDS = 1.0
+"""Interval in seconds at which a waiting thread checks that an answer can still arrive."""
 
 _WATCH_SECONDS = 0.25
 """Interval in seconds at which a worker process checks that its parent process still exists."""
@@ -59,6 +66,7 @@ class WorkerPool:
         from loky.backend import get_context
 
         self.size = size
+        self._process = os.getpid()
         self._up = 0
         self._broken = False
         try:
@@ -73,13 +81,15 @@ class WorkerPool:
                 env=_ONE_THREAD,
             )
             self._submit(os.getpid, ())
-        except (OSError, NotImplementedError) as error:
+        except (OSError, NotImplementedError, AssertionError) as error:  # AssertionError: this process may start none
             raise PoolBroken(f"cannot start a worker process: {error}") from None
+        _pools.add(self)
+        _close_at_exit()
 
     @property
     def broken(self) -> bool:
-        """Whether the pool is unusable."""
-        return self._broken
+        """Whether the pool is unusable, as it is in a forked copy of the process that started it."""
+        return self._broken or os.getpid() != self._process
 
     @property
     def ready(self) -> bool:
@@ -143,7 +153,7 @@ class WorkerPool:
             for _ in range(at_once):
                 hand_over()
             while numbers:
-                future = completed.get(timeout=patience)
+                future = self._next(completed, patience)
                 number, error = numbers.pop(future), _error_of(future)
                 if error is None:
                     try:
@@ -166,11 +176,30 @@ class WorkerPool:
 
     def close(self) -> None:
         """End the worker processes immediately; the pool must not be used again."""
-        if not self._broken:
+        if not self.broken:
             self._broken = True
             self._executor.shutdown(wait=True, kill_workers=True)
 
+    def _next(self, completed: SimpleQueue[Future[Any]], patience: float | None) -> Future[Any]:
+        """The next call that is completed.
+
+        Raises:
+            Empty: there was none for ``patience`` seconds.
+            PoolBroken: there will be none.
+        """
+        until = math.inf if patience is None else time.monotonic() + patience
+        while True:
+            try:
+                return completed.get(timeout=max(0.0, min(_LOOK_SECONDS, until - time.monotonic())))
+            except Empty:
+                if time.monotonic() >= until:
+                    raise
+                if self.broken or not self._executor._executor_manager_thread.is_alive():
+                    raise PoolBroken("the worker pool was closed") from None
+
     def _submit(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Future[Any]:
+        if os.getpid() != self._process:
+            raise PoolBroken("the worker pool belongs to the process that this one was forked from")
         try:
             with _ctrl_c_held_back():  # a worker process that starts here inherits the mask, until it ignores Ctrl-C
                 future: Future[Any] = self._executor.submit(function, *arguments)
@@ -182,6 +211,37 @@ class WorkerPool:
 
 _shared: WorkerPool | None = None
 _lock = threading.Lock()
+_pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
+_of_the_parent: list[object] = []
+"""Pools of the process that this one was forked from; kept, because their finalizers use locks of its threads."""
+
+
+def _forked() -> None:
+    """Start without a pool in a forked copy of the process: worker processes do not answer it."""
+    global _shared, _lock, _pools
+    _of_the_parent.extend(_pools)
+    _shared, _lock, _pools = None, threading.Lock(), weakref.WeakSet()
+    loky = sys.modules.get("loky.process_executor")
+    if loky is not None:
+        loky._threads_wakeups.clear()  # loky's own exit would wait for threads that the copy does not have
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+@cache
+def _close_at_exit() -> None:
+    """End all worker processes when this process ends.
+
+    Called after loky has registered its own function, so that this one runs first: loky's waits until workers that
+    still start have imported PyTorch.
+    """
+    threading._register_atexit(_close_all)  # type: ignore[attr-defined]  # as loky does
+
+
+def _close_all() -> None:
+    for pool in list(_pools):
+        pool.close()
 
 
 def shared_pool(size: int) -> WorkerPool:
