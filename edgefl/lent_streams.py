@@ -30,7 +30,7 @@ class LentStream:
     @property
     def buffer(self) -> LentStream:
         """The stream of bytes below, lent too."""
-        return LentStream(self._stream.buffer)
+        return type(self)(self._stream.buffer)
 
     def detach(self) -> LentStream:
         """The stream of bytes below; this stream stays usable."""

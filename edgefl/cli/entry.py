@@ -22,6 +22,7 @@ import typer
 from edgefl.cli.app import app
 from edgefl.cli.printing import say
 from edgefl.cli.stopped import Stopped
+from edgefl.cli.streams import OutputFailed, ReaderGone, discard_output, standard_streams
 from edgefl.errors import BrokenPlugIn, UserError
 
 DONE, FAULT, WRONG_INPUT = 0, 1, 2
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``edgefl`` with these arguments (the process's own if not given) and return the exit code."""
     alone = arguments is None
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    with _stopping_politely(to_the_end=alone) as received:
+    with standard_streams(), _stopping_politely(to_the_end=alone) as received:
         advice = None
         try:
             code = _invoke(arguments)
@@ -59,10 +60,13 @@ def _invoke(arguments: list[str]) -> int:
     except UserError as error:
         _say(f"error: {error}")
         return WRONG_INPUT
-    except BrokenPipeError:
-        # The reader (`| head`) has closed the pipe. Without this the interpreter reports it again while it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except ReaderGone:
+        discard_output()
         return DONE
+    except OutputFailed as error:
+        discard_output()
+        _say(f"error: {error}")
+        return WRONG_INPUT
     except (KeyboardInterrupt, typer.Abort, typer.Exit, Stopped):
         raise
     except BaseException as error:  # noqa: BLE001  (the last resort of a program; a plug-in may call sys.exit)

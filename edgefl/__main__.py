@@ -1,0 +1,10 @@
+"""``python -m edgefl``: the same as the command ``edgefl``."""
+
+from __future__ import annotations
+
+import sys
+
+from edgefl.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
