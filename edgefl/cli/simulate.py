@@ -12,7 +12,7 @@ import typer
 
 from edgefl.cli.printing import say
 from edgefl.cli.stopped import Stopped
-from edgefl.errors import UserError, nearest
+from edgefl.errors import UserError, in_words, nearest
 from edgefl.hardware import DeviceName, EngineKind
 from edgefl.user_path import new_user_path, user_path
 
@@ -188,7 +188,11 @@ def _print_result(run: Path, *, as_json: bool) -> None:
 
     result = RunResult(run)
     trained = result.trained
-    pictures = write_pictures(result) if trained else []
+    try:
+        pictures = write_pictures(result) if trained else []
+    except Exception as error:  # noqa: BLE001  (the run is complete without its picture)
+        say(f"warning: {result.paths.picture} cannot be drawn: {in_words(error)}", err=True)
+        pictures = []
     if as_json:
         say(result.paths.summary.read_text(encoding="utf-8"), nl=False)
         if not trained:

@@ -74,16 +74,19 @@ class CheckpointWriter:
         round, writing = self._writing
         try:
             manifest = writing.result()  # Ctrl-C may come here; the exit of the context manager then waits again
-        except OSError:
-            self._writing = None
+            self._check_unchanged(round)
+            self._journal.checkpoint(round, manifest)
+        except Exception:
+            self._writing = None  # so that the error is raised once
             raise
-        for name, (tensor, version) in self._handed.items():
-            if tensor._version != version:
-                raise RuntimeError(f"'{name}' was changed in place after round {round}; parts return new tensors")
-        self._journal.checkpoint(round, manifest)
         self._own.add(manifest)
         self._writing, self._handed = None, {}
         prune(self._folder, self._kept())
+
+    def _check_unchanged(self, round: int) -> None:
+        for name, (tensor, version) in self._handed.items():
+            if tensor._version != version:
+                raise RuntimeError(f"'{name}' was changed in place after round {round}; parts return new tensors")
 
     def _kept(self) -> list[str]:
         return [manifest for _, manifest in self._journal.checkpoints()[:KEPT]]
@@ -96,7 +99,7 @@ class CheckpointWriter:
     ) -> None:
         try:
             self.finish()
-        except OSError:
+        except Exception:
             # The run already ends with another error; a missing checkpoint only costs some rounds of training.
             if error is None:
                 raise

@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from edgefl.errors import UserError
 from edgefl.record.outputs import output_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+def new_figure(**options: Any) -> Figure:
+    """A figure of matplotlib's, with the options of its class.
+
+    It is made without pyplot, so no window system is touched, and without reading ``MPLBACKEND``: Jupyter sets it to a
+    module that another Python may not have.
+    """
+    if "matplotlib" not in sys.modules:
+        _import_without_backend()
+    from matplotlib.figure import Figure
+
+    return Figure(**options)
+
+
+def _import_without_backend() -> None:
+    """Import matplotlib, which reads ``MPLBACKEND`` then, without it; pyplot uses it later if it can."""
+    chosen = os.environ.pop("MPLBACKEND", None)
+    try:
+        import matplotlib as mpl
+    finally:
+        if chosen is not None:
+            os.environ["MPLBACKEND"] = chosen
+    if chosen:
+        with suppress(ValueError):
+            mpl.rcParams["backend"] = chosen
 
 
 def draw(figure: Figure, file: BinaryIO, form: str) -> None:

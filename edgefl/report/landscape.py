@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from edgefl.report.figure_file import write_figure
+from edgefl.report.figure_file import new_figure, write_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,9 +22,7 @@ def landscape_figure(panels: list[tuple[str, _Grid, _Grid, tuple[float, float]]]
         panels: title, steps along both sides ``[n]``, losses ``[n, n]`` (row i at the i-th step along the second
             eigenvector), and the two eigenvalues.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(3.4 * len(panels) + 0.8, 3.6), layout="constrained")
+    figure = new_figure(figsize=(3.4 * len(panels) + 0.8, 3.6), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     low = min(float(np.nanmin(losses)) for _, _, losses, _ in panels)
     high = max(float(np.nanmax(losses)) for _, _, losses, _ in panels)

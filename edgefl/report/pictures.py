@@ -10,7 +10,7 @@ import numpy as np
 
 from edgefl.durable_file import durable_file
 from edgefl.report.curves import Curve, curve_of, mean_curve, metric_of
-from edgefl.report.figure_file import draw
+from edgefl.report.figure_file import draw, new_figure
 from edgefl.report.quantities import limit, unit_for
 from edgefl.report.run_record import RunRecord
 
@@ -46,9 +46,7 @@ def accuracy_figure(run: RunRecord) -> Figure:
     band reaches from the lowest seed to the highest. Targets are grey horizontal lines; a budget of the panel's own
     kind is a vertical line, and a cross marks where a method's joules or FLOPs ran out.
     """
-    from matplotlib.figure import Figure  # without pyplot: no state of a window system is touched
-
-    figure = Figure(figsize=(9.0, 4.3), layout="constrained")
+    figure = new_figure(figsize=(9.0, 4.3), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
     metric = metric_of(run)
     curves = {

@@ -210,3 +210,15 @@ def test_the_shipped_scenarios_are_listed_with_what_each_is_for(capsys):
     assert "fig4_computation" in capsys.readouterr().out
     assert main(["scenario", "list", "papers/fedmbl"]) == 2
     assert "papers/fedmlb" in capsys.readouterr().err
+
+
+def test_a_picture_that_cannot_be_drawn_is_a_warning(capsys, tmp_path, monkeypatch):
+    def draw(run):
+        raise ValueError("no such backend")
+
+    monkeypatch.setattr("edgefl.report.write_pictures", draw)
+    assert main(["simulate", "small.yaml", "--out", "run", "--seed", "1"]) == 0
+    shown = capsys.readouterr()
+    assert "warning: run/accuracy.png cannot be drawn: ValueError: no such backend\n" in shown.err
+    assert "prox" in shown.out
+    assert "accuracy.png" not in shown.out

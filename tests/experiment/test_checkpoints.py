@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import resource
+import sqlite3
 import threading
 from concurrent.futures import Future
 
@@ -244,6 +245,26 @@ def test_a_full_disk_ends_a_run_that_has_no_other_reason_to_end(tmp_path, slow, 
                 raise reason
 
     with pytest.raises(told):
+        write()
+
+
+@pytest.mark.parametrize("kind", [OSError, ValueError, sqlite3.OperationalError, MemoryError])
+def test_an_error_of_a_checkpoint_is_raised_once_and_hides_no_other(tmp_path, slow, kind):
+    go_on, errors = slow
+    go_on.set()
+
+    def write() -> None:
+        with Journal(tmp_path / "journal.sqlite") as journal, CheckpointWriter(tmp_path / "c", journal) as writer:
+            errors.append(kind("first"))
+            writer.begin(10, clients({0: 1.0}), {})
+            with pytest.raises(kind, match="first"):
+                writer.finish()
+            writer.finish()
+            errors.append(kind("second"))
+            writer.begin(20, clients({0: 1.0}), {})
+            raise KeyError("the run's own")
+
+    with pytest.raises(KeyError, match="own"):
         write()
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -82,3 +86,27 @@ def test_one_seed_has_a_line_and_no_band(make_run):
     axes = make_run({"fedavg": [seed_result()]}).plot().axes[0]
     assert not axes.collections
     assert len(axes.get_lines()) == 1
+
+
+@pytest.mark.parametrize("backend", ["module://matplotlib_inline.backend_inline", "module://nowhere", "nix", "pdf"])
+def test_a_picture_does_not_depend_on_the_backend_that_the_environment_names(three_methods, backend):
+    (path,) = write_pictures(three_methods)
+    expected = path.read_bytes()
+    program = """
+import os, sys
+from pathlib import Path
+from edgefl.report import RunResult, write_pictures
+(path,) = write_pictures(RunResult(Path(sys.argv[1])))
+import matplotlib
+print(os.environ["MPLBACKEND"], matplotlib.rcParams._get("backend") == "pdf", "matplotlib.pyplot" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(three_methods.path)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "MPLBACKEND": backend},
+        timeout=120,
+    )
+    assert done.stdout.split() == [backend, str(backend == "pdf"), "False"]
+    assert path.read_bytes() == expected

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edgefl.report.course.course import Course
-from edgefl.report.figure_file import write_figure
+from edgefl.report.figure_file import new_figure, write_figure
 from edgefl.report.timeline.trace import Window, window_of
 
 if TYPE_CHECKING:
@@ -45,15 +45,13 @@ def gantt_figure(course: Course, number: int, title: str) -> Figure:
     Raises:
         UserError: there is no such round.
     """
-    from matplotlib.figure import Figure
-
     window = window_of(course, (number, number))
     round = next(each for each in course.rounds if each.number == number)
     bars = _bars(course, number, window)
     aside = {who for who, found in bars.items() if all(bar.word == _PREFETCH for bar in found)}
     rows = sorted(bars, key=lambda who: (who in aside, max(bar.ended for bar in bars[who]), who))
     rows = [*[who for who in rows if who not in aside][-_ROWS:], *[who for who in rows if who in aside][:_ROWS]]
-    figure = Figure(figsize=(9.5, max(2.6, 0.3 * len(rows) + 1.6)), layout="constrained")
+    figure = new_figure(figsize=(9.5, max(2.6, 0.3 * len(rows) + 1.6)), layout="constrained")
     ax = figure.subplots()
     for row, who in enumerate(rows):
         both = who not in aside and any(bar.word == _PREFETCH for bar in bars[who])
