@@ -1,4 +1,4 @@
-"""The journal of a run, written after every round: its events, and every number from training.
+"""The journal of a run: its events, written after every round. They contain every number from training.
 
 One SQLite file per run, in write-ahead mode: a kill at any moment leaves the last whole round. On resumption the world
 derives its rows again; the journal compares them with the rows written before, and appends the new ones.
@@ -14,14 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
-
 from edgefl.errors import EdgeflError, UserError
+from edgefl.experiment.recording import DAMAGED, Recording, recording_of
 from edgefl.record.events import Event
 
 _COLUMNS = {
     "events": "position INTEGER PRIMARY KEY, figures BLOB NOT NULL, words TEXT NOT NULL",
-    "numbers": "round INTEGER PRIMARY KEY, noted TEXT NOT NULL",
     "rounds": "round INTEGER PRIMARY KEY, events INTEGER NOT NULL",
     "checkpoints": "round INTEGER PRIMARY KEY, manifest TEXT NOT NULL",
 }
@@ -44,7 +42,7 @@ _WHOLE = [Event._fields.index(name) for name in ("round", "client", "flow")]
 
 
 class LogDiffers(EdgeflError):  # noqa: N818  (what it says of the log)
-    """A re-executed run differs from the rows or numbers in its journal."""
+    """A re-executed run differs from the rows in its journal."""
 
 
 class Journal:
@@ -62,14 +60,12 @@ class Journal:
             with self._sound():
                 self._open()
                 self._known_events = self._committed_events()
-                self._numbers = self._known_numbers()
         except BaseException:
             self._file.close()
             raise
         self._known = self._known_rows()
         self._position = 0
         self._rows: list[tuple[int, bytes, str]] = []
-        self._fresh: dict[str, Any] = {}
 
     def __enter__(self) -> Journal:
         return self
@@ -103,34 +99,14 @@ class Journal:
             self._rows.append((self._position, *packed(fresh)))
             self._position += len(fresh)
 
-    def recall(self, key: str, form: TypeAdapter[T]) -> T:
-        """A number from the training of an earlier process.
-
-        Args:
-            key: its key.
-            form: its type.
+    def recording(self) -> Recording:
+        """The training that earlier processes recorded.
 
         Raises:
-            LogDiffers: the journal does not contain it.
-            UserError: the journal contains something else under this key.
+            UserError: a row is damaged.
         """
-        if key not in self._numbers:
-            raise LogDiffers(f"the journal has no '{key}', which the run now requires: it cannot be resumed")
         with self._sound():
-            return form.validate_python(self._numbers[key])
-
-    def note(self, key: str, value: Any) -> None:
-        """Store a number from training; non-finite numbers are stored as such.
-
-        Raises:
-            LogDiffers: an earlier process stored a different one.
-        """
-        if key not in self._numbers:
-            self._numbers[key] = self._fresh[key] = value
-            return
-        then, now = json.dumps(self._numbers[key]), json.dumps(value)
-        if then != now:
-            raise LogDiffers(f"'{key}' was {then}, and is now {now}: the run cannot be resumed")
+            return recording_of(self._known_rows())
 
     def commit(self, round: int) -> None:
         """Commit everything added since the last commit; it belongs to rounds up to ``round``.
@@ -141,10 +117,8 @@ class Journal:
         with self._sound(), self._file:
             self._file.execute("BEGIN")
             self._file.executemany("INSERT INTO events VALUES (?, ?, ?)", self._rows)
-            if self._fresh:
-                self._file.execute("INSERT INTO numbers VALUES (?, ?)", (round, json.dumps(self._fresh)))
             self._file.execute("INSERT OR REPLACE INTO rounds VALUES (?, ?)", (round, self._position))
-        self._rows, self._fresh = [], {}
+        self._rows = []
 
     def checkpoint(self, round: int, manifest: str) -> None:
         """Record that the checkpoint ``manifest`` of ``round`` is on disk; the round was committed before.
@@ -171,7 +145,7 @@ class Journal:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_THE_SYSTEM:
                 raise
             raise self._damaged(error) from None
-        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        except DAMAGED as error:
             raise self._damaged(error) from None
 
     def _damaged(self, error: Exception) -> UserError:
@@ -202,12 +176,6 @@ class Journal:
     def _committed_events(self) -> int:
         (found,) = self._file.execute("SELECT COALESCE(MAX(events), 0) FROM rounds").fetchone()
         return _of(int, found)
-
-    def _known_numbers(self) -> dict[str, Any]:
-        numbers: dict[str, Any] = {}
-        for (noted,) in self._file.execute("SELECT noted FROM numbers"):
-            numbers |= _of(dict, json.loads(_of(str, noted)))
-        return numbers
 
     def _known_rows(self) -> Iterator[Event]:
         """The rows of earlier processes, in order; the whole table may be too large for memory."""

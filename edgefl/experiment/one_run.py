@@ -15,7 +15,7 @@ from edgefl.experiment.early_end import EarlyEnd
 from edgefl.experiment.journal import Journal
 from edgefl.experiment.pausing import Pause, Paused, write_standing
 from edgefl.experiment.progress import Progress
-from edgefl.experiment.recorded_learner import RecordedLearner
+from edgefl.experiment.resumed_learner import ResumedLearner
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import summarise
 from edgefl.experiment.wiring import SharedWorld, limits_of, setup_of
@@ -104,7 +104,7 @@ class OneRun:
         last = self._scenario.training.rounds if self._scenario.personalisation is None else None
         with (
             Journal(self._paths.journal) as journal,
-            RecordedLearner(learner, journal, self._paths.checkpoints, last) as recorded,
+            ResumedLearner(learner, self._method.label, journal, self._paths.checkpoints, last) as resumed,
             EventFile(self._paths.events) as table,
         ):
 
@@ -112,7 +112,7 @@ class OneRun:
                 journal.take(events)
                 table(events)
 
-            outcome = self._simulate(recorded, sink, progress, trains=True, recorded=recorded, on_end=conclude)
+            outcome = self._simulate(resumed, sink, progress, trains=True, resumed=resumed, on_end=conclude)
         return self._entry(outcome) | ({} if outcome.fault is not None else gained)
 
     def _simulate(
@@ -122,7 +122,7 @@ class OneRun:
         progress: Progress,
         *,
         trains: bool,
-        recorded: RecordedLearner | None = None,
+        resumed: ResumedLearner | None = None,
         on_end: Callable[[int], None] | None = None,
     ) -> Outcome:
         label, seed = self._method.label, self._world.seed
@@ -137,16 +137,16 @@ class OneRun:
         def on_round(row: RoundRow) -> None:
             self.rounds = row.round
             self._check_place()
-            if recorded is not None:
+            if resumed is not None:
                 log.flush()
-                recorded.round_ended(row.round)
+                resumed.round_ended(row.round)
             progress.round(label, seed, row.round, row.seconds, None if math.isnan(row.accuracy) else row.accuracy)
             if self._pause is None:
                 return
             rows.append(row)
             if row.round < self._scenario.training.rounds and self._pause.reached(row.round, row.seconds):
-                if recorded is not None:
-                    recorded.left(row.round)
+                if resumed is not None:
+                    resumed.left(row.round)
                 write_standing(self._paths, self._pause, seed, rows)
                 raise Paused(label, row.round)
 

@@ -19,6 +19,8 @@ from typing import Any
 from edgefl.cost.law import CostModel
 from edgefl.errors import EdgeflError, UserError
 from edgefl.experiment.early_end import EarlyEnd
+from edgefl.experiment.recorded_learner import RecordedLearner
+from edgefl.experiment.recording import recording_of
 from edgefl.experiment.step_costs import RecordedCosts
 from edgefl.experiment.summary import summarise
 from edgefl.experiment.wiring import SharedWorld, recipe_of, setup_of, shared_world, skeleton
@@ -26,14 +28,12 @@ from edgefl.methods.recipe import METHODS
 from edgefl.models.digest import digest_of_model
 from edgefl.record.events import Event, EventLog
 from edgefl.record.tables import ROUNDS
-from edgefl.rerun.recording import Recording, recording_of
 from edgefl.scenario import Scenario
 from edgefl.simulation.invariants.record import Record, at, close
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.work import StepCost
-from edgefl.training.faults import Diverged, PartFault, blaming
-from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing
+from edgefl.training.faults import PartFault, blaming
 from edgefl.training.neutral import NeutralLearner
 
 _TRAINED = ("evaluation", "feedback", "diverged")
@@ -42,43 +42,6 @@ _CHUNK = 1024
 
 class _EndsHereError(EdgeflError):
     """Raised when there is nothing more to compare."""
-
-
-class RecalledLearner(NeutralLearner):
-    """Returns the recorded numbers of a finished run.
-
-    Args:
-        recording: the recorded numbers.
-        method: the method's label.
-    """
-
-    def __init__(self, recording: Recording, method: str) -> None:
-        self._recording = recording
-        self._method = method
-
-    def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
-        """See :class:`~edgefl.training.job.Learner`."""
-        if self._recording.diverged is not None and self._recording.diverged[0] == round:
-            raise Diverged(self._method, round, Diverged.reason_in(self._recording.diverged[1]))
-        return version + 1
-
-    def digests(self, version: int) -> Digests | None:
-        """See :class:`~edgefl.training.job.Learner`."""
-        return self._recording.digests.get(version)
-
-    def feedback(self, job: JobId) -> Feedback:
-        """See :class:`~edgefl.training.job.Learner`."""
-        try:
-            return self._recording.feedback[job.client, job.dispatch]
-        except KeyError:
-            raise _EndsHereError from None
-
-    def evaluate(self, version: int) -> Evaluation:
-        """See :class:`~edgefl.training.job.Learner`."""
-        try:
-            return self._recording.evaluations[version]
-        except KeyError:
-            raise _EndsHereError from None
 
 
 class _Comparison:
@@ -176,7 +139,7 @@ class ExecutionAgain:
         recording = recording_of(record.events)
         # A part may have failed before any training; then the log has the first model's digest.
         trains = bool(recording.digests) or any(record.by_kind.get(kind) for kind in _TRAINED)
-        recalled = RecalledLearner(recording, label) if trains else None
+        recorded = RecordedLearner(recording, label, _EndsHereError) if trains else None
         method = self._scenario.method(label)
         costs = RecordedCosts(
             self._model(), recipe_of(self._scenario, method), self._scenario.cost, self._known.get(label, ())
@@ -189,7 +152,7 @@ class ExecutionAgain:
                 raise UserError(f"costs.json has no step with {alpha} blocks on {batch} images")
             return costs.step(alpha, batch)
 
-        learner = recalled or NeutralLearner()
+        learner = recorded or NeutralLearner()
         world = self._world(int(record.summary["seed"]))
         setup = setup_of(self._scenario, method, world, costs, learner=learner, trains=trains, log=log)
         return replace(setup, cost=step)

@@ -19,10 +19,10 @@ from edgefl.experiment.inputs import (
     digests,
     recorded_inputs,
 )
+from edgefl.experiment.recording import Recording, read_recording
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import SharedWorld, shared_world, step_costs
 from edgefl.record import RunPaths
-from edgefl.rerun.recording import Recording, read_recording
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.protocol_specs import AsynchronousSpec, RoundsSpec
 from edgefl.yaml_file import read_yaml

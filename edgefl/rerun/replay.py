@@ -12,12 +12,12 @@ from edgefl.durable_file import durable_file, durable_folder, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.progress import Silent
+from edgefl.experiment.recording import Recording
 from edgefl.experiment.step_costs import write_costs
 from edgefl.record import RunPaths
 from edgefl.record.paths import own_file_in
 from edgefl.record.summary import write_summary
 from edgefl.rerun.finished_run import FinishedRun
-from edgefl.rerun.recording import Recording
 from edgefl.rerun.replayed_learner import ReplayedLearner
 from edgefl.scenario import Scenario, dump_yaml, resolve, with_overrides
 from edgefl.scenario.overrides import Overrides, parse_overrides

@@ -1,15 +1,15 @@
-"""A learner that repeats a finished run's numbers, as long as the world asks for exactly the same training."""
+"""A learner that answers from a finished run, as long as the world requires exactly the same training."""
 
 from __future__ import annotations
 
 from edgefl.errors import UserError
-from edgefl.rerun.recording import Recording
-from edgefl.training.faults import Diverged
-from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
+from edgefl.experiment.recorded_learner import RecordedLearner
+from edgefl.experiment.recording import Recording
+from edgefl.training.job import JobId, Mixing, TrainingJob
 
 
-class ReplayedLearner:
-    """Answers from a recording; refuses where the world would train something else than was trained.
+class ReplayedLearner(RecordedLearner):
+    """Answers from a recording; raises an error if the world would train something else than was trained.
 
     Args:
         recording: the finished run's training.
@@ -18,8 +18,7 @@ class ReplayedLearner:
     """
 
     def __init__(self, recording: Recording, method: str, *, stateful: bool) -> None:
-        self._recording = recording
-        self._method = method
+        super().__init__(recording, method, self._not_recorded)
         self._stateful = stateful
         self._submitted: dict[tuple[int, int], TrainingJob] = {}
         self._same: set[tuple[int, int]] = set()
@@ -27,9 +26,6 @@ class ReplayedLearner:
     def submit(self, job: TrainingJob) -> None:
         """See :class:`~edgefl.training.job.Learner`."""
         self._submitted[job.id.client, job.id.dispatch] = job
-
-    def discard(self, job: JobId) -> None:
-        """See :class:`~edgefl.training.job.Learner`."""
 
     def aggregate(self, version: int, jobs: list[JobId], round: int, mixing: Mixing | None = None) -> int:
         """See :class:`~edgefl.training.job.Learner`.
@@ -49,27 +45,7 @@ class ReplayedLearner:
             raise self._refusal(round, f"clients {clients} were aggregated, here it would be {others}")
         for job in here:
             self._check(job, round)
-        if diverged and diverged[0] == round:
-            raise Diverged(self._method, round, Diverged.reason_in(diverged[1]))
-        return version + 1
-
-    def digests(self, version: int) -> Digests | None:
-        """See :class:`~edgefl.training.job.Learner`."""
-        return self._recording.digests.get(version)
-
-    def feedback(self, job: JobId) -> Feedback:
-        """See :class:`~edgefl.training.job.Learner`."""
-        return self._recording.feedback[job.client, job.dispatch]
-
-    def evaluate(self, version: int) -> Evaluation:
-        """See :class:`~edgefl.training.job.Learner`.
-
-        Raises:
-            UserError: the finished run did not evaluate this model.
-        """
-        if version not in self._recording.evaluations:
-            raise self._refusal(version, "the finished run did not evaluate this round's model")
-        return self._recording.evaluations[version]
+        return super().aggregate(version, jobs, round, mixing)
 
     def _check(self, key: tuple[int, int], round: int) -> None:
         """Whether a job and all those that its client's state comes from are what was trained."""
@@ -86,6 +62,9 @@ class ReplayedLearner:
             if not self._stateful or previous is None:
                 return
             key = (key[0], previous)
+
+    def _not_recorded(self, name: str) -> UserError:
+        return UserError(f"the finished run has no {name}: simulate it instead", field=self._method)
 
     def _refusal(self, round: int, what: str) -> UserError:
         return UserError(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import edgefl
-from edgefl.experiment import is_interrupted, recorded_learner, resume
+from edgefl.experiment import is_interrupted, resume, resumed_learner
 from edgefl.rerun.verify import verify
 from edgefl.scenario.writing import dump_yaml
 
@@ -23,7 +23,7 @@ CONTEXT.set_forkserver_preload(["edgefl.api", "edgefl.training.core", "edgefl.ex
 
 
 def run_or_resume(scenario: str, folder: Path, prepare, *arguments) -> None:
-    recorded_learner.CHECKPOINT_EVERY = 1
+    resumed_learner.CHECKPOINT_EVERY = 1
     if prepare is not None:
         prepare(folder.parent, *arguments)
     if is_interrupted(folder):

@@ -56,18 +56,19 @@ def journal_of(folder: Path) -> Path:
 
 def changed(folder: Path, *statements: str) -> None:
     with closing(sqlite3.connect(journal_of(folder), isolation_level=None)) as file:
-        file.create_function("all_of", 2, all_of)
+        file.create_function("details", 3, with_details)
         for statement in statements:
             file.execute(statement)
 
 
-def numbers(value: object) -> str:
-    """Replaces every number of training by a value."""
-    return f"UPDATE numbers SET noted = all_of(noted, '{json.dumps(value)}')"
+def details(kind: str, detail: str) -> str:
+    """Replaces the details of all rows of a kind."""
+    return f"UPDATE events SET words = details(words, '{kind}', '{detail}')"
 
 
-def all_of(noted: str, value: str) -> str:
-    return json.dumps(dict.fromkeys(json.loads(noted), json.loads(value)))
+def with_details(words: str, kind: str, detail: str) -> str:
+    kinds, *others, old = json.loads(words)
+    return json.dumps([kinds, *others, [detail if each == kind else was for each, was in zip(kinds, old, strict=True)]])
 
 
 NOT_FINITE = array("d", [float("nan")] * 100 * (len(Event._fields) - 5)).tobytes().hex()
@@ -86,20 +87,22 @@ FORGERIES = {
     "a huge count": [f"UPDATE rounds SET events = {2**62}"],
     "a count that is a text": ["UPDATE rounds SET events = 'all'"],
     "a count that is no whole number": ["UPDATE rounds SET events = 1e300"],
-    "numbers that are no JSON": ["UPDATE numbers SET noted = '{'"],
-    "numbers that are a list": ["UPDATE numbers SET noted = '[1]'"],
-    "numbers nested deeply": ["UPDATE numbers SET noted = '" + '{"a":' * 100_000 + "'"],
-    "numbers that are text": [numbers("many")],
-    "numbers that are null": [numbers(None)],
-    "numbers of another length": [numbers([1.0])],
+    "feedback that is no JSON": [details("feedback", "{")],
+    "feedback that is a list": [details("feedback", "[1]")],
+    "feedback nested deeply": [details("feedback", '{"a":' * 100_000)],
+    "feedback that is text": [details("feedback", '{"loss": "many"}')],
+    "feedback that is null": [details("feedback", "null")],
+    "feedback with other numbers": [details("feedback", '{"width": 1.0}')],
+    "an evaluation without numbers": [details("evaluation", "{}")],
+    "an aggregation without clients": [details("aggregation", "{}")],
     "a manifest that is a number": ["UPDATE checkpoints SET manifest = x'00'"],
     "no table of rounds": ["DROP TABLE rounds"],
     "other tables": [
-        *("DROP TABLE events", "DROP TABLE numbers", "DROP TABLE rounds", "DROP TABLE checkpoints"),
+        *("DROP TABLE events", "DROP TABLE rounds", "DROP TABLE checkpoints"),
         "CREATE TABLE a (b)",
     ],
     "a table more": ["CREATE TABLE more (a)"],
-    "a table of other columns": ["DROP TABLE numbers", "CREATE TABLE numbers (a)"],
+    "a table of other columns": ["DROP TABLE checkpoints", "CREATE TABLE checkpoints (a)"],
     "an index": ["CREATE INDEX i ON rounds (events)"],
     "a trigger": ["CREATE TRIGGER t AFTER INSERT ON rounds BEGIN DELETE FROM events; END"],
     "a view that never ends": [

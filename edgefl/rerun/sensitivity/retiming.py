@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from edgefl.errors import UserError
+from edgefl.experiment.recording import Recording
 from edgefl.experiment.wiring import SharedWorld, setup_of
 from edgefl.network.build import build_topology
 from edgefl.record import RunPaths
@@ -25,7 +26,6 @@ from edgefl.record.rounds import RoundRow
 from edgefl.record.sensitivity import Condition, digest
 from edgefl.record.tables import AS_WRITTEN, SENSITIVITY, write_parquet
 from edgefl.rerun.finished_run import FinishedRun
-from edgefl.rerun.recording import Recording
 from edgefl.rerun.replayed_learner import ReplayedLearner
 from edgefl.rerun.sensitivity.conditions import CONDITIONS, at_bound, scale_topology, scaled_links
 from edgefl.rerun.sensitivity.held_decisions import HeldScheduler, HeldSelector
