@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import random
+import warnings
 from collections import Counter
 from dataclasses import dataclass
+from traceback import walk_tb
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from edgefl.cost.data_dependence import DataDependence
-from edgefl.cost.recorder import DataDependentError, Record, Recorder
+from edgefl.cost.recorder import DataDependentError, Record, Recorder, whose
 from edgefl.methods.local_step import local_step
 from edgefl.methods.objectives.base import Batch, Context, Objective
 from edgefl.methods.rules.base import LocalOptions, LocalRule
@@ -25,6 +29,10 @@ NEEDS_DATA = DataDependence(
     "a function that reads the numbers in a tensor (NumPy, .tolist(), or another that PyTorch cannot run without data)",
     "use functions of PyTorch that keep them tensors",
 )
+
+
+class GlobalRandomness(UserWarning):
+    """A local step draws from a global random generator."""
 
 
 class Stepping(Protocol):
@@ -147,7 +155,7 @@ def trace(model: BlockModel, method: Stepping, alpha: int, batch: int) -> Trace:
         draws={name: draw.to(NOWHERE) for name, draw in draws.items()},
     )
     images = Batch(_empty(batch, *model.sample_shape), torch.empty(batch, dtype=torch.int64, device=NOWHERE))
-    recorder = Recorder()
+    recorder, others = Recorder(), _other_generators()
     try:
         with Recorder():  # not counted: the step's records start after it
             memory = rule.begin(parameters, {name: vectors[name] for name in sorted(rule.vectors)}, method.local, 1)
@@ -165,12 +173,30 @@ def trace(model: BlockModel, method: Stepping, alpha: int, batch: int) -> Trace:
                 entering=recorder.entering,
             )
     except DataDependentError as error:
-        raise DataDependentError(error.dependence, method.label) from None
+        raise DataDependentError(error.dependence, method.label, _whose(error)) from None
     except (NotImplementedError, RuntimeError, TypeError) as error:
         if "meta" not in str(error).lower():
             raise
-        raise DataDependentError(NEEDS_DATA, method.label) from error
+        raise DataDependentError(NEEDS_DATA, method.label, _whose(error)) from error
+    now = _other_generators()
+    recorder.draws |= {name: "its loss, local rule or model" for name in now if now[name] != others[name]}
+    for name, part in recorder.draws.items():
+        warnings.warn(
+            f"method '{method.label}': {part} draws from a global random generator ({name}), so its results depend on "
+            "what ran before it and differ between engines and repetitions; a loss gets its random inputs from draw()",
+            GlobalRandomness,
+            stacklevel=1,
+        )
     return Trace(batch, tuple(recorder.records), recorder.brought_bytes)
+
+
+def _whose(error: Exception) -> str:
+    return whose(frame for frame, _ in walk_tb(error.__traceback__))
+
+
+def _other_generators() -> dict[str, object]:
+    """The states of the global generators of Python and NumPy."""
+    return {"random": random.getstate(), "numpy.random": str(np.random.get_state(legacy=False))}  # noqa: NPY002
 
 
 def _fact(name: str, model: BlockModel) -> Tensor:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
+from traceback import walk_stack
+from types import FrameType
 from typing import Any, NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -17,6 +20,7 @@ from edgefl.cost.shortcuts import SHORTCUTS
 from edgefl.cost.uncompiled import UncompiledMode
 from edgefl.errors import EdgeflError
 from edgefl.methods.local_step import Phase
+from edgefl.models.block_model import BlockModel
 
 LAYERS = frozenset(
     (F.linear, F.conv1d, F.conv2d, F.conv3d, F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d, F.bilinear)
@@ -34,23 +38,34 @@ GATHERS = frozenset({"index", "index_select", "gather", "embedding", "_unsafe_in
 
 
 class DataDependentError(EdgeflError):
-    """The operators of a loss or local rule depend on the data, so they cannot be counted without data.
+    """The operators of a local step depend on the data, so they cannot be counted without data.
 
     Args:
         dependence: the call that depends on data.
         method: the label of the method, if known.
+        whose: the part that makes the call.
 
     Attributes:
         reason: the message without the method.
     """
 
-    def __init__(self, dependence: DataDependence, method: str = "") -> None:
+    def __init__(self, dependence: DataDependence, method: str = "", whose: str = "its loss or local rule") -> None:
         self.dependence = dependence
         self.reason = (
-            f"its loss or local rule calls {dependence.call}: what it executes then depends on the data, and the cost "
+            f"{whose} calls {dependence.call}: what it executes then depends on the data, and the cost "
             f"of a local step is counted without data; {dependence.instead}"
         )
         super().__init__(f"method '{method}': {self.reason}" if method else self.reason)
+
+
+def whose(frames: Iterable[FrameType]) -> str:
+    """The part whose code runs in these frames: the model if they include a call of a block.
+
+    >>> whose(())
+    'its loss or local rule'
+    """
+    in_model = any(frame.f_code is BlockModel._called.__code__ for frame in frames)
+    return "its model" if in_model else "its loss or local rule"
 
 
 class Record(NamedTuple):
@@ -99,6 +114,9 @@ class Recorder(UncompiledMode):
 
     Storages that an operator reads and that existed before are listed in ``brought``, with their bytes, and count as
     live during the whole step.
+
+    Attributes:
+        draws: operators that drew from PyTorch's global generator, with the part that called them.
     """
 
     def __init__(self) -> None:
@@ -106,6 +124,7 @@ class Recorder(UncompiledMode):
         self.records: list[Record] = []
         self.phase: Phase = "forward"
         self.layer = False
+        self.draws: dict[str, str] = {}
         self.brought: dict[int, int] = {}
         self._live = 0
         self._made: dict[int, weakref.ref[Any]] = {}
@@ -137,7 +156,11 @@ class Recorder(UncompiledMode):
         dependence = data_dependence(func, args, dict(keywords))
         if dependence is not None:
             raise DataDependentError(dependence)
-        inputs = list(_tensors([*args, *keywords.values()]))
+        given = [*args, *keywords.values()]
+        keyed = any(isinstance(one, torch.Generator) for one in given)
+        if torch.Tag.nondeterministic_seeded in func.tags and not keyed:
+            self.draws[name.removesuffix("_")] = whose(frame for frame, _ in walk_stack(None))
+        inputs = list(_tensors(given))
         plain = inputs and inputs[0].is_meta and inputs[0].is_floating_point() and keywords.get("dtype") is None
         shortcut = SHORTCUTS.get(name) if plain else None
         result = func(*args, **keywords) if shortcut is None else shortcut(args)

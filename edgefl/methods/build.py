@@ -14,6 +14,7 @@ from edgefl.methods.broadcasts import Broadcasts
 from edgefl.methods.client_state import ClientState, StatesTogether
 from edgefl.methods.codecs.choice import Codecs
 from edgefl.methods.codecs.memory import codec_state
+from edgefl.methods.objectives.base import CLIENT_FACTS
 from edgefl.methods.payload import ModelSizes
 from edgefl.methods.recipe import METHODS, Method, Recipe
 from edgefl.methods.rules.base import LocalOptions
@@ -184,6 +185,7 @@ def build_method(entry: Mapping[str, Any] | str, local: LocalOptions, codecs: Co
     )
     _check_vectors(method)
     _check_frozen(method)
+    _check_facts(method)
     _check_listeners(method)
     _check_downlink(method)
     _check_whole(method)
@@ -259,6 +261,15 @@ def _check_frozen(method: Method) -> None:
             f"method '{method.name}': {type(method.objective).__name__} reads the frozen copy '{name}', which its "
             f"server update '{server_name(method.server)}' does not broadcast and its clients do not keep; there "
             f"{'is' if len(there) == 1 else 'are'}: {', '.join(sorted(there))}"
+        )
+
+
+def _check_facts(method: Method) -> None:
+    """Check that all facts that the loss reads about its client exist."""
+    for name in sorted(method.objective.client - set(CLIENT_FACTS)):
+        raise UserError(
+            f"method '{method.name}': {type(method.objective).__name__} reads the fact '{name}' about its client; "
+            f"{nearest(name, CLIENT_FACTS)}"
         )
 
 

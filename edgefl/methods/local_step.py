@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
+from edgefl.methods.objectives.base import Batch, Context, Loss, Objective, checked_loss
 from edgefl.methods.precision import Precision, computing
 from edgefl.methods.rules.base import LocalOptions, LocalRule
 from edgefl.models.layout import Layout, Weights
@@ -78,7 +78,7 @@ def differentiated(  # noqa: PLR0917  (a loss is made of this many things)
     ``weights`` are the current tensors of ``leaves``.
     """
     with computing(precision, batch.labels.device):
-        loss = objective.loss(weights, batch, context)
+        loss = checked_loss(objective.loss(weights, batch, context))
     entering("backward")
     return leaves.gradient(loss.total), Loss(loss.total.detach(), loss.cross_entropy.detach())
 

@@ -1,3 +1,6 @@
+import random
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -5,13 +8,14 @@ import torch.nn.functional as F
 from torch import nn
 
 from edgefl.cost import CostModel, DataDependentError, measure
+from edgefl.cost.measure import GlobalRandomness
 from edgefl.cost.recorder import Recorder
 from edgefl.methods.build import build_method
 from edgefl.methods.local_step import local_step
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
 from edgefl.methods.objectives.cross_entropy import CrossEntropy
 from edgefl.methods.payload import Payload
-from edgefl.methods.recipe import Method
+from edgefl.methods.recipe import METHODS, Method
 from edgefl.methods.rules.base import LocalOptions
 from edgefl.methods.rules.sgd import Sgd
 from edgefl.methods.servers.mean import Mean
@@ -309,6 +313,71 @@ def test_the_refusal_names_the_method_the_call_and_what_to_write_instead(name):
         measure(classifier(6, 3), with_objective(Own()), 1, 2)
     for internal in ("meta", "aten", "SymInt", "Traceback"):
         assert internal not in str(told.value)
+
+
+def judging(layer):
+    """A model with a layer that computes as given."""
+
+    class Layer(nn.Module):
+        def forward(self, inputs):
+            return layer(inputs)
+
+    blocks = {"first": nn.Sequential(nn.Linear(6, 6), Layer()), "last": nn.Linear(6, 3)}
+    return BlockModel(blocks, sample_shape=(6,), classes=3, align_block=1)
+
+
+@pytest.mark.parametrize(
+    "layer", [lambda x: x if x.mean() > 0 else -x, lambda x: x[x > 0], lambda x: x + x.detach().numpy().mean()]
+)
+def test_a_model_that_depends_on_numbers_is_named_and_not_its_loss(layer):
+    with pytest.raises(DataDependentError, match=r"^method 'own': its model calls "):
+        measure(judging(layer), with_objective(CrossEntropy()), 2, 2)
+
+
+class Drawing(Objective):
+    """Its loss is multiplied by a number."""
+
+    how: str
+
+    def loss(self, local, batch, context):
+        plain = F.cross_entropy(context.model.apply_blocks(local, batch.inputs), batch.labels)
+        return Loss(plain * DRAWS[self.how](), plain)
+
+
+DRAWS = {
+    "rand": lambda: torch.rand(()),
+    "normal": lambda: torch.empty(()).normal_(),
+    "bernoulli": lambda: F.dropout(torch.ones(4), 0.5).sum(),
+    "numpy.random": np.random.random,
+    "random": random.random,
+}
+
+
+@pytest.mark.parametrize("how", DRAWS)
+def test_a_loss_that_draws_from_a_global_generator_is_named_in_a_warning(how):
+    with pytest.warns(GlobalRandomness, match=rf"^method 'own': its .* draws from a global .* \(.*{how}") as told:
+        measure(judging(lambda x: x), with_objective(Drawing(how=how)), 2, 2)
+    assert len(told) == 1
+
+
+def test_a_model_that_draws_from_a_global_generator_is_named_in_a_warning():
+    with pytest.warns(GlobalRandomness, match=r"^method 'own': its model draws from a global .* \(bernoulli\)"):
+        measure(judging(nn.Dropout()), with_objective(CrossEntropy()), 2, 2)
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_no_built_in_method_draws_from_a_global_generator(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one, model = method(name), build_model(MODELS["resnet56"](), (3, 32, 32), 4)
+        measure(one.objective.adapt(model), one, 2, 2)
+
+
+def test_a_generator_of_ones_own_is_no_global_one():
+    model = judging(lambda x: x + torch.rand(6, generator=torch.Generator().manual_seed(3)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        measure(model, with_objective(CrossEntropy()), 2, 2)
 
 
 def test_a_loss_without_parameters_has_gradient_zero():

@@ -12,6 +12,7 @@ from edgefl.errors import UserError
 from edgefl.methods.build import RESERVED, build_method, method_model, server_update
 from edgefl.methods.objectives.feddyn import FedDyn
 from edgefl.methods.objectives.fedmlb import FedMLB
+from edgefl.methods.objectives.fedprox import FedProx
 from edgefl.methods.recipe import METHODS
 from edgefl.methods.rules.base import LocalOptions
 from edgefl.methods.servers.base import SERVER_UPDATES
@@ -135,3 +136,11 @@ def test_the_schema_names_every_server_update() -> None:
     choices = method_model("fedavg").model_json_schema()["properties"]["server"]["anyOf"]
     assert choices[0]["enum"] == SERVER_UPDATES.names()
     assert server_update("mean") == Mean()
+
+
+def test_a_loss_that_reads_a_fact_about_its_client_that_does_not_exist_is_refused(monkeypatch):
+    monkeypatch.setattr(FedProx, "client", frozenset({"label_count"}))
+    with pytest.raises(
+        UserError, match="FedProx reads the fact 'label_count' about its client; did you mean 'label_cou"
+    ):
+        build_method("fedprox", LocalOptions())

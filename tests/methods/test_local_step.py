@@ -1,13 +1,23 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
+from edgefl.cost import measure
+from edgefl.errors import WrongAnswer
+from edgefl.methods.build import build_method
 from edgefl.methods.local_step import local_step
-from edgefl.methods.objectives.base import Batch, Context
+from edgefl.methods.objectives.base import Batch, Context, Loss
 from edgefl.methods.objectives.cross_entropy import CrossEntropy
 from edgefl.methods.rules.base import LocalOptions
 from edgefl.methods.rules.sgd import Sgd
 from edgefl.models.mode import using
 from edgefl.models.registry import MODELS, build_model, initial_vector
+from edgefl.training.core import TrainingCore
+from edgefl.training.faults import TrainingFault
+from edgefl.training.job import JobId, TrainingJob
+
+from ..training.conftest import TinyData, tiny_model
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["two vectors", "halves of one vector"])
@@ -50,3 +60,57 @@ def test_the_phases_of_a_step_are_told_in_order():
         entering=phases.append,
     )
     assert phases == ["forward", "backward", "update"]
+
+
+class Answering(CrossEntropy):
+    """A loss that answers something else."""
+
+    how: str
+
+    def loss(self, local, batch, context):
+        return ANSWERS[self.how][0](super().loss(local, batch, context))
+
+
+ANSWERS = {
+    "none": (lambda loss: None, r"its loss returned None; expected Loss\(total, cross_entropy\)"),
+    "tuple": (tuple, r"its loss returned \(.*; expected Loss"),
+    "dict": (lambda loss: loss._asdict(), r"its loss returned \{'total'.*; expected Loss"),
+    "a number": (
+        lambda loss: loss._replace(total=3.0),
+        r"its loss returned 3\.0 as total; expected one number, a tensor",
+    ),
+    "one in a list": (
+        lambda loss: loss._replace(cross_entropy=loss.cross_entropy[None]),
+        r"its loss returned a tensor of float32 \[1\] as cross_entropy; expected one number, a tensor of shape \[\]",
+    ),
+    "one for each image": (
+        lambda loss: Loss(loss.total.expand(4), loss.cross_entropy),
+        r"its loss returned a tensor of float32 \[4\] as total; expected one number",
+    ),
+    "whole": (
+        lambda loss: loss._replace(total=loss.total.long()),
+        r"its loss returned a tensor of int64 \[\]",
+    ),
+}
+
+
+@pytest.mark.parametrize("engine", ["sequential", "batched"])
+@pytest.mark.parametrize("how", ANSWERS)
+def test_what_a_loss_returns_is_checked_in_the_users_words(how, engine):
+    method = replace(build_method("fedavg", LocalOptions(epochs=1, batch=4)), objective=Answering(how=how))
+    with TrainingCore(TinyData(), tiny_model(), 3, engine=engine) as core:
+        learner = core.learner(method)
+        jobs = [TrainingJob(JobId("m", 3, client, 0), 0, 0, core.model.depth, 2) for client in (0, 1)]
+        for job in jobs:
+            learner.submit(job)
+        with pytest.raises(
+            TrainingFault, match=f"^method 'fedavg', client 0, round 0, local step 0: {ANSWERS[how][1]}"
+        ):
+            learner.aggregate(0, [job.id for job in jobs], 0)
+
+
+@pytest.mark.parametrize("how", ANSWERS)
+def test_what_a_loss_returns_is_checked_when_its_step_is_counted(how):
+    method = replace(build_method("fedavg", LocalOptions()), objective=Answering(how=how))
+    with pytest.raises(WrongAnswer, match=ANSWERS[how][1]):
+        measure(tiny_model(), method, 1, 4)

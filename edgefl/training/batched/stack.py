@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from edgefl.methods.objectives.base import Batch, Context
+from edgefl.methods.objectives.base import Batch, Context, checked_loss
 from edgefl.methods.precision import Precision, computing
 from edgefl.models.block_model import BlockModel
 from edgefl.training.base import JobResult, JobTask
@@ -239,7 +239,8 @@ class Stack:
             draws=draws,
         )
         with computing(self._precision, parameters.device):
-            loss = task.objective.loss(layout.weights(parameters, buffers), Batch(inputs, labels), context)
+            answer = task.objective.loss(layout.weights(parameters, buffers), Batch(inputs, labels), context)
+        loss = checked_loss(answer)
         # A loss that does not depend on the parameters has gradient zero, but torch.func requires a dependence.
         total = loss.total + 0 * parameters[0]
         return total, (loss.cross_entropy.detach(), buffers.detach())
