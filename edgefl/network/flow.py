@@ -17,7 +17,7 @@ class Flow(simpy.Event):
     Attributes:
         id: 0, 1, 2, … in the order of start.
         source: the sending node.
-        target: the receiving node; the tuple of them for a multicast.
+        target: the receiving node.
         bytes: the size.
         started: virtual time of the call, seconds.
         ended: virtual time at which it was complete or cancelled, seconds; None while it is in progress.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator
 
 import networkx as nx
 import numpy as np
@@ -20,7 +20,7 @@ from edgefl.network.flow import Flow, FlowObserver, Node
 from edgefl.network.multicast import Multicast
 from edgefl.network.processes import CapacityProcess
 from edgefl.network.repetition import Repetition
-from edgefl.network.route import Alone, Route, router
+from edgefl.network.route import Alone, router
 from edgefl.network.sharing import Sharing
 from edgefl.network.topology import GraphLinks, Topology, checked_capacity
 from edgefl.network.transport import Transport
@@ -111,40 +111,7 @@ class FlowNetwork:
             UserError: an unknown node, or no path between the nodes.
             ValueError: a size below 0, infinite or NaN, or a weight that is not positive and finite.
         """
-        return self._start(self.route(source, target), source, target, bytes, tag=tag, weight=weight, payload=payload)
-
-    def multicast(
-        self, source: Node, targets: Sequence[Node], bytes: float, *, tag: object = None, weight: float = 1.0
-    ) -> Flow:
-        """Send one payload to several nodes at once: each link of the paths carries it once, at one rate for all.
-
-        The slowest link of the tree sets the rate for all receivers, and a link that is down stalls all of them. The
-        flow's ``target`` is the tuple of targets; it is delivered after the longest latency, when the last byte has
-        arrived.
-
-        Raises:
-            UserError: an unknown node, or one without a path to it.
-            ValueError: as for :meth:`transfer`, or no targets.
-        """
-        routes = [self.route(source, target) for target in targets]
-        if not routes:
-            raise ValueError("expected at least one target")
-        links = dict.fromkeys(link for route in routes for link in route.links)
-        nodes = dict.fromkeys(node for route in routes for node in route.nodes)
-        tree = Route(tuple(links), max(route.latency for route in routes), tuple(nodes))
-        return self._start(tree, source, tuple(targets), bytes, tag=tag, weight=weight)
-
-    def _start(
-        self,
-        route: Route,
-        source: Node,
-        target: Node,
-        bytes: float,
-        *,
-        tag: object,
-        weight: float,
-        payload: Hashable = None,
-    ) -> Flow:
+        route = self.route(source, target)
         if not 0.0 <= bytes < math.inf:
             raise ValueError(f"expected a finite number of bytes of at least 0, found {bytes!r}")
         if not 0.0 < weight < math.inf:

@@ -79,30 +79,27 @@ def star(down, latency=0.0):
 
 def test_a_multicast_crosses_the_shared_link_once_at_the_pace_of_the_slowest():
     env = simpy.Environment()
-    network = FlowNetwork(env, star([4, 0.75, 2], [0.1, 0.2, 0.3]))
-    together = network.multicast("server", ["client/0", "client/1", "client/2"], 3e6)
-    assert together.path == (0, 2, 4, 6)
+    network = FlowNetwork(env, star([4, 0.75, 2], [0.1, 0.2, 0.3]), transport=Transport(multicast=True))
+    together = [network.transfer("server", f"client/{client}", 3e6, payload="model") for client in range(3)]
     env.run()
-    assert together.ended == pytest.approx(0.3 + 4.0)
+    assert [flow.ended for flow in together] == pytest.approx([0.3 + 4.0] * 3)
 
 
 def test_a_multicast_shares_with_other_flows_as_one_flow():
     env = simpy.Environment()
-    network = FlowNetwork(env, star([4, 4, 4]))
-    flows = [network.multicast("server", ["client/0", "client/1"], 1e6), network.transfer("server", "client/2", 1e6)]
+    network = FlowNetwork(env, star([4, 4, 4]), transport=Transport(multicast=True))
+    flows = [network.transfer("server", f"client/{client}", 1e6, payload="model") for client in range(2)]
+    flows.append(network.transfer("server", "client/2", 1e6))
     env.run()
-    assert [flow.ended for flow in flows] == pytest.approx([2.0, 2.0])
-    with pytest.raises(ValueError, match="target"):
-        network.multicast("server", [], 1)
+    assert [flow.ended for flow in flows] == pytest.approx([2.0, 2.0, 2.0])
 
 
 @pytest.mark.parametrize("transport", [lv08(), lv08(acknowledgements="shared"), Transport(connection_limit=2e6)])
-def test_the_audit_knows_transports_and_multicasts(transport):
+def test_the_audit_checks_flows_under_every_transport(transport):
     env = simpy.Environment()
     graph = path_graph(("s", "m", 1, 0.01), ("m", "a", 0.5, 0.03), ("m", "b", 2, 0.001), ("m", "c", 0.2, 0.02))
     network = FlowNetwork(env, graph, transport=transport)
     flows = [network.transfer("s", end, size) for end, size in (("a", 2e5), ("b", 4e5), ("c", 1e5), ("b", 3e4))]
-    flows.append(network.multicast("s", ["a", "b"], 1e5))
     env.timeout(0.9).callbacks.append(lambda _: network.set_capacity("m", "a", 8e6))
     env.run()
     capacities = [
