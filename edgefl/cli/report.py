@@ -114,7 +114,7 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     _refuse_excluded({option for option, is_given in given.items() if is_given})
     if at and layout is not Layout.paper:
         raise UserError("needs --layout paper", file=f"--at {at[0]}")
-    # A page and TensorBoard read single run directories; tables combine the seeds of a sweep's setting.
+    # Pages and TensorBoard files show single run directories; tables combine the seeds of a sweep's setting.
     together = html is None and tensorboard is None
     results = [result for run in runs for result in results_in(run, together=together)]
     if as_json:
@@ -203,7 +203,7 @@ def _text(results: list[RunResult], form: Format, layout: Layout, at: Sequence[i
 def _tables(
     results: list[RunResult], layout: Layout, at: Sequence[int], against: Against | None, width: int
 ) -> Iterable[RenderableType]:
-    """What a terminal of this width shows."""
+    """The tables and sentences for a terminal of this width."""
     if against is not None:
         from edgefl.cli.published import beside_the_paper
 
@@ -227,12 +227,12 @@ def _tables(
 
 
 def _print(parts: Callable[[int], Iterable[RenderableType]], output: Path | None) -> None:
-    """Print what has a width on the terminal, or write it to a file."""
+    """Print tables that depend on the width to the terminal, or write them to a file."""
     from edgefl.cli.console import into_file, standard_output
 
     text = io.StringIO()
     console = standard_output() if output is None else into_file(text)
-    for part in list(parts(console.width)):  # all of them first: a mistake must not show half a table
+    for part in list(parts(console.width)):  # make all parts first, so that an error leaves no partial output
         console.print(part)
     if output is not None:
         write_output(output, "\n".join(line.rstrip() for line in text.getvalue().split("\n")))

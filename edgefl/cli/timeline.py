@@ -55,14 +55,14 @@ def timeline(  # noqa: PLR0917  (the options of the command)
 
     if output is None and png is None:
         raise UserError("expected an output file: -o FILE.json or --png FILE.png")
-    wanted = None if rounds is None else _rounds(rounds)
+    selected = None if rounds is None else _rounds(rounds)
     course, name = _course(run, method, seed)
     if output is not None:
-        trace = trace_of(course, name, wanted)
+        trace = trace_of(course, name, selected)
         write_trace(trace, output)
         say(f"{output}: {len(trace['traceEvents'])} events; open it at ui.perfetto.dev")
     if png is not None:
-        number = wanted[0] if wanted else 1
+        number = selected[0] if selected else 1
         write_gantt(course, number, name, png)
         say(f"{png}: round {number}")
 
@@ -74,12 +74,12 @@ def _course(run: Path, method: str, seed: int | None) -> tuple[Course, str]:
     result = RunResult(run)
     if seed is None and method in result.results:
         seed = result.results[method][0].seed
-    result.rounds_of(method, seed if seed is not None else 0)  # raises a UserError if the run does not contain it
+    result.rounds_of(method, seed if seed is not None else 0)  # raises a UserError for an unknown method or seed
     return read_course(result.paths.of(method, seed or 0).folder), f"{result.name}, {method}, seed {seed}"
 
 
-def _rounds(words: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d+)(?:-(\d+))?", words.strip())
-    if found is None:
-        raise UserError(f"expected rounds such as 3 or 3-8, found '{words}'", field="--rounds")
-    return int(found[1]), int(found[2] or found[1])
+def _rounds(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?", text.strip())
+    if match is None:
+        raise UserError(f"expected rounds such as 3 or 3-8, found '{text}'", field="--rounds")
+    return int(match[1]), int(match[2] or match[1])

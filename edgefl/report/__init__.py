@@ -1,4 +1,4 @@
-"""Tables, pictures and sentences, all made from a run directory alone."""
+"""Tables, pictures and sentences about a finished run, made from its run directory only."""
 
 from edgefl.report.formats import as_csv, as_html, as_latex, as_markdown
 from edgefl.report.pictures import write_pictures

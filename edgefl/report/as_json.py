@@ -1,4 +1,4 @@
-"""What the tables show, for machines: base units, full precision, ``null`` where there is no figure."""
+"""The tables as JSON: base units, full precision, ``null`` where there is no figure."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from edgefl.report.sweep_result import SettingResult
 from edgefl.report.verdict import verdict
 
 SCHEMA = 1
-"""Raised when a key is renamed or changes its meaning; keys may be added."""
+"""Increased when a key is renamed or changes its meaning; new keys do not increase it."""
 
 _IN_SUMMARY = {"personalised": "personalisation", "by images": "cumulative", "worst tenth": "worst_tenth"}
-"""How ``summary.json`` calls what the table's heads call otherwise."""
+"""Names in ``summary.json`` that differ from the table's headings."""
 
 
 def comparison_json(runs: Sequence[RunResult]) -> str:
     """The comparison: a row for each run and method, and each run's verdict."""
     rows = comparison_rows(*runs)
-    told = [_run(name, run) for name, run in zip(run_names(runs), runs, strict=True)]
-    return _text({"runs": told, "rows": [_row(row) for row in rows], "notes": notes(rows)})
+    described = [_run(name, run) for name, run in zip(run_names(runs), runs, strict=True)]
+    return _text({"runs": described, "rows": [_row(row) for row in rows], "notes": notes(rows)})
 
 
 def paper_json(runs: Sequence[RunResult], at: Sequence[int] = ()) -> str:
@@ -52,15 +52,15 @@ def paper_json(runs: Sequence[RunResult], at: Sequence[int] = ()) -> str:
 
 
 def published_json(runs: Sequence[RunResult]) -> str:
-    """Each run's published numbers beside ours, and whether the paper's order holds."""
+    """Each run's published numbers and ours, and whether the paper's order holds."""
     named = list(zip(run_names(runs), runs, strict=True))
     orders = [{"run": name, "sentences": orderings(comparisons(run))} for name, run in named]
-    told = [f"{name}: {note}" for name, run in named if (note := shortened(run))]
-    return _text({"runs": _all_named(runs), "rows": published_records(runs), "orders": orders, "notes": told})
+    remarks = [f"{name}: {note}" for name, run in named if (note := shortened(run))]
+    return _text({"runs": _all_named(runs), "rows": published_records(runs), "orders": orders, "notes": remarks})
 
 
 def _named(name: str, run: RunResult) -> dict[str, str]:
-    """What tells a run from the others here, and what it is called in any company."""
+    """The run's name, which depends on the other runs shown, and its path, which does not."""
     return {"run": name, "path": str(run.given)}
 
 

@@ -1,4 +1,4 @@
-"""The comparison's columns: what each is called, its unit, and how a row's figure is written in it."""
+"""The comparison's columns: their headings, units, and cells."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ class Column:
     """One column.
 
     Attributes:
-        group: what is measured (``accuracy``, ``down``); the unit or kind follows in ``detail``.
-        cell: how a row's figure reads here.
-        text: it holds words, so it is aligned to the left.
-        section: columns of a section stay together where a table is split.
+        group: what is measured (``accuracy``, ``down``).
+        detail: its kind and unit.
+        cell: returns the cell of a row in this column.
+        text: whether the column contains words and is aligned to the left.
+        section: a table is split between sections first.
     """
 
     group: str
@@ -38,14 +39,14 @@ class Column:
 
     @property
     def head(self) -> Head:
-        """The header as a table has it."""
+        """The header in two parts."""
         return Head(self.group, self.detail, self.text)
 
 
 def columns(rows: Sequence[Row]) -> list[Column]:
-    """The columns that these rows fill; a column for which no row has a figure is left out.
+    """The columns of these rows; a column without any figure is omitted.
 
-    All rows share a column's unit, so that the numbers compare at a glance.
+    All rows of a column have the same unit, so that the numbers are easy to compare.
     """
     found = [Column("method", "", lambda row: Cell(row.label), text=True, section="names")]
     if len({row.run for row in rows}) > 1:

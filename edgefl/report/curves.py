@@ -1,4 +1,4 @@
-"""Accuracy over what was spent: each seed's points, and the mean over seeds."""
+"""Accuracy over time, bytes, FLOPs, joules or rounds: each seed's points, and the mean over seeds."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from edgefl.report.run_record import RunRecord
 Floats = NDArray[np.float64]
 
 AXES = ("seconds", "bytes", "flops", "joules", "rounds")
-"""What accuracy can be drawn over."""
+"""The x-axes of accuracy curves."""
 
 
 class Curve(NamedTuple):
-    """One seed: what had been spent by each evaluation, and the accuracy found there; both start at the first one."""
+    """One seed: the amounts spent up to each evaluation, and its accuracy."""
 
     spent: dict[str, Floats]
     accuracy: Floats
 
 
 class MeanCurve(NamedTuple):
-    """Over the stretch that every seed covers: the mean over seeds, and the lowest and highest seed."""
+    """The mean over seeds, and the lowest and highest seed, over the part of the axis that every seed covers."""
 
     axis: Floats
     mean: Floats
@@ -33,12 +33,12 @@ class MeanCurve(NamedTuple):
 
 
 def metric_of(run: RunRecord) -> str:
-    """The column that the scenario's targets are about: ``accuracy`` or ``accuracy_ema``."""
+    """The column to which the scenario's targets refer: ``accuracy`` or ``accuracy_ema``."""
     return "accuracy_ema" if run.scenario.get("target_metric") == "accuracy_ema" else "accuracy"
 
 
 def spent_by_round(run: RunRecord, label: str, seed: int) -> dict[str, Floats]:
-    """What had been spent at the end of each round, for every one of :data:`AXES`."""
+    """The amounts spent up to the end of each round, for each of :data:`AXES`."""
     table = run.rounds_of(label, seed)
 
     def column(name: str) -> Floats:
@@ -57,10 +57,10 @@ def curve_of(run: RunRecord, label: str, seed: int, metric: str) -> Curve:
     """The evaluations of one method and seed.
 
     Args:
-        run: where.
+        run: the run.
         label: the method's label.
         seed: its seed.
-        metric: the accuracy's column in ``rounds.parquet``.
+        metric: the column of the accuracy in ``rounds.parquet``.
     """
     values = run.rounds_of(label, seed).column(metric).to_numpy(zero_copy_only=False)
     accuracy = np.asarray(values, dtype=np.float64)

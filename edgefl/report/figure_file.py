@@ -1,4 +1,4 @@
-"""Figures as files: the same figure gives the same bytes."""
+"""Figures as files; the same figure gives the same bytes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def new_figure(**options: Any) -> Figure:
-    """A figure of matplotlib's, with the options of its class.
+    """Return a matplotlib figure with these options of its class.
 
-    It is made without pyplot, so no window system is touched, and without reading ``MPLBACKEND``: Jupyter sets it to a
-    module that another Python may not have.
+    It is made without pyplot, so no window system is needed, and without ``MPLBACKEND``, which Jupyter sets to a module
+    that may be missing in another Python installation.
     """
     if "matplotlib" not in sys.modules:
         _import_without_backend()
@@ -29,7 +29,7 @@ def new_figure(**options: Any) -> Figure:
 
 
 def _import_without_backend() -> None:
-    """Import matplotlib, which reads ``MPLBACKEND`` then, without it; pyplot uses it later if it can."""
+    """Import matplotlib without ``MPLBACKEND``, which it reads on import; pyplot uses it later if possible."""
     chosen = os.environ.pop("MPLBACKEND", None)
     try:
         import matplotlib as mpl
@@ -45,9 +45,9 @@ def draw(figure: Figure, file: BinaryIO, form: str) -> None:
     """Draw a figure into an open file.
 
     Args:
-        figure: what is drawn.
-        file: takes the bytes.
-        form: a format of matplotlib's, ``png`` say.
+        figure: the figure.
+        file: receives the bytes.
+        form: a format of matplotlib, such as ``png``.
 
     Raises:
         ValueError: matplotlib has no such format.
@@ -56,7 +56,7 @@ def draw(figure: Figure, file: BinaryIO, form: str) -> None:
 
 
 def write_figure(figure: Figure, path: Path) -> None:
-    """Draw a figure into a file that the user named; its ending says the format, PNG without one.
+    """Draw a figure into a file that the user named; the file extension sets the format, PNG without one.
 
     Raises:
         UserError: there is no such format, or the file cannot be written.

@@ -45,7 +45,7 @@ def markdown_lines(lines: Sequence[str], title: str = "") -> str:
 
 
 def _markdown(words: str) -> str:
-    """Text as it is: no sign in it begins HTML, an entity, a link, emphasis or another cell."""
+    """Plain text: every character that could start HTML, an entity, a link, emphasis or a cell is escaped."""
     return re.sub(r"[\\`*\[\]<>|&~]|\b_|_\b", r"\\\g<0>", printable_line(words))
 
 
@@ -104,7 +104,7 @@ def as_html(rows: Sequence[Row]) -> str:
 
 
 def html_text(words: object) -> str:
-    """Words as HTML shows them, inside an element or an attribute.
+    """Text escaped for HTML, inside an element or an attribute.
 
     >>> html_text("<b>'&")
     '&lt;b&gt;&#x27;&amp;'
@@ -123,7 +123,7 @@ def as_csv(rows: Sequence[Row]) -> str:
 
 
 def written(records: Sequence[Mapping[str, object]]) -> str:
-    """Records as comma-separated values, with a column for every name that occurs."""
+    """Records as comma-separated values, with one column for each name that occurs."""
     names = list(dict.fromkeys(name for record in records for name in record))
     text = io.StringIO()
     writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
@@ -163,11 +163,11 @@ def _record(row: Row) -> dict[str, object]:
 
 
 def estimate_record(name: str, value: Estimate | None) -> dict[str, object]:
-    """A mean and the half width of its interval, under names for a csv."""
+    """A mean and the half width of its interval, with their column names in a CSV file."""
     return {name: value.mean if value else None, f"{name}_half_width": value.half_width if value else None}
 
 
 def plain_text(text: str) -> str:
-    """A text on one line that a spreadsheet does not take for a formula."""
+    """A text on one line that spreadsheets do not read as a formula."""
     text = printable_line(text)
     return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text

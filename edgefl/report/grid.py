@@ -1,4 +1,4 @@
-"""A table as plain cells, which every format is written from."""
+"""A table of plain cells, from which all formats are written."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import NamedTuple
 
 
 class Cell(NamedTuple):
-    """A figure, and what qualifies it (its interval, a median); either line may stand alone.
+    """A figure and its detail (an interval or a median); either may be empty.
 
     Attributes:
-        best: it is the column's best, or tied with it.
+        best: whether it is the column's best figure, or tied with it.
     """
 
     figure: str
-    beside: str = ""
+    detail: str = ""
     best: bool = False
 
     @property
     def line(self) -> str:
         """Both on one line."""
-        return f"{self.figure} {self.beside}".strip()
+        return f"{self.figure} {self.detail}".strip()
 
 
 class Head(NamedTuple):
-    """A column's heading in two parts; ``text``: it holds words, aligned to the left."""
+    """A column's heading in two parts; ``text``: the column contains words and is aligned to the left."""
 
     group: str
     detail: str = ""
@@ -44,8 +44,8 @@ class Grid:
 
     Attributes:
         heads: one for each column.
-        rows: as many cells each.
-        notes: what a reader must know to read it rightly, one sentence each.
+        rows: rows with one cell for each column.
+        notes: remarks that are needed to read the table correctly, one sentence each.
     """
 
     heads: list[Head]

@@ -1,4 +1,4 @@
-"""The loss around a model, drawn."""
+"""Figures of the loss landscape around a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Grid = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def landscape_figure(panels: list[tuple[str, _Grid, _Grid, tuple[float, float]]]) -> Figure:
-    """One panel for each model, all with the same colours, so that flat and sharp ones compare at a glance.
+    """One panel for each model, all with the same colour scale, so that flat and sharp minima are easy to compare.
 
     Args:
         panels: title, steps along both sides ``[n]``, losses ``[n, n]`` (row i at the i-th step along the second
@@ -40,7 +40,7 @@ def landscape_figure(panels: list[tuple[str, _Grid, _Grid, tuple[float, float]]]
 
 
 def write_landscape(panels: list[tuple[str, _Grid, _Grid, tuple[float, float]]], path: Path) -> None:
-    """Draw :func:`landscape_figure` into a file; its ending says the format.
+    """Draw :func:`landscape_figure` into a file; the file extension sets the format.
 
     Raises:
         UserError: the file cannot be written.

@@ -19,14 +19,14 @@ _GAP = 2  # blanks between two columns: one of padding and the box's own blank d
 
 
 def comparison_table(*runs: RunResult, width: int | None = None) -> Table:
-    """The methods of one run, or of several, with every figure that a summary has.
+    """The methods of one or several runs, with every figure of the summaries.
 
-    An interval stands beside its mean where the terminal is wide enough, else below it; where even that is too wide,
-    the columns are split into tables below each other that all begin with the method.
+    An interval is printed next to its mean if the terminal is wide enough, else below it. If the table is still too
+    wide, its columns are split into several tables, one below the other, each with the method in front.
 
     Args:
         runs: finished runs.
-        width: columns of the terminal; its own width where ``None``.
+        width: columns of the terminal; ``None`` for the actual width.
     """
     rows = comparison_rows(*runs)
     if width is None:
@@ -37,7 +37,7 @@ def comparison_table(*runs: RunResult, width: int | None = None) -> Table:
 
 
 def layout(rows: Sequence[Row], width: int) -> Table:
-    """The rows as one table of at most ``width`` columns, as far as a single figure allows it."""
+    """The rows as one table of at most ``width`` columns, unless a single figure is wider."""
     from rich.table import Table
 
     found = columns(rows)
@@ -67,7 +67,7 @@ def _table(group: Sequence[Column], rows: Sequence[Row], *, stacked: bool) -> Ta
 
 
 def grid_table(grid: Grid) -> Table:
-    """A small table as it is, best figures bold, with its notes below it."""
+    """A small table that is not split, best figures bold, with its notes below it."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -101,8 +101,8 @@ def _text(cell: Cell, *, stacked: bool) -> Text:
     from rich.text import Text
 
     text = Text(printable_line(cell.figure))
-    if cell.beside:
-        text.append(("\n" if stacked else " ") + printable_line(cell.beside), style="dim")
+    if cell.detail:
+        text.append(("\n" if stacked else " ") + printable_line(cell.detail), style="dim")
     return text
 
 
@@ -117,7 +117,7 @@ def _total(group: Sequence[Column], rows: Sequence[Row], *, stacked: bool) -> in
 
 
 def _groups(found: Sequence[Column], rows: Sequence[Row], width: int) -> list[list[Column]]:
-    """Splits the columns into few groups that fit, each with the names first; sections stay apart once one is split."""
+    """Split the columns into few groups that fit, each with the names first; sections are separated first."""
     names = [column for column in found if column.section == "names"]
     figures = [column for column in found if column.section != "names"]
     if _total(found, rows, stacked=True) <= width:

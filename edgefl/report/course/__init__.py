@@ -1,4 +1,4 @@
-"""The course of a run, as its event log tells it: transfers, computations, rounds, and what follows from them."""
+"""The course of a run, read from its event log: transfers, computations, rounds, and figures derived from them."""
 
 from edgefl.report.course.course import Computation, Course, Round, Transfer, read_course
 from edgefl.report.course.critical import Brake, Breakdown, brake_of, breakdown_of, held_back

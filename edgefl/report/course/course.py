@@ -1,4 +1,4 @@
-"""A run's transfers, computations and rounds, put together from the rows of its log."""
+"""A run's transfers, computations and rounds, assembled from the rows of its event log."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Transfer(NamedTuple):
     """One flow.
 
     Attributes:
-        client: who receives or sends; -1 for a relay between the server and a cell.
-        dispatch: the number of the client's job that it belongs to.
+        client: the client that receives or sends; -1 for a relay between the server and a cell.
+        dispatch: the index of the client's job to which it belongs.
         item: ``down``, ``up``, ``prefetch`` or ``relay``.
-        path: the nodes that it passes, first to last.
-        latency: seconds before its first byte takes any bandwidth.
-        bytes: what was delivered.
-        whole: false where it was broken off.
+        path: the nodes of its path, first to last.
+        latency: seconds before the flow uses any bandwidth.
+        bytes: delivered bytes.
+        whole: false if it was aborted.
         parts: bytes of each named part.
     """
 
@@ -43,7 +43,7 @@ class Transfer(NamedTuple):
 
     @property
     def up(self) -> bool:
-        """Whether it goes towards the server."""
+        """Whether its direction is towards the server."""
         return self.item == "up" or (self.item == "relay" and self.path[0] != "server")
 
     @property
@@ -53,13 +53,13 @@ class Transfer(NamedTuple):
 
     @property
     def bits_per_second(self) -> float:
-        """Its mean rate once the latency had passed; 0 where it never moved."""
+        """Its mean rate after the latency; 0 if it ended within the latency."""
         seconds = self.ended - self.started - self.latency
         return 8.0 * self.bytes / seconds if seconds > 0 else 0.0
 
 
 class Computation(NamedTuple):
-    """One client's local training in one round; ``whole`` is false where it took fewer steps or broke off."""
+    """One client's local training in one round; ``whole`` is false if it had fewer steps or was aborted."""
 
     client: int
     round: int
@@ -75,9 +75,10 @@ class Round(NamedTuple):
     """One round that ended.
 
     Attributes:
-        critical: the client that closed it, -1 where a deadline did; ``dispatch`` is the number of its job.
+        critical: the client that closed it, -1 if a deadline closed it.
+        dispatch: the index of that client's job.
         exposed, hidden: seconds of that client's transfers that did, and did not, lengthen the round.
-        aggregated: the clients whose updates went into the model.
+        aggregated: the clients whose updates were aggregated.
     """
 
     number: int
@@ -92,19 +93,21 @@ class Round(NamedTuple):
 
 @dataclass
 class Course:
-    """Everything that one method did with one seed.
+    """The course of one method with one seed.
 
     Attributes:
-        fates: what became of each job (client, dispatch) that was sent anything: ``useful``, or why it was wasted; one
-            that is missing here was under way when the log ended.
-        own_fates: what became of single flows, where it is not their job's: ``prefetched_in_vain``, ``retried``.
-        sent_off: when each job began whose client had waited in line and was sent something ahead.
-        groups: each client's group of the fleet and device profile, as far as it ever computed.
-        alphas: for each round with a choice of blocks, how many each client was given.
-        capacities: for each link, its capacity in bit/s from each moment on.
-        joules: what each client drew, by ``transfer``, ``compute``, ``idle`` and ``radio``.
-        refused, dropouts: how often each client's device had not the memory for a job, or left a round by itself.
-        ended: virtual seconds at the end, and the ``reason``.
+        fates: for each job (client, dispatch) with a transfer, ``useful`` or the reason why it was wasted; jobs that
+            are missing here had not ended when the log ended.
+        own_fates: the fate of single flows that differs from their job's: ``prefetched_in_vain``, ``retried``.
+        sent_off: when each job started whose client was selected in advance and received data in advance.
+        groups: each client's group of the fleet and device profile, if it ever computed or was refused.
+        alphas: for each round with a choice of blocks, the number of blocks sent to each client.
+        capacities: for each link, the times of its capacity changes and the capacities in bit/s.
+        joules: the energy of each client, by ``transfer``, ``compute``, ``idle`` and ``radio``.
+        refused: how often each client's device had too little memory for a job.
+        dropouts: how often each client dropped out of a round.
+        ended: virtual seconds at the end.
+        reason: why the run ended.
     """
 
     transfers: list[Transfer] = field(default_factory=list)
@@ -123,12 +126,12 @@ class Course:
     reason: str = ""
 
     def fate_of(self, transfer: Transfer) -> str:
-        """What became of the bytes that a transfer carried."""
+        """Whether the bytes of a transfer were useful, or why they were wasted."""
         job = (transfer.client, transfer.dispatch)
         return self.own_fates.get(transfer.flow) or self.fates.get(job, "unfinished")
 
     def device_of(self, client: int) -> str:
-        """The client's device profile; a dash where it never computed."""
+        """The client's device profile; a dash if the log does not contain it."""
         return self.groups[client][1] if client in self.groups else "–"
 
 
@@ -136,7 +139,7 @@ def read_course(folder: Path) -> Course:
     """The course of one method and seed.
 
     Args:
-        folder: where its ``events.parquet`` is.
+        folder: the folder that contains its ``events.parquet``.
 
     Raises:
         UserError: the log cannot be read.
@@ -145,7 +148,7 @@ def read_course(folder: Path) -> Course:
 
 
 def course_of(events: Iterable[Event]) -> Course:
-    """The course that these rows tell."""
+    """The course of these rows of an event log."""
     course = Course()
     reader = _Reader(course)
     for event in events:
@@ -160,7 +163,7 @@ def course_of(events: Iterable[Event]) -> Course:
 
 
 class _Reader:
-    """One method for each kind of row that matters here."""
+    """Has one method for each kind of row that a course is made from."""
 
     def __init__(self, course: Course) -> None:
         self.course = course
@@ -237,7 +240,7 @@ class _Reader:
         job = (event.client, int(event.value))
         moved = self._moved.pop(job, [])
         if event.item in ("prefetched_in_vain", "retried"):
-            # The job itself goes on, or never began.
+            # The job itself continues, or never started.
             self.course.own_fates.update(dict.fromkeys(moved, event.item))
         else:
             self.course.fates[job] = event.item

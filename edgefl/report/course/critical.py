@@ -1,8 +1,8 @@
-"""Where the time of each round went, and which device or link held it back.
+"""The critical path of each round, and the device or link that limited it.
 
-A round lasts as long as its *critical path*: the download, computation and upload of the client that closed it. Its
-seconds are split among those; what is left is waiting, for a deadline or for others. In an asynchronous run the closing
-client may have begun in an earlier round; only what lies within the round counts.
+A round's *critical path* is the download, computation and upload of the client that closed it. The round's seconds are
+split among these phases; the rest is waiting for a deadline or for other clients. In an asynchronous run, the closing
+client may have started in an earlier round; only the time within the round counts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Link = tuple[str, str]
 
 
 class Breakdown(NamedTuple):
-    """Seconds of one round's critical path; the first four sum to the round, hidden seconds lie before it."""
+    """Seconds of one round's critical path; the first four sum to the round, hidden seconds are before its start."""
 
     download: float
     compute: float
@@ -30,12 +30,12 @@ class Breakdown(NamedTuple):
 
 
 class Brake(NamedTuple):
-    """What took longest on a round's critical path.
+    """The longest phase of a round's critical path.
 
     Attributes:
         phase: ``download``, ``compute``, ``upload`` or ``waiting``.
-        name: the device profile that computed, the link that was narrowest, or what was waited for.
-        seconds: how long the phase took within the round.
+        name: the device profile that computed, the slowest link, or what the round waited for.
+        seconds: the duration of the phase within the round.
     """
 
     phase: str
@@ -44,7 +44,7 @@ class Brake(NamedTuple):
 
 
 class _Path(NamedTuple):
-    """What the closing client, and its cell for it, did."""
+    """Transfers and computations of the closing client, with the relays of its cell."""
 
     down: list[Transfer]
     compute: list[Computation]
@@ -52,7 +52,7 @@ class _Path(NamedTuple):
 
 
 class _Index:
-    """The course's rows by whom they concern."""
+    """The course's rows by job, cell and client."""
 
     def __init__(self, course: Course) -> None:
         self.course = course
@@ -64,7 +64,7 @@ class _Index:
                 cell = transfer.path[0] if transfer.up else transfer.path[-1]
                 self._relays[transfer.round, cell].append(transfer)
             elif course.own_fates.get(transfer.flow) != "prefetched_in_vain":
-                # What went on while the client still waited for its turn was on nobody's way.
+                # Transfers before the job's start are not on any critical path.
                 since = course.sent_off.get((transfer.client, transfer.dispatch), transfer.started)
                 if transfer.ended > since or transfer.started >= since:
                     within = transfer._replace(started=max(transfer.started, since))
@@ -89,7 +89,7 @@ class _Index:
 
 
 def breakdown_of(course: Course) -> list[Breakdown]:
-    """Where the time of each round went, in the rounds' order."""
+    """The seconds of each round by phase, in the rounds' order."""
     index = _Index(course)
     return [_breakdown(index.path(round), round) for round in course.rounds]
 
@@ -103,7 +103,7 @@ def _breakdown(path: _Path, round: Round) -> Breakdown:
 
 
 def _covered(phases: Iterable[Transfer | Computation], round: Round) -> float:
-    """Seconds of the round during which at least one of the phases went on."""
+    """Seconds of the round during which at least one of the phases was active."""
     spans = sorted((max(each.started, round.began), min(each.ended, round.ended)) for each in phases)
     covered, until = 0.0, round.began
     for start, end in spans:
@@ -113,10 +113,9 @@ def _covered(phases: Iterable[Transfer | Computation], round: Round) -> float:
 
 
 def brake_of(course: Course) -> list[Brake]:
-    """What held each round back, in the rounds' order.
+    """What limited each round, in the rounds' order.
 
-    Of the links of a transfer's path, the one with the least capacity for each of the flows that shared it meanwhile
-    is taken as the narrow one.
+    The slowest link of a transfer's path is the one with the least capacity for each flow that shared it at that time.
     """
     index, load = _Index(course), _Load(course)
     brakes = []
@@ -135,7 +134,7 @@ def brake_of(course: Course) -> list[Brake]:
 
 
 def held_back(brakes: Sequence[Brake]) -> list[tuple[Brake, int]]:
-    """How many rounds each phase of each device or link held back, most first; seconds are summed."""
+    """How many rounds each phase of each device or link limited, most first; seconds are summed."""
     rounds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for brake in brakes:
         rounds[brake.phase, brake.name].append(brake.seconds)
@@ -144,7 +143,7 @@ def held_back(brakes: Sequence[Brake]) -> list[tuple[Brake, int]]:
 
 
 class _Load:
-    """How many flows shared each link at any time."""
+    """The number of flows that share each link at any time."""
 
     def __init__(self, course: Course) -> None:
         spans: defaultdict[Link, list[tuple[float, float]]] = defaultdict(list)
@@ -170,6 +169,6 @@ class _Load:
 
 
 def _capacity(history: Sequence[tuple[float, float]], moment: float) -> float:
-    """The capacity at a moment; without limit where the log says nothing."""
+    """The capacity at a moment; infinite if the log contains none."""
     known = [value for time, value in history if time <= moment]
     return known[-1] if known else float("inf")

@@ -1,4 +1,4 @@
-"""Who spent what: bytes by direction and fate, and bytes, joules and seconds of each client."""
+"""Bytes by direction and fate, and the bytes, joules and seconds of each client."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import NamedTuple
 from edgefl.report.course.course import Course
 
 FATES = ("useful", "late", "dropped", "prefetched_in_vain", "retried", "unfinished")
-"""What became of the bytes: aggregated, or wasted and on what."""
+"""Fates of delivered bytes: aggregated, or the reason why they were wasted."""
 
 
 class Traffic(NamedTuple):
-    """Bytes delivered over a run by fate, to the clients and from them; ``backhaul`` between server and cells."""
+    """Bytes delivered in a run, by fate: to clients, from clients, and between server and cells (``backhaul``)."""
 
     down: dict[str, int]
     up: dict[str, int]
@@ -23,13 +23,14 @@ class Traffic(NamedTuple):
 
 @dataclass
 class ClientUse:
-    """What one client spent over a run.
+    """Seconds, bytes, joules and jobs of one client in a run.
 
     Attributes:
         seconds: by ``download``, ``compute``, ``upload`` and ``waiting``, the last from its update's arrival until the
             round closed.
         joules: by ``compute``, ``transfer``, ``idle`` and ``radio``.
-        jobs: how many it was sent anything for, and how many of them were ``aggregated``.
+        jobs: jobs with at least one transfer.
+        aggregated: jobs whose update was aggregated.
     """
 
     client: int
@@ -44,7 +45,7 @@ class ClientUse:
 
 
 def traffic_of(course: Course) -> Traffic:
-    """Every delivered byte, once."""
+    """All delivered bytes, each counted once."""
     down, up = dict.fromkeys(FATES, 0), dict.fromkeys(FATES, 0)
     backhaul = 0
     for transfer in course.transfers:
@@ -58,7 +59,7 @@ def traffic_of(course: Course) -> Traffic:
 
 
 def use_of_clients(course: Course) -> list[ClientUse]:
-    """What each client that took part spent, ascending by client."""
+    """The use of each client that took part, ascending by client."""
     found: dict[int, ClientUse] = {}
 
     def use(client: int) -> ClientUse:
@@ -85,7 +86,7 @@ def use_of_clients(course: Course) -> list[ClientUse]:
         use(client).joules = drawn
     for round in course.rounds:
         for client in round.aggregated:
-            # Of an older round's update the arrival is not looked up: in an asynchronous run nobody waits.
+            # Only arrivals of the same round count, because updates do not wait in asynchronous runs.
             use(client).seconds["waiting"] += round.ended - arrived.get((client, round.number), round.ended)
     for job in jobs:
         use(job[0]).jobs += 1
