@@ -29,7 +29,7 @@ SCRIPT = (
 import sys, threading
 from pathlib import Path
 import edgefl
-from edgefl.training import parallel
+from edgefl.training.parallel import engine as parallel
 from edgefl.training.parallel.pool_training import PoolTraining
 from edgefl.training.processors import cores
 from edgefl.training.parallel.worker_pool import shared_pool
