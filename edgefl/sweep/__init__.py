@@ -1,4 +1,4 @@
-"""A scenario under many settings: jobs over local processes, one table of what came of them."""
+"""Run a scenario with many settings: jobs in local processes, and one table of results."""
 
 from edgefl.sweep.choice import Chosen, choose
 from edgefl.sweep.halving import halving

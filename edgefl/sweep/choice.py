@@ -1,4 +1,4 @@
-"""The best setting of each method, chosen on images that the comparison will not be judged by."""
+"""The best setting of each method, chosen on images that the final comparison does not use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgefl.sweep.jobs import Job
 from edgefl.sweep.settings import Setting
 
 METRICS = {"accuracy": "accuracy_final", "best": "accuracy_best", "ema": "accuracy_ema"}
-"""What may be chosen by, and its column."""
+"""The metrics that settings can be chosen by, and their columns."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Chosen:
     Attributes:
         method: its label.
         setting: values by path.
-        value: the mean of the metric over the seeds; ``seeds``: how many they are.
-        edge: paths whose chosen number is the least or the greatest that was tried: a better one may lie beyond.
+        value: the mean of the metric over the seeds; ``seeds``: the number of seeds.
+        edge: paths whose chosen number is the smallest or the largest of those tried: a better one may lie outside.
     """
 
     method: str
@@ -37,18 +37,18 @@ class Chosen:
 
 
 def mean_by(metric: str, found: Sequence[Mapping[str, Sequence[Mapping[str, Any]]]]) -> float:
-    """The mean of a metric over the jobs of one setting and method; -1, below all, where a job has none.
+    """Return the mean of a metric over the jobs of one setting and method; -1, below all others, if a job has none.
 
     Args:
         metric: a key of :data:`METRICS`.
-        found: each job's figures, by its one method.
+        found: the figures of each job, by its only method.
     """
     values = [rows[0][METRICS[metric]] for figures in found for rows in figures.values()]
     return fmean(values) if len(values) == len(found) and None not in values else -1.0
 
 
 def check_split(jobs: Sequence[Job], asked: str = "--choose") -> None:
-    """Refuse to choose by images that the comparison is judged by.
+    """Check that settings are not chosen on the images that the final comparison uses.
 
     Raises:
         UserError: a job evaluates the test split.
@@ -62,9 +62,9 @@ def check_split(jobs: Sequence[Job], asked: str = "--choose") -> None:
 
 
 def choose(jobs: Sequence[Job], table: pa.Table, metric: str) -> list[Chosen]:
-    """The setting with the greatest mean over the seeds, for each method; of equal ones the first.
+    """Return the setting with the largest mean over the seeds for each method; the first if several are equal.
 
-    Only settings that every seed finished compete; those that successive halving left behind do not.
+    Only settings whose jobs finished for every seed count, not those that successive halving dropped.
 
     Raises:
         UserError: a job evaluates the test split, or nothing was trained.

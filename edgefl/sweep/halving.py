@@ -1,4 +1,4 @@
-"""Successive halving: all settings train a little, the best go on where they were, until one a method is left."""
+"""Successive halving: all settings train briefly, the best continue, until one setting per method is left."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from edgefl.sweep.sweeping import Search
 
 
 def halving(candidates: Sequence[Sequence[Job]], spec: HalvingSpec) -> Search:
-    """The jobs of successive halving, a rung after the other; each method is a race of its own.
+    """Yield the jobs of successive halving, rung by rung; the settings of each method compete separately.
 
-    A setting that goes on is not trained again from its start: its run was left with a checkpoint, and is gone on
-    with. Where runs are over before a rung, they count with what they came to. Of equal settings the first goes on.
+    A setting that is kept continues from the checkpoint of its paused run and is not trained from the start again. A
+    run that ended before a rung counts with its final figures. Of equal settings the first is kept.
 
     Args:
-        candidates: for each method and setting the jobs of all seeds, each of one method.
-        spec: how much each rung gives, and how many go on.
+        candidates: for each method and setting, the jobs of all seeds; each job has one method.
+        spec: how long each rung trains, and how many settings are kept.
     """
     racing = [list(jobs) for jobs in candidates]
     rung = 0

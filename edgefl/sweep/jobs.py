@@ -1,4 +1,4 @@
-"""The jobs of a sweep: one setting with one seed, all methods together, in a run directory of its own."""
+"""The jobs of a sweep: one setting with one seed and all methods, in its own run directory."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Job:
     """One setting with one seed.
 
     Attributes:
-        id: twelve hexadecimal digits of everything that it depends on; equal jobs have one id and run once.
-        setting: what it changes in the scenario.
+        id: twelve hexadecimal digits, a hash of everything that it depends on; equal jobs share an id and run once.
+        setting: the values that it changes in the scenario.
         seed: its seed.
         scenario: the whole scenario as plain data.
         methods: labels to run.
         device, train: as for :func:`edgefl.experiment.run`.
-        pause: when to leave it for now; no part of what it is.
+        pause: when to pause it; not part of the id.
     """
 
     id: str
@@ -59,10 +59,10 @@ def jobs_of(
     train: bool = True,
     option: str = "sweep:",
 ) -> list[Job]:
-    """All jobs, setting by setting and seed by seed; every scenario is checked before any runs.
+    """Return all jobs, setting by setting and seed by seed; every scenario is checked before the first job runs.
 
-    Jobs run side by side, so one whose scenario leaves the engine open, or to a cluster, trains sequentially unless
-    ``engine`` says how. ``option`` is where the settings' values were said, for messages.
+    Jobs run in parallel, so a job whose scenario has the engine ``auto`` or ``ray`` trains sequentially unless
+    ``engine`` is given. ``option`` is where the settings' values were given, for messages.
 
     Raises:
         UserError: a setting does not fit the scenario.
@@ -87,33 +87,33 @@ def jobs_of(
 
 
 def scenario_of(job: Job) -> Scenario:
-    """The job's scenario."""
+    """Return the job's scenario."""
     return check(job.scenario, file=job.id)
 
 
 def check_folder(job: Job, folder: Path) -> None:
-    """Whether a folder holds the run of this job, if it holds any.
+    """Check that a folder is empty or contains the run of this job.
 
     Raises:
-        UserError: it holds the run of another scenario.
+        UserError: it contains the run of another scenario.
     """
     file = RunPaths(folder).scenario
     if file.exists() and digest_of_scenario(read_yaml(file)) != digest_of_scenario(resolve(scenario_of(job))):
         raise UserError(
-            f"expected the scenario of the sweep's job {job.id}, found another; without this folder it runs again",
+            f"expected the scenario of sweep job {job.id}, found another; delete this folder to run the job again",
             file=str(file),
         )
 
 
 def run_job(job: Job, folder: Path) -> str | None:
-    """Run a job, or go on with it, unless it is finished.
+    """Run or resume a job, unless it is finished.
 
     Args:
         job: the job.
         folder: its run directory.
 
     Returns:
-        Why it failed, if it did. A fault of one method leaves a complete run directory all the same.
+        Why it failed, or ``None``. The run directory is complete even if one method failed.
     """
     try:
         if is_interrupted(folder):
@@ -131,6 +131,6 @@ def run_job(job: Job, folder: Path) -> str | None:
         return None
     except (EdgeflError, OSError) as error:
         return error.message if isinstance(error, UserError) else str(error)
-    except Exception as error:  # noqa: BLE001  (one job's fault must not end the others)
+    except Exception as error:  # noqa: BLE001  (the error of one job must not stop the others)
         return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
     return None

@@ -1,4 +1,4 @@
-"""Jobs over the machines of a Ray cluster, each in a process of its own with one thread."""
+"""Run jobs on the machines of a Ray cluster, each in its own process with one thread."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from edgefl.sweep.jobs import Job, run_job
 from edgefl.sweep.processes import Done
 
 Files = Mapping[str, bytes]
-"""What a folder holds, by path below it."""
+"""The contents of the files of a folder, by path relative to it."""
 
 
 class Returned(NamedTuple):
-    """What a worker says of a job: why it failed if it did, and its run directory where only the worker has it."""
+    """What a worker returns: why the job failed or ``None``, and its run directory if only the worker has it."""
 
     failure: str | None
     files: Files | None
 
 
 def run_all_on_ray(jobs: Sequence[Job], folder: Path, at_once: int | None, done: Done) -> None:
-    """Run the jobs; one whose worker or machine is lost is gone on with by another.
+    """Run the jobs; if a worker or its machine is lost, another worker continues its job.
 
-    Where a worker sees ``folder`` (on this machine, or on a shared disk) it works there, and an interrupted job is
-    gone on with from its last checkpoint. Else run directories travel to the worker and back, and a lost worker's job
-    starts again from what had come back.
+    If a worker has access to ``folder`` (on the same machine or a shared disk), it writes there, and an interrupted job
+    continues from its last checkpoint. Otherwise run directories are copied to the worker and back, and the job of a
+    lost worker starts again from the last copy returned.
 
     Args:
-        jobs: what to run.
-        folder: holds a run directory for each job, by its id.
-        at_once: how many run at a time; as many as the cluster has processors if not given.
-        done: told of each finished job, and why it failed if it did.
+        jobs: the jobs to run.
+        folder: contains a run directory for each job, named by its id.
+        at_once: how many run at the same time; by default as many as the cluster has processors.
+        done: called with each finished job, and why it failed or ``None``.
 
     Raises:
         UserError: Ray is not installed, or its cluster cannot be used.
@@ -70,9 +70,9 @@ def run_there(job: Job, place: Path, sign: Path, files: Files) -> Returned:
 
     Args:
         job: the job.
-        place: its run directory on the machine that asks.
-        sign: a file that is seen where ``place`` is.
-        files: what ``place`` holds.
+        place: its run directory on the machine that submits the job.
+        sign: a file that exists only where ``place`` is accessible.
+        files: the contents of ``place``.
     """
     import torch
 
@@ -88,13 +88,13 @@ def run_there(job: Job, place: Path, sign: Path, files: Files) -> Returned:
 
 
 def _taken(ray: Any, reference: Any, place: Path) -> str | None:
-    """Why a job failed, if it did; its run directory is in place then, wherever it was made."""
+    """Return why a job failed, or ``None``, after copying its run directory to ``place`` if the worker returned it."""
     try:
         returned: Returned = ray.get(reference)
     except ray.exceptions.RayTaskError as error:
         return f"{type(error.cause).__name__}: {error.cause}"
     except ray.exceptions.RayError as error:
-        return f"its worker was lost again and again, perhaps for want of memory ({type(error).__name__})"
+        return f"its worker was lost repeatedly, possibly because memory ran out ({type(error).__name__})"
     if returned.files:
         with durable_folder(place) as whole:
             _write(returned.files, whole)
@@ -107,7 +107,7 @@ def _read(folder: Path) -> Files:
 
 
 def _is_file(path: Path) -> bool:
-    """Whether a file lies there, rather than a link to one elsewhere."""
+    """Whether the path is a regular file and not a symbolic link."""
     return path.is_file() and not path.is_symlink()
 
 

@@ -1,4 +1,4 @@
-"""Jobs over local processes, one thread each, so that one a processor do not get in each other's way."""
+"""Run jobs in local processes with one thread each, so that one job per processor does not slow down the others."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Done = Callable[[Job, str | None], None]
 
 
 def run_all(jobs: Sequence[Job], folder: Path, processes: int, done: Done) -> None:
-    """Run the jobs; a job whose process dies fails alone.
+    """Run the jobs; if a process dies, only its job fails.
 
     Args:
-        jobs: what to run.
-        folder: holds a run directory for each job, by its id.
-        processes: how many run at a time.
-        done: told of each finished job, and why it failed if it did.
+        jobs: the jobs to run.
+        folder: contains a run directory for each job, named by its id.
+        processes: how many run at the same time.
+        done: called with each finished job, and why it failed or ``None``.
     """
     left = {job.id: job for job in jobs}
 
@@ -32,14 +32,14 @@ def run_all(jobs: Sequence[Job], folder: Path, processes: int, done: Done) -> No
         done(job, failure)
 
     if not _run(list(left.values()), folder, processes, finished):
-        # A process died, and took those of the others with it. Alone, each job shows whether it is to blame.
+        # A process died, which breaks the whole pool. Run each remaining job alone to find the one that fails.
         for job in list(left.values()):
             if not _run([job], folder, 1, finished):
-                finished(job, "its process died, perhaps for want of memory")
+                finished(job, "its process died, possibly because memory ran out")
 
 
 def _run(jobs: Sequence[Job], folder: Path, processes: int, done: Done) -> bool:
-    """Run the jobs in a pool; false where a process of the pool died."""
+    """Run the jobs in a pool; return false if a process of the pool died."""
     if not jobs:
         return True
     context = multiprocessing.get_context("spawn")
@@ -51,7 +51,7 @@ def _run(jobs: Sequence[Job], folder: Path, processes: int, done: Done) -> bool:
     except BrokenProcessPool:
         return False
     except BaseException:
-        # Their run directories can be resumed; nobody waits for them to end.
+        # Their run directories can be resumed, so the processes need not finish.
         for process in list((pool._processes or {}).values()):
             process.terminate()
         raise
@@ -61,7 +61,7 @@ def _run(jobs: Sequence[Job], folder: Path, processes: int, done: Done) -> bool:
 
 
 def _as_completed(futures: Iterable[Future[str | None]]) -> Iterator[Future[str | None]]:
-    """As they complete; those that completed well before those whose process died."""
+    """Yield futures as they complete; successful ones before those whose process died."""
     waiting = set(futures)
     while waiting:
         ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
@@ -69,7 +69,7 @@ def _as_completed(futures: Iterable[Future[str | None]]) -> Iterator[Future[str 
 
 
 def _begin() -> None:
-    """One thread for arithmetic, and an end with the process that asked for the work."""
+    """Use one thread for arithmetic, and exit when the parent process ends."""
     import torch
 
     torch.set_num_threads(1)

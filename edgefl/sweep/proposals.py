@@ -1,4 +1,4 @@
-"""Settings proposed by optuna, which learns from those that were tried."""
+"""Settings proposed by optuna, based on the results of earlier settings."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from edgefl.sweep.sweeping import Search
 
 
 def proposals(spec: SweepSpec, options: OptunaSpec, methods: Sequence[str], make: Callable[..., list[Job]]) -> Search:
-    """The jobs of the settings that a tree-structured Parzen estimator proposes, some at a time for each method.
+    """Yield the jobs of settings that a tree-structured Parzen estimator proposes, in batches for each method.
 
-    Source: Bergstra et al., Algorithms for Hyper-Parameter Optimization, 2011, in optuna's ``TPESampler``. How many are
-    proposed together is fixed, and results are told in the order of the proposals, so the same search proposes the same
-    settings whatever the number of processors, and after an interruption.
+    Source: Bergstra et al., Algorithms for Hyper-Parameter Optimization, 2011, in optuna's ``TPESampler``. The batch
+    size is fixed, and results are passed to optuna in the order of the proposals, so the same search proposes the same
+    settings with any number of processors, and after an interruption.
 
     Args:
-        spec: what may be proposed: ``grid`` and ``ranges``.
-        options: how many, how, and by what they are judged.
-        methods: labels; each is tuned for itself.
-        make: the jobs of a setting with one method.
+        spec: the search space: ``grid`` and ``ranges``.
+        options: the number of settings, the sampler's options and the metric.
+        methods: labels; each is tuned separately.
+        make: returns the jobs of a setting with one method.
 
     Raises:
         UserError: optuna is not installed.
@@ -49,12 +49,12 @@ def proposals(spec: SweepSpec, options: OptunaSpec, methods: Sequence[str], make
         figures = iter((yield [job for each in jobs for job in each]))
         for (study, trial, _), each in zip(asked, jobs, strict=True):
             value = mean_by(options.metric, [next(figures) for _ in each])
-            # A setting that fails or diverges is as bad as can be, and the next ones shall keep away from it.
+            # A setting that fails or diverges gets the worst value, so that the next proposals avoid it.
             study.tell(trial, max(value, 0.0))
 
 
 def _space(optuna: Any, spec: SweepSpec) -> dict[str, Any]:
-    # Values may be mappings, which optuna does not know; their places are proposed.
+    # Values may be mappings, which optuna does not support, so it proposes their indices.
     of = optuna.distributions
     chosen = {path: of.CategoricalDistribution(range(len(values))) for path, values in spec.grid.items()}
     return chosen | {

@@ -15,14 +15,14 @@ Setting = Mapping[str, Any]
 """Values by their dotted path."""
 
 _FIXED = ("name", "seeds", "sweep")
-"""What jobs are told apart by already."""
+"""Fields that already distinguish jobs."""
 
 
 def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
-    """The grid that texts of the form ``PATH=V1,V2`` say; the values are the items of a YAML list.
+    """Parse a grid from texts of the form ``PATH=V1,V2``; the values are the items of a YAML list.
 
     Raises:
-        UserError: a text has another form, or a path stands twice.
+        UserError: a text has another form, or a path is given twice.
 
     >>> parse_grid(["training.local.lr=0.01,1e-1", "data.partition={kind: iid},{kind: shards, s: 2}"])
     {'training.local.lr': [0.01, 0.1], 'data.partition': [{'kind': 'iid'}, {'kind': 'shards', 's': 2}]}
@@ -35,27 +35,27 @@ def parse_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
             raise UserError("expected PATH=V1,V2, such as training.local.lr=0.01,0.1", file=origin)
         found = parse_yaml(f"[{values}]", file=origin)
         if path.strip() in grid:
-            raise UserError("each path may stand once", file=origin)
+            raise UserError("expected each path once", file=origin)
         grid[path.strip()] = list(found)
     return grid
 
 
 def settings_of(grid: Mapping[str, Sequence[Any]], random: int | None = None) -> list[dict[str, Any]]:
-    """Every combination of the grid's values, the last path's changing fastest.
+    """Return every combination of the grid's values; the last path's value changes fastest.
 
     Args:
         grid: values by path.
-        random: draw so many of the combinations, always the same ones; they keep their order.
+        random: how many combinations to draw, always the same ones, in the grid's order; all if not given.
 
     Raises:
-        UserError: a path that tells jobs apart already, or a value that stands twice.
+        UserError: a path is the name, the seeds or the sweep, or a value is given twice.
 
     >>> settings_of({"a": [1, 2], "b": [3]})
     [{'a': 1, 'b': 3}, {'a': 2, 'b': 3}]
     """
     for path, values in grid.items():
         if path.split(".", maxsplit=1)[0] in _FIXED:
-            raise UserError("a sweep cannot change this; seeds are its own dimension already", field=path)
+            raise UserError("a sweep cannot change this field; seeds are already a separate dimension", field=path)
         for index, value in enumerate(values):
             if value in values[:index]:
                 raise UserError(f"expected different values, found {value} twice", field=path)

@@ -1,4 +1,4 @@
-"""A sweep from its first job to its table."""
+"""Run a sweep or a search, and write its table."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from edgefl.sweep.table import figures_by_method, is_done, sweep_table
 from edgefl.training.processors import cores
 
 Search = Generator[list[Job], list[dict[str, list[dict[str, Any]]]], None]
-"""Yields the jobs of a step, and is sent the figures of each, by method."""
+"""Yields the jobs of a step, and receives the figures of each job, by method."""
 
 
 @dataclass(frozen=True)
 class SweepResult:
-    """What a sweep came to.
+    """The result of a sweep.
 
     Attributes:
         path: its folder.
-        table: what ``sweep.parquet`` holds.
-        failures: why jobs failed, by their id.
+        table: the content of ``sweep.parquet``.
+        failures: why jobs failed, by job id.
     """
 
     path: Path
@@ -53,17 +53,17 @@ def sweep(
 ) -> SweepResult:
     """Run all jobs that are not finished, and write the table.
 
-    Jobs that were finished before count; an interrupted one goes on where it was.
+    Jobs that finished earlier are included; an interrupted job is resumed.
 
     Args:
         jobs: see :func:`~edgefl.sweep.jobs.jobs_of`.
         out: the sweep's folder; new, empty, or that of the same sweep.
-        processes: jobs at a time; as many as there are processors if not given.
-        cluster: run them over a Ray cluster; the table is the same as over local processes.
-        done: told of each job that finished, why it failed if it did, and how many are still to come.
+        processes: how many jobs run at the same time; by default as many as there are processors.
+        cluster: run them on a Ray cluster; the table is the same as with local processes.
+        done: called with each finished job, why it failed or ``None``, and how many jobs remain.
 
     Raises:
-        UserError: the folder holds something else, another process works there, or there is no such cluster.
+        UserError: the folder contains something else, another process uses it, or no cluster can be used.
     """
     with _taken(out, list(dict.fromkeys(job.id for job in jobs))):
         return _Sweep(out, processes, done, cluster=cluster).all_at_once(jobs)
@@ -78,21 +78,22 @@ def search(
     cluster: bool = False,
     done: Callable[[Job, str | None, int], None] | None = None,
 ) -> SweepResult:
-    """Run the jobs that a search asks for, step by step, and write the table of all of them.
+    """Run the jobs that a search yields, step by step, and write the table of all jobs.
 
-    A search decides by what is on disk alone, so after an interruption it asks for the same jobs again, and those that
-    were finished or left before are not run.
+    A search uses only results on disk, so after an interruption it yields the same jobs again, and jobs that already
+    finished or paused are not run again.
 
     Args:
-        steps: yields jobs, and is sent what each came to by the metric.
-        identity: what tells this search from another.
+        steps: yields jobs, and receives the figures of each.
+        identity: texts that identify this search.
         out: the search's folder; new, empty, or that of the same search.
-        processes: jobs at a time; as many as there are processors if not given.
-        cluster: run them over a Ray cluster.
-        done: told of each job of a step that finished or was left, and how many of the step are still to come.
+        processes: how many jobs run at the same time; by default as many as there are processors.
+        cluster: run them on a Ray cluster.
+        done: called with each job of a step that finished or paused, why it failed or ``None``, and how many jobs of
+            the step remain.
 
     Raises:
-        UserError: the folder holds something else, another process works there, or there is no such cluster.
+        UserError: the folder contains something else, another process uses it, or no cluster can be used.
     """
     with _taken(out, list(identity)):
         return _Sweep(out, processes, done, cluster=cluster).step_by_step(steps)
@@ -157,13 +158,13 @@ class _Sweep:
 
 @contextmanager
 def _taken(out: Path, ids: list[str]) -> Iterator[None]:
-    """Hold the folder of a sweep for this process.
+    """Lock the folder of a sweep for this process.
 
     Raises:
-        UserError: it holds something else than this sweep, another process works there, or it cannot be used.
+        UserError: it contains something other than this sweep, another process uses it, or it cannot be used.
     """
     try:
-        _holds_sweep(out, ids)  # so that nothing is written where something else lies; the look that counts comes next
+        _holds_sweep(out, ids)  # write nothing into a folder with other contents; checked again under the lock
         lock = FolderLock(file_in(out, SWEEP_LOCK), make=True)
         try:
             if not _holds_sweep(out, ids):
@@ -184,23 +185,23 @@ def _taken(out: Path, ids: list[str]) -> Iterator[None]:
 
 
 def _holds_sweep(out: Path, ids: list[str]) -> bool:
-    """Whether the folder holds this sweep; if not, it is empty or not there.
+    """Whether the folder contains this sweep; if not, it is empty or does not exist.
 
     Raises:
-        UserError: it holds something else.
+        UserError: it contains something else.
     """
     state = file_in(out, SWEEP)
     if state.exists():
         if json.loads(state.read_text(encoding="utf-8")) != {"jobs": ids}:
-            raise UserError("this folder holds another sweep; choose another", file=f"--out {out}")
+            raise UserError("this folder contains another sweep; choose another folder", file=f"--out {out}")
         return True
-    left = {SWEEP_LOCK, "jobs", aside(state).name}  # by a process that was killed before the sweep began
+    left = {SWEEP_LOCK, "jobs", aside(state).name}  # left by a process that was killed before the sweep began
     if out.exists() and (not out.is_dir() or not set(os.listdir(out)) <= left or _holds_jobs(out)):
-        raise UserError("expected a new or an empty folder, or that of the same sweep", file=f"--out {out}")
+        raise UserError("expected a new or empty folder, or the folder of the same sweep", file=f"--out {out}")
     return False
 
 
 def _holds_jobs(out: Path) -> bool:
-    """Whether there are jobs; a killed process may leave their folder empty."""
+    """Whether there are jobs; a killed process may leave the jobs folder empty."""
     jobs = folder_in(out, "jobs")
     return jobs.exists() and bool(os.listdir(jobs))

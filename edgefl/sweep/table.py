@@ -1,4 +1,4 @@
-"""What a sweep found, as one tidy table: a row for each job, method and seed."""
+"""The results of a sweep as one tidy table: one row for each job, method and seed."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ from edgefl.sweep.jobs import Job
 
 
 def sweep_table(jobs: Sequence[Job], folder: Path) -> pa.Table:
-    """The table of all jobs that are finished or were left, in the order of settings, methods and seeds.
+    """Return the table of all finished or paused jobs, in the order of settings, methods and seeds.
 
     Args:
-        jobs: the sweep's.
-        folder: holds their run directories.
+        jobs: the jobs of the sweep.
+        folder: contains their run directories.
     """
     paths = list(dict.fromkeys(path for job in jobs for path in job.setting))
     columns = {path: _column([job.setting.get(path) for job in jobs]) for path in paths}
     rows = []
     for number, job in enumerate(jobs):
-        said = {path: column[number] for path, column in columns.items()}
+        given = {path: column[number] for path, column in columns.items()}
         figures = figures_by_method(job, folder / job.id)
-        rows += [{"job": job.id, **said, "method": label, **each} for label, found in figures.items() for each in found]
+        rows += [
+            {"job": job.id, **given, "method": label, **each} for label, found in figures.items() for each in found
+        ]
     order = {label: place for place, label in enumerate(dict.fromkeys(row["method"] for row in rows))}
     settings = [dict(job.setting) for job in jobs]
     place = {job.id: settings.index(setting) for job, setting in zip(jobs, settings, strict=True)}
@@ -39,7 +41,7 @@ def sweep_table(jobs: Sequence[Job], folder: Path) -> pa.Table:
 
 
 def is_done(job: Job, folder: Path) -> bool:
-    """Whether a job is finished, or was left where it is to be left."""
+    """Whether a job is finished, or has reached its pause."""
     if is_summary(RunPaths(folder).summary) and not is_interrupted(folder):
         return True
     name = job.pause and job.pause.name
@@ -49,10 +51,10 @@ def is_done(job: Job, folder: Path) -> bool:
 
 
 def figures_by_method(job: Job, folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """What a job's run directory says of each method: at the end, or at ``job.pause``, or where it was left last.
+    """Return the figures of each method in a job's run directory: at its end, at ``job.pause`` or at its last pause.
 
-    A job that ended before its pause has no other figures than those of its end, and one that failed before its pause
-    has none; without a pause, the last one that it came to counts.
+    A job that ended before its pause has only its final figures, and a job that failed before its pause has none. If
+    ``job.pause`` is not given, the last pause that the job reached counts.
     """
     found = {}
     summary = RunPaths(folder).summary
@@ -69,19 +71,19 @@ def figures_by_method(job: Job, folder: Path) -> dict[str, list[dict[str, Any]]]
 
 
 def _column(values: list[Any]) -> list[Any]:
-    """Numbers as they are, all else as text, so that a column has one type."""
+    """Return numbers as floats if all values are numbers, else all values as text, so that a column has one type."""
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return [float(value) for value in values]
     return [value if isinstance(value, str) else json.dumps(value) for value in values]
 
 
 def figures_of(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """One run's entry in a summary as the columns of a row."""
+    """Return one run's entry in a summary as the columns of a row."""
     row = {
         "seed": entry["seed"],
         "stop": entry["stop"]["reason"],
         "rounds": entry["rounds"],
-        # A job that an earlier edgefl finished may not have counted them.
+        # A job that an earlier version of edgefl finished may not have these counts.
         **{name: entry.get(name) for name in ("rounds_without_update", "refused")},
         "seconds": float(entry["seconds"]),
         **{f"accuracy_{name}": _number(entry["accuracy"][name]) for name in ("final", "best", "ema")},

@@ -156,7 +156,7 @@ def test_a_jobs_folder_with_the_run_of_another_scenario_is_refused(file, tmp_pat
     shutil.copytree(out / "jobs" / other.id, out / "jobs" / one.id)
     if state == "interrupted":
         (out / "jobs" / one.id / "summary.json").unlink()
-    with pytest.raises(UserError, match=f"the sweep's job {one.id}, found another"):
+    with pytest.raises(UserError, match=f"sweep job {one.id}, found another"):
         sweep([one, other], out)
 
 
