@@ -1,4 +1,4 @@
-"""What a scenario will cost, before anything is trained: ``edgefl plan``."""
+"""Estimate what a scenario costs without training: ``edgefl plan``."""
 
 from edgefl.planning.figures import BudgetPlan, DevicePlan, MethodPlan, Plan, Range
 from edgefl.planning.planning import plan, planned_rounds

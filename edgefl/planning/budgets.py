@@ -1,4 +1,4 @@
-"""How far each budget of a scenario reaches."""
+"""Compute how many rounds each budget of a scenario pays for."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from edgefl.scenario import Scenario
 def budget_plan(
     kind: BudgetKind, limit: float, rows: Sequence[RoundRow], seen: Observation, scenario: Scenario
 ) -> BudgetPlan:
-    """How far one budget reaches, had the run this one alone.
+    """Return how far one budget reaches if it is the only one of the run.
 
     Args:
-        kind: what is limited.
-        limit: to how much.
+        kind: the limited quantity.
+        limit: its limit.
         rows: the planned rounds.
-        seen: what each client spent in them.
-        scenario: whose budget.
+        seen: what each client spent in these rounds.
+        scenario: the scenario with the budget.
     """
     last = scenario.training.rounds
     spent = _spent(kind, rows, seen)
@@ -41,7 +41,7 @@ def budget_plan(
 
 
 def _spent(kind: BudgetKind, rows: Sequence[RoundRow], seen: Observation) -> list[float]:
-    """What was spent up to the end of each round; of ``client_bytes`` by the client that spent most."""
+    """Return what was spent by the end of each round; for ``client_bytes``, by the client that spent the most."""
     if kind == "seconds":
         return [row.seconds for row in rows]
     if kind == "client_bytes":
@@ -63,10 +63,10 @@ def _spent_in(row: RoundRow, kind: BudgetKind) -> float:
 
 
 def _busiest_reaches(limit: float, rows: Sequence[RoundRow], clients: int) -> int:
-    """Rounds after which the most often picked of ``clients`` has spent the limit.
+    """Return the rounds after which the most often selected of ``clients`` has spent the limit.
 
-    Picked at random, a client takes part λ times in expectation and the busiest about λ + √(2 λ ln K) times, as normal
-    approximations of K Poisson numbers have it.
+    With random selection, a client participates λ times in expectation and the busiest of K clients about
+    λ + √(2 λ ln K) times: the normal approximation of the maximum of K Poisson variables.
     """
     participations = sum(row.participants for row in rows)
     if not participations:

@@ -1,4 +1,4 @@
-"""The groups of the fleet in a plan: who cannot take part, and what a participation costs the others."""
+"""Plan the groups of the fleet: the clients that cannot participate, and the cost of a participation for the others."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def device_plans(
     blocks: int,
     rows: Sequence[RoundRow],
 ) -> tuple[DevicePlan, ...]:
-    """One plan for each group of the scenario's fleet, in its order.
+    """Return one plan for each group of the scenario's fleet, in its order.
 
     Args:
-        scenario: whose fleet.
-        world: who has which device and shard.
-        costs: step costs of the method.
-        seen: what the world showed.
-        blocks: M.
+        scenario: the scenario with the fleet.
+        world: the device and shard of each client.
+        costs: the step costs of the method.
+        seen: what the simulated rounds showed.
+        blocks: the number of blocks of the model, M.
         rows: the rounds that count.
     """
     entry = _entries(scenario.fleet)[world.fleet.group]
@@ -46,7 +46,7 @@ def device_plans(
 
 
 def _entries(groups: Sequence[FleetGroup]) -> NDArray[np.int64]:
-    """The scenario's entry of each kind of device that the assignment knows, shape ``[kinds]``."""
+    """Return the index of the scenario's entry for each kind of device of the assignment, shape ``[kinds]``."""
     numbers = [group.sample.devices if group.sample is not None else 1 for group in groups]
     return np.repeat(np.arange(len(groups)), numbers)
 
@@ -111,8 +111,8 @@ def _mean(total: float, count: int) -> float | None:
 
 def _why(peak: float, training: Range) -> str:
     needs, has = (_megabytes(number) for number in (peak, training.nominal))
-    doubt = "" if training.high < peak else f"; by its highest figure ({_megabytes(training.high)}) it could"
-    return f"training needs {needs}, there are {has} for it{doubt}"
+    doubt = "" if training.high < peak else f"; with its highest figure ({_megabytes(training.high)}) it fits"
+    return f"training needs {needs}, the device has {has} for it{doubt}"
 
 
 def _megabytes(number: float) -> str:

@@ -1,4 +1,4 @@
-"""The figures of a plan, as plain values that become JSON."""
+"""The figures of a plan, as plain values that can be written as JSON."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from edgefl.fleet.figure import Bound
 from edgefl.record.summary import BudgetKind
 
 Part = Literal["download", "compute", "upload", "shared"]
-"""What a closing client's time is spent on, and the part of its transfers that others' transfers cost it."""
+"""Parts of a closing client's time; ``shared`` is the share of its transfer time caused by other clients' transfers."""
 
 
 class Range(NamedTuple):
-    """A figure at the least, nominal and greatest values that the device profiles' uncertain figures allow."""
+    """A figure at the low, nominal and high bounds of the device profiles' uncertain figures."""
 
     low: float
     nominal: float
@@ -23,7 +23,7 @@ class Range(NamedTuple):
 
     @staticmethod
     def of(figure: Callable[[Bound], float]) -> Range:
-        """The figure at each of the three bounds.
+        """Return the figure at each of the three bounds.
 
         >>> Range.of({"low": 1.0, "nominal": 2.0, "high": 4.0}.__getitem__)
         Range(low=1.0, nominal=2.0, high=4.0)
@@ -33,21 +33,21 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True)
 class DevicePlan:
-    """What one group of the fleet does for one method; seconds, bytes and joules are means over its participations.
+    """The plan of one group of the fleet for one method; seconds, bytes and joules are means over its participations.
 
     Attributes:
         device, link: the group's profile and link.
-        clients: in the group; ``refused``: how many of them have not the memory for the job.
-        why: why those cannot take part.
-        peak_memory_bytes: of the job with the whole model received; ``training_memory_bytes``: what there is for it,
-            that of the smallest device where the group's devices differ.
-        participations: how often its clients took part in the planned rounds; where they never did, what follows is
-            worked out for the whole model, and seconds and joules of transfers are unknown.
+        clients: the number in the group; ``refused``: how many of them have too little memory for the job.
+        why: why those cannot participate.
+        peak_memory_bytes: of the job if the client receives the whole model; ``training_memory_bytes``: the memory
+            available for it, of the smallest device if the group's devices differ.
+        participations: how often its clients participated in the planned rounds; if they never did, the fields below
+            are computed for the whole model, and seconds and joules of transfers are unknown.
         compute_seconds, joules: for one participation, at the bounds of the profile's figures.
-        download_seconds, upload_seconds: for one participation, beside everybody else's transfers.
+        download_seconds, upload_seconds: for one participation, while the other clients transfer as well.
         bytes_down, bytes_up: for one participation.
         closes: share of the rounds that one of its clients closed.
-        lost: share of its participations that nothing came of, by fate.
+        lost: share of its participations whose updates were lost, by fate.
     """
 
     device: str
@@ -70,13 +70,13 @@ class DevicePlan:
 
 @dataclass(frozen=True)
 class BudgetPlan:
-    """How far one budget reaches, had the run this one alone.
+    """How far one budget reaches if it is the only one of the run.
 
     Attributes:
         kind, limit: the budget.
-        rounds: rounds that it pays for, at most the scenario's; ``seconds``: virtual time at the end of the last.
-        lasts: it is not exhausted before the scenario's last round.
-        foreseen: the planned rounds did not reach so far, so that their means were extended.
+        rounds: rounds that it pays for, at most the scenario's; ``seconds``: virtual time at the end of the last one.
+        lasts: whether it is not exhausted before the scenario's last round.
+        foreseen: whether the figures are extrapolated from the means of the planned rounds.
     """
 
     kind: BudgetKind
@@ -89,19 +89,19 @@ class BudgetPlan:
 
 @dataclass(frozen=True)
 class MethodPlan:
-    """What one method costs a round; means over the planned rounds up to the run's own end.
+    """What one method costs per round: means over the planned rounds, up to the end of the run.
 
     Attributes:
-        label: the method's.
-        rounds: how many rounds the means are over.
-        seconds, bytes_down, bytes_up, flops: a round's, of all its clients together; NaN seconds where no round ends.
-        joules: a round's, at the bounds of the profiles' figures.
-        participants, aggregated: clients a round that took part, and whose updates counted.
-        holds_back: what holds rounds back, in words; ``None`` where no update arrives at all.
-        in_vain: why no update arrives, or why rounds end before the last, in words.
-        critical: shares of the closing client's time: ``download``, ``compute``, ``upload``, and of its transfers the
-            share ``shared`` that they lasted longer because of others' (``None`` where links follow traces).
-        budgets: how far each reaches.
+        label: the method's label.
+        rounds: the number of rounds that the means are over.
+        seconds, bytes_down, bytes_up, flops: per round, summed over its clients; NaN seconds if no round ends.
+        joules: per round, at the bounds of the profiles' figures.
+        participants, aggregated: clients per round that participated, and whose updates were aggregated.
+        holds_back: what rounds wait for, in words; ``None`` if no update arrives.
+        in_vain: why no update arrives, or why the run stalls early, in words.
+        critical: shares of the closing client's time: ``download``, ``compute``, ``upload``, and ``shared``, the
+            share of its transfer time caused by other clients' transfers (``None`` for a topology from a file).
+        budgets: how far each budget reaches.
         devices: one for each group of the fleet.
     """
 
@@ -127,8 +127,8 @@ class Plan:
 
     Attributes:
         scenario: its name.
-        seed: whose fleet, cohorts and link draws.
-        rounds: rounds of the world that were run for each method.
+        seed: the seed of the fleet, the cohorts and the link draws.
+        rounds: the number of rounds simulated for each method.
         methods: one for each method.
     """
 
@@ -138,7 +138,7 @@ class Plan:
     methods: tuple[MethodPlan, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; a range is a mapping of its bounds, and what is not known is ``None``."""
+        """Return plain data for JSON; a range is a mapping of its bounds, and unknown figures are ``None``."""
         return _plain(asdict(self))  # type: ignore[no-any-return]
 
 

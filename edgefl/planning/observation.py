@@ -1,4 +1,4 @@
-"""What a short run of the world shows of each group of devices, gathered from its log."""
+"""What each client and group of devices spends in a short simulation, collected from its event log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Spent:
     lost: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Spent) -> None:
-        """Take in what ``other`` spent."""
+        """Add what ``other`` spent."""
         for name in ("participations", "download_seconds", "upload_seconds", "bytes_down", "bytes_up"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.undisturbed_seconds += other.undisturbed_seconds
@@ -44,14 +44,14 @@ class Spent:
 
 
 class Observation:
-    """A sink of the event log that keeps what each client spent in each round.
+    """A sink of the event log that collects what each client spent in each round.
 
     Args:
-        device: the profile of a client.
-        costs: step costs of the method.
-        given_seconds: how long training takes is not worked out from the profile, so its bounds have no say in it.
-        alone: seconds of a transfer (round from 0, client, direction, bytes) if nobody else transferred; NaN where
-            nobody knows.
+        device: returns the profile of a client.
+        costs: the step costs of the method.
+        given_seconds: whether the scenario gives the training time, so the profile's bounds do not affect it.
+        alone: returns the seconds of a transfer (round from 0, client, direction, bytes) if no other client
+            transferred; NaN if unknown.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Observation:
         self.spent: defaultdict[tuple[int, int], Spent] = defaultdict(Spent)
 
     def __call__(self, events: Sequence[Event]) -> None:
-        """Take rows of the log."""
+        """Process events of the log."""
         for event in events:
             if event.kind == "work":
                 self._ratios[event.item] = self._bounds_of(event)
@@ -78,7 +78,7 @@ class Observation:
                 self._take(event, self.spent[event.round, event.client])
 
     def _bounds_of(self, event: Event) -> dict[Bound, float]:
-        """The seconds of a work at each bound, relative to nominal."""
+        """Return the seconds of a work item at each bound, relative to nominal."""
         if self._given:
             return dict.fromkeys(BOUNDS, 1.0)
         facts = json.loads(event.detail)
@@ -131,13 +131,13 @@ class Observation:
 
 
 def work_seconds(profile: DeviceProfile, costs: StepCosts, alpha: int, batches: dict[int, int]) -> Range:
-    """Seconds of a client's local training at the bounds of the profile's figures.
+    """Return the seconds of a client's local training at the bounds of the profile's figures.
 
     Args:
-        profile: the device.
-        costs: step costs of the method.
-        alpha: blocks received.
-        batches: how many steps there are of each batch size.
+        profile: the device's profile.
+        costs: the step costs of the method.
+        alpha: the number of blocks received.
+        batches: the number of steps by batch size.
     """
     operators = {size: costs.step(alpha, size).operators for size in batches}
     return Range.of(

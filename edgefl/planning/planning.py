@@ -1,4 +1,4 @@
-"""From a scenario to its plan: a short run of the world alone, and what it shows."""
+"""Plan a scenario: simulate some rounds without training and summarize them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from edgefl.torch_settings import neutral_torch
 from edgefl.training.neutral import NeutralLearner
 
 PARTICIPATIONS = 3000
-"""Participations of clients that a plan runs through, all methods together, unless it is told a number of rounds."""
+"""Client participations that a plan simulates, over all methods, unless a number of rounds is given."""
 
 FEWEST_ROUNDS = 5
 
 
 def planned_rounds(scenario: Scenario, methods: int) -> int:
-    """How many rounds of each method's world a plan runs: all, or as many as 3,000 participations make.
+    """Return how many rounds a plan simulates for each method: all, or as many as 3,000 participations allow.
 
     >>> from edgefl.scenario import load_scenario
     >>> planned_rounds(load_scenario("5g_100clients"), methods=5)
@@ -45,20 +45,20 @@ def planned_rounds(scenario: Scenario, methods: int) -> int:
 def plan(
     scenario: Scenario, *, methods: Sequence[str] | None = None, rounds: int | None = None, seed: int | None = None
 ) -> Plan:
-    """What the scenario's methods will cost; trains nothing.
+    """Estimate what the scenario's methods cost, without training.
 
-    The world runs for some rounds just as a run of the same seed does, with neutral numbers in place of training. So
-    the means of a round are that run's own, contention included, as long as no decision reads what training finds
+    Some rounds are simulated exactly as in a run with the same seed, but with placeholder numbers in place of training.
+    So the means per round equal those of that run, contention included, as long as no decision reads training results
     (losses, FedBR's bandit).
 
     Args:
-        scenario: what is planned.
+        scenario: the scenario to plan.
         methods: labels; all of them if not given.
-        rounds: rounds of the world; :func:`planned_rounds` if not given.
-        seed: whose fleet, cohorts and draws; the scenario's first if not given.
+        rounds: the number of rounds to simulate; :func:`planned_rounds` if not given.
+        seed: the seed of fleet, cohorts and draws; the scenario's first if not given.
 
     Raises:
-        UserError: something does not fit, or an unknown method.
+        UserError: the scenario cannot be planned, or a method is unknown.
     """
     chosen = [scenario.method(label) for label in methods] if methods else list(scenario.methods)
     amount = planned_rounds(scenario, len(chosen)) if rounds is None else min(rounds, scenario.training.rounds)
@@ -99,7 +99,7 @@ def _method_plan(
     setup = setup_of(
         scenario, method, world, costs, learner=NeutralLearner(), trains=False, log=EventLog(sink, chunk=2048)
     )
-    # One round more, where there is one: the last planned round sends ahead to it what it would send ahead anyway.
+    # Simulate one more round, if there is one, because the last planned round prefetches for it.
     extended = min(rounds + 1, scenario.training.rounds)
     outcome = simulate_run(replace(setup, rounds=extended, stop="rounds"))
     rows = outcome.rows[:rounds]
@@ -109,7 +109,7 @@ def _method_plan(
         rows = rows[: max(1, kept)]
     in_vain = _in_vain(outcome, rows, rounds, early)
     if in_vain is not None:
-        # What the rounds until then leave of a budget, no further ones will spend.
+        # No further rounds will spend the rest of these budgets.
         budgets = tuple(budget for budget in budgets if not (budget.lasts or budget.foreseen))
     critical = [
         (row.critical_client, seen.spent[row.round, row.critical_client]) for row in rows if row.critical_client >= 0
@@ -142,7 +142,7 @@ def _method_plan(
 
 
 def _alone(scenario: Scenario, world: SharedWorld) -> Callable[[int, int, str, float], float]:
-    """Seconds of a transfer that has its path to itself."""
+    """Return a function for the seconds of a transfer without other transfers on its path."""
     topology = scenario.network.topology
     if isinstance(topology, FileTopology):
         return lambda *_: math.nan
@@ -162,7 +162,7 @@ def _alone(scenario: Scenario, world: SharedWorld) -> Callable[[int, int, str, f
 
 
 def _critical_shares(critical: Sequence[Spent]) -> dict[Part, float | None]:
-    """How the clients that closed the rounds spent them."""
+    """Return how the clients that closed the rounds spent their time."""
     down = sum(spent.download_seconds for spent in critical)
     compute = sum(spent.compute_seconds["nominal"] for spent in critical)
     up = sum(spent.upload_seconds for spent in critical)
@@ -173,11 +173,11 @@ def _critical_shares(critical: Sequence[Spent]) -> dict[Part, float | None]:
 
 
 def _in_vain(outcome: Outcome, rows: Sequence[RoundRow], rounds: int, early: EarlyEnd) -> str | None:
-    """Why no update arrives in the planned rounds, or why they end early; ``None`` where neither is so."""
+    """Return why no update arrives in the planned rounds, or why the run stalls early; ``None`` if neither happens."""
     if outcome.reason == "stalled" and outcome.rounds < rounds:
         after = "1 round" if outcome.rounds == 1 else f"{outcome.rounds} rounds"
-        told = f"the run stalls after {after}" if outcome.rounds else "no round ever ends"
-        return f"{told}: {early.why(outcome)}"
+        ending = f"the run stalls after {after}" if outcome.rounds else "no round ever ends"
+        return f"{ending}: {early.why(outcome)}"
     if not any(row.aggregated for row in rows):
         planned = min(rounds, outcome.rounds)
         return f"no update arrives in {planned} round{'s' * (planned != 1)}{early.fates()}"
@@ -187,17 +187,17 @@ def _in_vain(outcome: Outcome, rows: Sequence[RoundRow], rounds: int, early: Ear
 def _holds_back(
     shares: dict[Part, float | None], devices: Sequence[DevicePlan], rows: Sequence[RoundRow], total: Spent
 ) -> str | None:
-    """What rounds wait for; ``None`` where there is nothing that ever comes."""
+    """Return what rounds wait for; ``None`` if no update ever arrives."""
     if any(row.critical_client >= 0 for row in rows):
         return _in_words(shares, max(devices, key=lambda each: each.closes))
     if not any(row.aggregated for row in rows):
         return None
     lost = ", ".join(f"{count} {fate}" for fate, count in total.lost.most_common())
-    return f"clients of whom nothing comes{lost and f' ({lost})'}"
+    return f"clients that return no update{lost and f' ({lost})'}"
 
 
 def _in_words(shares: dict[Part, float | None], slowest: DevicePlan) -> str:
-    """What the longest part of the closing clients' time is, and whose."""
+    """Return the longest part of the closing clients' time, and its device or link."""
     parts: tuple[Part, ...] = ("download", "compute", "upload")
     part = max(parts, key=lambda name: shares[name] or 0.0)
     share = f"{100 * (shares[part] or 0.0):.0f} %"

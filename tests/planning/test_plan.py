@@ -178,7 +178,7 @@ def test_rounds_that_only_a_deadline_closes_wait_for_those_who_miss_it(small, tm
     )
     (method,) = plan(scenario).methods
     assert (method.in_vain, method.aggregated, method.seconds) == (None, 4, pytest.approx(10))
-    assert method.holds_back == "clients of whom nothing comes (16 late)"
+    assert method.holds_back == "clients that return no update (16 late)"
 
 
 def test_nothing_is_trained(small, monkeypatch):
