@@ -1,1 +1,1 @@
-"""From a machine's timed training steps to a device profile of it."""
+"""Make a device profile of a machine from timed training steps."""

@@ -1,4 +1,4 @@
-"""The measuring package as one file that Python runs on a device without edgefl."""
+"""Pack the measuring package into one file that Python can run on a device without edgefl."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ def write_archive(output: Path) -> None:
         with output_file(output) as file:
             zipapp.create_archive(folder, file, interpreter="/usr/bin/env python3", main=f"{PACKAGE}.main:run")
             mode = os.fstat(file.fileno()).st_mode
-            os.fchmod(file.fileno(), mode | (mode & 0o444) >> 2)  # who may read it may run it
+            os.fchmod(file.fileno(), mode | (mode & 0o444) >> 2)  # users who may read it may execute it

@@ -1,4 +1,4 @@
-"""What the cases of the measuring script execute, counted as the steps of methods are."""
+"""Count the operators that the cases of the measuring script execute, as for the steps of methods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgefl.profiling.measure_device.case import Case
 
 
 def operators_of(case: Case) -> tuple[Operator, ...]:
-    """The operators of one run of a case, identical ones merged.
+    """Return the operators of one run of a case; identical ones are merged.
 
     >>> from edgefl.profiling.measure_device.main import cases
     >>> [(each.name, each.flops, each.count) for each in operators_of(cases()["linear 64 on 8"])]

@@ -1,4 +1,4 @@
-"""Real training steps of edgefl's models and methods, to check a device profile on: its fit has seen none of them."""
+"""Training steps of edgefl's models and methods for validating a device profile; its fit uses none of them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ SHAPE, CLASSES = (3, 32, 32), 10
 
 
 class PreparedStep(Protocol):
-    """Takes a local step, and tells a listener as each of its parts begins."""
+    """Runs a local step, and calls a function at the start of each of its phases."""
 
     def __call__(self, entering: Callable[[Phase], None] = ...) -> None:
-        """Take it."""
+        """Run the step."""
 
 
-def _unheard(_phase: Phase) -> None:
-    """Nobody listens."""
+def _ignored(_phase: Phase) -> None:
+    """Ignore the phase."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A training step by name: a model, a method, a batch size."""
+    """A training step: a model, a method and a batch size."""
 
     model: str
     method: str
@@ -45,13 +45,13 @@ class Step:
         return f"{self.model}, {self.method}, batch {self.batch}"
 
     def operators(self) -> tuple[Operator, ...]:
-        """What the cost model says that it executes."""
+        """Return the operators that it executes according to the cost model."""
         method = build_method(self.method, LocalOptions())
         adapted = method.objective.adapt(build_model(MODELS[self.model](), SHAPE, CLASSES))
         return measure(adapted, method, adapted.depth, self.batch).operators
 
     def case(self) -> Case:
-        """The step as the measuring script times it."""
+        """Return the step as a case for the measuring script."""
         return Case(self._prepare, megabytes=500)
 
     def _prepare(self, numbers: Maker) -> Run:
@@ -61,12 +61,12 @@ class Step:
 
 
 def prepared_step(method: Method, model: BlockModel, batch: int, numbers: Maker) -> PreparedStep:
-    """A local step on made-up numbers, ready to be taken again and again.
+    """Prepare a local step on artificial numbers that can be run repeatedly.
 
     Args:
-        method: whose.
-        model: adapted by its objective.
-        batch: images in the minibatch.
+        method: the method.
+        model: the model, adapted by the method's objective.
+        batch: the number of images in the minibatch.
         numbers: makes tensors.
     """
     layout, objective, rule = model.layout, method.objective, method.rule
@@ -86,8 +86,8 @@ def prepared_step(method: Method, model: BlockModel, batch: int, numbers: Maker)
     images = Batch(numbers(batch, *model.sample_shape), torch.arange(batch) % model.classes)
     memory = rule.begin(parameters, {name: vectors[name] for name in sorted(rule.vectors)}, method.local, 1)
 
-    def step(entering: Callable[[Phase], None] = _unheard) -> None:
-        # A learning rate of 0 leaves the numbers as they are: values that grow or vanish would change the speed.
+    def step(entering: Callable[[Phase], None] = _ignored) -> None:
+        # A learning rate of 0 keeps the numbers constant: values that grow or vanish would change the speed.
         local_step(objective, rule, parameters, buffers, images, context, memory, method.local, 0.0, entering=entering)
 
     return step
@@ -103,4 +103,4 @@ HELD_OUT = (
     Step("shufflenet", "feddyn", 8),
     Step("shufflenet", "ntd", 32),
 )
-"""No model family and no method of these is among the cases of the measuring script."""
+"""The measuring script's cases contain none of these model families and methods."""

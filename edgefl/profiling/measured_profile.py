@@ -1,4 +1,4 @@
-"""A device profile from a measurement: the one way from timings to figures, wherever they were taken."""
+"""Make a device profile from a measurement, wherever it was taken."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FITTED = ("fp32_achievable", "memory_bandwidth", "operator_overhead", "step_over
 
 @dataclass(frozen=True)
 class Unmeasured:
-    """What a measurement says nothing about.
+    """Properties that a measurement does not contain.
 
     Attributes:
-        name: what scenarios are to call the device.
-        kind: what sort of device it is.
-        idle_watts, compute_watts: what a meter says; ``None`` for an estimate.
-        like: a profile that gives power, battery and kind instead of estimates.
+        name: the name of the device in scenarios.
+        kind: the kind of device.
+        idle_watts, compute_watts: measured with a power meter; ``None`` for an estimate.
+        like: a profile whose power, battery and kind replace the estimates.
     """
 
     name: str
@@ -35,14 +35,14 @@ class Unmeasured:
 
 @dataclass(frozen=True)
 class Fit:
-    """Figures fitted to a measurement, and what they miss its own whole steps by."""
+    """Figures fitted to a measurement, and their mean relative error on its whole steps."""
 
     rates: Rates
     misfit: float
 
 
 def fit_of(measurement: Measurement) -> Fit:
-    """The rates that explain a measurement best."""
+    """Return the rates that fit a measurement best."""
     steps, chains = measurement.observations()
     rates = fit_rates(steps, chains)
     errors = relative_errors(rates, steps)
@@ -50,13 +50,13 @@ def fit_of(measurement: Measurement) -> Fit:
 
 
 def profile_data(measurement: Measurement, fit: Fit, rest: Unmeasured) -> dict[str, Any]:
-    """A valid profile as plain data.
+    """Return a valid profile as plain data.
 
     Raises:
-        UserError: the figures make no valid profile.
+        UserError: the figures do not form a valid profile.
     """
     rates, machine = fit.rates, measurement.machine
-    # What the fit missed its own steps by is the least that its figures are uncertain by.
+    # The figures are at least as uncertain as the fit's error on its own steps.
     factor = 1 + max(0.1, fit.misfit)
 
     def around(figure: float) -> dict[str, float]:
@@ -72,7 +72,7 @@ def profile_data(measurement: Measurement, fit: Fit, rest: Unmeasured) -> dict[s
         kind: {
             figure: around(own)
             for figure, own, common in zip(names, figures, general, strict=True)
-            # What the timings say nothing about has stayed where the general figure is.
+            # Figures that the timings do not determine stay equal to the general figure.
             if abs(own / common - 1) > 0.01
         }
         for kind, figures in rates.kinds.items()
@@ -111,12 +111,12 @@ def profile_data(measurement: Measurement, fit: Fit, rest: Unmeasured) -> dict[s
 
 
 def _rounded(figure: float) -> float:
-    """To four digits: more would pretend."""
+    """Round to four digits: more would suggest too much precision."""
     return float(f"{figure:.4g}")
 
 
 def _power(rest: Unmeasured) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
-    """What it draws, its battery if it is known, and who says so."""
+    """Return the power figures, the battery if known, and their sources."""
     given: Mapping[str, float | None] = {"idle": rest.idle_watts, "compute": rest.compute_watts}
     if rest.like is not None:
         like = rest.like.model_dump(mode="json", exclude_none=True)

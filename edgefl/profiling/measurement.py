@@ -1,4 +1,4 @@
-"""What the measuring script writes, read and counted."""
+"""Read and check the file that the measuring script writes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MAXIMUM_BYTES = 2**22
 """A measurement of all cases has some tens of kilobytes."""
 
 LEAST_STEPS, LEAST_CHAINS = 4, 20
-"""Fewer whole steps, or fewer chains of layers, say too little about a device."""
+"""The smallest numbers of whole steps and of chains of layers that a fit can use."""
 
 
 class Machine(Options):
-    """The device as it describes itself."""
+    """The device as its system describes it."""
 
     processor: str = Field(description="The processor's name as the system gives it.")
     system: str = Field(description="Operating system.")
@@ -39,25 +39,25 @@ class Machine(Options):
 
 
 class CaseTiming(Options):
-    """How long one case took."""
+    """The timing of one case."""
 
-    seconds: float = Field(gt=0, allow_inf_nan=False, description="The least of all repetitions.")
-    spread: float = Field(ge=1, allow_inf_nan=False, description="Their median over the least.")
-    repetitions: int = Field(ge=1, description="How many there were.")
+    seconds: float = Field(gt=0, allow_inf_nan=False, description="The minimum over all repetitions.")
+    spread: float = Field(ge=1, allow_inf_nan=False, description="Their median divided by the minimum.")
+    repetitions: int = Field(ge=1, description="The number of repetitions.")
 
 
 class Measurement(Options):
     """A file of the measuring script."""
 
     format: Literal["edgefl device measurement"] = Field(description="What file this is.")
-    version: int = Field(description="Of the script's cases.")
+    version: int = Field(description="Version of the script's cases.")
     machine: Machine = Field(description="The device.")
     date: datetime.date = Field(description="When it was measured.")
     cases: dict[str, CaseTiming] = Field(description="Timings by the case's name.")
     left_out: dict[str, str] = Field(default_factory=dict, description="Why cases were left out.")
 
     def observations(self) -> tuple[list[Step], list[Step]]:
-        """Whole steps and chains of layers: what each executes, and its seconds."""
+        """Return whole steps and chains of layers: the operators of each, and its seconds."""
         known = cases()
         runs: dict[str, Step] = {
             name: (operators_of(known[name]), timing.seconds) for name, timing in self.cases.items()
@@ -67,10 +67,10 @@ class Measurement(Options):
 
 
 def read_measurement(file: Path) -> Measurement:
-    """A measurement from a file of the script.
+    """Read a measurement from a file of the measuring script.
 
     Raises:
-        UserError: the file cannot be read, is not of the script, or not of this version of it.
+        UserError: the file cannot be read, or is not from this version of the measuring script.
     """
     try:
         raw = file.read_bytes()
@@ -86,10 +86,10 @@ def read_measurement(file: Path) -> Measurement:
 
 
 def measurement_of(data: Any, *, file: str | None = None) -> Measurement:
-    """A measurement from plain data.
+    """Return a measurement from plain data.
 
     Raises:
-        UserError: it is not what this version of the measuring script writes, or says too little.
+        UserError: it is not from this version of the measuring script, or contains too few cases.
     """
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise UserError(

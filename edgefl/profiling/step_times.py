@@ -1,4 +1,4 @@
-"""A table of measured step times, from CSV to the rows of a profile that win over its roofline."""
+"""Read measured step times from CSV and add them to a profile, where they take precedence over its roofline."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from edgefl.validation import validated
 
 REQUIRED = ("model", "method", "batch")
 TIMES = {"milliseconds": 1e-3, "seconds": 1.0}
-"""Columns of times, of which a table has one, and what a number in it is worth in seconds."""
+"""Columns of times, of which a table has exactly one, and their units in seconds."""
 OPTIONAL = {"shape": "3x32x32", "classes": "10", "alpha": "", "settings": ""}
-"""Columns that may be left out, with what then holds."""
+"""Optional columns and their default values."""
 
 MAXIMUM_BYTES = 2**22
 
@@ -31,9 +31,9 @@ class StepTime:
     """One row of the table.
 
     Attributes:
-        line: where it stands in the file, from 1.
-        signature: the step's, as profiles name it.
-        text: the step for readers.
+        line: its line number in the file, from 1.
+        signature: the step's signature in profiles.
+        text: a description of the step.
         seconds: the measured time.
     """
 
@@ -44,15 +44,15 @@ class StepTime:
 
 
 def read_step_times(file: Path) -> list[StepTime]:
-    """The rows of a CSV file with a header.
+    """Read the rows of a CSV file with a header.
 
     Columns: ``model``, ``method``, ``batch``, and ``milliseconds`` or ``seconds``; ``shape`` (3x32x32), ``classes``
-    (10), ``alpha`` (all blocks) and ``settings`` (``PATH=VALUE`` as ``--set`` takes them, separated by semicolons) may
-    be left out.
+    (10), ``alpha`` (all blocks) and ``settings`` (``PATH=VALUE`` as for ``--set``, separated by semicolons) are
+    optional.
 
     Raises:
-        UserError: the file cannot be read, a column is missing or unknown, or a row names no step or no time; the
-            message says which line.
+        UserError: the file cannot be read, a column is missing or unknown, or a row contains no valid step or
+            time; the message gives the line.
     """
     rows, unit = _rows(file)
     costs: dict[tuple[Any, ...], CostModel] = {}
@@ -60,10 +60,10 @@ def read_step_times(file: Path) -> list[StepTime]:
 
 
 def with_step_times(profile: DeviceProfile, times: Sequence[StepTime], name: str, source: str) -> dict[str, Any]:
-    """A profile, as plain data, whose steps in the table take the measured time.
+    """Return a profile as plain data with the measured times of the steps in the table.
 
-    A step that the table has several times takes the median, between the least and the greatest. Steps that the profile
-    had keep their time unless the table has them.
+    For a step that is in the table several times, nominal is the median, and low and high are the extremes. Measured
+    steps of the profile that are not in the table keep their times.
     """
     measured: dict[str, list[StepTime]] = {}
     for time in times:
@@ -89,7 +89,7 @@ def _seconds(values: Sequence[float]) -> float | dict[str, float]:
 
 
 def _rows(file: Path) -> tuple[list[tuple[int, dict[str, str]]], str]:
-    """The lines that are not empty, by column, and which column has the times."""
+    """Return the rows that are not empty, by column, and the name of the column of times."""
     try:
         raw = file.read_bytes()
         text = raw.decode("utf-8-sig")
@@ -164,7 +164,7 @@ def _complete(row: Mapping[str, str], columns: Sequence[str]) -> None:
 
 
 def _alpha(row: Mapping[str, str], depth: int) -> int:
-    """How many of the last blocks are received; all if the row does not say."""
+    """Return how many of the last blocks are received; all if the row does not give it."""
     alpha = _whole(row, "alpha") if row["alpha"] else depth
     if alpha > depth:
         raise UserError(f"expected at most the model's {depth} blocks, found {alpha}", field="alpha")

@@ -1,8 +1,8 @@
 """Measure how fast a device trains, for ``edgefl profile import``.
 
-Needs Python 3.9 and PyTorch 1.13, or later, and nothing else; runs on boards and phones (Termux) as well. This package
-imports nothing of edgefl: ``edgefl profile script`` packs it into one file that Python runs.
+Needs only Python 3.9 and PyTorch 1.13, or later; also runs on boards and phones (Termux). This package
+imports nothing from edgefl: ``edgefl profile script`` packs it into one file that Python runs.
 
-It times short chains of layers and whole training steps of four small networks, again and again in turn, and writes the
-least time of each to a JSON file. Where memory or time is short it leaves cases out and says so.
+It times short chains of layers and whole training steps of four small networks repeatedly in turn, and writes the
+shortest time of each to a JSON file. If memory or time is short, it leaves cases out and reports them.
 """

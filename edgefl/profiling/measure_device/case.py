@@ -1,4 +1,4 @@
-"""Something to time."""
+"""The cases that are timed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch import Tensor
 Shape = Tuple[int, ...]
 Run = Callable[[], Any]
 Maker = Callable[..., Tensor]
-"""Makes a tensor of the shape that its arguments say."""
+"""Makes a tensor; its arguments are the shape."""
 
 
 class Case(NamedTuple):
-    """Something to time.
+    """A computation to time.
 
     Attributes:
-        prepare: makes the tensors and returns what is timed.
-        megabytes: about the memory that it needs.
+        prepare: makes the tensors and returns the function to time.
+        megabytes: approximately how much memory it needs.
     """
 
     prepare: Callable[[Maker], Run]
@@ -26,5 +26,5 @@ class Case(NamedTuple):
 
 
 def channels_last(tensor: Tensor) -> Tensor:
-    """Images and kernels lie channels-last, as edgefl trains them."""
+    """Return images and kernels in channels-last format, as edgefl trains them; other tensors unchanged."""
     return tensor.contiguous(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor

@@ -1,4 +1,4 @@
-"""Chains of layers of one kind, and arithmetic on whole vectors: one kind of operator at a time."""
+"""Chains of layers of one kind, and arithmetic on whole vectors: each case has one kind of operator."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from torch import Tensor
 from .case import Case, Maker, Run, Shape, channels_last
 
 Layer = Callable[[Tensor, Tensor], Tensor]
-"""A function of the arriving numbers and one weight."""
+"""A function of the layer's input and one weight."""
 
 
 def _chain(layers: Sequence[Layer], shape: Shape, weights: Sequence[Shape], backward: bool) -> Case:
-    """Layers one after another, forward alone or forward and backward.
+    """Return a case of consecutive layers, forward only or forward and backward.
 
     Args:
-        layers: functions of the arriving numbers and one weight each.
-        shape: of what arrives at the first layer.
-        weights: a shape for each layer.
-        backward: whether gradients by weights and by what arrives are taken.
+        layers: functions of the layer's input and one weight each.
+        shape: the shape of the first layer's input.
+        weights: the shape of each layer's weight.
+        backward: whether the gradients of weights and inputs are computed.
     """
 
     def prepare(numbers: Maker) -> Run:
@@ -50,8 +50,8 @@ def _convolution(kernel: int, groups: int, stride: int = 1) -> Layer:
 
 
 def _convolutions() -> Dict[str, Case]:
-    """Pairs of convolutions, from some channels to others and back: channels, kernel, groups, side, batch."""
-    shapes = [
+    """Return pairs of convolutions, from one number of channels to another and back."""
+    shapes = [  # channels, other channels, kernel, groups, side, batch
         *((16, 16, 3, 1, side, batch) for side, batch in ((32, 4), (32, 16), (16, 2))),
         *((24, 24, 3, 1, side, batch) for side, batch in ((32, 2), (16, 8), (8, 16))),
         *((40, 80, 3, 1, side, batch) for side, batch in ((16, 4), (8, 16))),
@@ -69,7 +69,7 @@ def _convolutions() -> Dict[str, Case]:
         *((96, 384, 1, 4, side, batch) for side, batch in ((16, 8), (16, 32), (8, 4))),
         *((192, 48, 1, 4, side, batch) for side, batch in ((16, 8), (8, 16), (8, 32))),
         *((384, 128, 1, 4, side, batch) for side, batch in ((8, 8), (4, 32), (4, 8))),
-        # The first layer of a network, from three channels.
+        # The first layer of a network, with three input channels.
         *((3, outputs, 3, 1, 32, batch) for outputs, batch in ((16, 8), (64, 8), (96, 4), (64, 2))),
         *((3, 32, 1, 1, 32, batch) for batch in (4, 16)),
     ]
@@ -97,7 +97,7 @@ def _linears() -> Dict[str, Case]:
 
 
 def _others() -> Dict[str, Case]:
-    """Normalisation, activation and sums, pooling: on images of some sizes."""
+    """Return normalisation, activation and sums, pooling and copies on images of several sizes."""
 
     def group_norm(inputs: Tensor, weight: Tensor) -> Tensor:
         return F.group_norm(inputs, 2, weight, weight)
@@ -132,7 +132,7 @@ def _others() -> Dict[str, Case]:
 
 
 def _vectors() -> Dict[str, Case]:
-    """Arithmetic on all parameters at once, as local rules and proximal terms do it."""
+    """Return arithmetic on all parameters at once, as in local rules and proximal terms."""
 
     def prepared(size: int, function: Callable[[Tensor, Tensor], Any]) -> Case:
         def prepare(numbers: Maker) -> Run:
@@ -159,5 +159,5 @@ def _vectors() -> Dict[str, Case]:
 
 
 def chains() -> Dict[str, Case]:
-    """All of them, by name."""
+    """Return all chains, by name."""
     return {**_convolutions(), **_linears(), **_others(), **_vectors()}

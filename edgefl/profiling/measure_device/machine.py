@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def processor() -> str:
-    """The processor's name as the system gives it."""
+    """Return the processor's name as the system gives it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         for key in ("model name", "Model", "Hardware"):
@@ -20,7 +20,7 @@ def processor() -> str:
 
 
 def memory_bytes(which: str = "MemTotal") -> int:
-    """Main memory as Linux and Android report it; 0 where they do not."""
+    """Return the main memory that Linux or Android reports; 0 if not reported."""
     try:
         for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
             if line.startswith(which + ":"):

@@ -1,4 +1,4 @@
-"""The command line, and the file that it writes."""
+"""The command line of the measuring script, and the file that it writes."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from .timing import clock_for, fastest_product, time_cases
 
 FORMAT = "edgefl device measurement"
 VERSION = 1
-"""Changes whenever a case of the same name executes something else."""
+"""Must change whenever a case of the same name executes something else."""
 
 
 def cases() -> Dict[str, Case]:
-    """Everything that is timed, by name; whole steps first, since most hangs on them."""
+    """Return all cases by name; whole steps first, because the fit depends on them most."""
     return {**steps(), **chains()}
 
 
 def measurement(
     seconds: float, threads: int, say: Callable[[str], None], wanted: Optional[Dict[str, Case]] = None
 ) -> Dict[str, Any]:
-    """Measure this device; what `edgefl profile import` reads.
+    """Measure this device, and return the data that `edgefl profile import` reads.
 
     Args:
-        seconds: how long it may take, about.
-        threads: threads that train; 0 for as many as PyTorch would take.
+        seconds: approximately how long it may take.
+        threads: threads that train; 0 for PyTorch's default.
         say: prints progress.
         wanted: the cases to time; all of them if not given.
     """
@@ -66,11 +66,11 @@ def measurement(
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Measure, and write the file."""
+    """Measure the device, and write the file."""
     parser = argparse.ArgumentParser(description="Measure how fast this device trains, for `edgefl profile import`.")
     parser.add_argument("-o", "--output", default="measured.json", help="the JSON file to write")
-    parser.add_argument("--seconds", type=float, default=120.0, help="how long it may take, about (120)")
-    parser.add_argument("--threads", type=int, default=0, help="threads that train (as many as PyTorch would take)")
+    parser.add_argument("--seconds", type=float, default=120.0, help="approximately how long it may take (120)")
+    parser.add_argument("--threads", type=int, default=0, help="threads that train (PyTorch's default)")
     parser.add_argument("--only", default="", help="time only the cases whose name contains this text")
     options = parser.parse_args(arguments)
     if options.seconds <= 0 or options.threads < 0:
@@ -102,5 +102,5 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def run() -> None:
-    """What the archive starts with."""
+    """Entry point of the archive."""
     sys.exit(main())

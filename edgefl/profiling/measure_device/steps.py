@@ -1,4 +1,4 @@
-"""Whole training steps of four small networks of different build."""
+"""Whole training steps of four small networks with different architectures."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import Tensor
 from .case import Case, Maker, Run, Shape, channels_last
 
 Weigh = Callable[..., Tensor]
-"""Gives the next weight of a network; its arguments are the weight's shape."""
+"""Returns the next weight of a network; its arguments are the weight's shape."""
 
 Network = Callable[[Weigh, Tensor], Tensor]
-"""From weights, asked for one by one, and images to logits."""
+"""Computes logits from images and weights, which it requests one by one."""
 
 STEP = "step of "
-"""How the names of whole training steps begin; all other cases are chains of layers."""
+"""The prefix of the names of whole training steps; all other cases are chains of layers."""
 
 
 def _layer(
@@ -43,7 +43,7 @@ def _plain(weigh: Weigh, images: Tensor) -> Tensor:
 
 
 def _residual(weigh: Weigh, images: Tensor) -> Tensor:
-    """Eight wide residual units of two 3x3 convolutions."""
+    """Eight wide residual units of two 3x3 convolutions each."""
     made = F.relu(_layer(weigh, images, 64, 3))
     for stage, channels in enumerate((64, 128, 256, 512)):
         for unit in range(2):
@@ -55,7 +55,7 @@ def _residual(weigh: Weigh, images: Tensor) -> Tensor:
 
 
 def _fire(weigh: Weigh, images: Tensor) -> Tensor:
-    """Narrow 1x1 convolutions that spread into 1x1 and 3x3 side by side."""
+    """Narrow 1x1 convolutions, each followed by parallel 1x1 and 3x3 convolutions."""
 
     def layer(inputs: Tensor, outputs: int, kernel: int) -> Tensor:
         return F.relu(_layer(weigh, inputs, outputs, kernel, norm="batch"))
@@ -70,7 +70,7 @@ def _fire(weigh: Weigh, images: Tensor) -> Tensor:
 
 
 def _inverted(weigh: Weigh, images: Tensor) -> Tensor:
-    """Depthwise convolutions between 1x1 ones that widen and narrow again."""
+    """Depthwise convolutions between 1x1 convolutions that increase and reduce the channels."""
     made = F.relu6(_layer(weigh, images, 32, 1))
     stages = ((16, 1, 1), (24, 2, 1), (32, 3, 2), (64, 4, 2), (96, 3, 1), (160, 3, 2))
     for outputs, units, first in stages:
@@ -86,7 +86,7 @@ def _inverted(weigh: Weigh, images: Tensor) -> Tensor:
 
 
 def _shapes(network: Network, numbers: Maker) -> List[Shape]:
-    """The shapes of a network's weights, in the order of use."""
+    """Return the shapes of a network's weights in the order of use."""
     shapes: List[Shape] = []
 
     def weigh(*shape: int) -> Tensor:
@@ -99,9 +99,9 @@ def _shapes(network: Network, numbers: Maker) -> List[Shape]:
 
 
 def _step(network: Network, batch: int, part: str, megabytes: float) -> Case:
-    """One step of local training: loss, gradient by one flat vector of parameters, update.
+    """Return one step of local training: loss, gradient with respect to one flat vector of parameters, update.
 
-    Its ``part`` may be ``proximal``, with a term of all parameters, or ``forward``, without gradient and update.
+    ``part`` may be ``proximal``: with a proximal term, or ``forward``: without gradient and update.
     """
 
     def prepare(numbers: Maker) -> Run:
@@ -121,7 +121,7 @@ def _step(network: Network, batch: int, part: str, megabytes: float) -> Case:
             if part == "proximal":
                 loss = loss + 0.005 * (leaf - anchor).pow(2).sum()
             (gradient,) = torch.autograd.grad(loss, leaf)
-            # A learning rate of 0 leaves the numbers as they are: values that grow or vanish would change the speed.
+            # A learning rate of 0 keeps the numbers constant: values that grow or vanish would change the speed.
             return parameters.add_(gradient, alpha=0.0)
 
         return (lambda: loss_at(parameters)) if part == "forward" else run
@@ -130,7 +130,7 @@ def _step(network: Network, batch: int, part: str, megabytes: float) -> Case:
 
 
 def _viewed(piece: Tensor, shape: Shape) -> Tensor:
-    """A weight in its place in the vector; kernels lie channels-last there."""
+    """Return a weight as a view of the vector, where kernels are stored channels-last."""
     if len(shape) != 4:
         return piece.reshape(shape)
     outputs, inputs, height, width = shape
@@ -138,7 +138,7 @@ def _viewed(piece: Tensor, shape: Shape) -> Tensor:
 
 
 def steps() -> Dict[str, Case]:
-    """All of them, by name."""
+    """Return all steps, by name."""
     networks = (
         ("plain", _plain, ((8, "", 20), (64, "", 60), (32, "proximal", 40), (32, "forward", 30))),
         ("fire", _fire, ((4, "", 60), (16, "proximal", 180), (8, "forward", 40))),

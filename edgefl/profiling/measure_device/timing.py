@@ -1,4 +1,4 @@
-"""Timing cases in turn, round after round."""
+"""Time cases in turn over several rounds."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .case import Case, Maker
 from .machine import memory_bytes
 
 LEAST_LIMIT_SECONDS = 20.0
-"""So long the first round may always take."""
+"""The first round may always take this long."""
 
 LEAST_BLOCK_SECONDS = 1e-3
-"""Shorter runs are timed several at a time, so that the clock's own cost does not count."""
+"""Shorter runs are timed in groups, so that the cost of reading the clock is negligible."""
 
 
 class Timing(NamedTuple):
     """How long a case takes.
 
     Attributes:
-        seconds: the least of all repetitions; other work on the device only ever adds to it.
-        spread: their median over the least.
-        repetitions: how many there were.
+        seconds: the minimum over all repetitions, because other work on the device can only add to it.
+        spread: their median divided by the minimum.
+        repetitions: the number of repetitions.
     """
 
     seconds: float
@@ -33,13 +33,13 @@ class Timing(NamedTuple):
 
 
 def clock_for(threads: int) -> Callable[[], float]:
-    """One thread is timed by the processor's own seconds, which leave out those in which other programs had it."""
+    """Return the clock: for one thread the process's processor time, which excludes other programs; else wall time."""
     fine = time.get_clock_info("process_time").resolution <= 1e-6
     return time.process_time if threads == 1 and fine else time.perf_counter
 
 
 def random_numbers(seed: int = 0) -> Maker:
-    """A maker of tensors full of small random numbers."""
+    """Return a maker of tensors of small random numbers."""
     source = torch.Generator().manual_seed(seed)
     return lambda *shape: 0.05 * torch.randn(shape, generator=source)
 
@@ -51,14 +51,14 @@ def time_cases(
     say: Callable[[str], None],
     rounds: int = 5,
 ) -> Tuple[Dict[str, Timing], Dict[str, str]]:
-    """Time every case in each of several rounds, so that a busy moment of the device spoils one round and no case.
+    """Time every case in each of several rounds, so that a busy moment of the device affects one round only.
 
     Args:
         wanted: the cases by name.
-        seconds: how long all of it may take, about; the first round is cut short at twice that, or at 20 s.
-        clock: gives seconds.
+        seconds: approximately how long everything may take; the first round stops at twice that, but not before 20 s.
+        clock: returns seconds.
         say: prints progress.
-        rounds: how often every case has its turn.
+        rounds: the number of rounds.
 
     Returns:
         The timings, and why cases were left out.
@@ -89,7 +89,7 @@ def time_cases(
 
 
 def _block(case: Case, share: float, clock: Callable[[], float], warm: bool) -> List[float]:
-    """Seconds of single runs, for about ``share`` seconds; at least one after one or two to warm up."""
+    """Return the seconds of single runs, measured for about ``share`` seconds after one or two warm-up runs."""
     run = case.prepare(random_numbers())
     for _ in range(2 if warm else 1):
         began = clock()
@@ -118,7 +118,7 @@ def _check_memory(case: Case) -> None:
 
 
 def fastest_product(seconds: float = 0.5, side: int = 512) -> float:
-    """FLOP/s of the fastest of some products of square matrices: about the processor's peak."""
+    """Return the FLOP/s of the fastest of several products of square matrices: about the processor's peak."""
     first, second = torch.ones(side, side), torch.ones(side, side)
     best, began = 0.0, time.monotonic()
     while not best or time.monotonic() - began < seconds:
