@@ -91,7 +91,7 @@ def test_without_training_rounds_take_the_place_of_accuracy(late_run):
 
 def test_a_run_without_event_logs_says_what_cannot_be_said(three_methods):
     written = page([three_methods])
-    assert "holds no event log" in written
+    assert "contains no event log" in written
     assert data_of(written)["traffic"] == [None, None, None]
 
 

@@ -130,7 +130,7 @@ def test_a_winner_that_changes_is_said_and_marked(timed, tmp_path):
 def test_the_page_shows_bands_and_what_was_held(timed):
     written = page([timed]).replace("\u00a0", " ")
     assert "fedbr decides on blocks by time" in written
-    bands = re.search(r"How sure the figures are.*?</table>", written, re.DOTALL)[0]
+    bands = re.search(r"Uncertainty of the figures.*?</table>", written, re.DOTALL)[0]
     assert bands.count("<tr>") == 1 + len(timed.labels)
     assert re.search(r"\d – \d", re.sub(r" [a-zA-Z]+ – ", " – ", bands)) or " – " in bands
 
@@ -174,7 +174,7 @@ def test_a_damaged_file_costs_the_page_its_part_and_a_warning_alone(timed, tmp_p
     assert len(printed.err.splitlines()) == 1
     written = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert f"<p>Left out: {file}: cannot be read: " in written
-    assert "How sure the figures are" not in written
+    assert "Uncertainty of the figures" not in written
     assert 'id="traffic"' in written
 
 

@@ -1,4 +1,4 @@
-"""One self-contained HTML page about finished runs: everything in one file, nothing fetched from anywhere."""
+"""One self-contained HTML page about finished runs: a single file that loads nothing from the network."""
 
 from edgefl.report.page.write import page, write_page
 

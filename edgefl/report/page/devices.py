@@ -1,4 +1,4 @@
-"""Who paid: what each kind of device spent, what each client spent, and how the worst served clients fare."""
+"""Use of seconds, bytes and joules by kind of device and by client, and the accuracy of the worst tenth of clients."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def devices_section(series: Sequence[Series]) -> str:
     if not logged:
         return ""
     methods = [(str(number), one.name) for number, one in enumerate(series) if one.courses]
-    headers = ["method", "device", "clients", "jobs each", "busy a job", "down a job", "up a job", "energy a job"]
+    headers = ["method", "device", "clients", "jobs each", "busy/job", "down/job", "up/job", "energy/job"]
     rows = [row for one in logged for row in _kinds(one)]
     if any(row[-1] != "–" for row in rows):
-        headers.append("battery used, most")
+        headers.append("battery used, maximum")
     rows = [row[: len(headers)] for row in rows]
     return (
         choice("clients-method", "Clients of", methods)
-        + figure("clients-drawing", "Each client's busy seconds and joules over the run; the tables have the figures")
-        + note("One sign for each client and seed. Busy: it downloads, computes or uploads.")
+        + figure("clients-drawing", "Each client's busy seconds and joules in the run; the tables have the figures")
+        + note("One marker for each client and seed. Busy: the client downloads, computes or uploads.")
         + _energy(logged)
-        + "<details><summary>Seconds, bytes and joules of each kind under each method</summary>"
-        + table("The mean over the kind's clients and the seeds", headers, rows, words=2)
+        + "<details><summary>Seconds, bytes and joules of each kind of device with each method</summary>"
+        + table("Mean over the clients of a kind and the seeds", headers, rows, words=2)
         + '</details><details id="clients-details"><summary>Every client of the chosen method</summary>'
         '<div class="wide" tabindex="0" role="region" aria-label="Every client"><table id="clients-table"></table>'
         "</div></details>"
@@ -42,7 +42,7 @@ def devices_section(series: Sequence[Series]) -> str:
 
 
 def _energy(logged: Sequence[Series]) -> str:
-    """Joules a job by kind of device, one column for each method, the mean over all kinds first."""
+    """Joules per job by kind of device, one column for each method, the mean over all kinds first."""
     found = [[use for course in one.courses for use in use_of_clients(course)] for one in logged]
     kinds = list(dict.fromkeys(kind for uses in found for kind in by_device(uses)))
 
@@ -52,7 +52,7 @@ def _energy(logged: Sequence[Series]) -> str:
 
     rows = [["all devices", *(joules_a_job(uses) for uses in found)]]
     rows += [[kind, *(joules_a_job(by_device(uses).get(kind, [])) for uses in found)] for kind in kinds]
-    return table("Energy that a job costs a device", ["device", *(one.name for one in logged)], rows)
+    return table("Energy per job", ["device", *(one.name for one in logged)], rows)
 
 
 def _kinds(one: Series) -> list[list[str]]:
@@ -81,7 +81,7 @@ def _kind(uses: Sequence[ClientUse], seeds: int, batteries: Mapping[str, float])
 
 
 def _batteries(run: RunResult) -> dict[str, float]:
-    """Joules that each profile's battery holds, where it has one."""
+    """The battery capacity in joules of each profile that has a battery."""
     profiles = [profile for group in _groups(run) if isinstance(profile := group.get("profile"), dict)]
     return {
         str(profile.get("name")): float(profile["battery"]["capacity"])
@@ -91,12 +91,12 @@ def _batteries(run: RunResult) -> dict[str, float]:
 
 
 def worst_tenth_section(series: Sequence[Series]) -> str:
-    """The mean over clients beside the tenth that does worst, where each client had a test part of its own."""
+    """The mean over clients next to the worst tenth, if each client has its own part of the test set."""
     rows = []
     for one in series:
         for words, found in (
             ("final model", [result.clients for result in one.results]),
-            ("after each client fitted it", [result.personalisation for result in one.results]),
+            ("after personalisation by each client", [result.personalisation for result in one.results]),
         ):
             mean = mean_or_none([each.mean if each else None for each in found])
             worst = mean_or_none([each.worst_tenth if each else None for each in found])
@@ -104,19 +104,19 @@ def worst_tenth_section(series: Sequence[Series]) -> str:
                 rows.append([one.name, words, estimate(mean, "fraction"), estimate(worst, "fraction")])
     if not rows:
         return paragraph(
-            "Not measured in this run: every model was tested on the whole test set. With data.test: partitioned each "
-            "client has a test part of its own, and this section shows the worst tenth beside the mean."
+            "Not measured in this run: every model was tested on the whole test set. With data.test: partitioned, each "
+            "client has its own part of the test set, and this section shows the worst tenth next to the mean."
         )
     return table("Accuracy on each client's own test part", ["method", "of", "mean", "worst tenth"], rows, words=2)
 
 
 def fleet_section(runs: Sequence[RunResult]) -> str:
-    """What the devices are, group by group, and their links."""
+    """The devices of each group of the fleet, and the links."""
     parts = []
     for name, run in zip(run_names(runs), runs, strict=True):
         rows = [_group(group) for group in _groups(run)]
         if rows:
-            headers = ["device", "what it is", "share", "link", "rate", "memory", "while computing", "idle"]
+            headers = ["device", "description", "share", "link", "rate", "memory", "while computing", "idle"]
             parts.append(table(f"{name}: the fleet", headers, rows, words=2))
         links = _mapping(_mapping(run.scenario.get("network")).get("links"))
         topology = _mapping(_mapping(run.scenario.get("network")).get("topology"))
@@ -124,7 +124,7 @@ def fleet_section(runs: Sequence[RunResult]) -> str:
         if topology:
             lines.insert(0, f"<li><b>topology</b>: {text(_words(topology))}</li>")
         parts.append(f"<ul>{''.join(lines)}</ul>" if lines else "")
-    return "".join(parts) or paragraph("The scenario names no fleet.")
+    return "".join(parts) or paragraph("The scenario has no fleet.")
 
 
 def _groups(run: RunResult) -> list[dict[str, Any]]:
@@ -159,7 +159,7 @@ def _share(group: Mapping[str, Any]) -> str:
 
 
 def _nominal(figure: Any) -> float | None:
-    """A profile's figure, which may come with bounds."""
+    """The nominal value of a profile's figure, which may have bounds."""
     value = figure.get("nominal") if isinstance(figure, dict) else figure
     return float(value) if isinstance(value, int | float) else None
 
@@ -169,7 +169,7 @@ def _mapping(value: Any) -> dict[Any, Any]:
 
 
 def _words(spec: Any, key: str = "") -> str:
-    """A link's or the topology's options on one line, rates and latencies with their units."""
+    """The options of a link or the topology on one line, rates and latencies with their units."""
     if isinstance(spec, dict):
         parts = [
             f"{name} {_words(value, name)}"

@@ -1,4 +1,4 @@
-"""The numbers behind each drawing, as plain data that the page's script turns into pictures."""
+"""The data of each drawing, which the page's script draws."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PHASES = ("download", "compute", "upload", "waiting", "hidden")
 
 
 def page_data(runs: Sequence[RunResult], series: Sequence[Series]) -> dict[str, Any]:
-    """Everything that the page's script needs."""
+    """All data that the page's script needs."""
     trained = any(run.trained for run in runs)
     curves = [curve_data(one) for one in series]
     return {
@@ -53,19 +53,19 @@ def _unit(largest: Sequence[float], kind: str) -> dict[str, Any]:
 
 
 def _t_factors(seeds: int) -> list[float]:
-    """By the number of seeds: what the standard error is multiplied by for the interval's half width."""
+    """By number of seeds: the factor between the standard error and the interval's half width."""
     from scipy.special import stdtrit
 
     return [0.0, 0.0, *(float(stdtrit(count - 1, 0.5 + CONFIDENCE / 2)) for count in range(2, seeds + 1))]
 
 
 def front_over(series: Sequence[Series], kind: str) -> list[Point]:
-    """The front of all methods' models over one cost."""
+    """The Pareto front of all methods' models over one cost."""
     return front([point for number, one in enumerate(series) for point in models_of(one.curves, kind, number)])
 
 
 def pareto_data(series: Sequence[Series], kind: str) -> dict[str, Any]:
-    """Each method's models, and the front."""
+    """Each method's models, and the Pareto front."""
     models = [models_of(one.curves, kind, number) for number, one in enumerate(series)]
     best = front_over(series, kind)
     return {
@@ -97,7 +97,7 @@ def phase_data(one: Series) -> dict[str, float] | None:
 
 
 def client_data(one: Series) -> dict[str, Any] | None:
-    """One row for each client of each seed, numbers to four figures; ``None`` without event logs."""
+    """One row for each client of each seed, with four significant digits; ``None`` without event logs."""
     if not one.courses:
         return None
     kinds: list[str] = []
@@ -115,7 +115,7 @@ def client_data(one: Series) -> dict[str, Any] | None:
 
 
 def alpha_data(one: Series) -> dict[str, Any] | None:
-    """How many clients were given how many blocks in each round, the mean over seeds; ``None`` where none chooses."""
+    """The number of clients by blocks sent in each round, mean over seeds; ``None`` without a choice of blocks."""
     chosen = [course.alphas for course in one.courses if course.alphas]
     if not chosen:
         return None

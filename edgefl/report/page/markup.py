@@ -1,4 +1,4 @@
-"""Pieces of HTML. Every text goes through :func:`text`, since names and labels may hold anything."""
+"""Pieces of HTML. Every text is escaped by :func:`text`, because names and labels may contain any character."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ text = html_text
 
 
 def table(caption: str, headers: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
-    """A table that scrolls sideways by itself where it is wider than the screen.
+    """A table that scrolls horizontally if it is wider than the screen.
 
     Args:
-        caption: what it holds; read out, and printed above it.
+        caption: printed above the table and read by screen readers.
         headers: one for each column.
         rows: cells as plain texts.
-        words: how many of the first columns hold words; the others hold numbers, aligned to the right.
+        words: how many of the first columns contain words; the others contain numbers, aligned to the right.
     """
 
     def kind(column: int) -> str:
@@ -38,7 +38,7 @@ def table(caption: str, headers: Sequence[str], rows: Sequence[Sequence[str]], w
 
 
 def prose(words: str) -> str:
-    """A sentence as HTML, in which a number stays on one line with its sign and unit.
+    """A sentence as HTML, without a line break between a number and its sign or unit.
 
     >>> prose("95.2 ± 0.3 %").count(" ")
     0
@@ -53,12 +53,12 @@ def paragraph(words: str) -> str:
 
 
 def note(words: str) -> str:
-    """The same in smaller letters: what a reader may want to know beside."""
+    """One paragraph in smaller letters, for additional information."""
     return f'<p class="note">{prose(words)}</p>'
 
 
 def figure(name: str, described: str) -> str:
-    """A place for one drawing, with the words that stand for it where it cannot be seen."""
+    """The element of one drawing, with a description for screen readers."""
     return f'<figure><div id="{text(name)}" class="drawing" role="img" aria-label="{text(described)}"></div></figure>'
 
 
@@ -79,7 +79,7 @@ def choice(name: str, question: str, choices: Sequence[tuple[str, str]]) -> str:
 
 
 def embedded(data: Any) -> str:
-    r"""Data as JSON that may stand inside a script element: no sign in it can end the element.
+    r"""Data as JSON for a script element, escaped so that it cannot end the element.
 
     >>> embedded({"name": "</script>"})
     '{"name":"\\u003c/script\\u003e"}'

@@ -4,12 +4,12 @@
   const all = (selector) => [...document.querySelectorAll(selector)];
   const byId = (name) => document.getElementById(name);
   const chosen = (name) => (document.querySelector(`input[name="${name}"]:checked`) || {}).value;
-  // A number stays on one line with its sign and unit.
+  // Avoid line breaks between a number and its sign or unit.
   const together = (words) => words.replace(/ ± /g, "\u00a0±\u00a0").replace(/ \[/g, "\u00a0[").replace(/([\d\]]) (?=(%|[kMGTP]?(B|J|s|FLOP|min|h|days)\b))/g, "$1\u00a0");
   const escaped = (words) => String(words).replace(/[&<>]/g, (sign) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[sign]);
   const names = data.names.map(escaped);
 
-  // Okabe and Ito's colours, lightened on dark grounds; dash and sign tell methods apart without any colour.
+  // Okabe and Ito's colours, lighter on dark backgrounds; line dashes and markers distinguish methods without colour.
   const COLOURS = {
     light: ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#33383f", "#56B4E9", "#E69F00"],
     dark: ["#4DA6E0", "#FF8A4C", "#2FC49B", "#E6A0C8", "#E4E7EB", "#9AD4F7", "#F6BC48"],
@@ -105,10 +105,10 @@
     const { scale } = data.units[kind];
     const { models, front, owner } = data.pareto[kind];
     const traces = [{
-      x: front.x.map((value) => value / scale), y: inPercent(front.y), mode: "lines", name: "nobody beats", line: { color: ink("ink"), width: 1.5, shape: "hv" }, hoverinfo: "skip",
+      x: front.x.map((value) => value / scale), y: inPercent(front.y), mode: "lines", name: "Pareto front", line: { color: ink("ink"), width: 1.5, shape: "hv" }, hoverinfo: "skip",
     }];
     models.forEach(({ x, y }, index) => {
-      const best = new Set(owner.map((who, at) => (who === index ? front.x[at] : null)));
+      const best = new Set(owner.map((series, at) => (series === index ? front.x[at] : null)));
       const size = x.map((value) => (best.has(value) ? 11 : 8));
       traces.push({
         x: x.map((value) => value / scale), y: inPercent(y), mode: "markers", name: names[index],
@@ -130,7 +130,7 @@
     }));
     put(name, traces, { barmode: "stack", bargap: 0.28, xaxis: axis(title, { rangemode: "tozero" }), yaxis: axis("", { autorange: "reversed", gridcolor: "rgba(0,0,0,0)" }), ...more });
   };
-  // Rows are keyed by number, since two names may read alike; the ticks show the names.
+  // Rows are keyed by number, because two names may be equal; the ticks show the names.
   const rowAxis = (words) => ({ yaxis: axis("", { autorange: "reversed", gridcolor: "rgba(0,0,0,0)", tickvals: words.map((_, at) => at), ticktext: words }) });
 
   const drawTraffic = () => {
@@ -149,7 +149,7 @@
     const parts = ["download", "compute", "upload", "waiting", "hidden"].filter((phase) => rows.some(([, each]) => each[phase] > 1e-9));
     bars("time-drawing", rows.map((_, at) => at), parts.map((phase) => ({
       words: phase === "hidden" ? "hidden (before the round)" : phase, values: rows.map(([, each]) => each[phase]),
-    })), "seconds of a mean round", rowAxis(rows.map(([words]) => words)));
+    })), "seconds per round, mean", rowAxis(rows.map(([words]) => words)));
   };
 
   const drawClients = () => {
@@ -164,7 +164,7 @@
         marker: { symbol: SIGNS[index % 8], color: colour(index), size: 10, opacity: 0.85, line: { color: ink("edge"), width: 1 } },
         hovertemplate: `%{text}: %{x:.3g} s, %{y:.3g} J<extra>${escaped(kind)}</extra>`,
       };
-    }), { xaxis: axis("busy seconds over the run", { rangemode: "tozero" }), yaxis: axis("joules over the run", { rangemode: "tozero" }) });
+    }), { xaxis: axis("busy seconds in the run", { rangemode: "tozero" }), yaxis: axis("joules in the run", { rangemode: "tozero" }) });
     if (byId("clients-details").open) fillClients(kinds, rows);
   };
   const fillClients = (kinds, rows) => {
@@ -206,12 +206,12 @@
   };
   const written = ({ mean, half }) => {
     if (!half) return quantity(mean, measure);
-    const told = (value) => (measure === "fraction" ? (100 * value).toFixed(1) : quantity(value, measure));
+    const number = (value) => (measure === "fraction" ? (100 * value).toFixed(1) : quantity(value, measure));
     const sign = measure === "fraction" ? " %" : "";
     const low = Math.max(0, mean - half);
     const high = measure === "fraction" ? Math.min(1, mean + half) : mean + half;
-    if (low > mean - half || high < mean + half) return `${told(mean)} [${told(low)}, ${told(high)}]${sign}`;
-    return `${told(mean)} ± ${told(half)}${sign}`;
+    if (low > mean - half || high < mean + half) return `${number(mean)} [${number(low)}, ${number(high)}]${sign}`;
+    return `${number(mean)} ± ${number(half)}${sign}`;
   };
   const lastWithin = (seed, limits) => {
     let last = -1;
@@ -232,16 +232,17 @@
     const missing = found.filter((each) => each.missing).map((each) => data.names[each.index]);
     const none = missing.length ? ` ${listed(missing)} ${missing.length > 1 ? "have" : "has"} no ${data.trained ? "evaluated model" : "finished round"} yet.` : "";
     if (!ranked.length) return `${start} no method has ${data.trained ? "an evaluated model" : "finished a round"} yet.`;
-    const told = (each) => `${data.names[each.index]} (${written(each)}${data.trained ? "" : " rounds"})`;
+    const figure = (each) => `${data.names[each.index]} (${written(each)}${data.trained ? "" : " rounds"})`;
     const best = ranked.filter((each) => each.mean + each.half >= ranked[0].mean - ranked[0].half);
     const rest = ranked.filter((each) => !best.includes(each));
     const ended = set.length ? ranked.filter((each) => each.over).map((each) => data.names[each.index]) : [];
-    const early = ended.length && ended.length < ranked.length ? ` ${listed(ended)} ended before this limit and ${ended.length > 1 ? "hold what they" : "holds what it"} had.` : "";
-    if (ranked.length === 1) return `${start} ${told(best[0])} stands alone.${none}${early}`;
-    if (best.length === 1) return `${start} ${told(best[0])} wins, ahead of ${told(rest[0])}.${none}${early}`;
-    return `${start} ${listed(best.map(told))} are tied${rest.length ? `, ahead of ${told(rest[0])}` : ""}.${none}${early}`;
+    const last = data.trained ? "model" : "round";
+    const early = ended.length && ended.length < ranked.length ? ` ${listed(ended)} ended before this limit and ${ended.length > 1 ? "count with their" : "counts with its"} last ${last}.` : "";
+    if (ranked.length === 1) return `${start} ${figure(best[0])} is the only method with ${data.trained ? "an evaluated model" : "a finished round"}.${none}${early}`;
+    if (best.length === 1) return `${start} ${figure(best[0])} wins, ahead of ${figure(rest[0])}.${none}${early}`;
+    return `${start} ${listed(best.map(figure))} are tied${rest.length ? `, ahead of ${figure(rest[0])}` : ""}.${none}${early}`;
   };
-  const weigh = () => {
+  const updateStandings = () => {
     const limits = {};
     COSTS.forEach((kind) => {
       const slider = byId(`budget-${kind}`);
@@ -266,14 +267,14 @@
       cells.forEach((words) => { const cell = row.insertCell(); cell.className = "number"; cell.textContent = words; });
     });
   };
-  // Begin at the scenario's own budgets where they lie within what was spent.
+  // Start at the scenario's budgets if they are below the largest amounts spent.
   COSTS.forEach((kind) => {
     const limit = Math.min(...data.budgets[kind], Infinity);
     if (limit < most[kind]) byId(`budget-${kind}`).value = Math.max(1, Math.round((200 * limit) / most[kind]));
-    byId(`budget-${kind}`).addEventListener("input", weigh);
+    byId(`budget-${kind}`).addEventListener("input", updateStandings);
   });
 
-  const draw = () => { drawAccuracy(); drawFront(); drawTraffic(); drawTime(); drawClients(); drawBlocks(); weigh(); };
+  const draw = () => { drawAccuracy(); drawFront(); drawTraffic(); drawTime(); drawClients(); drawBlocks(); updateStandings(); };
   all('input[name="over"]').forEach((button) => button.addEventListener("change", drawAccuracy));
   all('input[name="cost"]').forEach((button) => button.addEventListener("change", drawFront));
   ["clients-method", "blocks-method"].forEach((name) => { if (byId(name)) byId(name).addEventListener("change", draw); });

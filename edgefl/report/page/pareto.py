@@ -1,4 +1,4 @@
-"""The Pareto front: the accuracies that nobody reaches with less."""
+"""The Pareto front: the models for which no other model is as accurate at a lower cost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from edgefl.report.curves import Curve
 
 
 class Point(NamedTuple):
-    """A model: what it had cost, how accurate it is, and whose it is."""
+    """A model: its cost, its accuracy, and the index of its series."""
 
     cost: float
     accuracy: float
@@ -17,7 +17,7 @@ class Point(NamedTuple):
 
 
 def models_of(curves: Sequence[Curve], kind: str, series: int) -> list[Point]:
-    """A method's models, the mean over seeds for each evaluation that every seed came to."""
+    """A method's models, the mean over seeds for each evaluation that every seed has."""
     if not curves:
         return []
     count = min(len(curve.accuracy) for curve in curves)
@@ -32,9 +32,9 @@ def models_of(curves: Sequence[Curve], kind: str, series: int) -> list[Point]:
 
 
 def front(points: Sequence[Point]) -> list[Point]:
-    """The points that no other beats: none is at least as accurate for less, or more accurate for as much.
+    """The points that no other point dominates (at least as accurate for less, or more accurate for the same cost).
 
-    Ascending by cost, and so by accuracy.
+    They ascend by cost, and therefore by accuracy.
 
     >>> [point.cost for point in front([Point(1, 0.5, 0), Point(2, 0.4, 0), Point(2, 0.7, 1), Point(3, 0.7, 0)])]
     [1, 2]
@@ -47,7 +47,7 @@ def front(points: Sequence[Point]) -> list[Point]:
 
 
 def stretches(points: Sequence[Point]) -> list[tuple[Point, Point]]:
-    """The front's successive owners: the first and last point of each stretch that one series holds."""
+    """The first and last point of each run of successive front points that belong to the same series."""
     found: list[tuple[Point, Point]] = []
     for point in points:
         if found and found[-1][1].series == point.series:

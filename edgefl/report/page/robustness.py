@@ -1,4 +1,4 @@
-"""Whether the winner stays the winner: grids of devices by bandwidth, and the bands of seconds and joules."""
+"""Whether the winner stays the winner: grids of devices by bandwidth, and ranges of seconds and joules."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from edgefl.report.sensitivity import (
 )
 
 Timed = Sensitivity | UserError | None
-"""A run under other conditions, or what is wrong with the file of it; ``None`` where there is none."""
+"""A run's results under other conditions, the error of a damaged file, or ``None`` without a file."""
 
 
 def timed(run: RunResult) -> Timed:
-    """What lies in a run's directory; a damaged file takes no more from the page than its own part."""
+    """Read the file in the run directory; if it is damaged, the page omits only this part."""
     try:
         return read_sensitivity(run)
     except UserError as error:
         return error
 
 
-def robustness_section(runs: Sequence[RunResult], elsewhere: Sequence[Timed]) -> str:
-    """For each run a sentence and a grid for each target and budget; or how to get them."""
+def robustness_section(runs: Sequence[RunResult], timings: Sequence[Timed]) -> str:
+    """For each run, a sentence and a grid for each target and budget, or how to create them."""
     parts = []
-    for name, run, found in zip(run_names(runs), runs, elsewhere, strict=True):
+    for name, run, found in zip(run_names(runs), runs, timings, strict=True):
         title = f"<h3>{text(name)}</h3>" if len(runs) > 1 else ""
         parts.append(title + (_found(found) if isinstance(found, Sensitivity) else _missing(run, found)))
     return "".join(parts)
@@ -47,9 +47,9 @@ def _missing(run: RunResult, error: UserError | None) -> str:
     if not run.trained:
         return paragraph("Nothing was trained, so there is no winner.")
     return paragraph(
-        f"Not worked out for this run. edgefl replay {run.path} --sensitivity times its rounds again on slower and "
-        "faster devices and links, without training, and the next page shows who wins there; unless a deadline or "
-        "asynchronous aggregation lets arrivals decide what is trained."
+        f"Not calculated for this run. edgefl replay {run.path} --sensitivity times its rounds again on slower and "
+        "faster devices and links, without training; the next page then shows which method wins there. This is not "
+        "possible if a deadline or asynchronous aggregation lets arrival times decide what is trained."
     )
 
 
@@ -71,7 +71,7 @@ def _grid(found: Sensitivity, question: Question) -> str:
             answer = found.answer(question, condition)
             stays = condition == OWN or (bool(own) and own[0] in answer.leaders)
             kind = "own" if condition == OWN else "" if stays else "changed"
-            names = f"{'' if stays else '≠ '}{' = '.join(answer.leaders) or 'nobody'}"
+            names = f"{'' if stays else '≠ '}{' = '.join(answer.leaders) or 'none'}"
             body += f'<td class="{kind}">{prose(names)} <small>{prose(figure_of(answer, question))}</small></td>'
         body += "</tr>"
     caption = f"{question.words}: devices by bandwidth"
@@ -84,29 +84,29 @@ def _grid(found: Sensitivity, question: Question) -> str:
 
 def _notes(found: Sensitivity) -> list[str]:
     lines = [
-        "Devices: fast and slow ones have every figure of their profiles at the bound that gives the least, or the "
-        "most, seconds and joules. Bandwidth: of every link, by the scenario's. Framed: the run's own conditions. ≠: "
-        "its winner does not win there. Joined by =: tied, for their 95 % intervals overlap. Cohorts, models and "
-        "accuracies are the run's; times, bytes and joules are those of its rounds under each condition."
+        "Fast devices have every figure of their profiles at the bound with the least seconds and joules, slow devices "
+        "at the bound with the most. Bandwidth: of every link, relative to the scenario. Framed: the run's own "
+        "conditions. ≠: the run's winner does not win there. =: tied, because the 95 % intervals overlap. Cohorts, "
+        "models and accuracies are the run's; times, bytes and joules are those of its rounds under each condition."
     ]
     if any(found.answer(question, each).least for question in found.questions() for each in found.conditions):
         lines.append(
-            "≥: the run's own budget ended some method's training before this one would have here, so its accuracy may "
-            "be higher; with stop: rounds nothing is cut off."
+            "≥: the run's budget ended a method's training earlier than under this condition, so its accuracy may be "
+            "higher; with stop: rounds nothing is cut off."
         )
     for label, decisions in found.held.items():
         lines.append(
-            f"{label} decides on {' and '.join(decisions)} by time. Its decisions are held as the run took them: under "
-            "other conditions it might decide otherwise, and only a run of its own can tell."
+            f"{label} decides on {' and '.join(decisions)} by time. The run's decisions are kept; under other "
+            "conditions it might decide differently, and only a full run can show that."
         )
     lines += [f"{label} is left out: {reason}" for label, reason in found.refused.items()]
     return lines
 
 
-def bands(runs: Sequence[RunResult], elsewhere: Sequence[Timed]) -> str:
-    """Seconds and joules of each method between the bounds of the profiles' figures, and over the bandwidths."""
+def bands(runs: Sequence[RunResult], timings: Sequence[Timed]) -> str:
+    """The ranges of each method's seconds and joules over the bounds of profile figures and over the bandwidths."""
     rows = []
-    for name, found in zip(run_names(runs), elsewhere, strict=True):
+    for name, found in zip(run_names(runs), timings, strict=True):
         if not isinstance(found, Sensitivity):
             continue
         for label in found.labels:
@@ -116,7 +116,7 @@ def bands(runs: Sequence[RunResult], elsewhere: Sequence[Timed]) -> str:
         return ""
     headers = ["method", "time", "by devices", "by bandwidth", "energy", "by devices", "by bandwidth"]
     return table(
-        "How sure the figures are: over the bounds of the profiles' figures, and ±30 % bandwidth", headers, rows
+        "Uncertainty of the figures: over the bounds of the profile figures, and ±30 % bandwidth", headers, rows
     )
 
 

@@ -1,4 +1,4 @@
-"""The page's sections in words and tables; the drawings are filled in by its script."""
+"""The page's sections with texts and tables; its script adds the drawings."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from edgefl.report.rows import comparison_rows, notes, run_names
 from edgefl.report.run_result import RunResult
 from edgefl.report.verdict import verdicts
 
-_NO_LOG = "The run directory holds no event log, so this cannot be said."
+_NO_LOG = "The run directory contains no event log, so this section is empty."
 _WORDS = {"seconds": "time", "bytes": "traffic", "joules": "energy"}
 
 
 class Section(NamedTuple):
-    """A part of the page: where its heading can be linked to, the heading, and what it holds."""
+    """A part of the page: the anchor of its heading, the heading, and its content."""
 
     name: str
     title: str
     html: str
 
 
-def sections(runs: Sequence[RunResult], series: Sequence[Series], elsewhere: Sequence[Timed]) -> list[Section]:
-    """All sections that these runs can fill, in the page's order; ``elsewhere``: each under other conditions."""
+def sections(runs: Sequence[RunResult], series: Sequence[Series], timings: Sequence[Timed]) -> list[Section]:
+    """All sections for which these runs have data, in order; ``timings``: each run under other conditions."""
     trained = any(run.trained for run in runs)
-    found = [Section("outcome", "Outcome", _outcome(runs, elsewhere))]
+    found = [Section("outcome", "Outcome", _outcome(runs, timings))]
     if trained:
         found.append(Section("accuracy", "Accuracy", _accuracy()))
     found.append(Section("budget", "Who wins at your budget?", _budget(trained)))
     if trained:
         found.append(Section("front", "Accuracy against cost", _front(series)))
     if trained:
-        found.append(Section("robustness", "Does the winner stay the winner?", robustness_section(runs, elsewhere)))
+        found.append(Section("robustness", "Does the winner stay the winner?", robustness_section(runs, timings)))
     found += [
         Section("traffic", "Traffic", _traffic(series)),
         Section("time", "Where the time went", _time(series)),
@@ -58,7 +58,7 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series], elsewhere: Seq
     return [*found, Section("reading", "How to read this page", _reading())]
 
 
-def _outcome(runs: Sequence[RunResult], elsewhere: Sequence[Timed]) -> str:
+def _outcome(runs: Sequence[RunResult], timings: Sequence[Timed]) -> str:
     rows = comparison_rows(*runs)
     sentences = ""
     for run, lines in verdicts(runs):
@@ -66,24 +66,24 @@ def _outcome(runs: Sequence[RunResult], elsewhere: Sequence[Timed]) -> str:
         sentences += (f"<h3>{text(run)}</h3>" if run else "") + f'<ul class="verdict">{items}</ul>'
     found = columns(rows)
     compared = table(
-        "Every method, side by side",
+        "All methods",
         [column.header for column in found],
         [[column.cell(row).line for column in found] for row in rows],
         words=next((number for number, column in enumerate(found) if not column.text), 1),
     )
-    below = "".join(note(line) for line in notes(rows)) + bands(runs, elsewhere)
+    below = "".join(note(line) for line in notes(rows)) + bands(runs, timings)
     return f"{sentences}{compared}{below}"
 
 
 def _accuracy() -> str:
     axes = [("seconds", "time"), ("bytes", "bytes"), ("flops", "FLOPs"), ("joules", "joules"), ("rounds", "rounds")]
-    described = "Accuracy of each method over what it had spent; the outcome's table has the figures"
+    described = "Accuracy of each method over the amount spent; the table of the outcome has the figures"
     return (
         switch("over", "over", axes)
         + figure("accuracy-drawing", described)
         + note(
-            "Lines are means over seeds, drawn as far as every seed went; bands reach from the lowest seed to the "
-            "highest. Dashed lines across are targets, dotted lines upright are budgets."
+            "Lines are means over seeds, drawn up to the end of the shortest seed; bands extend from the lowest seed "
+            "to the highest. Horizontal dashed lines are targets, vertical dotted lines are budgets."
         )
     )
 
@@ -103,11 +103,11 @@ def _budget(trained: bool) -> str:
         f'<th scope="col" class="number">{"accuracy" if trained else "rounds"}</th>{heads}</tr></thead>'
         "<tbody></tbody></table></div>"
         + note(
-            "All three limits hold together; a slider at its right end sets none. What counts is the last model "
-            "evaluated within them. Bytes are both directions together. Tied: the 95 % intervals overlap."
+            "All three limits apply together; a slider at its right end sets no limit. The last model evaluated within "
+            "the limits counts. Bytes are the sum of both directions. Tied: the 95 % intervals overlap."
             if trained
-            else "All three limits hold together; a slider at its right end sets none. Nothing was trained, so the "
-            "rounds that end within them are counted. Tied: the 95 % intervals overlap."
+            else "All three limits apply together; a slider at its right end sets no limit. Nothing was trained, so "
+            "the rounds that end within the limits are counted. Tied: the 95 % intervals overlap."
         )
     )
 
@@ -116,10 +116,10 @@ def _front(series: Sequence[Series]) -> str:
     lines = "".join(f"<li><b>{_WORDS[kind]}</b>: {prose(_front_line(series, kind))}</li>" for kind in COSTS)
     return (
         switch("cost", "against", [("seconds", "time"), ("bytes", "bytes"), ("joules", "joules")])
-        + figure("front-drawing", "Every evaluated model by its cost and accuracy, and the front that none beats")
+        + figure("front-drawing", "Cost and accuracy of every evaluated model, and the Pareto front")
         + note(
-            "A point is a method's model after a round, the mean over seeds. Large points lie on the front: no other "
-            "model is as accurate for less."
+            "A point is a method's model after a round, the mean over seeds. Large points are on the Pareto front: no "
+            "other model is as accurate for less."
         )
         + f"<ul>{lines}</ul>"
     )
@@ -132,15 +132,14 @@ def _front_line(series: Sequence[Series], kind: str) -> str:
     counts = Counter(point.series for point in points)
     shares = ", ".join(f"{series[owner].name} {count}" for owner, count in counts.most_common())
     first, last = stretches(points)[-1]
-    whose = series[last.series].name
-    top = f"{quantity(last.accuracy, 'fraction')} for {quantity(last.cost, kind)}"
-    held = f"{whose} holds the upper end, {top}"
+    start = f"{series[last.series].name} is at the upper end of the front"
+    sentence = f"{start}, {quantity(last.accuracy, 'fraction')} for {quantity(last.cost, kind)}"
     if first != last:
-        held = (
-            f"{whose} holds the upper end, from {quantity(first.cost, kind)} ({quantity(first.accuracy, 'fraction')}) "
+        sentence = (
+            f"{start}, from {quantity(first.cost, kind)} ({quantity(first.accuracy, 'fraction')}) "
+            f"to {quantity(last.cost, kind)} ({quantity(last.accuracy, 'fraction')})"
         )
-        held += f"to {quantity(last.cost, kind)} ({quantity(last.accuracy, 'fraction')})"
-    return f"{held}. Models on the front: {shares}."
+    return f"{sentence}. Models on the front: {shares}."
 
 
 def _traffic(series: Sequence[Series]) -> str:
@@ -159,13 +158,13 @@ def _traffic(series: Sequence[Series]) -> str:
     if not rows:
         return paragraph(_NO_LOG)
     return (
-        figure("traffic-drawing", "Bytes down and up by what became of them; the table below has the figures")
+        figure("traffic-drawing", "Useful and wasted bytes, down and up; the table below has the figures")
         + table("Mean over seeds", ["method", "direction", "delivered", "useful", "wasted"], rows, words=2)
         + note(
-            "Useful bytes belong to updates that were aggregated. Late: a round closed without them. Dropped: the "
-            "device left. Prefetched in vain: sent early for a part that never came, or that needed something else "
-            "by then. Retried: moved before the device had an accident and began anew. Unfinished: under way when the "
-            "run ended."
+            "Useful bytes belong to updates that were aggregated. Late: the round closed without them. Dropped: the "
+            "device dropped out. Prefetched in vain: sent in advance for a participation that did not take place or "
+            "that needed other data. Retried: sent before the device had an accident and started again. Unfinished: "
+            "still in progress when the run ended."
         )
     )
 
@@ -180,14 +179,14 @@ def _time(series: Sequence[Series]) -> str:
     if not rows:
         return paragraph(_NO_LOG)
     return (
-        figure("time-drawing", "Seconds of a round's critical path by method; the outcome's table has the totals")
+        figure("time-drawing", "Seconds of a round's critical path by method; the table of the outcome has the totals")
         + note(
-            "A round lasts as long as the client that closes it: its download, computation and upload, and what it or "
-            "the round waited. Hidden seconds are transfers that passed during the round before."
+            "The time of a round is the download, computation and upload of the client that closes it, and waiting. "
+            "Hidden seconds are transfers during the previous round."
         )
         + table(
-            "What held rounds back: the longest part of the closing client's way, up to four for each method",
-            ["method", "device or link", "while", "of rounds", "each time"],
+            "What limited the rounds: the longest phase of the critical path, up to four rows for each method",
+            ["method", "device or link", "phase", "rounds", "mean time"],
             rows,
             words=3,
         )
@@ -201,7 +200,7 @@ def _blocks(series: Sequence[Series]) -> str:
     return (
         choice("blocks-method", "Method", choosing)
         + figure("blocks-drawing", "How many clients were sent how many of the model's last blocks, by round")
-        + note("Rounds in which everybody is sent the whole model by rule have no choice and no bar.")
+        + note("Rounds in which all clients receive the whole model by rule have no bar.")
     )
 
 
@@ -210,7 +209,7 @@ def _scenario(runs: Sequence[RunResult]) -> str:
     for name, run in zip(run_names(runs), runs, strict=True):
         words = run.paths.scenario.read_text(encoding="utf-8")
         parts.append(
-            f"<details><summary>{text(name)}: the scenario as it was resolved, every default written out</summary>"
+            f"<details><summary>{text(name)}: the resolved scenario with all defaults</summary>"
             f'<pre tabindex="0">{text(words)}</pre></details>'
         )
     return "".join(parts)
@@ -220,5 +219,5 @@ def _reading() -> str:
     return paragraph(
         "Time, bytes, joules and FLOPs come from a model of the devices and the network; accuracy comes from real "
         "training. Figures over several seeds are means with the half width of their 95 % interval (Student's t). Two "
-        "methods are tied where their intervals overlap; one seed has no interval, and its differences may be chance."
+        "methods are tied if their intervals overlap. One seed has no interval, so differences may be chance."
     )

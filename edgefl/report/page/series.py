@@ -1,4 +1,4 @@
-"""What the page draws and its sliders count with: one *series* for each method of each run."""
+"""The data of the page's drawings and sliders: one *series* for each method of each run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
 
 COSTS: tuple[Literal["seconds", "bytes", "joules"], ...] = ("seconds", "bytes", "joules")
-"""What a budget slider, and the Pareto front, can be over."""
+"""The kinds of cost of the budget sliders and the Pareto front."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Series:
     """One method of one run.
 
     Attributes:
-        run: where it comes from.
-        label: the method's label in it.
-        name: what the page calls it: the label, with the run's name before it where there are several runs.
+        run: the run.
+        label: the method's label.
+        name: its name on the page: the label, with the run's name before it if there are several runs.
     """
 
     run: RunResult
@@ -35,12 +35,12 @@ class Series:
 
     @property
     def results(self) -> tuple[SeedResult, ...]:
-        """What each seed came to."""
+        """The result of each seed."""
         return self.run.results[self.label]
 
     @cached_property
     def courses(self) -> list[Course]:
-        """What each seed's event log tells; empty where a log is missing, as in folders made by hand."""
+        """The course of each seed, from its event log; empty if a log is missing, as in folders made by hand."""
         logs = [self.run.paths.of(self.label, result.seed).events for result in self.results]
         if not all(log.is_file() for log in logs):
             return []
@@ -48,7 +48,7 @@ class Series:
 
     @cached_property
     def curves(self) -> list[Curve]:
-        """The seeds' evaluations; seeds without any are left out."""
+        """The seeds' evaluations; seeds without any are omitted."""
         metric = metric_of(self.run)
         found = [curve_of(self.run, self.label, result.seed, metric) for result in self.results]
         return [curve for curve in found if len(curve.accuracy)]
@@ -65,7 +65,7 @@ def series_of(runs: Sequence[RunResult]) -> list[Series]:
 
 
 def budget_data(series: Series, *, accuracy: bool) -> list[dict[str, Any]]:
-    """For each seed what had been spent when, and the value then: the accuracy, or else the rounds that had ended."""
+    """For each seed the amounts spent over time, and the value: the accuracy, or else the number of ended rounds."""
     found = []
     for result in series.results:
         if accuracy:
@@ -79,7 +79,7 @@ def budget_data(series: Series, *, accuracy: bool) -> list[dict[str, Any]]:
 
 
 def curve_data(series: Series) -> dict[str, dict[str, list[float]]]:
-    """The mean curve with its band over each axis; empty where nothing was evaluated."""
+    """The mean curve with its band over each axis; empty if nothing was evaluated."""
     if not series.curves:
         return {}
     drawn = {kind: mean_curve(series.curves, kind) for kind in AXES}
@@ -90,5 +90,5 @@ def curve_data(series: Series) -> dict[str, dict[str, list[float]]]:
 
 
 def plain(values: Any) -> list[float]:
-    """Numbers for JSON, to seven figures: finer than any screen."""
+    """Numbers for JSON, with seven significant digits, which is finer than any screen."""
     return [float(f"{value:.7g}") for value in np.asarray(values, dtype=np.float64).tolist()]

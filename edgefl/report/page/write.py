@@ -1,4 +1,4 @@
-"""Puts the page together: the template with its sections, style, script, data, and plotly's own script."""
+"""Builds the page from its template, sections, style, script, data and plotly's script."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edgefl.report.run_result import RunResult
 
 
 def page(runs: Sequence[RunResult]) -> str:
-    """The whole page as text, about five megabytes, nearly all of it plotly's script.
+    """The page as text, about five megabytes, of which nearly all is plotly's script.
 
     Raises:
         UserError: a file of a run cannot be read; only ``sensitivity.parquet`` may be damaged.
@@ -28,11 +28,11 @@ def page(runs: Sequence[RunResult]) -> str:
     return _page(runs, [timed(run) for run in runs])
 
 
-def _page(runs: Sequence[RunResult], elsewhere: Sequence[Timed]) -> str:
+def _page(runs: Sequence[RunResult], timings: Sequence[Timed]) -> str:
     from plotly.offline import get_plotlyjs
 
     series = series_of(runs)
-    found = sections(runs, series, elsewhere)
+    found = sections(runs, series, timings)
     names = run_names(runs)
     seeds = sorted({seed for run in runs for seed in run.seeds})
     pieces = {
@@ -51,7 +51,7 @@ def _page(runs: Sequence[RunResult], elsewhere: Sequence[Timed]) -> str:
         "plotly": get_plotlyjs(),
         "script": _file("page.js"),
     }
-    # One pass, so that a name which looks like a placeholder stays as it is.
+    # A single pass, so that a name that looks like a placeholder is not replaced.
     return re.sub(r"\{\{(\w+)\}\}", lambda place: pieces[place[1]], _file("page.html"))
 
 
@@ -59,15 +59,15 @@ def write_page(runs: Sequence[RunResult], path: Path) -> list[str]:
     """Write the page to a file.
 
     Returns:
-        What is wrong with files that the page could do without, naming each.
+        The errors of damaged files that the page omits.
 
     Raises:
         UserError: a run cannot be read, or the file cannot be written.
     """
-    elsewhere = [timed(run) for run in runs]
-    written = _page(runs, elsewhere)
+    timings = [timed(run) for run in runs]
+    written = _page(runs, timings)
     write_output(path, written)
-    return [str(found) for found in elsewhere if isinstance(found, UserError)]
+    return [str(found) for found in timings if isinstance(found, UserError)]
 
 
 def _file(name: str) -> str:
