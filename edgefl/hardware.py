@@ -1,14 +1,19 @@
-"""The names of devices and engines for training, for scenarios, Python and the command line."""
+"""The names of devices and engines for training, for scenarios, Python and the command line; without PyTorch."""
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+import pkgutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
 
 DeviceName = Literal["auto", "cpu", "cuda"]
 DEVICES: tuple[DeviceName, ...] = get_args(DeviceName)
 
-EngineName = Literal["sequential", "parallel", "batched", "ray"]
-ENGINES: tuple[EngineName, ...] = get_args(EngineName)
+ENGINE_NAMES = tuple(module.name for module in pkgutil.iter_modules([str(Path(__file__).parent / "training/engines")]))
+"""The engines' names: the modules of ``edgefl.training.engines``, sorted."""
 
-EngineKind = Literal["auto", EngineName]
-"""An engine, or ``auto``, which chooses one by fixed rules."""
+if TYPE_CHECKING:
+    EngineKind = str
+else:
+    EngineKind = Literal["auto", *ENGINE_NAMES]
+    """An engine, or ``auto``, which chooses one by fixed rules."""

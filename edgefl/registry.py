@@ -30,12 +30,13 @@ class Registry(Generic[Part]):
     Args:
         noun: the word for one part (``"method"``), for messages.
         package: the package whose modules register the built-in parts when imported.
-        group: the entry-point group of the plug-ins' parts; each entry point loads the part itself.
+        group: the entry-point group of the plug-ins' parts; each entry point loads the part itself. Empty: plug-ins
+            cannot add parts.
         check: raises an error for a plug-in's object that is not such a part; see :func:`class_of` and
             :func:`object_of`.
     """
 
-    def __init__(self, noun: str, *, package: str, group: str, check: Check = anything) -> None:
+    def __init__(self, noun: str, *, package: str, group: str = "", check: Check = anything) -> None:
         self.noun = noun
         self._package = package
         self._plug_ins = PlugIns(noun, group, check)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from edgefl.methods.objectives.base import Batch, Objective
+from edgefl.methods.precision import Precision
 from edgefl.methods.rules.base import LocalOptions, LocalRule
+from edgefl.models.block_model import BlockModel
+from edgefl.registry import Registry
 from edgefl.training.job import Evaluation
 
 
@@ -128,6 +133,49 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Release workers and memory; the engine must not be used again."""
+
+
+class EngineInputs(NamedTuple):
+    """What an engine is built from.
+
+    Attributes:
+        model: the skeleton that jobs are called with.
+        data: the source of batches.
+        device: the device that holds model, data and jobs.
+        workers: number of concurrent jobs; ``None``: the engine's own choice. It never changes a result.
+        precision: precision of a local step's products.
+        options: the engine's own options, by name.
+    """
+
+    model: BlockModel
+    data: JobData
+    device: torch.device
+    workers: int | None = None
+    precision: Precision = "float32"
+    options: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class EngineEntry:
+    """An engine as its module in :mod:`edgefl.training.engines` registers it.
+
+    Attributes:
+        build: makes the engine.
+        devices: kinds of devices on which it runs.
+        options: fields of :class:`~edgefl.training.spec.EngineSpec` that apply to it, besides the precision.
+        alike: whether its results are bit-identical to training each job alone.
+        elsewhere: whether it trains on other machines.
+    """
+
+    build: Callable[[EngineInputs], Engine]
+    devices: tuple[str, ...] = ("cpu", "cuda")
+    options: tuple[str, ...] = ()
+    alike: bool = True
+    elsewhere: bool = False
+
+
+ENGINES: Registry[EngineEntry] = Registry("engine", package="edgefl.training.engines")
+"""The engines by name."""
 
 
 class Around:

@@ -14,8 +14,8 @@ from edgefl.methods.objectives.base import Objective
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import ModelSpec, build_model, initial_vector
-from edgefl.training.base import Around, Engine, JobData
-from edgefl.training.choice import ALIKE, build_engine, check_precision, choose_engine
+from edgefl.training.base import ENGINES, Around, Engine, EngineInputs, JobData
+from edgefl.training.choice import check_precision, choose_engine
 from edgefl.training.client_data import ClientData
 from edgefl.training.job import Evaluation
 from edgefl.training.keepsakes import Keepsakes
@@ -138,10 +138,10 @@ class TrainingCore:
     def engine_for(self, model: BlockModel) -> Engine:
         """A new engine for a skeleton on the training device; the caller closes it."""
         spec = self._spec
-        engine = build_engine(
-            self.engine_name, model, self.data, self._device, self._workers, spec.precision, spec.convolutions
-        )
-        if self.memory is None or self.engine_name not in ALIKE:
+        entry = ENGINES[self.engine_name]
+        given = EngineInputs(model, self.data, self._device, self._workers, spec.precision, spec.options())
+        engine = entry.build(given)
+        if self.memory is None or not entry.alike:
             return engine
         ground = f"{torch.__version__} {self._device} {spec.precision} {model}"
         return RememberingEngine(engine, self.memory, ground, self._device)

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from edgefl.component import Component
 from edgefl.hardware import EngineKind
 from edgefl.methods.precision import Precision
+from edgefl.training.base import ENGINES
 from edgefl.validation import validated
 
 Convolutions = Literal["grouped", "products"]
@@ -48,13 +49,19 @@ class EngineSpec(Component):
         return {key: each for key, each in value.items() if key != "exact"}
 
     @model_validator(mode="after")
-    def _convolutions_are_batched(self) -> Self:
-        if self.convolutions != "grouped" and self.kind != "batched":
-            raise ValueError(
-                f"convolutions: {self.convolutions} applies to the engine 'batched' only, found kind: {self.kind}; "
-                "set kind: batched, or delete it"
-            )
+    def _options_apply(self) -> Self:
+        for name, value in self.options().items():
+            if value != type(self).model_fields[name].default and name not in _options_of(self.kind):
+                kind = next(engine for engine, entry in ENGINES if name in entry.options)
+                raise ValueError(
+                    f"{name}: {value} applies to the engine '{kind}' only, found kind: {self.kind}; "
+                    f"set kind: {kind}, or delete it"
+                )
         return self
+
+    def options(self) -> dict[str, Any]:
+        """The fields that apply to some engines only."""
+        return {name: getattr(self, name) for name in type(self).model_fields if name not in {"kind", "precision"}}
 
     @classmethod
     def of(cls, value: EngineSpec | str) -> Self:
@@ -67,6 +74,10 @@ class EngineSpec(Component):
         'float32'
         """
         return validated(cls, _mapping(value))
+
+
+def _options_of(kind: str) -> tuple[str, ...]:
+    return () if kind == "auto" else ENGINES[kind].options
 
 
 def _mapping(value: Any) -> Any:

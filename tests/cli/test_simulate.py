@@ -11,7 +11,7 @@ from edgefl import shipped
 from edgefl.cli import main
 from edgefl.cli.app import app
 from edgefl.experiment.progress import Silent
-from edgefl.hardware import DEVICES, ENGINES, DeviceName, EngineKind
+from edgefl.hardware import DEVICES, ENGINE_NAMES, DeviceName, EngineKind
 from edgefl.scenario import dump_yaml, load_scenario
 from edgefl.training.spec import EngineSpec
 
@@ -132,7 +132,7 @@ def test_python_the_command_and_the_schema_name_the_same_engines_and_devices(cap
     engines, devices = get_args(EngineKind), get_args(DeviceName)
     assert (ours["engine"], ours["device"]) == ("EngineKind | None", "DeviceName")
     assert EngineSpec.model_json_schema()["properties"]["kind"]["enum"] == list(engines)
-    assert (set(engines), devices) == ({"auto", *ENGINES}, DEVICES)
+    assert (set(engines), devices) == ({"auto", *ENGINE_NAMES}, DEVICES)
     for command in ("simulate", "sweep"):
         for option, names in (("--engine", engines), ("--device", devices)):
             assert main([command, "small.yaml", option, "?"]) == 2

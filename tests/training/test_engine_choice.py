@@ -1,14 +1,20 @@
+import subprocess
+import sys
+
 import pytest
 import torch
 
 from edgefl.errors import UserError
+from edgefl.hardware import ENGINE_NAMES
 from edgefl.torch_settings import neutral_torch
+from edgefl.training.base import ENGINES, EngineInputs
 from edgefl.training.batched.engine import BatchedEngine
-from edgefl.training.choice import build_engine, choose_engine, engines_on
+from edgefl.training.choice import choose_engine, engines_on
 from edgefl.training.device import choose_device, exact_arithmetic
 from edgefl.training.parallel.engine import ParallelEngine
 from edgefl.training.processors import cores
 from edgefl.training.sequential import SequentialEngine
+from edgefl.training.spec import EngineSpec
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -21,16 +27,30 @@ def test_auto_is_decided_by_device_and_cores_alone():
 
 
 def test_a_named_engine_is_taken_at_its_word(tiny):
-    kinds = {"sequential": SequentialEngine, "parallel": ParallelEngine, "batched": BatchedEngine}
+    kinds = {"batched": BatchedEngine, "parallel": ParallelEngine, "sequential": SequentialEngine}
     assert tuple(kinds) == engines_on(CPU)
     for name, kind in kinds.items():
-        assert isinstance(build_engine(choose_engine(name, CPU), tiny.model(), tiny.data(), CPU, 2), kind)
+        given = EngineInputs(tiny.model(), tiny.data(), CPU, 2, options=EngineSpec().options())
+        assert isinstance(ENGINES[choose_engine(name, CPU)].build(given), kind)
+
+
+def test_the_modules_of_the_engines_are_the_only_list_of_them():
+    assert ENGINES.names() == list(ENGINE_NAMES) == ["batched", "parallel", "ray", "sequential"]
+    assert {name for name, entry in ENGINES if not entry.alike} == {"batched"}
+    options = [option for _, entry in ENGINES for option in entry.options]
+    assert sorted(options) == sorted(EngineSpec().options())
+
+
+def test_the_names_of_the_engines_need_no_pytorch():
+    program = "import sys; from edgefl.hardware import ENGINE_NAMES; print(len(ENGINE_NAMES), 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{len(ENGINE_NAMES)} False\n"
 
 
 def test_unknown_engines_and_devices_are_refused_with_the_nearest_name():
     with pytest.raises(UserError, match="unknown engine 'paralel'; did you mean 'parallel'"):
         choose_engine("paralel", CPU)
-    with pytest.raises(UserError, match="engine 'parallel' runs on CPU cores, not on cuda"):
+    with pytest.raises(UserError, match="engine 'parallel' runs on cpu, not on cuda"):
         choose_engine("parallel", CUDA)
     with pytest.raises(UserError, match="unknown device 'cud'; did you mean 'cuda'"):
         choose_device("cud")

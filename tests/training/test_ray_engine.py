@@ -13,7 +13,7 @@ import torch
 
 from edgefl.errors import UserError
 from edgefl.methods.objectives.base import Batch
-from edgefl.training.choice import build_engine, choose_engine
+from edgefl.training.base import ENGINES, EngineInputs
 from edgefl.training.core import TrainingCore
 from edgefl.training.faults import PartFault, TrainingFault, blaming
 from edgefl.training.ray.cluster import joined
@@ -233,7 +233,7 @@ def test_nothing_that_a_worker_is_lent_can_be_written_to(cluster, tiny, data, wh
 def test_a_cluster_without_gpus_is_refused_for_cuda(cluster, tiny, data):
     device = torch.device("cuda")
     with pytest.raises(UserError, match="no GPU"):
-        build_engine(choose_engine("ray", device), tiny.model(), data, device)
+        ENGINES["ray"].build(EngineInputs(tiny.model(), data, device))
 
 
 def test_without_ray_the_message_says_how_to_get_it(monkeypatch):
