@@ -8,6 +8,9 @@ from pathlib import Path
 from edgefl.errors import UserError
 from edgefl.printable import printable_line
 
+MAXIMUM_LENGTH = 4096
+"""Characters; the limit of Linux."""
+
 
 def user_path(name: str | PathLike[str]) -> Path:
     """The path with ``~`` expanded, as a shell does at the beginning of a word.
@@ -18,6 +21,8 @@ def user_path(name: str | PathLike[str]) -> Path:
     path = Path(name)
     if "\0" in str(path):
         raise UserError(f"expected a path, found a null character in '{_short(path)}'")
+    if len(str(path)) > MAXIMUM_LENGTH:
+        raise UserError(f"expected a path of at most {MAXIMUM_LENGTH} characters, found '{_short(path)}'")
     try:
         return path.expanduser()
     except RuntimeError:

@@ -18,6 +18,7 @@ from ruamel.yaml.nodes import Node
 from ruamel.yaml.reader import ReaderError
 
 from edgefl.errors import UserError
+from edgefl.plain_file import read_plain_text
 
 MAXIMUM_BYTES = 2**20
 """For comparison: a scenario with all profiles embedded has some tens of kilobytes."""
@@ -33,26 +34,8 @@ def read_yaml(path: str | Path) -> Any:
     Raises:
         UserError: the file does not exist, is a folder, too large, not UTF-8, not YAML (with the line), or empty.
     """
-    name = str(path)
-    try:
-        with Path(path).open("rb") as file:
-            raw = file.read(MAXIMUM_BYTES + 1)
-    except FileNotFoundError:
-        raise UserError("no such file", file=name) from None
-    except IsADirectoryError:
-        raise UserError("expected a YAML file, found a folder", file=name) from None
-    except (OSError, ValueError) as error:  # ValueError: a null character in the name
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise UserError(f"cannot be read: {reason}", file=name) from None
-    if len(raw) > MAXIMUM_BYTES:
-        raise UserError(f"expected a YAML file of at most {MAXIMUM_BYTES // 1024} KiB, found a larger file", file=name)
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        message = f"expected text in UTF-8, found the byte 0x{raw[error.start]:02x} in line {line}"
-        raise UserError(message, file=name) from None
-    return parse_yaml(text, file=name)
+    text = read_plain_text(path, MAXIMUM_BYTES, what="a YAML file", streams=True)
+    return parse_yaml(text, file=str(path))
 
 
 def parse_yaml(text: str, *, file: str | None = None) -> Any:

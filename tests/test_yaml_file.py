@@ -39,7 +39,7 @@ def test_a_file_that_is_not_utf_8_names_byte_and_line(tmp_path):
 
 def test_a_file_beyond_the_size_limit_is_refused(tmp_path):
     (tmp_path / "large.yaml").write_bytes(b"# " + b"x" * MAXIMUM_BYTES)
-    assert "at most 1024 KiB" in message_of(tmp_path / "large.yaml")
+    assert "at most 1 MiB" in message_of(tmp_path / "large.yaml")
 
 
 @pytest.mark.parametrize("text", ["", " \n\n", "# only a comment\n", "null\n", "---\n"])

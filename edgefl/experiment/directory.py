@@ -15,6 +15,7 @@ from edgefl.errors import UserError
 from edgefl.experiment.folder_lock import FolderLock
 from edgefl.experiment.inputs import Input, check_inputs, digests
 from edgefl.experiment.state import Choices, State, read_state
+from edgefl.json_file import read_json
 from edgefl.record import RunPaths, names
 from edgefl.record.summary import SCHEMA, is_summary
 from edgefl.scenario import Scenario
@@ -275,12 +276,7 @@ def read_run_summary(run: Path) -> dict[str, Any]:
     if not path.is_file():
         hint = f"; it is unfinished: edgefl simulate --resume {run}" if is_interrupted(run) else ""
         raise UserError(f"expected the folder of a finished run, found no summary.json{hint}", file=str(run))
-    try:
-        summary: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot be read: {error}", file=str(path)) from None
-    except json.JSONDecodeError as error:
-        raise UserError(f"not JSON (line {error.lineno}: {error.msg})", file=str(path)) from None
+    summary: Any = read_json(path, missing=True)
     schema = summary.get("schema") if isinstance(summary, dict) else None
     if schema != SCHEMA:
         raise UserError(f"expected schema {SCHEMA}, found {schema!r}", file=str(path), field="schema")

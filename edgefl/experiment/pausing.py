@@ -10,6 +10,7 @@ from typing import Any
 
 from edgefl.durable_file import write_durably
 from edgefl.errors import EdgeflError
+from edgefl.json_file import read_json
 from edgefl.record import SeedPaths
 from edgefl.record.rounds import RoundRow
 
@@ -85,8 +86,6 @@ def write_standing(paths: SeedPaths, pause: Pause, seed: int, rows: Sequence[Rou
 
 def read_standings(paths: SeedPaths) -> dict[str, dict[str, Any]]:
     """What a run stood at when it was left, by the pause's name, in the order of the pauses."""
-    try:
-        known: dict[str, dict[str, Any]] = json.loads(paths.standings.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
+    file = paths.standings
+    known: dict[str, dict[str, Any]] = read_json(file) if file.exists() else {}
     return known

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from edgefl.errors import UserError
+from edgefl.json_file import read_json
 from edgefl.scenario import Scenario
 from edgefl.validation import validated
 from edgefl.version import __version__
@@ -119,9 +119,9 @@ def read_state(file: Path) -> State:
         UserError: it is damaged, or another version of edgefl wrote it.
     """
     try:
-        data = json.loads(file.read_text(encoding="utf-8"), parse_constant=_refuse)
-    except (OSError, ValueError, RecursionError) as error:
-        raise _damaged(file, "", str(error)) from None
+        data = read_json(file)
+    except UserError as error:
+        raise _damaged(file, "", error.message) from None
     version = data.get("edgefl") if isinstance(data, dict) else None
     if isinstance(version, str) and version != __version__:
         found = f"was begun by edgefl {version}, this is {__version__}"
@@ -135,7 +135,3 @@ def read_state(file: Path) -> State:
 def _damaged(file: Path, field: str, reason: str) -> UserError:
     where = f"{field}: " if field else ""
     return UserError(f"{file.name} is damaged ({where}{reason}); the run cannot be resumed", file=str(file.parent))
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number of JSON")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -14,10 +12,16 @@ from pydantic import Field
 from edgefl.errors import UserError
 from edgefl.fleet.windows import Windows
 from edgefl.input_file import InputFile, digest_of_file, find_input
+from edgefl.json_file import read_json
 from edgefl.options import Options
 from edgefl.units import Seconds
 
 DAY = 86400.0
+LEAST_PERIOD = 1.0
+"""Seconds. A shorter trace would change so often that simulated time hardly advances."""
+
+MAXIMUM_BYTES = 256 * 2**20
+"""The largest trace; one of 100,000 devices over some days has about 100 MB."""
 
 
 class Always(Options):
@@ -107,14 +111,7 @@ def read_trace(file: str) -> Windows:
 @lru_cache(maxsize=4)
 def _read(path: str, _digest: str) -> Windows:
     """The trace in a file; the digest is part of the cache key because the file may change during the process."""
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", file=path) from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"cannot be read: {error}", file=path) from None
-    except json.JSONDecodeError as error:
-        raise UserError(f"not JSON (line {error.lineno}: {error.msg})", file=path) from None
+    data = read_json(path, maximum=MAXIMUM_BYTES)
     devices = data if isinstance(data, dict) else dict(enumerate(data)) if isinstance(data, list) else {}
     if not devices:
         raise UserError("expected a list or a mapping of devices, found none", file=path)
@@ -123,9 +120,9 @@ def _read(path: str, _digest: str) -> Windows:
 
 def _row(path: str, name: str, device: Any) -> tuple[list[float], list[float], float]:
     try:
-        period = float(device["finish_time"])
-        starts, ends = [float(each) for each in device["active"]], [float(each) for each in device["inactive"]]
-    except (KeyError, TypeError, ValueError):
+        period = _seconds(device["finish_time"])
+        starts, ends = ([_seconds(each) for each in device[key]] for key in ("active", "inactive"))
+    except (KeyError, TypeError):
         raise UserError(
             "expected {duration, active: [seconds, …], inactive: [seconds, …], finish_time: seconds}",
             file=path,
@@ -138,6 +135,14 @@ def _row(path: str, name: str, device: Any) -> tuple[list[float], list[float], f
             file=path,
             field=name,
         )
-    if not 0 < period < float("inf"):
-        raise UserError(f"expected a finish_time above 0, found {period:g}", file=path, field=name)
+    if period < LEAST_PERIOD:
+        raise UserError(
+            f"expected a finish_time of {LEAST_PERIOD:g} s or more, found {period:g}", file=path, field=name
+        )
     return starts, ends, period
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError
+    return float(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from edgefl.errors import UserError, nearest
 from edgefl.input_file import find_input
+from edgefl.json_file import read_json
 from edgefl.network.flow import Node
 from edgefl.network.specs import CellsTopology, FileTopology, LinkSpec, StarTopology
 from edgefl.network.topology import GraphLinks, Topology
@@ -71,7 +71,7 @@ def _read_graph(spec: FileTopology, clients: int, folder: Path | None) -> nx.DiG
         if file.suffix == ".graphml":
             graph = nx.read_graphml(file)
         elif file.suffix == ".json":
-            data = json.loads(file.read_text(encoding="utf-8"))
+            data = read_json(file)
             graph = nx.node_link_graph(data, edges="links" if "links" in data else "edges")
         else:
             raise UserError(f"expected a .graphml or .json file, found '{file.suffix}'", file=spec.file)

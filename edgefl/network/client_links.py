@@ -17,7 +17,7 @@ from edgefl.errors import UserError
 from edgefl.input_file import find_input
 from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.generated import GeneratedRates
-from edgefl.network.processes import CapacityProcess, SteppedProcess, StepTrace
+from edgefl.network.processes import CapacityProcess, SteppedProcess
 from edgefl.network.specs import (
     ConstantCapacity,
     GeneratedCapacity,
@@ -27,7 +27,7 @@ from edgefl.network.specs import (
     redraw_rule,
 )
 from edgefl.network.topology import Topology
-from edgefl.network.traces import read_csv, read_mahimahi
+from edgefl.network.traces import read_trace
 from edgefl.randomness import generator
 
 Direction = Literal["down", "up"]
@@ -154,10 +154,9 @@ class ClientLinks:
     ) -> list[CapacityProcess]:
         try:
             file = find_input(spec.file, self._folder)
-            trace = read_csv(file) if spec.format == "csv" else read_mahimahi(file, every=spec.every)
+            trace = read_trace(file, spec.format, every=spec.every, scale=spec.scale)
         except UserError as error:
             raise error.located(field=f"network.links.{name}.{direction}") from None
-        trace = StepTrace(trace.times, [rate * spec.scale for rate in trace.rates], period=trace.period)
         if spec.shift == "none":
             return [trace] * len(clients)
         draws = generator(self._seed, "link-shift", name, direction).random(self._count)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +10,7 @@ from pydantic import Field
 
 from edgefl.errors import UserError, nearest
 from edgefl.fleet.fitting import Step
+from edgefl.json_file import read_json
 from edgefl.options import Options
 from edgefl.profiling.counting import operators_of
 from edgefl.profiling.measure_device.main import FORMAT, VERSION, cases
@@ -72,17 +72,7 @@ def read_measurement(file: Path) -> Measurement:
     Raises:
         UserError: the file cannot be read, or is not from this version of the measuring script.
     """
-    try:
-        raw = file.read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", file=str(file)) from None
-    if len(raw) > MAXIMUM_BYTES:
-        raise UserError(f"expected a measurement of at most {MAXIMUM_BYTES} bytes, found {len(raw)}", file=str(file))
-    try:
-        data = json.loads(raw)
-    except ValueError as error:
-        raise UserError(f"expected JSON as the measuring script writes it: {error}", file=str(file)) from None
-    return measurement_of(data, file=str(file))
+    return measurement_of(read_json(file, maximum=MAXIMUM_BYTES), file=str(file))
 
 
 def measurement_of(data: Any, *, file: str | None = None) -> Measurement:

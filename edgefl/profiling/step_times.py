@@ -14,6 +14,7 @@ from edgefl.cost import CostModel
 from edgefl.errors import UserError, nearest
 from edgefl.fleet import DeviceProfile, step_signature
 from edgefl.models.registry import build_model
+from edgefl.plain_file import read_plain_text
 from edgefl.scenario.named_step import read_shape, read_step
 from edgefl.validation import validated
 
@@ -90,15 +91,7 @@ def _seconds(values: Sequence[float]) -> float | dict[str, float]:
 
 def _rows(file: Path) -> tuple[list[tuple[int, dict[str, str]]], str]:
     """Return the rows that are not empty, by column, and the name of the column of times."""
-    try:
-        raw = file.read_bytes()
-        text = raw.decode("utf-8-sig")
-    except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", file=str(file)) from None
-    except UnicodeDecodeError:
-        raise UserError("expected CSV in UTF-8", file=str(file)) from None
-    if len(raw) > MAXIMUM_BYTES:
-        raise UserError(f"expected a table of at most {MAXIMUM_BYTES} bytes, found {len(raw)}", file=str(file))
+    text = read_plain_text(file, MAXIMUM_BYTES, what="a table")
     reader = csv.reader(io.StringIO(text), skipinitialspace=True)
     try:
         header = [column.strip() for column in next(reader, [])]

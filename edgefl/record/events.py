@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from edgefl.errors import UserError
+from edgefl.json_file import parse_json
 from edgefl.record.ranges import check_ranges
 
 NOBODY = -1
@@ -57,8 +58,8 @@ class Event(NamedTuple):
     def facts(self) -> dict[str, Any]:
         """The further facts; empty if there are none or they cannot be read."""
         try:
-            found = json.loads(self.detail) if self.detail else {}
-        except ValueError:
+            found = parse_json(self.detail) if self.detail else {}
+        except UserError:
             return {}
         return found if isinstance(found, dict) else {}
 

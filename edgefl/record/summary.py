@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field
 
 from edgefl.durable_file import write_durably
 from edgefl.errors import UserError
+from edgefl.json_file import read_json
 from edgefl.options import Options
 from edgefl.validation import validated
 from edgefl.version import __version__
@@ -167,13 +168,7 @@ def read_summary(path: Path) -> tuple[dict[str, Any], Summary]:
         UserError: the file cannot be read, is no JSON, has another schema, or lacks what this schema promises.
     """
     name = str(path)
-    try:
-        # A figure that is not finite stands for a missing one.
-        data = json.loads(path.read_text(encoding="utf-8"), parse_constant=lambda _: None)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot be read: {error}", file=name) from None
-    except json.JSONDecodeError as error:
-        raise UserError(f"not JSON (line {error.lineno}: {error.msg})", file=name) from None
+    data = read_json(path, missing=True)  # a figure that is not finite stands for a missing one
     found = data.get("schema") if isinstance(data, dict) else None
     if found != SCHEMA:
         raise UserError(f"expected a summary of schema {SCHEMA}, found {found!r}", file=name, field="schema")
@@ -210,6 +205,6 @@ def write_summary(
 def is_summary(path: Path) -> bool:
     """Whether a file is there and a whole summary; one that is empty or cut short says nothing of a run."""
     try:
-        return isinstance(json.loads(path.read_text(encoding="utf-8"))["methods"], dict)
-    except (OSError, ValueError, KeyError, TypeError):
+        return isinstance(read_json(path, missing=True)["methods"], dict)
+    except (UserError, KeyError, TypeError):
         return False

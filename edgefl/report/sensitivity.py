@@ -6,7 +6,6 @@ they came, and what they cost, is what each condition makes of it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from edgefl.errors import UserError
+from edgefl.json_file import parse_json
 from edgefl.record.ranges import check_ranges
 from edgefl.record.sensitivity import DEVICES, OWN, Condition, Devices, digest
 from edgefl.report.curves import metric_of
@@ -189,7 +189,7 @@ def read_sensitivity(run: RunResult) -> Sensitivity | None:
         return None
     try:
         table = pq.read_table(file, page_checksum_verification=True)
-        facts = json.loads((table.schema.metadata or {})[b"edgefl"])
+        facts = parse_json((table.schema.metadata or {})[b"edgefl"], file=str(file))
         found = Sensitivity(run, dict(facts["held"]), dict(facts["refused"]), table)
         if facts.get("summary") != digest(run.path):
             raise UserError(f"it was made of another run; {_again(run)}", file=str(file))

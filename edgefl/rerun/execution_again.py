@@ -7,7 +7,6 @@ sizes, steps, draws, every second and joule) is derived again and compared.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +23,7 @@ from edgefl.experiment.recording import recording_of
 from edgefl.experiment.step_costs import RecordedCosts
 from edgefl.experiment.summary import summarise
 from edgefl.experiment.wiring import SharedWorld, recipe_of, setup_of, shared_world, skeleton
+from edgefl.json_file import parse_json
 from edgefl.methods.recipe import METHODS
 from edgefl.models.digest import digest_of_model
 from edgefl.record.events import Event, EventLog
@@ -194,8 +194,8 @@ def _differing(logged: Event, derived: Event) -> str | None:
 
 def _same_details(a: str, b: str) -> bool:
     try:
-        return a == b or _same(json.loads(a), json.loads(b))
-    except ValueError:
+        return a == b or _same(parse_json(a), parse_json(b))
+    except UserError:
         return False
 
 

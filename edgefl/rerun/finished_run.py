@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from edgefl.experiment.inputs import (
 from edgefl.experiment.recording import Recording, read_recording
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import SharedWorld, shared_world, step_costs
+from edgefl.json_file import read_json
 from edgefl.record import RunPaths
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.protocol_specs import AsynchronousSpec, RoundsSpec
@@ -128,8 +128,8 @@ class FinishedRun:
     def _step_costs(self) -> dict[str, StepCosts]:
         path = self.paths.costs
         try:
-            return step_costs(self.scenario, self.labels, json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            return step_costs(self.scenario, self.labels, read_json(path))
+        except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"cannot be read: {error}", file=str(path)) from None
 
     def _labels_of(self, seed: int) -> FederatedData | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from edgefl.experiment.inputs import SCENARIO, Inputs, digest_of_scenario, recor
 from edgefl.experiment.step_costs import cost_entries
 from edgefl.experiment.wiring import compute_seconds
 from edgefl.fleet import assign
+from edgefl.json_file import read_json
 from edgefl.network import build_topology
 from edgefl.record import RunPaths, SeedPaths
 from edgefl.record.events import Event
@@ -53,11 +53,12 @@ def held_to(run: Path, summary: dict[str, Any], scenario: Scenario) -> list[str]
     found = list(_other_runs(scenario, summary))
     if found:
         return found
+    file = RunPaths(run).costs
     try:
-        costs = json.loads(RunPaths(run).costs.read_text(encoding="utf-8"))
+        costs = read_json(file)
         verification = _Verification(run, scenario, cost_entries(costs))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return [f"costs.json cannot be read: {error}"]
+    except (UserError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return [f"costs.json cannot be read: {error.message if isinstance(error, UserError) else error}"]
     again = ExecutionAgain(scenario, costs) if is_of_this_version(summary.get("edgefl")) else None
     for label, entries in summary["methods"].items():
         for entry in entries:

@@ -9,7 +9,7 @@ from edgefl.methods.build import build_method
 from edgefl.models.registry import build_model, checked_model
 from edgefl.network.build import build_topology
 from edgefl.network.specs import FileTopology, TraceCapacity
-from edgefl.network.traces import read_csv, read_mahimahi
+from edgefl.network.traces import read_trace
 from edgefl.scenario.components import built_at
 from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
 from edgefl.scenario.scenario import Scenario
@@ -60,10 +60,7 @@ def _rehearse_network(scenario: Scenario) -> None:
             if isinstance(capacity, TraceCapacity):
                 with built_at(f"network.links.{name}.{direction}.file"):
                     path = find_input(capacity.file, None)
-                    if capacity.format == "csv":
-                        read_csv(path)
-                    else:
-                        read_mahimahi(path, every=capacity.every)
+                    read_trace(path, capacity.format, every=capacity.every, scale=capacity.scale)
     if isinstance(network.topology, FileTopology):
         fleet = assign(scenario.fleet, scenario.data.clients, scenario.seeds[0])
         with built_at("network.topology"):

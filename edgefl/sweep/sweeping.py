@@ -15,6 +15,7 @@ import pyarrow as pa
 from edgefl.durable_file import aside, make_folder, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.folder_lock import FolderLock
+from edgefl.json_file import read_json
 from edgefl.record.names import SWEEP, SWEEP_LOCK, SWEEP_TABLE
 from edgefl.record.paths import file_in, folder_in
 from edgefl.record.tables import write_parquet
@@ -192,7 +193,7 @@ def _holds_sweep(out: Path, ids: list[str]) -> bool:
     """
     state = file_in(out, SWEEP)
     if state.exists():
-        if json.loads(state.read_text(encoding="utf-8")) != {"jobs": ids}:
+        if read_json(state) != {"jobs": ids}:
             raise UserError("this folder contains another sweep; choose another folder", file=f"--out {out}")
         return True
     left = {SWEEP_LOCK, "jobs", aside(state).name}  # left by a process that was killed before the sweep began

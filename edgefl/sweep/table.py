@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from edgefl.experiment.directory import is_interrupted
 from edgefl.experiment.pausing import read_standings
+from edgefl.json_file import read_json
 from edgefl.record import RunPaths
 from edgefl.record.summary import is_summary
 from edgefl.sweep.jobs import Job
@@ -58,7 +59,7 @@ def figures_by_method(job: Job, folder: Path) -> dict[str, list[dict[str, Any]]]
     """
     found = {}
     summary = RunPaths(folder).summary
-    ended = json.loads(summary.read_text(encoding="utf-8"))["methods"] if is_summary(summary) else {}
+    ended = read_json(summary, missing=True)["methods"] if is_summary(summary) else {}
     for label in job.methods:
         standings = read_standings(RunPaths(folder).of(label, job.seed))
         if job.pause is not None and job.pause.name in standings:

@@ -106,7 +106,9 @@ def test_a_summary_that_cannot_be_is_refused(copied, value):
         file.write_text(json.dumps(forged).replace('"FORGED"', "1e400"))
         with pytest.raises(UserError) as refused:
             RunResult(copied)
-        assert str(last) in str(refused.value), (*way, last)
+        # A number beyond a float is refused by its line, before it belongs to a field.
+        named = "found 1e400" if value == "1e400" else str(last)
+        assert named in str(refused.value), (*way, last)
 
 
 def test_an_accuracy_forged_in_every_file_is_refused_by_verify(copied):

@@ -114,6 +114,16 @@ def test_groups_keep_to_themselves(trace):
         ('[{"active": [1, 5], "inactive": [2], "finish_time": 9}]', "as many times"),
         ('[{"active": [3], "inactive": [2], "finish_time": 9}]', "alternating and ascending"),
         ('[{"active": [3], "inactive": [20], "finish_time": 9}]', "within finish_time"),
+        ('[{"active": [3], "inactive": [NaN], "finish_time": 9}]', "expected a finite number, found NaN"),
+        ('[{"active": [3], "inactive": [4], "finish_time": NaN}]', "expected a finite number, found NaN"),
+        ('[{"active": [3], "inactive": [4], "finish_time": Infinity}]', "expected a finite number"),
+        ('[{"active": ["nan"], "inactive": [4], "finish_time": 9}]', "expected {duration"),
+        ('[{"active": [3], "inactive": [4], "finish_time": "nan"}]', "expected {duration"),
+        ('[{"active": "12", "inactive": "34", "finish_time": 9}]', "expected {duration"),
+        ('[{"active": [true], "inactive": [4], "finish_time": 9}]', "expected {duration"),
+        ('[{"active": [], "inactive": [], "finish_time": 1e-300}]', "finish_time of 1 s or more, found 1e-300"),
+        ('[{"active": [0], "inactive": [1e999], "finish_time": 9}]', "within the range of a float"),
+        ("[" * 5000, "levels of nested"),
     ],
 )
 def test_a_broken_trace_is_explained_with_its_file(tmp_path, content, complaint):

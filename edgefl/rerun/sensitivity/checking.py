@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from edgefl.errors import UserError
+from edgefl.json_file import parse_json
 from edgefl.record import RunPaths
 from edgefl.record.sensitivity import OWN, digest
 from edgefl.record.tables import SENSITIVITY, read_table
@@ -26,12 +27,12 @@ def check_sensitivity(run: Path, summary: Mapping[str, Any]) -> Iterator[str]:
         return
     try:
         found = read_table(file, SENSITIVITY)
-        facts = json.loads(pq.read_schema(file).metadata[b"edgefl"])
+        facts = parse_json(pq.read_schema(file).metadata[b"edgefl"])
         if facts["summary"] != digest(run):
             yield f"{file.name} was made of another run"
             return
         left_out = set(facts["refused"])
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+    except (UserError, OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         yield f"a table cannot be read: {error}"
         return
     names = ("round", "seconds", "bytes", "joules")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from edgefl.errors import UserError
 from edgefl.fleet import FleetAssignment
+from edgefl.json_file import parse_json
 from edgefl.network import Topology, Transport
 from edgefl.record.events import Event
 from edgefl.simulation.cost_specs import ComputeSeconds
@@ -89,8 +90,8 @@ def close(a: float, b: float, *, tolerance: float = TOLERANCE, clock: float = 0.
 def facts(event: Event) -> dict[str, Any]:
     """The event's details; empty where they are damaged."""
     try:
-        found = json.loads(event.detail) if event.detail else {}
-    except ValueError:
+        found = parse_json(event.detail) if event.detail else {}
+    except UserError:
         return {}
     return found if isinstance(found, dict) else {}
 
