@@ -112,7 +112,7 @@ def share_outside(scenario: Scenario, device: str = "auto") -> list[dict[str, An
                 began, before = perf_counter(), core.working_seconds
                 with tempfile.TemporaryDirectory() as folder:
                     one = OneRun(scenario, method, world, costs[method.label], RunPaths(Path(folder)))
-                    rounds = one.trained(Silent(), core, data)["rounds"]
+                    rounds = one.trained(Silent(), core, data).rounds
                 spent[method.label].add(rounds, perf_counter() - began, core.working_seconds - before)
         everything.add(0, perf_counter() - start, core.working_seconds)
     everything.rounds = sum(each.rounds for each in spent.values())

@@ -19,7 +19,6 @@ def verify(
     The exit code is 1 if a rule is violated.
     """
     from edgefl.experiment.directory import read_run_summary
-    from edgefl.rerun.verify import is_of_this_version
     from edgefl.rerun.verify import verify as violations_in
 
     violations = violations_in(run)
@@ -28,6 +27,6 @@ def verify(
     if violations:
         say(f"{run}: {len(violations)} {'violation' if len(violations) == 1 else 'violations'}", err=True)
         raise typer.Exit(1)
-    version = read_run_summary(run).get("edgefl")
-    note = "" if is_of_this_version(version) else f"; not executed again, because edgefl {version} wrote it"
+    summary = read_run_summary(run)
+    note = "" if summary.of_this_version else f"; not executed again, because edgefl {summary.edgefl} wrote it"
     say(f"{run}: every invariant holds{note}")

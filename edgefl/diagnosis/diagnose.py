@@ -87,16 +87,16 @@ def diagnose(
     Raises:
         UserError: the run kept no models, or the method or seed is unknown.
     """
-    summary = read_run_summary(run)["methods"]
+    summary = read_run_summary(run).methods
     scenario = load_scenario(RunPaths(run).scenario)
     for label in methods or ():
         if label not in summary:
             raise UserError(f"the run has no method labelled '{label}'; {nearest(label, summary)}")
     chosen = [
-        (label, int(entry["seed"]))
+        (label, entry.seed)
         for label, entries in summary.items()
         for entry in entries
-        if (not methods or label in methods) and (not seeds or int(entry["seed"]) in seeds)
+        if (not methods or label in methods) and (not seeds or entry.seed in seeds)
     ]
     if not chosen:
         raise UserError(f"the run has no seed {', '.join(map(str, seeds or ()))}", file=str(run))

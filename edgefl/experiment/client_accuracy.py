@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from edgefl.methods.recipe import Method
+from edgefl.record.summary import ClientResult
 from edgefl.record.tables import column, write_parquet
 from edgefl.training.faults import blaming
 
@@ -41,7 +42,7 @@ def accuracy_of_clients(
     seed: int,
     personalisation: CalibrationSpec | None,
     path: Path,
-) -> dict[str, Any]:
+) -> dict[str, ClientResult]:
     """Test the final model on each client's own part, personalise it if the scenario requires it, and write the table.
 
     Args:
@@ -58,7 +59,7 @@ def accuracy_of_clients(
         PartFault: a part of the method raised an error.
 
     Returns:
-        The summary's entries: ``clients``, and ``personalisation`` if there is one; empty unless the test set is
+        The summary's figures: ``clients``, and ``personalisation`` if there is one; empty unless the test set is
         partitioned.
     """
     if data.evaluation_shards is None:
@@ -70,7 +71,7 @@ def accuracy_of_clients(
         model = method.objective.adapt(core.model).to(final.device)
         mode = method.objective.evaluation_mode(model)
         shared = accuracy_of_one(final, model, data.evaluation, data.evaluation_shards, mode)
-    entry: dict[str, Any] = {"clients": _entry(shared)}
+    found = {"clients": ClientResult(**_figures(shared))}
     personal = None
     if personalisation is not None:
         engine = core.engine_for(model)
@@ -89,12 +90,12 @@ def accuracy_of_clients(
                 )
         finally:
             engine.close()
-        entry["personalisation"] = {"kind": personalisation.kind, **_entry(personal)}
+        found["personalisation"] = ClientResult(kind=personalisation.kind, **_figures(personal))
     _write(data, shared, personal, path)
-    return entry
+    return found
 
 
-def _entry(accuracy: ClientAccuracy) -> dict[str, float]:
+def _figures(accuracy: ClientAccuracy) -> dict[str, float]:
     return {"mean": accuracy.mean, "cumulative": accuracy.cumulative, "worst_tenth": accuracy.worst_tenth}
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edgefl.experiment.client_accuracy import accuracy_of_clients
 from edgefl.methods.recipe import Method
 from edgefl.record import SeedPaths
+from edgefl.record.summary import ClientResult
 from edgefl.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ class Conclusion:
     keepsakes: Keepsakes
     rounds: int
 
-    def write(self, scenario: Scenario, paths: SeedPaths) -> dict[str, Any]:
-        """Write models and tables as the run's files; return the additional entries of the summary."""
+    def write(self, scenario: Scenario, paths: SeedPaths) -> dict[str, ClientResult]:
+        """Write models and tables as the run's files; return the additional figures of the summary."""
         from edgefl.experiment.models import write_clients, write_model
 
         final = self.learner.model(self.rounds)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from edgefl.durable_file import aside, flush_folder, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.folder_lock import FolderLock
 from edgefl.experiment.inputs import Input, check_inputs, digests
-from edgefl.experiment.state import Choices, State, read_state
-from edgefl.json_file import read_json
+from edgefl.experiment.state import Choices, Finished, State, read_state
 from edgefl.record import RunPaths, names
-from edgefl.record.summary import SCHEMA, is_summary
+from edgefl.record.summary import SeedResult, Summary, is_summary, read_summary
 from edgefl.scenario import Scenario
 from edgefl.version import __version__
 
@@ -36,8 +35,8 @@ class RunDirectory:
     Attributes:
         path: the directory.
         paths: its files.
-        choices: the command's choices. finished: the data of each finished run, by (label, seed): its entry in the
-            summary, and the (alpha, batch) of the step costs that it used.
+        choices: the command's choices.
+        finished: the finished runs, by (label, seed).
         inputs: digests of what the runs read, by field of the scenario.
         opened: whether the scenario is written, so that the run can be resumed.
 
@@ -51,7 +50,7 @@ class RunDirectory:
     def __init__(self, path: Path, choices: Choices | None) -> None:
         self.path = path
         self.paths = RunPaths(path)
-        self.finished: dict[tuple[str, int], dict[str, Any]] = {}
+        self.finished: dict[tuple[str, int], Finished] = {}
         self.inputs: dict[str, str] = {}
         self.opened = False
         self._asked = choices
@@ -95,13 +94,19 @@ class RunDirectory:
         return None if self._lock is None else self._lock.new_place
 
     def check(self, scenario: Scenario) -> None:
-        """Check that the state of an interrupted run belongs to its scenario.
+        """Check that the state of an interrupted run belongs to its scenario, and that its finished runs are complete.
 
         Raises:
-            UserError: it contains runs that the scenario does not have.
+            UserError: it contains runs that the scenario does not have, or a file of a finished run is missing.
         """
-        if self._state_read is not None:
-            self._state_read.check(scenario, self._state_file())
+        if self._state_read is None:
+            return
+        self._state_read.check(scenario, self._state_file())
+        kept = scenario.keep_models if self.choices.train else "none"
+        for (label, seed), known in self.finished.items():
+            for path in self.paths.of(label, seed).of_finished(known.entry, kept):
+                if not path.is_file():
+                    raise UserError("this file of a finished run is missing; the run cannot be resumed", file=str(path))
 
     def open(self, scenario: str) -> None:
         """Write the resolved scenario, unless it was written before.
@@ -137,12 +142,13 @@ class RunDirectory:
         Raises:
             UserError: the run began with different contents.
         """
-        check_inputs(self.inputs, found)
+        if self._asked is None or self.inputs:
+            check_inputs(self.inputs, found, complete=True)
         self.inputs |= digests(found)
 
-    def run_finished(self, label: str, seed: int, entry: dict[str, Any], costs: list[tuple[int, int]]) -> None:
+    def run_finished(self, label: str, seed: int, entry: SeedResult, costs: list[tuple[int, int]]) -> None:
         """Record that a run is complete: its tables are written, its journal and checkpoints no longer needed."""
-        self.finished[label, seed] = {"entry": entry, "costs": costs}
+        self.finished[label, seed] = Finished(label=label, seed=seed, entry=entry, costs=costs)
         self._write()
         self._clear(label, seed)
 
@@ -160,9 +166,9 @@ class RunDirectory:
         self._check_place()
         for label, seed in self.finished:
             self._clear(label, seed)  # again, in case of a kill between the run's end and this line
-        sound = {run: known for run, known in self.finished.items() if known["entry"]["stop"]["reason"] != "fault"}
+        sound = [known for known in self.finished.values() if not known.entry.faulted]
         if len(sound) < len(self.finished):
-            write_durably(self.paths.faulted, json.dumps(self._state(sound)))
+            write_durably(self.paths.faulted, self._state(sound))
         else:
             self.paths.faulted.unlink(missing_ok=True)
         self.paths.clear()
@@ -176,15 +182,11 @@ class RunDirectory:
 
     def _write(self) -> None:
         self._check_place()
-        write_durably(self.paths.state, json.dumps(self._state(self.finished)))
+        write_durably(self.paths.state, self._state(self.finished.values()))
 
-    def _state(self, finished: Mapping[tuple[str, int], dict[str, Any]]) -> dict[str, Any]:
-        return {
-            "edgefl": __version__,
-            "inputs": self.inputs,
-            "choices": self.choices.model_dump(mode="json"),
-            "finished": [{"label": label, "seed": seed, **known} for (label, seed), known in finished.items()],
-        }
+    def _state(self, finished: Iterable[Finished]) -> str:
+        state = State(edgefl=__version__, inputs=self.inputs, choices=self.choices, finished=tuple(finished))
+        return json.dumps(state.model_dump(mode="json", exclude_unset=True), allow_nan=False)
 
     def _check_place(self) -> None:
         if self.moved:
@@ -212,7 +214,7 @@ class RunDirectory:
         self.paths.check_own(state.choices.methods)
         self.choices, self.inputs = state.choices, dict(state.inputs)
         self.opened = self.paths.state.exists()
-        self.finished = {(each.label, each.seed): {"entry": each.entry, "costs": each.costs} for each in state.finished}
+        self.finished = {(each.label, each.seed): each for each in state.finished}
 
     def _not_writable(self, error: OSError) -> UserError:
         return UserError(f"the run directory cannot be written: {error.strerror}", file=str(self.path))
@@ -266,25 +268,18 @@ def check_free(path: Path, *, begun: bool = False, hint: str = "choose another f
     raise UserError(f"expected a new or an empty folder, found files in it; {hint}", file=str(path))
 
 
-def read_run_summary(run: Path) -> dict[str, Any]:
+def read_run_summary(run: Path) -> Summary:
     """The summary of a finished run.
 
     Raises:
-        UserError: the folder holds none, or one of another schema.
+        UserError: the folder has none, or it is damaged or of another schema.
     """
     path = RunPaths(run).summary
     if not path.is_file():
         hint = f"; it is unfinished: edgefl simulate --resume {run}" if is_interrupted(run) else ""
         raise UserError(f"expected the folder of a finished run, found no summary.json{hint}", file=str(run))
-    summary: Any = read_json(path, missing=True)
-    schema = summary.get("schema") if isinstance(summary, dict) else None
-    if schema != SCHEMA:
-        raise UserError(f"expected schema {SCHEMA}, found {schema!r}", file=str(path), field="schema")
-    try:
-        for entries in summary["methods"].values():
-            for entry in entries:
-                int(entry["seed"])
-    except (AttributeError, KeyError, TypeError, ValueError):
-        message = "expected a list of runs with their seeds for each method"
-        raise UserError(message, file=str(path), field="methods") from None
-    return dict(summary)
+    _, summary = read_summary(path)
+    for label in summary.methods:
+        if fault := names.label_fault(label):
+            raise UserError(fault, file=str(path), field=f"methods.{label}")
+    return summary

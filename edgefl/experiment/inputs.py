@@ -42,18 +42,6 @@ def digest_of_scenario(data: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def recorded_inputs(summary: Mapping[str, Any], path: Path) -> dict[str, str]:
-    """The digests in a run's ``summary.json``; none if an older edgefl wrote it.
-
-    Raises:
-        UserError: they are damaged.
-    """
-    inputs = summary.get("inputs", {})
-    if not isinstance(inputs, dict) or not all(isinstance(each, str) for each in inputs.values()):
-        raise UserError("expected a digest for each input", file=str(path), field="inputs")
-    return inputs
-
-
 class Inputs:
     """The present inputs of a run on disk.
 
@@ -97,14 +85,26 @@ def digests(inputs: Mapping[str, Input]) -> dict[str, str]:
     return {field: each.digest for field, each in inputs.items()}
 
 
-def check_inputs(known: Mapping[str, str], found: Mapping[str, Input]) -> None:
+def check_inputs(known: Mapping[str, str], found: Mapping[str, Input], *, complete: bool) -> None:
     """Check that the inputs have the known digests.
 
+    Args:
+        known: the digests when the run began, by field.
+        found: the present inputs.
+        complete: whether each present input must have a known digest; older versions of edgefl recorded fewer.
+
     Raises:
-        UserError: one differs; the error contains its file and field.
+        UserError: one differs or is not known; the error contains its file and field.
     """
     for field, each in found.items():
-        if known.get(field, each.digest) != each.digest:
+        then = known.get(field)
+        if then is None and complete:
+            raise UserError(
+                "the run directory has no digest of it, so it cannot be compared with what the run began with",
+                file=each.file,
+                field=field,
+            )
+        if then not in (None, each.digest):
             raise UserError(
                 "has changed since the run began, so the finished part of the run does not match it; expected the old "
                 "contents, or a new run in another folder",

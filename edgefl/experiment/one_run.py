@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edgefl.cost.recorder import DataDependentError
 from edgefl.experiment.conclusion import Conclusion, keepsakes_of
@@ -23,6 +23,7 @@ from edgefl.methods.recipe import METHODS
 from edgefl.record import RunPaths
 from edgefl.record.events import Event, EventLog, Sink
 from edgefl.record.rounds import RoundRow
+from edgefl.record.summary import ClientResult, SeedResult
 from edgefl.record.tables import EventFile, write_rounds
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
@@ -74,19 +75,19 @@ class OneRun:
         self.fault: PartFault | None = None
         self.rounds = 0
 
-    def timed(self, progress: Progress) -> dict[str, Any]:
+    def timed(self, progress: Progress) -> SeedResult:
         """The world alone; re-executed from the start where it was interrupted, which takes milliseconds a round."""
         with EventFile(self._paths.events) as table:
             outcome = self._simulate(NeutralLearner(), table, progress, trains=False)
         return self._entry(outcome)
 
-    def replayed(self, progress: Progress, learner: Learner) -> dict[str, Any]:
+    def replayed(self, progress: Progress, learner: Learner) -> SeedResult:
         """The world with the numbers of a finished run in place of training."""
         with EventFile(self._paths.events) as table:
             outcome = self._simulate(learner, table, progress, trains=True)
         return self._entry(outcome)
 
-    def trained(self, progress: Progress, core: TrainingCore, data: FederatedData) -> dict[str, Any]:
+    def trained(self, progress: Progress, core: TrainingCore, data: FederatedData) -> SeedResult:
         """The world with training, on disk after every round."""
         kept, method = keepsakes_of(self._scenario), self._costs.method
         try:
@@ -95,7 +96,7 @@ class OneRun:
         except PartFault as fault:
             with EventFile(self._paths.events) as table:
                 return self._entry(self._unbegun(EventLog(table), fault))
-        gained: dict[str, Any] = {}
+        gained: dict[str, ClientResult] = {}
 
         def conclude(rounds: int) -> None:
             ended = Conclusion(core, data, self._world.seed, method, learner, kept, rounds)
@@ -113,7 +114,7 @@ class OneRun:
                 table(events)
 
             outcome = self._simulate(resumed, sink, progress, trains=True, resumed=resumed, on_end=conclude)
-        return self._entry(outcome) | ({} if outcome.fault is not None else gained)
+        return self._entry(outcome).model_copy(update=gained if outcome.fault is None else {})
 
     def _simulate(
         self,
@@ -187,7 +188,7 @@ class OneRun:
             except DataDependentError as error:
                 raise PartFault(label, 0, part, error.reason) from error
 
-    def _entry(self, outcome: Outcome) -> dict[str, Any]:
+    def _entry(self, outcome: Outcome) -> SeedResult:
         write_rounds(outcome.rows, self._paths.rounds)
         block_wise = METHODS[self._method.name].scheduler is not None
         return summarise(outcome, self._world.seed, block_wise=block_wise, why=self._early_end.why(outcome))

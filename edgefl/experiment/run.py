@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edgefl.errors import UserError
 from edgefl.experiment.directory import RunDirectory, is_interrupted
@@ -146,7 +146,7 @@ class _Experiment:
         self._methods = [scenario.method(label) for label in self._choices.methods]
         self._costs = step_costs(scenario, [method.label for method in self._methods])
         for (label, _), known in directory.finished.items():
-            for alpha, batch in known["costs"]:
+            for alpha, batch in known.costs:
                 self._costs[label].step(alpha, batch)
 
     def begin(self) -> None:
@@ -184,7 +184,7 @@ class _Experiment:
                     self.at = f"after round {one.rounds} of {method.label}, seed {seed}"
                 self._fault = self._fault or one.fault
                 self._directory.run_finished(method.label, seed, entry, sorted(costs.used))
-                self._progress.end(method.label, seed, entry["stop"]["reason"])
+                self._progress.end(method.label, seed, entry.stop.reason)
         memory = core.memory if core is not None else None
         if memory is not None and memory.found:
             self._progress.shared(seed, memory.trained, memory.found)
@@ -194,8 +194,8 @@ class _Experiment:
         """Write what covers all runs."""
         paths, finished = self._directory.paths, self._directory.finished
         shutil.rmtree(paths.results, ignore_errors=True)  # again: a kill may have come between a seed's end and this
-        entries: dict[str, list[dict[str, Any]]] = {
-            method.label: [finished[method.label, seed]["entry"] for seed in self._scenario.seeds]
+        entries = {
+            method.label: [finished[method.label, seed].entry for seed in self._scenario.seeds]
             for method in self._methods
         }
         write_costs(self._costs, paths.costs)
@@ -204,14 +204,14 @@ class _Experiment:
 
     def check_faults(self) -> None:
         """Raise :class:`RunsFailed` where a run ended by a fault, in this process or before."""
-        stops = {run: known["entry"]["stop"] for run, known in self._directory.finished.items()}
+        finished = self._directory.finished
         told = [
-            f"{label}, seed {seed}: {stop['message']}"
-            for (label, seed), stop in stops.items()
-            if stop["reason"] == "fault"
+            f"{label}, seed {seed}: {known.entry.stop.message}"
+            for (label, seed), known in finished.items()
+            if known.entry.faulted
         ]
         if told:
-            raise RunsFailed(self._directory.path, len(stops), told) from self._fault
+            raise RunsFailed(self._directory.path, len(finished), told) from self._fault
 
     def _check_inputs(self) -> None:
         """Files may change while runs go on, or while they do not."""

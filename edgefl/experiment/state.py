@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from edgefl.errors import UserError
 from edgefl.json_file import read_json
+from edgefl.record.summary import SeedResult
 from edgefl.scenario import Scenario
 from edgefl.validation import validated
 from edgefl.version import __version__
@@ -34,28 +35,6 @@ class Choices(_Checked):
     cache: bool = True
 
 
-class _Stop(_Checked):
-    reason: str
-    round: int = Field(ge=0)
-    message: str | None = None
-
-    @model_validator(mode="after")
-    def _told(self) -> _Stop:
-        if self.reason == "fault" and self.message is None:
-            raise UserError("expected the message of the fault", field="message")
-        return self
-
-
-class _Entry(_Checked):
-    """A run's entry in the summary, as far as edgefl itself reads it again; the report checks the rest."""
-
-    model_config = ConfigDict(extra="allow")
-
-    seed: int
-    stop: _Stop
-    rounds: int = Field(ge=0)
-
-
 Positive = Annotated[int, Field(ge=1)]
 
 
@@ -64,20 +43,22 @@ class Finished(_Checked):
 
     Attributes:
         label, seed: which.
-        entry: its entry in the summary.
+        entry: its result in the summary.
         costs: the (alpha, batch) of the step costs that it used.
     """
 
     label: str
     seed: int = Field(ge=0)
-    entry: dict[str, Any]
+    entry: SeedResult
     costs: list[Annotated[tuple[Positive, Positive], Field(strict=False)]]
 
     @model_validator(mode="after")
     def _entry_fits(self) -> Finished:
-        entry = validated(_Entry, self.entry, field="entry")
+        entry = self.entry
         if entry.seed != self.seed:
             raise UserError(f"expected the run's seed {self.seed}, found {entry.seed}", field="entry.seed")
+        if entry.faulted and entry.stop.message is None:
+            raise UserError("expected the message of the fault", field="entry.stop.message")
         return self
 
 

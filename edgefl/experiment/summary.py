@@ -5,62 +5,49 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from edgefl.record.summary import (
+    Accuracy,
+    Blocks,
+    BudgetResult,
+    Bytes,
+    Communication,
+    EnsembleResult,
+    SeedResult,
+    Stop,
+    TargetResult,
+)
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Budget, Standing, Target
 from edgefl.simulation.run import Outcome
 
 
-def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None = None) -> dict[str, Any]:
+def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None = None) -> SeedResult:
     """One run's entry.
 
     Args:
-        outcome: what the run came to.
+        outcome: the result of the run.
         seed: its seed.
         block_wise: the method sends blocks; both ways to count their bytes are reported then.
-        why: what ended the run before it was to, in words.
+        why: the reason for an early end, in words.
     """
     spent = outcome.spent
-    entry: dict[str, Any] = {
-        "seed": seed,
-        "stop": {"reason": outcome.reason, "round": outcome.rounds},
-        "accuracy": {
-            "final": number(outcome.final.accuracy),
-            "best": number(outcome.best),
-            "ema": number(outcome.ema),
-        },
-        "seconds": outcome.seconds,
-        "rounds": outcome.rounds,
-        "rounds_without_update": sum(not row.aggregated for row in outcome.rows),
-        "refused": sum(row.refused for row in outcome.rows),
-        "flops": spent.flops,
-        "joules": spent.joules,
-        "bytes": {
-            "down": int(spent.bytes_down),
-            "up": int(spent.bytes_up),
-            "useful": int(spent.bytes_useful),
-            "wasted": int(spent.bytes - spent.bytes_useful),
-            "by_fate": _fates(spent),
-        },
-        "client_bytes": int(spent.client_bytes),
-        "communication": {"exposed_seconds": spent.exposed_seconds, "hidden_seconds": spent.hidden_seconds},
-        "targets": [_target(target) for target in outcome.limits.targets],
-        "budgets": [_budget(budget) for budget in outcome.limits.budgets],
-    }
-    if why is not None:
-        entry["stop"]["message"] = why
-    if spent.bytes_backhaul:
-        entry["bytes"]["backhaul"] = int(spent.bytes_backhaul)
-    if math.isfinite(outcome.final.ensemble):
-        known = [row.accuracy_ensemble for row in outcome.rows if math.isfinite(row.accuracy_ensemble)]
-        entry["ensemble"] = {"final": outcome.final.ensemble, "best": max([*known, outcome.final.ensemble])}
-    if block_wise:
-        entry["blocks"] = {
-            "actual": sum(row.blocks_actual for row in outcome.rows),
-            "uniform": sum(row.blocks_uniform for row in outcome.rows),
-            "front_age": spent.front_block_rounds / spent.front_blocks if spent.front_blocks else None,
-            "makespan_over_least": spent.foreseen_seconds / spent.least_seconds if spent.least_seconds else None,
-        }
-    return entry
+    return SeedResult(
+        seed=seed,
+        stop=Stop(reason=outcome.reason, round=outcome.rounds, **_told(message=why)),
+        accuracy=Accuracy(final=number(outcome.final.accuracy), best=number(outcome.best), ema=number(outcome.ema)),
+        seconds=outcome.seconds,
+        rounds=outcome.rounds,
+        rounds_without_update=sum(not row.aggregated for row in outcome.rows),
+        refused=sum(row.refused for row in outcome.rows),
+        flops=spent.flops,
+        joules=spent.joules,
+        bytes=_bytes(spent),
+        client_bytes=int(spent.client_bytes),
+        communication=Communication(exposed_seconds=spent.exposed_seconds, hidden_seconds=spent.hidden_seconds),
+        targets=tuple(_target(target) for target in outcome.limits.targets),
+        budgets=tuple(_budget(budget) for budget in outcome.limits.budgets),
+        **_told(ensemble=_ensemble(outcome), blocks=_blocks(outcome) if block_wise else None),
+    )
 
 
 def number(value: float) -> float | None:
@@ -68,8 +55,41 @@ def number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def _told(**figures: Any) -> dict[str, Any]:
+    """The figures that there are; the others have no key in the summary."""
+    return {name: value for name, value in figures.items() if value is not None}
+
+
+def _ensemble(outcome: Outcome) -> EnsembleResult | None:
+    if not math.isfinite(outcome.final.ensemble):
+        return None
+    known = [row.accuracy_ensemble for row in outcome.rows if math.isfinite(row.accuracy_ensemble)]
+    return EnsembleResult(final=outcome.final.ensemble, best=max([*known, outcome.final.ensemble]))
+
+
+def _blocks(outcome: Outcome) -> Blocks:
+    spent = outcome.spent
+    return Blocks(
+        actual=sum(row.blocks_actual for row in outcome.rows),
+        uniform=sum(row.blocks_uniform for row in outcome.rows),
+        front_age=spent.front_block_rounds / spent.front_blocks if spent.front_blocks else None,
+        makespan_over_least=spent.foreseen_seconds / spent.least_seconds if spent.least_seconds else None,
+    )
+
+
+def _bytes(spent: Ledger) -> Bytes:
+    return Bytes(
+        down=int(spent.bytes_down),
+        up=int(spent.bytes_up),
+        useful=int(spent.bytes_useful),
+        wasted=int(spent.bytes - spent.bytes_useful),
+        by_fate=_fates(spent),
+        **_told(backhaul=int(spent.bytes_backhaul) or None),
+    )
+
+
 def _fates(spent: Ledger) -> dict[str, int]:
-    """What the wasted bytes were wasted on; they sum to ``wasted``."""
+    """The wasted bytes by reason; they sum to ``wasted``."""
     fates = {
         "late": int(spent.bytes_late),
         "dropped": int(spent.bytes_dropped),
@@ -79,19 +99,22 @@ def _fates(spent: Ledger) -> dict[str, int]:
     return {**fates, "unfinished": int(spent.bytes - spent.bytes_useful) - sum(fates.values())}
 
 
-def _target(target: Target) -> dict[str, Any]:
+def _target(target: Target) -> TargetResult:
     at = target.reached
-    return {
-        "accuracy": target.accuracy,
-        "reached": at is not None,
-        "seconds": at and at.seconds,
-        "bytes": at and int(at.spent.bytes),
-        "rounds": at and at.round,
-        "flops": at and at.spent.flops,
-        "joules": at and at.spent.joules,
-    }
+    if at is None:
+        never = dict.fromkeys(("seconds", "bytes", "rounds", "flops", "joules"))
+        return TargetResult(accuracy=target.accuracy, reached=False, **never)
+    return TargetResult(
+        accuracy=target.accuracy,
+        reached=True,
+        seconds=at.seconds,
+        bytes=int(at.spent.bytes),
+        rounds=at.round,
+        flops=at.spent.flops,
+        joules=at.spent.joules,
+    )
 
 
-def _budget(budget: Budget) -> dict[str, Any]:
+def _budget(budget: Budget) -> BudgetResult:
     at: Standing | None = budget.within
-    return {"kind": budget.kind, "limit": budget.limit, "accuracy": None if at is None else number(at.accuracy)}
+    return BudgetResult(kind=budget.kind, limit=budget.limit, accuracy=None if at is None else number(at.accuracy))

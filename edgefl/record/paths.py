@@ -18,6 +18,7 @@ from pathlib import Path
 from edgefl.durable_file import aside, flush_folder, make_folder, remove_unfinished
 from edgefl.errors import UserError
 from edgefl.record import names
+from edgefl.record.summary import SeedResult
 
 _KINDS = (
     (stat.S_ISLNK, "a symbolic link"),
@@ -113,6 +114,22 @@ class SeedPaths:
     def checkpoints(self) -> Path:
         """The folder of checkpoints while the run is in progress."""
         return folder_in(self.folder, names.CHECKPOINTS)
+
+    def of_finished(self, entry: SeedResult, keep_models: str) -> list[Path]:
+        """The files that a finished run has.
+
+        Args:
+            entry: its result.
+            keep_models: which models are kept, as in a scenario; ``none`` for a run without training.
+        """
+        files = [self.events, self.rounds]
+        if entry.clients is not None:
+            files.append(self.clients)
+        if not entry.faulted and keep_models != "none":
+            files.append(self.final_model)
+        if not entry.faulted and keep_models == "clients":
+            files.append(self.client_models)
+        return files
 
     def clear(self) -> None:
         """Remove the files that only a run in progress needs, and unfinished ones."""

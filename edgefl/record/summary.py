@@ -1,9 +1,9 @@
-"""What ``summary.json`` says, typed; keys that a later edgefl adds are kept and passed over."""
+"""The contents of ``summary.json``, written and read by one model; keys of a later edgefl are kept and ignored."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,6 +13,7 @@ from edgefl.durable_file import write_durably
 from edgefl.errors import UserError
 from edgefl.json_file import read_json
 from edgefl.options import Options
+from edgefl.record import names
 from edgefl.validation import validated
 from edgefl.version import __version__
 
@@ -24,6 +25,8 @@ BudgetKind = Literal["seconds", "bytes", "client_bytes", "flops", "joules"]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
+Number = Annotated[int, Field(ge=0)] | Amount
+"""A count or an amount, as it was computed."""
 
 
 class _Part(Options):
@@ -47,12 +50,18 @@ class Accuracy(_Part):
 
 
 class Bytes(_Part):
-    """Bytes over the whole run; ``wasted`` are those of transfers whose work was never aggregated."""
+    """Bytes over the whole run.
 
-    down: Amount
-    up: Amount
-    useful: Amount
-    wasted: Amount
+    ``wasted`` are those of transfers whose work was never aggregated; ``by_fate`` splits them by reason. ``backhaul``
+    are those between the server and averaging cells, which the other counts leave out.
+    """
+
+    down: Count
+    up: Count
+    useful: Count
+    wasted: Count
+    by_fate: dict[str, int] = Field(default_factory=dict)
+    backhaul: Count = 0
 
 
 class Communication(_Part):
@@ -68,8 +77,8 @@ class TargetResult(_Part):
     accuracy: Share
     reached: bool
     seconds: Amount | None = None
-    bytes: Amount | None = None
-    rounds: Amount | None = None
+    bytes: Count | None = None
+    rounds: Count | None = None
     flops: Amount | None = None
     joules: Amount | None = None
 
@@ -87,17 +96,23 @@ class Blocks(_Part):
 
     ``actual`` and ``uniform`` are download bytes by blocks' own bytes and by alpha/M of the model. ``front_age`` is the
     mean over the blocks that clients train without being sent them: rounds since they were last sent each; ``None``
-    where there are none, and in runs of edgefl 0.1.0.
+    where there are none, and in runs of edgefl 0.1.0. ``makespan_over_least`` is the ratio of the predicted makespans
+    to the least ones for as many blocks; ``None`` if the scheduler predicts none.
     """
 
-    actual: Amount
-    uniform: Amount
+    actual: Number
+    uniform: Number
     front_age: Amount | None = None
+    makespan_over_least: Amount | None = None
 
 
 class ClientResult(_Part):
-    """Accuracy on each client's own test part: mean over clients, of the worst tenth, and by images."""
+    """Accuracy on each client's own test part: mean over clients, of the worst tenth, and by images.
 
+    ``kind`` is how each client fitted the model before, ``None`` if it did not.
+    """
+
+    kind: str | None = None
     mean: Share
     cumulative: Share
     worst_tenth: Share
@@ -128,14 +143,23 @@ class SeedResult(_Part):
     flops: Amount
     joules: Amount
     bytes: Bytes
-    client_bytes: Amount | None = None
+    client_bytes: Count | None = None
     communication: Communication
     targets: tuple[TargetResult, ...] = ()
     budgets: tuple[BudgetResult, ...] = ()
+    ensemble: EnsembleResult | None = None
     blocks: Blocks | None = None
     clients: ClientResult | None = None
     personalisation: ClientResult | None = None
-    ensemble: EnsembleResult | None = None
+
+    @property
+    def faulted(self) -> bool:
+        """Whether a fault of a part of the method ended the run."""
+        return self.stop.reason == "fault"
+
+    def written(self) -> dict[str, Any]:
+        """The result as JSON data: the keys that were set, in their order."""
+        return self.model_dump(mode="json", exclude_unset=True)
 
     def spent(self, kind: BudgetKind) -> float | None:
         """What the run spent of a kind of budget, ``None`` if unknown; bytes are both directions together."""
@@ -153,12 +177,28 @@ class SeedResult(_Part):
 
 
 class Summary(_Part):
-    """The whole of ``summary.json``."""
+    """The whole of ``summary.json``.
 
-    format: int = Field(alias="schema")
+    Attributes:
+        format: the version of this schema.
+        scenario: the scenario's name.
+        edgefl: the version that wrote it.
+        inputs: digests of what was read, by field of the scenario; empty in runs of edgefl 0.1.0.
+        chosen: labels of the methods that were run; ``None`` in runs of edgefl 0.1.0.
+        methods: a result for each seed, by label.
+    """
+
+    format: int = Field(default=SCHEMA, alias="schema")
     scenario: str
     edgefl: str
+    inputs: dict[str, str] = Field(default_factory=dict)
+    chosen: tuple[str, ...] | None = None
     methods: dict[str, tuple[SeedResult, ...]] = Field(min_length=1)
+
+    @property
+    def of_this_version(self) -> bool:
+        """Whether this version of edgefl wrote it, and so would write the same again."""
+        return self.edgefl == __version__
 
 
 def read_summary(path: Path) -> tuple[dict[str, Any], Summary]:
@@ -176,30 +216,32 @@ def read_summary(path: Path) -> tuple[dict[str, Any], Summary]:
     for label, results in summary.methods.items():
         if not results:
             raise UserError("expected at least one seed, found none", file=name, field=f"methods.{label}")
-        if label in ("", ".", "..") or any(sign in label for sign in "/\\\0"):
+        if not names.is_plain(label):
             raise UserError("expected a method's label, found a path", file=name, field=f"methods.{label}")
     return data, summary
 
 
 def write_summary(
-    scenario: str, entries: Mapping[str, list[dict[str, Any]]], path: Path, inputs: Mapping[str, str]
+    scenario: str, results: Mapping[str, Sequence[SeedResult]], path: Path, inputs: Mapping[str, str]
 ) -> None:
-    """Write the file; the same entries give the same bytes.
+    """Write the file; the same results give the same bytes.
 
     Args:
         scenario: its name.
-        entries: one for each seed, by label.
+        results: one for each seed, by label.
         path: the file.
         inputs: digests of what was read, by field of the scenario.
     """
-    summary = {
-        "schema": SCHEMA,
-        "scenario": scenario,
-        "edgefl": __version__,
-        "inputs": dict(sorted(inputs.items())),
-        "methods": entries,
-    }
-    write_durably(path, json.dumps(summary, indent=2, allow_nan=False) + "\n")
+    summary = Summary(
+        schema=SCHEMA,
+        scenario=scenario,
+        edgefl=__version__,
+        inputs=dict(sorted(inputs.items())),
+        chosen=tuple(results),
+        methods={label: tuple(each) for label, each in results.items()},
+    )
+    data = summary.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    write_durably(path, json.dumps(data, indent=2, allow_nan=False) + "\n")
 
 
 def is_summary(path: Path) -> bool:

@@ -27,9 +27,10 @@ from edgefl.json_file import parse_json
 from edgefl.methods.recipe import METHODS
 from edgefl.models.digest import digest_of_model
 from edgefl.record.events import Event, EventLog
+from edgefl.record.summary import SeedResult
 from edgefl.record.tables import ROUNDS
 from edgefl.scenario import Scenario
-from edgefl.simulation.invariants.record import Record, at, close
+from edgefl.simulation.invariants.record import Record, at, close, facts
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.work import StepCost
@@ -74,6 +75,12 @@ class _Comparison:
         return self.position == len(self._events) or self._events[self.position].kind == "fault"
 
 
+def is_trained(record: Record) -> bool:
+    """Whether a run was a run with training."""
+    # A part may have failed before any training; then the log has the first model's digest.
+    return any("model" in facts(event) for event in record.of("run")) or any(record.by_kind.get(k) for k in _TRAINED)
+
+
 class ExecutionAgain:
     """Executes the runs of a directory again, one by one.
 
@@ -106,7 +113,7 @@ class ExecutionAgain:
             with suppress(_EndsHereError):
                 log.flush()
         except (PartFault, UserError) as error:
-            if isinstance(error, UserError) or record.summary["stop"]["reason"] != "fault":
+            if isinstance(error, UserError) or not record.summary.faulted:
                 yield f"the run cannot be executed again: {error}"
             return
         if comparison.difference is not None:
@@ -116,7 +123,7 @@ class ExecutionAgain:
         elif outcome is not None:
             block_wise = METHODS[self._scenario.method(label).name].scheduler is not None
             why = comparison.early_end.why(outcome)
-            entry = summarise(outcome, int(record.summary["seed"]), block_wise=block_wise, why=why)
+            entry = summarise(outcome, record.summary.seed, block_wise=block_wise, why=why)
             yield from _summed_up(record, outcome, entry)
 
     def final_model(self, record: Record, label: str, file: Path) -> Iterator[str]:
@@ -136,10 +143,8 @@ class ExecutionAgain:
             yield f"{file.name} is not the model from the last aggregation"
 
     def _setup(self, record: Record, label: str, log: EventLog) -> Setup:
-        recording = recording_of(record.events)
-        # A part may have failed before any training; then the log has the first model's digest.
-        trains = bool(recording.digests) or any(record.by_kind.get(kind) for kind in _TRAINED)
-        recorded = RecordedLearner(recording, label, _EndsHereError) if trains else None
+        trains = is_trained(record)
+        recorded = RecordedLearner(recording_of(record.events), label, _EndsHereError) if trains else None
         method = self._scenario.method(label)
         costs = RecordedCosts(
             self._model(), recipe_of(self._scenario, method), self._scenario.cost, self._known.get(label, ())
@@ -153,7 +158,7 @@ class ExecutionAgain:
             return costs.step(alpha, batch)
 
         learner = recorded or NeutralLearner()
-        world = self._world(int(record.summary["seed"]))
+        world = self._world(record.summary.seed)
         setup = setup_of(self._scenario, method, world, costs, learner=learner, trains=trains, log=log)
         return replace(setup, cost=step)
 
@@ -166,7 +171,7 @@ class ExecutionAgain:
         return shared_world(scenario, seed, data)
 
 
-def _summed_up(record: Record, outcome: Outcome, entry: Mapping[str, Any]) -> Iterator[str]:
+def _summed_up(record: Record, outcome: Outcome, entry: SeedResult) -> Iterator[str]:
     """Compare the rounds and the summary's entry with those of the second execution."""
     for name in ROUNDS.names:
         derived = [getattr(row, name) for row in outcome.rows]
@@ -175,9 +180,10 @@ def _summed_up(record: Record, outcome: Outcome, entry: Mapping[str, Any]) -> It
             _same(_null(a), _null(b)) for a, b in zip(found, derived, strict=True)
         ):
             yield f"rounds.parquet: the column {name} does not follow from the scenario"
-    for name, value in entry.items():
-        if name not in record.summary or not _same(record.summary[name], value):
-            yield f"{name}: summary.json has {record.summary.get(name)}, but {value} follows from the scenario"
+    told = record.summary.written()
+    for name, value in entry.written().items():
+        if name not in told or not _same(told[name], value):
+            yield f"{name}: summary.json has {told.get(name)}, but {value} follows from the scenario"
 
 
 def _null(value: Any) -> Any:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from edgefl.errors import UserError, nearest
 from edgefl.experiment.directory import read_run_summary
@@ -16,13 +16,13 @@ from edgefl.experiment.inputs import (
     check_inputs,
     digest_of_scenario,
     digests,
-    recorded_inputs,
 )
 from edgefl.experiment.recording import Recording, read_recording
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import SharedWorld, shared_world, step_costs
 from edgefl.json_file import read_json
 from edgefl.record import RunPaths
+from edgefl.record.summary import SeedResult
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.protocol_specs import AsynchronousSpec, RoundsSpec
 from edgefl.yaml_file import read_yaml
@@ -55,8 +55,8 @@ class FinishedRun:
         self.path = path
         self.paths = RunPaths(path)
         summary = read_run_summary(path)
-        self.entries: dict[str, list[dict[str, Any]]] = summary["methods"]
-        self._inputs = recorded_inputs(summary, self.paths.summary)
+        self.entries = summary.methods
+        self._summary = summary
         for label in methods or ():
             if label not in self.entries:
                 raise UserError(f"the run has no method '{label}'; {nearest(label, self.entries)}", file=str(path))
@@ -75,12 +75,11 @@ class FinishedRun:
             UserError: a file that the scenario shares with the run's own has changed since the run.
         """
         inputs = Inputs(scenario, self.path)
-        found = inputs.now(trains=any(self._reads_labels(entry["seed"]) for entry in self._all_entries()))
+        found = inputs.now(trains=any(self._reads_labels(entry.seed) for entry in self._all_entries()))
         shared = {field: inputs.files.get(field) == self._files.get(field) for field in found}
-        check_inputs(
-            self._inputs, {field: each for field, each in found.items() if shared[field] and field != SCENARIO}
-        )
-        trained_on = {DATA: self._inputs[DATA]} if DATA in self._inputs else {}
+        self._check_inputs({field: each for field, each in found.items() if shared[field] and field != SCENARIO})
+        known = self._summary.inputs
+        trained_on = {DATA: known[DATA]} if DATA in known else {}
         return digests(found) | trained_on
 
     def recording(self, label: str, seed: int) -> Recording:
@@ -101,12 +100,15 @@ class FinishedRun:
         """The shared world of all methods of a seed, in this scenario or a changed one."""
         return shared_world(scenario, seed, self._labels_of(seed))
 
-    def _all_entries(self) -> list[dict[str, Any]]:
+    def _all_entries(self) -> list[SeedResult]:
         return [entry for label in self.labels for entry in self.entries[label]]
 
     def _check_scenario(self) -> None:
         file = self.paths.scenario
-        check_inputs(self._inputs, {SCENARIO: Input(str(file), digest_of_scenario(read_yaml(file)))})
+        self._check_inputs({SCENARIO: Input(str(file), digest_of_scenario(read_yaml(file)))})
+
+    def _check_inputs(self, found: Mapping[str, Input]) -> None:
+        check_inputs(self._summary.inputs, found, complete=self._summary.of_this_version)
 
     def _check_protocol(self) -> None:
         protocol = self.scenario.protocol
@@ -145,4 +147,4 @@ class FinishedRun:
         return self._data[seed]
 
     def _reads_labels(self, seed: int) -> bool:
-        return "label_support" in self.scenario.training.selection.spec.start(int(seed)).reads
+        return "label_support" in self.scenario.training.selection.spec.start(seed).reads

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from edgefl.durable_file import durable_file, durable_folder, write_durably
 from edgefl.errors import UserError
+from edgefl.experiment.inputs import SCENARIO, digest_of_scenario
 from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.progress import Silent
 from edgefl.experiment.recording import Recording
 from edgefl.experiment.step_costs import write_costs
 from edgefl.record import RunPaths
-from edgefl.record.paths import own_file_in
-from edgefl.record.summary import write_summary
+from edgefl.record.names import CLIENT_MODELS, CLIENTS, FINAL_MODEL
+from edgefl.record.paths import file_in, own_file_in
+from edgefl.record.summary import SeedResult, write_summary
 from edgefl.rerun.finished_run import FinishedRun
 from edgefl.rerun.replayed_learner import ReplayedLearner
 from edgefl.scenario import Scenario, dump_yaml, resolve, with_overrides
@@ -42,7 +43,7 @@ class Replay:
     def __init__(self, run: Path, methods: Sequence[str] | None = None) -> None:
         self._run = FinishedRun(run, methods)
         self._recordings = {
-            (label, int(entry["seed"])): self._timeless(label, int(entry["seed"]))
+            (label, entry.seed): self._timeless(label, entry.seed)
             for label in self._run.labels
             for entry in self._run.entries[label]
         }
@@ -79,41 +80,46 @@ class Replay:
         return out
 
     def _write(self, scenario: Scenario, folder: Path, inputs: dict[str, str]) -> None:
-        write_durably(RunPaths(folder).scenario, dump_yaml(resolve(scenario)))
         worlds = {seed: self._run.world(scenario, seed) for seed in dict.fromkeys(seed for _, seed in self._recordings)}
 
-        def replayed(place: tuple[str, int]) -> dict[str, Any]:
+        def replayed(place: tuple[str, int]) -> tuple[SeedResult, list[tuple[int, int]]]:
             label, seed = place
             costs = self._run.costs[label]
             one = OneRun(scenario, scenario.method(label), worlds[seed], costs, RunPaths(folder))
             recording = self._recordings[place]
             learner = ReplayedLearner(recording, label, stateful=costs.method.state is not None)
-            return one.replayed(Silent(), learner) | {"costs": sorted(costs.used)}
+            return one.replayed(Silent(), learner), sorted(costs.used)
 
         found = {place: replayed(place) for place in self._recordings}
-        entries: dict[str, list[dict[str, Any]]] = {label: [] for label in self._run.labels}
-        for label in self._run.labels:
-            for known in self._run.entries[label]:
-                entry = found[label, int(known["seed"])]
-                for alpha, batch in entry.pop("costs"):
-                    self._run.costs[label].step(alpha, batch)
-                if entry["rounds"] == known["rounds"]:
-                    # The last model is the same, and so is whatever was measured of it.
-                    entry |= {name: known[name] for name in ("clients", "personalisation") if name in known}
-                    self._keep_models(label, int(known["seed"]), folder)
-                entries[label].append(entry)
+        known = {(label, each.seed): each for label in self._run.labels for each in self._run.entries[label]}
+        alike = {place for place, (entry, _) in found.items() if entry.rounds == known[place].rounds}
+        # The finished run has no models of earlier rounds.
+        written = scenario if alike == found.keys() else scenario.model_copy(update={"keep_models": "none"})
+        models = () if written.keep_models == "none" else (FINAL_MODEL, CLIENT_MODELS)
+        data = resolve(written)
+        write_durably(RunPaths(folder).scenario, dump_yaml(data))
+        entries: dict[str, list[SeedResult]] = {label: [] for label in self._run.labels}
+        for (label, seed), before in known.items():
+            entry, used = found[label, seed]
+            for alpha, batch in used:
+                self._run.costs[label].step(alpha, batch)
+            if (label, seed) in alike:
+                # The last model is the same, and so is whatever was measured of it.
+                measured = before.model_fields_set & {"clients", "personalisation"}
+                entry = entry.model_copy(update={name: getattr(before, name) for name in measured})
+                self._copy(label, seed, folder, (CLIENTS, *models))
+            entries[label].append(entry)
         write_costs(self._run.costs, RunPaths(folder).costs)
+        inputs = {**inputs, SCENARIO: digest_of_scenario(data)}
         write_summary(scenario.name, entries, RunPaths(folder).summary, inputs)
 
-    def _keep_models(self, label: str, seed: int, folder: Path) -> None:
+    def _copy(self, label: str, seed: int, folder: Path, names: Iterable[str]) -> None:
+        """Copy those of these files that the finished run has."""
         run, copies = self._run.paths.of(label, seed), RunPaths(folder).of(label, seed)
-        for path, place in (
-            (run.final_model, copies.final_model),
-            (run.client_models, copies.client_models),
-            (run.clients, copies.clients),
-        ):
-            if own_file_in(path.parent, path.name).exists():
-                with path.open("rb") as held, durable_file(place) as copy:
+        for name in names:
+            path = own_file_in(run.folder, name)
+            if path.exists():
+                with path.open("rb") as held, durable_file(file_in(copies.folder, name)) as copy:
                     shutil.copyfileobj(held, copy)
 
     def _timeless(self, label: str, seed: int) -> Recording:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from edgefl.errors import UserError
 from edgefl.experiment.directory import read_run_summary
-from edgefl.experiment.inputs import SCENARIO, Inputs, digest_of_scenario, recorded_inputs
+from edgefl.experiment.inputs import DATA, SCENARIO, Inputs, digest_of_scenario
 from edgefl.experiment.step_costs import cost_entries
 from edgefl.experiment.wiring import compute_seconds
 from edgefl.fleet import assign
@@ -17,13 +16,14 @@ from edgefl.json_file import read_json
 from edgefl.network import build_topology
 from edgefl.record import RunPaths, SeedPaths
 from edgefl.record.events import Event
+from edgefl.record.paths import folder_in
+from edgefl.record.summary import SeedResult, Summary
 from edgefl.record.tables import EVENTS, ROUNDS, read_table
-from edgefl.rerun.execution_again import ExecutionAgain
+from edgefl.rerun.execution_again import ExecutionAgain, is_trained
 from edgefl.rerun.sensitivity.checking import check_sensitivity
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.invariants import CostEntry, Record, violations
 from edgefl.torch_settings import neutral_torch
-from edgefl.version import __version__
 from edgefl.yaml_file import read_yaml
 
 
@@ -39,7 +39,7 @@ def verify(run: Path) -> list[str]:
 
 
 @neutral_torch()
-def held_to(run: Path, summary: dict[str, Any], scenario: Scenario) -> list[str]:
+def held_to(run: Path, summary: Summary, scenario: Scenario) -> list[str]:
     """Every way in which the runs of a directory are not what a scenario leads to, as sentences.
 
     The logs are held to the laws of the world and, where this version of edgefl wrote them, to the scenario: the world
@@ -50,47 +50,54 @@ def held_to(run: Path, summary: dict[str, Any], scenario: Scenario) -> list[str]
         summary: what its ``summary.json`` holds.
         scenario: what it is said to be of.
     """
-    found = list(_other_runs(scenario, summary))
-    if found:
-        return found
-    file = RunPaths(run).costs
     try:
-        costs = read_json(file)
-        verification = _Verification(run, scenario, cost_entries(costs))
+        costs = read_json(RunPaths(run).costs)
+        verification = _Verification(run, scenario, summary, cost_entries(costs))
     except (UserError, ValueError, KeyError, TypeError, AttributeError) as error:
         return [f"costs.json cannot be read: {error.message if isinstance(error, UserError) else error}"]
-    again = ExecutionAgain(scenario, costs) if is_of_this_version(summary.get("edgefl")) else None
-    for label, entries in summary["methods"].items():
+    found = [*_other_runs(scenario, summary), *_left_out(run, scenario, summary, verification.costs)]
+    if found:
+        return found
+    again = ExecutionAgain(scenario, costs) if summary.of_this_version else None
+    for label, entries in summary.methods.items():
         for entry in entries:
-            found += [f"{label}, seed {entry['seed']}: {text}" for text in verification.check(label, entry, again)]
+            found += [f"{label}, seed {entry.seed}: {text}" for text in verification.check(label, entry, again)]
     if not found:
         found += check_sensitivity(run, summary)
     return found
 
 
-def is_of_this_version(version: object) -> bool:
-    """Whether this version of edgefl wrote a run, and so would write the same again."""
-    return version == __version__
-
-
-def _other_runs(scenario: Scenario, summary: dict[str, Any]) -> Iterator[str]:
+def _other_runs(scenario: Scenario, summary: Summary) -> Iterator[str]:
     """Runs that are not those of the scenario."""
-    if summary.get("scenario") != scenario.name:
-        yield f"scenario: summary.json says {summary.get('scenario')!r}, scenario.yaml {scenario.name!r}"
+    if summary.scenario != scenario.name:
+        yield f"scenario: summary.json says {summary.scenario!r}, scenario.yaml {scenario.name!r}"
     known = {method.label for method in scenario.methods}
-    for label, entries in summary["methods"].items():
-        seeds = [entry["seed"] for entry in entries]
+    for label, entries in summary.methods.items():
+        seeds = [entry.seed for entry in entries]
         if label not in known:
             yield f"methods: the scenario has no method '{label}'"
         if seeds != list(scenario.seeds):
             yield f"{label}: summary.json has the seeds {seeds}, the scenario {list(scenario.seeds)}"
 
 
-def _changed_inputs(run: Path, scenario: Scenario, summary: dict[str, Any]) -> Iterator[str]:
-    """What the run read that is not what lies here now; the log cannot be held to it then."""
-    known = recorded_inputs(summary, RunPaths(run).summary)
-    file = RunPaths(run).scenario
-    if known.get(SCENARIO, now := digest_of_scenario(read_yaml(file))) != now:
+def _left_out(run: Path, scenario: Scenario, summary: Summary, costs: Collection[str]) -> Iterator[str]:
+    """Methods that were run and have no results, as when somebody removed those of a method that did badly."""
+    labels = [method.label for method in scenario.methods]
+    run_here = {label: "a folder" for label in labels if folder_in(run, label).is_dir()}
+    run_here |= dict.fromkeys(costs, "step costs in costs.json")
+    run_here |= dict.fromkeys(summary.chosen or (), "a place among the chosen methods")
+    for label, what in run_here.items():
+        if label not in summary.methods:
+            yield f"methods: '{label}' has {what}, but no results in summary.json"
+    if summary.of_this_version and list(summary.chosen or ()) != list(summary.methods):
+        yield f"chosen: summary.json has {list(summary.chosen or ())}, but results of {list(summary.methods)}"
+
+
+def _changed_inputs(run: Path, scenario: Scenario, summary: Summary) -> Iterator[str]:
+    """Inputs that differ from those that the run read; then the log cannot be compared with them."""
+    known, file = summary.inputs, RunPaths(run).scenario
+    now = digest_of_scenario(read_yaml(file))
+    if known.get(SCENARIO) not in ((now,) if summary.of_this_version else (now, None)):
         yield f"{file} is not the scenario that the run was made from"
         return
     try:
@@ -99,7 +106,9 @@ def _changed_inputs(run: Path, scenario: Scenario, summary: dict[str, Any]) -> I
         yield f"what the run read is not here: {error}"
         return
     for field, each in found.items():
-        if field != SCENARIO and known.get(field, each.digest) != each.digest:
+        if field not in known and summary.of_this_version:
+            yield f"inputs: summary.json has no digest of {field}"
+        elif known.get(field, each.digest) != each.digest:
             yield f"{each.file}: {field}: is not the file that the run read"
 
 
@@ -110,16 +119,18 @@ class _Verification:
     Attributes:
         run: the directory.
         scenario: what they are said to be of.
+        summary: their summary.
         costs: step costs by label.
     """
 
     run: Path
     scenario: Scenario
+    summary: Summary
     costs: dict[str, dict[tuple[int, int], CostEntry]]
 
-    def check(self, label: str, entry: dict[str, Any], again: ExecutionAgain | None) -> Iterator[str]:
+    def check(self, label: str, entry: SeedResult, again: ExecutionAgain | None) -> Iterator[str]:
         """What is wrong with one run."""
-        paths = RunPaths(self.run).of(label, entry["seed"])
+        paths = RunPaths(self.run).of(label, entry.seed)
         try:
             record = self._record(paths, label, entry)
         except ValueError as error:
@@ -128,14 +139,25 @@ class _Verification:
         try:
             broken = list(violations(record))
             if again is not None and not broken:
+                yield from self._missing(record, paths)
                 yield from again.differences(record, label)
                 yield from again.final_model(record, label, paths.final_model)
             yield from broken
         except (KeyError, TypeError, IndexError, AttributeError) as error:
             yield f"the files are damaged ({type(error).__name__}: {error})"
 
-    def _record(self, paths: SeedPaths, label: str, entry: dict[str, Any]) -> Record:
-        scenario, seed = self.scenario, int(entry["seed"])
+    def _missing(self, record: Record, paths: SeedPaths) -> Iterator[str]:
+        """What a run with training leaves, and is not there."""
+        if not is_trained(record):
+            return
+        if DATA not in self.summary.inputs:
+            yield "inputs: summary.json has no digest of the data"
+        for path in paths.of_finished(record.summary, self.scenario.keep_models):
+            if not path.is_file():
+                yield f"{path.name} is missing"
+
+    def _record(self, paths: SeedPaths, label: str, entry: SeedResult) -> Record:
+        scenario, seed = self.scenario, entry.seed
         events = read_table(paths.events, EVENTS)
         rounds = read_table(paths.rounds, ROUNDS)
         fleet = assign(scenario.fleet, scenario.data.clients, seed)

@@ -260,6 +260,10 @@ FORGERIES = {
     "a run that stands twice": lambda state: state["finished"].append(run_of(state)),
     "an entry without a stop": lambda state: run_of(state)["entry"].pop("stop"),
     "a fault without a message": lambda state: run_of(state)["entry"]["stop"].update(reason="fault"),
+    "an accuracy of seven": lambda state: run_of(state)["entry"]["accuracy"].update(final=7.0),
+    "bytes that are negative": lambda state: run_of(state)["entry"]["bytes"].update(down=-1),
+    "an entry without bytes": lambda state: run_of(state)["entry"].pop("bytes"),
+    "targets that are a text": lambda state: run_of(state)["entry"].update(targets="all"),
     "an entry that is a text": lambda state: run_of(state).update(entry="done"),
     "a figure that is no number": lambda state: run_of(state)["entry"].update(seconds=float("nan")),
     "costs of no batch": lambda state: run_of(state).update(costs=[[4, 0]]),
@@ -300,6 +304,31 @@ def test_a_forged_state_is_refused_with_one_message_and_nothing_is_touched(inter
     assert message.startswith(str(folder))
     assert any(part in message for part in ("cannot be resumed", "only the same version", "found a path"))
     assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", [names.EVENTS, names.ROUNDS, names.FINAL_MODEL, names.CLIENT_MODELS, "*"])
+def test_a_file_of_a_finished_run_that_is_missing_is_noticed_before_anything_is_trained(interrupted, tmp_path, name):
+    folder = tmp_path / "run"
+    shutil.copytree(interrupted, folder)
+    for path in (folder / "fedavg/seed-0").glob(name):
+        path.unlink()
+    before = kept(folder)
+    with pytest.raises(UserError, match="this file of a finished run is missing"):
+        resume(folder)
+    assert kept(folder) == before
+
+
+@pytest.mark.parametrize("field", ["scenario", "data", None])
+def test_a_state_without_a_digest_of_an_input_is_refused(interrupted, tmp_path, field):
+    folder = tmp_path / "run"
+    shutil.copytree(interrupted, folder)
+    state = json.loads((folder / names.STATE).read_text())
+    state["inputs"] = {key: value for key, value in state["inputs"].items() if field not in (None, key)}
+    (folder / names.STATE).write_text(json.dumps(state))
+    before = kept(folder)
+    with pytest.raises(UserError, match="no digest of it"):
+        resume(folder)
+    assert kept(folder) == before
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", "3", "[" * 100_000, "\0", '{"edgefl": "\\ud800"}', "é"])

@@ -7,11 +7,14 @@ import json
 from dataclasses import replace
 
 import pytest
+from pydantic import ValidationError
 
 from edgefl.experiment import run
+from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.step_costs import cost_entries
 from edgefl.record import RunPaths
 from edgefl.record.events import Event
+from edgefl.record.summary import SeedResult
 from edgefl.rerun.execution_again import ExecutionAgain
 from edgefl.rerun.verify import _Verification
 from edgefl.scenario.loading import check
@@ -49,9 +52,9 @@ def finished(request, tmp_path_factory):
     label = scenario.methods[0].label
     folder = run(scenario, out=tmp_path_factory.mktemp("rows") / "run")
     costs = json.loads((folder / "costs.json").read_text())
-    entry = json.loads((folder / "summary.json").read_text())["methods"][label][0]
-    verification = _Verification(folder, scenario, cost_entries(costs))
-    record = verification._record(RunPaths(folder).of(label, 0), label, entry)
+    summary = read_run_summary(folder)
+    verification = _Verification(folder, scenario, summary, cost_entries(costs))
+    record = verification._record(RunPaths(folder).of(label, 0), label, summary.methods[label][0])
     again = ExecutionAgain(scenario, costs)
     return record, lambda record: list(violations(record)) or list(again.differences(record, label))
 
@@ -101,13 +104,13 @@ def places(data, path=()):
 
 def test_no_figure_of_the_summary_can_be_another(finished):
     record, wrong = finished
-    for *way, last in places(record.summary):
-        summary = copy.deepcopy(record.summary)
+    for *way, last in places(record.summary.written()):
+        summary = record.summary.written()
         part = summary
         for key in way:
             part = part[key]
         part[last] = other(part[last])
         try:
-            assert wrong(replace(record, summary=summary)), (*way, last)
-        except (KeyError, IndexError, TypeError):
+            assert wrong(replace(record, summary=SeedResult.model_validate(summary))), (*way, last)
+        except (ValidationError, KeyError, IndexError, TypeError):
             continue  # `verify` says that the files are damaged

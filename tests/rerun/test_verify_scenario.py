@@ -10,6 +10,7 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.experiment import run
+from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.inputs import digest_of_scenario
 from edgefl.rerun.verify import held_to, verify
 from edgefl.scenario import resolve
@@ -135,7 +136,7 @@ def _noticed(folder, summary, data, path):
 def test_what_decides_in_the_world_is_noticed_without_the_digest(finished, request):
     """Somebody who forges the digest, too, must still explain the log."""
     folder, data = finished
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = read_run_summary(folder)
     tried = [path for path in leaves(data) if ".".join(map(str, path)) in WORLD]
     assert len(tried) > 10
     blind = {".".join(map(str, path)) for path in tried if not _noticed(folder, summary, data, path)}
@@ -146,7 +147,7 @@ def test_what_decides_in_the_world_is_noticed_without_the_digest(finished, reque
 def test_what_leads_to_another_log_is_noticed_without_the_digest(finished, tmp_path):
     """Every leaf, against a run of the scenario in which it is another."""
     folder, data = finished
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = read_run_summary(folder)
     logs = {each.relative_to(folder): each.read_bytes() for each in folder.rglob("events.parquet")}
     blind = []
     for number, path in enumerate(leaves(data)):

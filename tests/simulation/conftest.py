@@ -19,6 +19,7 @@ from edgefl.methods.rules.base import LocalOptions
 from edgefl.network import Transport
 from edgefl.record.events import EventLog
 from edgefl.record.rounds import RoundRow
+from edgefl.record.summary import SeedResult
 from edgefl.scheduling.blocks.base import block_scheduler
 from edgefl.scheduling.selection.base import Facts, selection
 from edgefl.simulation.invariants import CostEntry, Record
@@ -117,7 +118,7 @@ class SmallRun:
         record = Record(
             events=setup.log.rows,
             rounds={},
-            summary={"seed": setup.seed},
+            summary=SeedResult.model_construct(seed=setup.seed),
             fleet=setup.fleet,
             costs=costs or {},
             topology=SimpleNamespace(),

@@ -10,6 +10,7 @@ import simpy
 
 from edgefl.fleet.battery import Charges
 from edgefl.network import FlowNetwork, TreeLinks
+from edgefl.record.summary import SeedResult
 from edgefl.simulation.batteries import Batteries
 from edgefl.simulation.invariants import Record
 from edgefl.simulation.invariants import power as laws
@@ -30,7 +31,7 @@ def broken(result):
     record = Record(
         events=setup.log.rows,
         rounds={},
-        summary={"seed": 0},
+        summary=SeedResult.model_construct(seed=0),
         fleet=setup.fleet,
         costs={},
         topology=SimpleNamespace(),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,10 +13,11 @@ from edgefl.errors import UserError
 from edgefl.json_file import parse_json
 from edgefl.record import RunPaths
 from edgefl.record.sensitivity import OWN, digest
+from edgefl.record.summary import Summary
 from edgefl.record.tables import SENSITIVITY, read_table
 
 
-def check_sensitivity(run: Path, summary: Mapping[str, Any]) -> Iterator[str]:
+def check_sensitivity(run: Path, summary: Summary) -> Iterator[str]:
     """What is wrong with it, as sentences; nothing where it is not there.
 
     Under the run's own conditions it must hold the run's own rounds, to the last bit.
@@ -40,13 +40,13 @@ def check_sensitivity(run: Path, summary: Mapping[str, Any]) -> Iterator[str]:
     for label, seed, devices, bandwidth, *row in zip(*(found[name] for name in SENSITIVITY.names), strict=True):
         if (devices, bandwidth) == OWN:
             own.setdefault((label, seed), []).append(tuple(row))
-    for label, entries in summary["methods"].items():
+    for label, entries in summary.methods.items():
         for entry in entries if label not in left_out else ():
-            table = pq.read_table(RunPaths(run).of(label, entry["seed"]).rounds).to_pydict()
+            table = pq.read_table(RunPaths(run).of(label, entry.seed).rounds).to_pydict()
             bytes = [down + up for down, up in zip(table["bytes_down"], table["bytes_up"], strict=True)]
             columns = (table["round"], table["seconds"], accumulate(bytes), accumulate(table["joules"]))
-            if own.get((label, entry["seed"]), []) != list(zip(*columns, strict=True)):
+            if own.get((label, entry.seed), []) != list(zip(*columns, strict=True)):
                 yield (
-                    f"{label}, seed {entry['seed']}: under the run's own conditions the {', '.join(names)} "
+                    f"{label}, seed {entry.seed}: under the run's own conditions the {', '.join(names)} "
                     f"of {file.name} are not the run's"
                 )

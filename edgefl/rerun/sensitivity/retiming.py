@@ -111,7 +111,7 @@ def write_sensitivity(path: Path, conditions: Sequence[Condition] = CONDITIONS) 
     for label in run.labels:
         try:
             own = [
-                _Retiming(run, label, int(entry["seed"]), int(entry["rounds"]), run.recording(label, entry["seed"]))
+                _Retiming(run, label, entry.seed, entry.rounds, run.recording(label, entry.seed))
                 for entry in run.entries[label]
             ]
         except UserError as error:
@@ -148,7 +148,7 @@ def write_sensitivity(path: Path, conditions: Sequence[Condition] = CONDITIONS) 
 def _worlds(run: FinishedRun, conditions: Sequence[Condition]) -> Iterator[tuple[Condition, Scenario, SharedWorld]]:
     """Each condition with each seed of the run."""
     network = run.scenario.network
-    seeds = dict.fromkeys(int(entry["seed"]) for label in run.labels for entry in run.entries[label])
+    seeds = dict.fromkeys(entry.seed for label in run.labels for entry in run.entries[label])
     for seed in seeds:
         world = run.world(run.scenario, seed)
         for condition in conditions:

@@ -41,7 +41,7 @@ class Computation(NamedTuple):
 
 def computations(record: Record) -> Iterator[Computation]:
     """Every computation, in the order of their ends."""
-    slowdown = Slowdown(record.fleet, int(record.summary["seed"]))
+    slowdown = Slowdown(record.fleet, record.summary.seed)
     works: dict[str, Event] = {}
     begun: Counter[tuple[int, int]] = Counter()
     under_way: dict[int, Event] = {}

@@ -144,8 +144,8 @@ def ending(record: Record) -> Iterator[str]:
     """The run ended for the stated reason."""
     stop = record.events[-1]
     reason = stop.item
-    if reason != record.summary["stop"]["reason"]:
-        yield f"summary.json says that the run stopped by {record.summary['stop']['reason']}, the log by {reason}"
+    if reason != record.summary.stop.reason:
+        yield f"summary.json says that the run stopped by {record.summary.stop.reason}, the log by {reason}"
     if reason in _BUDGETS and not any(event.item == reason for event in record.of("budget")):
         yield f"{at(stop)}: the budget on {reason} was not exhausted"
     for event in record.of("budget"):
@@ -156,12 +156,12 @@ def ending(record: Record) -> Iterator[str]:
 def targets(record: Record) -> Iterator[str]:
     """A target is reached at the first evaluation that is high enough."""
     reached = {event.value: event for event in record.of("target")}
-    for target in record.summary["targets"]:
-        event = reached.get(target["accuracy"])
-        if target["reached"] != (event is not None):
-            yield f"target {target['accuracy']:g}: summary.json and the log disagree on whether it was reached"
-        elif event is not None and not (close(event.time, target["seconds"]) and event.round == target["rounds"]):
-            yield f"{at(event)}: summary.json says {target['seconds']:g} s, round {target['rounds']}"
+    for target in record.summary.targets:
+        event = reached.get(target.accuracy)
+        if target.reached != (event is not None):
+            yield f"target {target.accuracy:g}: summary.json and the log disagree on whether it was reached"
+        elif event is not None and not (close(event.time, target.seconds or 0.0) and event.round == target.rounds):
+            yield f"{at(event)}: summary.json says {target.seconds or 0.0:g} s, round {target.rounds}"
     for event in reached.values():
         if not any(
             found.round == event.round and max(found.value, _number(facts(found).get("ema"))) >= event.value

@@ -56,7 +56,7 @@ def radios(record: Record) -> Iterator[str]:
 def batteries(record: Record) -> Iterator[str]:
     """A battery that is never charged is empty when its device drops out, and never delivers more than it held."""
     fleet = record.fleet
-    charges = Charges([profile.battery for profile in fleet.profiles], fleet.group, int(record.summary["seed"]))
+    charges = Charges([profile.battery for profile in fleet.profiles], fleet.group, record.summary.seed)
     if not charges.any:
         return
     drawn: defaultdict[int, float] = defaultdict(float)

@@ -14,7 +14,7 @@ _BEGINS = ("transfer_start", "compute_start")
 
 def attendance(record: Record) -> Iterator[str]:
     """No client begins anything while it is absent, and a device that drops out as unavailable does so on time."""
-    there = Attendance(record.fleet, int(record.summary["seed"]))
+    there = Attendance(record.fleet, record.summary.seed)
     clients = len(record.fleet.group)
     goes: dict[int, float] = {}
     for event in record.events:
@@ -34,7 +34,7 @@ def attendance(record: Record) -> Iterator[str]:
 
 def accidents(record: Record) -> Iterator[str]:
     """Exactly the computations that the draws select have an accident, after the drawn share of their duration."""
-    chance = Accidents(record.fleet, int(record.summary["seed"]))
+    chance = Accidents(record.fleet, record.summary.seed)
     clients = len(record.fleet.group)
     accident = {(event.client, event.time): event for event in record.of("dropout") if event.item == "accident"}
     for each in computations(record):

@@ -13,6 +13,7 @@ from edgefl.fleet import FleetAssignment
 from edgefl.json_file import parse_json
 from edgefl.network import Topology, Transport
 from edgefl.record.events import Event
+from edgefl.record.summary import SeedResult
 from edgefl.simulation.cost_specs import ComputeSeconds
 from edgefl.simulation.protocol_specs import ProtocolSpec, SynchronousSpec
 
@@ -57,7 +58,7 @@ class Record:
 
     events: Sequence[Event]
     rounds: Mapping[str, Sequence[Any]]
-    summary: Mapping[str, Any]
+    summary: SeedResult
     fleet: FleetAssignment
     costs: Mapping[tuple[int, int], CostEntry]
     topology: Topology

@@ -24,25 +24,26 @@ def summary(record: Record) -> Iterator[str]:
         "rounds": len(ends),
     }
     for name, value in expected.items():
-        if not close(value, told[name], tolerance=_SUM):
-            yield f"{name}: summary.json says {told[name]}, the log gives {value}"
+        if not close(value, getattr(told, name), tolerance=_SUM):
+            yield f"{name}: summary.json says {getattr(told, name)}, the log gives {value}"
     counts = {
         "client_bytes": _most_by_round(record)[-1],
         "rounds_without_update": record.rounds["aggregated"].count(0),
         "refused": sum(record.rounds["refused"]),
     }
     for name, count in counts.items():
-        if told.get(name, count) != count:
-            yield f"{name}: summary.json says {told[name]}, the run's tables give {count}"
+        if name in told.model_fields_set and getattr(told, name) != count:
+            yield f"{name}: summary.json says {getattr(told, name)}, the run's tables give {count}"
     for name in ("exposed_seconds", "hidden_seconds"):
         value = sum(facts(event).get(name, 0.0) for event in ends)
-        if not close(value, told["communication"][name], tolerance=_SUM):
-            yield f"communication.{name}: summary.json says {told['communication'][name]}, the log sums to {value}"
+        said = getattr(told.communication, name)
+        if not close(value, said, tolerance=_SUM):
+            yield f"communication.{name}: summary.json says {said}, the log sums to {value}"
     evaluations = [event.value for event in record.of("evaluation")]
     if evaluations:
         for name, value in (("final", evaluations[-1]), ("best", max(evaluations))):
-            if value != told["accuracy"][name]:
-                yield f"accuracy.{name}: summary.json says {told['accuracy'][name]}, the log {value}"
+            if value != getattr(told.accuracy, name):
+                yield f"accuracy.{name}: summary.json says {getattr(told.accuracy, name)}, the log {value}"
 
 
 def budgets(record: Record) -> Iterator[str]:
@@ -55,15 +56,15 @@ def budgets(record: Record) -> Iterator[str]:
         spent["client_bytes"] = most[index] if index < len(most) else math.inf
         spent["flops"] += rounds["flops"][index]
         spent["joules"] += rounds["joules"][index]
-        for number, budget in enumerate(record.summary["budgets"]):
-            kind = budget["kind"]
+        for number, budget in enumerate(record.summary.budgets):
+            kind = budget.kind
             used = rounds["seconds"][index] if kind == "seconds" else spent.get(kind, math.inf)
-            if used <= budget["limit"] and accuracy is not None:
+            if used <= budget.limit and accuracy is not None:
                 afforded[number] = accuracy
-    for number, budget in enumerate(record.summary["budgets"]):
-        if afforded.get(number) != budget["accuracy"]:
-            told, found = budget["accuracy"], afforded.get(number)
-            yield f"budget on {budget['kind']}: summary.json says accuracy {told}, the rounds within it end at {found}"
+    for number, budget in enumerate(record.summary.budgets):
+        if afforded.get(number) != budget.accuracy:
+            told, found = budget.accuracy, afforded.get(number)
+            yield f"budget on {budget.kind}: summary.json says accuracy {told}, the rounds within it end at {found}"
 
 
 def _most_by_round(record: Record) -> list[int]:

@@ -50,12 +50,12 @@ def _told(record: Record, counts: dict[str, int]) -> Iterator[str]:
     """The summary counts the lost bytes by fate."""
     counts["wasted"] = counts["all"] - counts["useful"]
     counts["unfinished"] = counts["wasted"] - sum(counts[name] for name in LOST)
-    told = record.summary["bytes"]
+    told = record.summary.bytes
     for name in ("useful", "wasted"):
-        if counts[name] != told[name]:
-            yield f"bytes.{name}: summary.json says {told[name]}, the log sums to {counts[name]}"
+        if counts[name] != getattr(told, name):
+            yield f"bytes.{name}: summary.json says {getattr(told, name)}, the log sums to {counts[name]}"
     for name in (*LOST, "unfinished"):
-        said = told.get("by_fate", {}).get(name)
+        said = told.by_fate.get(name)
         if counts[name] != said:
             yield f"bytes.by_fate.{name}: summary.json says {said}, the log sums to {counts[name]}"
 
@@ -66,15 +66,15 @@ def directions(record: Record) -> Iterator[str]:
     for event in record.of("transfer_end", "transfer_drop"):
         name = {"up": "up", "relay": "backhaul"}.get(event.item, "down")
         counts[name] += int(event.bytes)
-    told = record.summary["bytes"]
+    told = record.summary.bytes
     for name in ("down", "up", "backhaul"):
-        if counts[name] != told.get(name, 0):
-            yield f"bytes.{name}: summary.json says {told.get(name)}, the log sums to {counts[name]}"
+        if counts[name] != getattr(told, name):
+            yield f"bytes.{name}: summary.json says {getattr(told, name)}, the log sums to {counts[name]}"
 
 
 def yardstick(record: Record) -> Iterator[str]:
     """The ratio of predicted makespans to the least ones for as many blocks matches the log's decisions."""
-    told = record.summary.get("blocks")
+    told = record.summary.blocks
     sums = {"foreseen_seconds": 0.0, "least_seconds": 0.0}
     for event in record.of("decision"):
         found = facts(event)
@@ -84,14 +84,14 @@ def yardstick(record: Record) -> Iterator[str]:
             for name in sums:
                 sums[name] += found[name]
     expected = sums["foreseen_seconds"] / sums["least_seconds"] if sums["least_seconds"] else None
-    said = None if told is None else told.get("makespan_over_least")
+    said = None if told is None else told.makespan_over_least
     if (said is None) != (expected is None) or (said is not None and not close(said, expected or 0.0, tolerance=1e-7)):
         yield f"blocks.makespan_over_least: summary.json says {said}, the log gives {expected}"
 
 
 def front_age(record: Record) -> Iterator[str]:
     """The mean age of front blocks matches the log's computations and the blocks sent for them."""
-    told = record.summary.get("blocks")
+    told = record.summary.blocks
     if told is None:
         return
     alphas = {event.item: int(facts(event).get("alpha", 0)) for event in record.of("work")}
@@ -107,7 +107,7 @@ def front_age(record: Record) -> Iterator[str]:
             else:
                 sent[event.client, block] = event.round
     expected = sum(ages) / len(ages) if ages else None
-    said = told.get("front_age", expected)
+    said = told.front_age if "front_age" in told.model_fields_set else expected
     if (said is None) != (expected is None) or (said is not None and not close(said, expected or 0.0)):
         yield f"blocks.front_age: summary.json says {said}, the log gives {expected}"
 
