@@ -8,13 +8,15 @@ from pathlib import Path
 
 import torch
 
+from edgefl.training import accelerator
+
 _RESET, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
 def reset_peak(device: torch.device) -> None:
     """Reset the peak if the system supports it: for an accelerator's memory, and for a process's memory on Linux."""
     if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
+        accelerator.reset_peak(device)
         return
     try:
         _RESET.write_text("5", encoding="ascii")
@@ -28,7 +30,7 @@ def peak_bytes(device: torch.device) -> int:
     On Linux this includes the private memory of child processes at the time of the call.
     """
     if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
+        return accelerator.peak_bytes(device)
     try:
         lines = _STATUS.read_text(encoding="ascii").splitlines()
         return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) + _held_by_children()

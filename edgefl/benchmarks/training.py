@@ -23,7 +23,7 @@ from edgefl.methods.rules.base import LocalOptions
 from edgefl.models.registry import MODELS, build_model
 from edgefl.profiling.measure_device.timing import clock_for
 from edgefl.torch_settings import neutral_torch
-from edgefl.training import processors
+from edgefl.training import accelerator, processors
 from edgefl.training.choice import choose_engine, engines_on
 from edgefl.training.core import TrainingCore
 from edgefl.training.parallel.worker_pool import shared_pool
@@ -184,12 +184,10 @@ def in_turn(
         for name in (names[place] for place in order):
             turn = turns[name]
             reset_peak(device)
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
+            accelerator.wait_for(device)
             start = clock()
             turn()
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
+            accelerator.wait_for(device)
             times[name].append(clock() - start)
             memory[name] = max(memory.get(name, 0), peak_bytes(device))
     return times, memory

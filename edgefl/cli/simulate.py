@@ -174,9 +174,9 @@ def _free_folder(out: Path | None, scenario: Scenario) -> Path:
 
 def _check_device(device: DeviceName) -> None:
     if device == "cuda":
-        import torch
+        from edgefl.training import accelerator
 
-        if not torch.cuda.is_available():
+        if not accelerator.available():
             raise UserError("torch finds no CUDA device on this machine; use cpu or auto", file="--device cuda")
 
 

@@ -6,6 +6,7 @@ import torch
 
 from edgefl.cost.measure import measure
 from edgefl.models.block_model import BlockModel
+from edgefl.training import accelerator
 from edgefl.training.base import JobTask
 
 WIDEST = 64
@@ -70,7 +71,7 @@ class ChunkWidths:
 
     def _budget(self) -> float:
         if self._device.type == "cuda":
-            return DEVICE_SHARE * torch.cuda.get_device_properties(self._device).total_memory
+            return DEVICE_SHARE * accelerator.memory_bytes(self._device)
         return HOST_BYTES
 
 

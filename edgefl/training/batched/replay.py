@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-import torch
 from torch import Tensor
+
+from edgefl.training import accelerator
 
 
 class Replay(Protocol):
@@ -58,25 +59,13 @@ class GraphReplay(DirectReplay):
     def __init__(self, step: Callable[[], None]) -> None:
         super().__init__(step)
         self._calls = 0
-        self._graph: torch.cuda.CUDAGraph | None = None
+        self._graph: Callable[[], None] | None = None
 
     def _run(self) -> None:
         self._calls += 1
         if self._calls == 2:
             self._graph = self._recorded()
-        if self._graph is None:
-            self._step()
-        else:
-            self._graph.replay()
+        (self._graph or self._step)()
 
-    def _recorded(self) -> torch.cuda.CUDAGraph | None:
-        graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
-        try:
-            # Recording executes nothing, so the memory that the step changes in place is unchanged.
-            with torch.cuda.graph(graph):
-                self._step()
-        except RuntimeError:
-            torch.cuda.synchronize()
-            return None
-        return graph
+    def _recorded(self) -> Callable[[], None] | None:
+        return accelerator.recorded(self._step)

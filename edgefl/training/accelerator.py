@@ -1,0 +1,77 @@
+"""Everything that is particular to CUDA devices: settings, memory, waiting, and graphs of kernels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+def available() -> bool:
+    """Whether PyTorch finds a CUDA device."""
+    return torch.cuda.is_available()
+
+
+@contextmanager
+def deterministic(*, tf32: bool) -> Iterator[None]:
+    """Run the block with deterministic kernels and float32 or TF32 products; then restore the caller's settings.
+
+    cuDNN does not choose kernels by timing, and cuBLAS gets a fixed workspace. Operators without a deterministic kernel
+    warn.
+    """
+    # cuBLAS reads it when it creates its handle, so it must be set before the first product.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = (cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32)
+    filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    strict, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = True, False, tf32, tf32
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    # No code here reads uninitialised memory, and filling it costs one kernel per tensor.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = before
+        torch.use_deterministic_algorithms(strict, warn_only=warn)
+        torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]
+
+
+def memory_bytes(device: torch.device) -> int:
+    """The memory of a CUDA device."""
+    return torch.cuda.get_device_properties(device).total_memory
+
+
+def reset_peak(device: torch.device) -> None:
+    """Reset the peak of the device's memory."""
+    torch.cuda.reset_peak_memory_stats(device)
+
+
+def peak_bytes(device: torch.device) -> int:
+    """The peak of the device's memory since :func:`reset_peak`."""
+    return torch.cuda.max_memory_allocated(device)
+
+
+def wait_for(device: torch.device) -> None:
+    """Wait until the device has run all kernels; other kinds of devices never lag behind."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def recorded(step: Callable[[], None]) -> Callable[[], None] | None:
+    """The kernels of a step as a graph, which one call launches; ``None`` if the step waits for the device.
+
+    Recording executes nothing, so the memory that the step changes in place is unchanged.
+    """
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    try:
+        with torch.cuda.graph(graph):
+            step()
+    except RuntimeError:
+        torch.cuda.synchronize()
+        return None
+    replay: Callable[[], None] = graph.replay
+    return replay
