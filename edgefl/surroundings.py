@@ -19,11 +19,11 @@ class _Changes:
     """What a block changed.
 
     Attributes:
-        before: the values before the block's first change, by name; ``None``: there was none.
+        before: by name, the value before the block's first change (``None``: there was none), and whose it was.
     """
 
     def __init__(self) -> None:
-        self.before: dict[str | None, str | None] = {}
+        self.before: dict[str | None, tuple[str | None, _Changes | None]] = {}
 
 
 _FOLDER = None
@@ -46,10 +46,11 @@ def changes_undone() -> Iterator[None]:
     try:
         yield
     finally:
-        _block.reset(token)
-        for name, value in own.before.items():
+        for name, (value, whose) in list(own.before.items()):
             if _last_changed_by.get(name) is own:
                 _put_back(name, value)
+                _last_changed_by[name] = whose
+        _block.reset(token)
 
 
 def _put_back(name: str | None, value: str | None) -> None:
@@ -75,9 +76,11 @@ def _watch() -> None:
 
 def _note(name: str | None) -> None:
     """Note a change that the present thread is about to make."""
-    block = _last_changed_by[name] = _block.get()
+    block = _block.get()
     if block is not None and name not in block.before:
-        block.before[name] = _folder() if name is _FOLDER else os.environ.get(name)
+        value = _folder() if name is _FOLDER else os.environ.get(name)
+        block.before[name] = value, _last_changed_by.get(name)
+    _last_changed_by[name] = block
 
 
 def _folder() -> str | None:

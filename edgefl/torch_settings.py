@@ -6,6 +6,7 @@ command and every job runs in :func:`neutral_torch`, in this process, its thread
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -208,6 +209,15 @@ _lock = threading.Lock()
 _threads_inside = 0
 _callers: dict[str, Any] = {}
 """The settings of the process before the first of the threads that are in a block entered it."""
+
+
+def _forked() -> None:
+    """A forked copy of the process has only the thread that forked it."""
+    global _lock, _threads_inside
+    _lock, _threads_inside = threading.Lock(), int(_inside.value)
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 @contextmanager

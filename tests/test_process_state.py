@@ -214,6 +214,23 @@ def test_what_the_block_changes_is_undone_and_what_other_threads_change_stays(tm
     assert os.getcwd() == str(tmp_path)
 
 
+@pytest.mark.parametrize("outer_changes", [False, True])
+def test_a_block_in_a_block_restores_what_the_outer_one_had(tmp_path, monkeypatch, outer_changes):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NAME", "callers")
+    with process_state_kept():
+        if outer_changes:
+            os.environ["NAME"] = "outer"
+            os.chdir("/")
+        had = os.environ["NAME"], os.getcwd()
+        for _ in range(2):
+            with process_state_kept():
+                os.environ.clear()
+                os.chdir(tmp_path.parent)
+            assert (os.environ["NAME"], os.getcwd()) == had
+    assert (os.environ["NAME"], os.getcwd()) == ("callers", str(tmp_path))
+
+
 def test_another_threads_working_directory_stays(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with process_state_kept():

@@ -17,9 +17,9 @@ from edgefl.experiment.progress import Silent
 from edgefl.experiment.wiring import shared_world, step_costs
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import build_model
+from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths
 from edgefl.scenario import Scenario
-from edgefl.torch_settings import neutral_torch
 from edgefl.training.base import Around, Arrived, Engine, JobResult, JobTask, unnoticed
 from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
@@ -85,7 +85,7 @@ class WatchedCore(TrainingCore):
         return Watched(super().engine_for(model), self._seconds, overlaps=self.engine_name == "parallel")
 
 
-@neutral_torch()
+@process_state_kept()
 def share_outside(scenario: Scenario, device: str = "auto") -> list[dict[str, Any]]:
     """The share of a run's wall-clock outside training and evaluation, once everything is imported and data are loaded.
 

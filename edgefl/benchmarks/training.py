@@ -21,8 +21,8 @@ from edgefl.errors import UserError, nearest
 from edgefl.methods.build import build_method
 from edgefl.methods.rules.base import LocalOptions
 from edgefl.models.registry import MODELS, build_model
+from edgefl.process_state import process_state_kept
 from edgefl.profiling.measure_device.timing import clock_for
-from edgefl.torch_settings import neutral_torch
 from edgefl.training import accelerator, processors
 from edgefl.training.choice import choose_engine, engines_on
 from edgefl.training.core import TrainingCore
@@ -55,7 +55,7 @@ def known_engines(names: Sequence[str], device: torch.device) -> list[str]:
     return [choose_engine(name, device) for name in names]
 
 
-@neutral_torch()
+@process_state_kept()
 def bench_engines(case: TrainingCase, device: torch.device, engines: Sequence[str] | None = None) -> dict[str, Any]:
     """Images and local steps per second of each engine, and its ratios to centralised training.
 
@@ -98,7 +98,7 @@ def bench_engines(case: TrainingCase, device: torch.device, engines: Sequence[st
     }  # fmt: skip
 
 
-@neutral_torch()
+@process_state_kept()
 def bench_methods(
     case: TrainingCase, device: torch.device, names: Sequence[str], engine: str, predict: Predict | None
 ) -> list[dict[str, Any]]:

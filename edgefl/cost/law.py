@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from edgefl.cost.measure import Operator, StepCost, Trace, measure, trace
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
-from edgefl.torch_settings import neutral_torch
+from edgefl.process_state import process_state_kept
 
 BATCHES = (2, 3, 5)
 """Measured batch sizes: two for the law, one to check it; not 1, which layers treat as a special case."""
@@ -104,7 +104,7 @@ class CostModel:
         self._laws: dict[tuple[object, ...], AffineCost | None] = {}
         self._costs: dict[tuple[object, ...], StepCost] = {}
 
-    @neutral_torch()
+    @process_state_kept()
     def cost(self, method: Method, alpha: int, batch: int) -> StepCost:
         """The cost of a step of ``method`` on ``batch`` images with the last ``alpha`` blocks received (M: all).
 

@@ -21,9 +21,9 @@ from edgefl.experiment.models import read_clients, read_model
 from edgefl.experiment.wiring import recipe_of, skeleton
 from edgefl.methods.objectives.base import Batch
 from edgefl.methods.rules.base import LocalOptions
+from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths, SeedPaths
 from edgefl.scenario import Scenario, load_scenario
-from edgefl.torch_settings import neutral_torch
 from edgefl.training.device import choose_device, exact_arithmetic
 
 BATCH = 64
@@ -107,7 +107,7 @@ def diagnose(
         yield _diagnose(RunPaths(run).of(label, seed), scenario, label, seed, loaded[1], plane=plane)
 
 
-@neutral_torch()
+@process_state_kept()
 def _batches(scenario: Scenario, seed: int, device: str, count: int) -> list[Batch]:
     data = load_federated(scenario.data, seed, choose_device(device), scenario.evaluation.split)
     plan = job_batches(
@@ -123,14 +123,15 @@ def _batches(scenario: Scenario, seed: int, device: str, count: int) -> list[Bat
     return [plan.step(step) for step in range(len(plan))]
 
 
-@neutral_torch()
+@process_state_kept()
 def _diagnose(
     paths: SeedPaths, scenario: Scenario, label: str, seed: int, batches: list[Batch], *, plane: bool
 ) -> Diagnosis:
     objective = recipe_of(scenario, scenario.method(label)).objective
     device = batches[0].inputs.device
-    model = objective.adapt(skeleton(scenario)).to(device)
-    mode = objective.evaluation_mode(model)
+    with process_state_kept():
+        model = objective.adapt(skeleton(scenario)).to(device)
+        mode = objective.evaluation_mode(model)
 
     def curvature(vector: Tensor) -> Curvature:
         return Curvature(model, vector.to(device), batches, mode)

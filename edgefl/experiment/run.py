@@ -25,7 +25,6 @@ from edgefl.process_state import process_state_kept
 from edgefl.record.summary import write_summary
 from edgefl.scenario import Scenario, dump_yaml, load_scenario, resolve, with_overrides
 from edgefl.scenario.overrides import of_engine
-from edgefl.torch_settings import neutral_torch
 from edgefl.training.faults import PartFault
 from edgefl.validation import validated
 
@@ -102,7 +101,7 @@ def resume(path: Path, *, progress: Progress | None = None, pause: Pause | None 
         return _execute(scenario, directory, progress or Silent(), pause)
 
 
-@neutral_torch()
+@process_state_kept()
 def _execute(scenario: Scenario, directory: RunDirectory, progress: Progress, pause: Pause | None) -> Path:
     experiment = _Experiment(scenario, directory, progress, pause)
     try:

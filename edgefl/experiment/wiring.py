@@ -24,6 +24,7 @@ from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import build_model
 from edgefl.network.build import build_topology
 from edgefl.network.client_links import ClientLinks
+from edgefl.process_state import process_state_kept
 from edgefl.record.events import EventLog
 from edgefl.record.rounds import RoundRow
 from edgefl.scenario import Scenario
@@ -109,6 +110,7 @@ def limits_of(scenario: Scenario) -> Limits:
     return Limits(scenario.budgets.limits(), scenario.targets, scenario.target_metric)
 
 
+@process_state_kept()
 def setup_of(
     scenario: Scenario,
     chosen: ScenarioMethod,

@@ -15,13 +15,13 @@ from edgefl.planning.budgets import budget_plan
 from edgefl.planning.devices import device_plans
 from edgefl.planning.figures import DevicePlan, MethodPlan, Part, Plan, Range
 from edgefl.planning.observation import Observation, Spent
+from edgefl.process_state import process_state_kept
 from edgefl.record.events import Event, EventLog
 from edgefl.record.rounds import RoundRow
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.simulation.cost_specs import SecondsCost
 from edgefl.simulation.run import Outcome, simulate_run
-from edgefl.torch_settings import neutral_torch
 from edgefl.training.neutral import NeutralLearner
 
 PARTICIPATIONS = 3000
@@ -41,7 +41,7 @@ def planned_rounds(scenario: Scenario, methods: int) -> int:
     return min(scenario.training.rounds, max(FEWEST_ROUNDS, affordable))
 
 
-@neutral_torch()
+@process_state_kept()
 def plan(
     scenario: Scenario, *, methods: Sequence[str] | None = None, rounds: int | None = None, seed: int | None = None
 ) -> Plan:

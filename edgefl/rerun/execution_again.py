@@ -26,6 +26,8 @@ from edgefl.experiment.wiring import SharedWorld, recipe_of, setup_of, shared_wo
 from edgefl.json_file import parse_json
 from edgefl.methods.recipe import METHODS
 from edgefl.models.digest import digest_of_model
+from edgefl.models.layout import Layout
+from edgefl.process_state import process_state_kept
 from edgefl.record.events import Event, EventLog
 from edgefl.record.summary import SeedResult
 from edgefl.record.tables import ROUNDS
@@ -133,14 +135,19 @@ class ExecutionAgain:
             return
         from edgefl.experiment.models import read_model
 
-        method = recipe_of(self._scenario, self._scenario.method(label))
+        layout = self._layout(label)
         try:
-            model = read_model(file, method.objective.adapt(self._model().model).layout)
+            model = read_model(file, layout)
         except UserError as error:
             yield f"{file.name} cannot be read: {error.message}"
             return
         if digest_of_model(model) != digests[max(digests)].model:
             yield f"{file.name} is not the model from the last aggregation"
+
+    @process_state_kept()
+    def _layout(self, label: str) -> Layout:
+        method = recipe_of(self._scenario, self._scenario.method(label))
+        return method.objective.adapt(self._model().model).layout
 
     def _setup(self, record: Record, label: str, log: EventLog) -> Setup:
         trains = is_trained(record)

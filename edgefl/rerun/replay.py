@@ -14,6 +14,7 @@ from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.progress import Silent
 from edgefl.experiment.recording import Recording
 from edgefl.experiment.step_costs import write_costs
+from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths
 from edgefl.record.names import CLIENT_MODELS, CLIENTS, FINAL_MODEL
 from edgefl.record.paths import file_in, own_file_in
@@ -22,7 +23,6 @@ from edgefl.rerun.finished_run import FinishedRun
 from edgefl.rerun.replayed_learner import ReplayedLearner
 from edgefl.scenario import Scenario, dump_yaml, resolve, with_overrides
 from edgefl.scenario.overrides import Overrides, parse_overrides
-from edgefl.torch_settings import neutral_torch
 
 CHANGEABLE = ("network", "fleet", "budgets", "targets", "target_metric", "stop", "name")
 """Sections of a scenario that training does not see."""
@@ -39,7 +39,7 @@ class Replay:
         UserError: no finished run, nothing was trained in it, a file is damaged, or a decision in it read a time.
     """
 
-    @neutral_torch()
+    @process_state_kept()
     def __init__(self, run: Path, methods: Sequence[str] | None = None) -> None:
         self._run = FinishedRun(run, methods)
         self._recordings = {
@@ -48,7 +48,7 @@ class Replay:
             for entry in self._run.entries[label]
         }
 
-    @neutral_torch()
+    @process_state_kept()
     def on(self, changes: Overrides, out: Path) -> Path:
         """Replay the run with changes to its scenario, and write a run directory like a full run's.
 

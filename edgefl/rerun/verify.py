@@ -14,6 +14,7 @@ from edgefl.experiment.wiring import compute_seconds
 from edgefl.fleet import assign
 from edgefl.json_file import read_json
 from edgefl.network import build_topology
+from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths, SeedPaths
 from edgefl.record.events import Event
 from edgefl.record.paths import folder_in
@@ -23,7 +24,6 @@ from edgefl.rerun.execution_again import ExecutionAgain, is_trained
 from edgefl.rerun.sensitivity.checking import check_sensitivity
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.invariants import CostEntry, Record, violations
-from edgefl.torch_settings import neutral_torch
 from edgefl.yaml_file import read_yaml
 
 
@@ -38,7 +38,7 @@ def verify(run: Path) -> list[str]:
     return list(_changed_inputs(run, scenario, summary)) or held_to(run, summary, scenario)
 
 
-@neutral_torch()
+@process_state_kept()
 def held_to(run: Path, summary: Summary, scenario: Scenario) -> list[str]:
     """Every way in which the runs of a directory are not what a scenario leads to, as sentences.
 

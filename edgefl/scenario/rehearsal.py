@@ -10,13 +10,13 @@ from edgefl.models.registry import build_model, checked_model
 from edgefl.network.build import build_topology
 from edgefl.network.specs import FileTopology, TraceCapacity
 from edgefl.network.traces import read_trace
+from edgefl.process_state import process_state_kept
 from edgefl.scenario.components import built_at
 from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
 from edgefl.scenario.scenario import Scenario
-from edgefl.torch_settings import neutral_torch
 
 
-@neutral_torch()
+@process_state_kept()
 def rehearse(scenario: Scenario, *, file: str | None = None, overrides: Overrides = ()) -> None:
     """Build all parts of a run once, so that errors are found before anything is written.
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from edgefl.errors import EdgeflError
+from edgefl.process_state import process_state_kept
 from edgefl.record.events import EventLog, detail
 from edgefl.record.rounds import RoundRow
 from edgefl.simulation.asynchronous import Asynchronous
@@ -52,6 +53,7 @@ class Outcome:
     fault: PartFault | None = None
 
 
+@process_state_kept()
 def simulate_run(setup: Setup) -> Outcome:
     """Run one method with one seed to its end.
 

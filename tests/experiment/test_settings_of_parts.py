@@ -10,15 +10,22 @@ import sys
 import warnings
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from edgefl.diagnosis.diagnose import diagnose
 from edgefl.experiment import RunsFailed, run
 from edgefl.methods.objectives.cross_entropy import CrossEntropy
 from edgefl.methods.recipe import METHODS
+from edgefl.planning import plan
 from edgefl.process_state import SETTINGS
+from edgefl.rerun.replay import replay
+from edgefl.rerun.sensitivity.retiming import write_sensitivity
+from edgefl.rerun.verify import verify
+from edgefl.scenario import rehearse
 from edgefl.scenario.loading import check
 from edgefl.torch_settings import OF_A_THREAD, OF_THE_PROCESS, settings
 
@@ -91,3 +98,39 @@ def test_no_deed_of_a_part_reaches_another_method_or_the_caller(place, alone, tm
     after = observed()
     assert after == before
     assert tree(folder / "fedavg") == alone
+
+
+class Wandering(CrossEntropy):
+    """Changes the process whenever a model is adapted: in a check, a plan, a run and its second execution."""
+
+    def adapt(self, model):
+        os.chdir("/")
+        os.environ["WANDERING"] = "1"
+        torch.set_default_dtype(torch.float64)
+        torch.backends.mkldnn.enabled = False
+        sys.stdout.close()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        return super().adapt(model)
+
+
+def test_checks_plans_and_second_executions_leave_the_callers_process_alone(tmp_path, monkeypatch):
+    METHODS.names()
+    monkeypatch.setattr(METHODS, "_parts", dict(METHODS._parts))
+    METHODS.register("wandering")(replace(METHODS["fedavg"], objective=Wandering))
+    monkeypatch.chdir(tmp_path)
+    wandering = scenario("wandering", {"method": "wandering", "as": "again"})
+    acts = {
+        "check": lambda: rehearse(wandering),
+        "plan": lambda: plan(wandering),
+        "run": lambda: run(wandering, out=Path("run")),
+        "verify": lambda: verify(Path("run")),
+        "replay": lambda: replay(Path("run"), {}, Path("replayed")),
+        "sensitivity": lambda: write_sensitivity(Path("run")),
+        "diagnose": lambda: list(diagnose(Path("run"), batches=1)),
+    }
+    before = observed()
+    for name, act in acts.items():
+        found = act()
+        assert observed() == before, name
+        if name == "verify":
+            assert found == []

@@ -20,6 +20,7 @@ from edgefl.errors import UserError
 from edgefl.experiment.recording import Recording
 from edgefl.experiment.wiring import SharedWorld, setup_of
 from edgefl.network.build import build_topology
+from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths
 from edgefl.record.events import Event, EventLog
 from edgefl.record.rounds import RoundRow
@@ -32,7 +33,6 @@ from edgefl.rerun.sensitivity.held_decisions import HeldScheduler, HeldSelector
 from edgefl.scenario import Scenario
 from edgefl.simulation.run import simulate_run
 from edgefl.simulation.setup import Setup
-from edgefl.torch_settings import neutral_torch
 
 
 class _AllRetimedError(Exception):
@@ -89,7 +89,7 @@ class _Retiming:
         )
 
 
-@neutral_torch()
+@process_state_kept()
 def write_sensitivity(path: Path, conditions: Sequence[Condition] = CONDITIONS) -> Path:
     """Time a finished run again under each of the conditions, and write ``sensitivity.parquet`` into its directory.
 
