@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from edgefl.errors import UserError
 from edgefl.json_file import parse_json
-from edgefl.record.ranges import check_ranges
+from edgefl.record.ranges import check_table
 
 NOBODY = -1
 """The value of the columns ``client``, ``flow`` and ``round`` in rows without one."""
@@ -147,6 +147,8 @@ def read_events(file: Path) -> Iterator[Event]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from edgefl.record.tables import EVENTS  # tables imports this module
+
     try:
         table = pq.read_table(file, columns=list(Event._fields), page_checksum_verification=True)
         missing = [name for name in Event._fields if name not in table.column_names]
@@ -157,6 +159,6 @@ def read_events(file: Path) -> Iterator[Event]:
         raise UserError(f"cannot be read: {reason}", file=str(file)) from None
     if missing:
         raise UserError(f"expected the columns of an event log, found no {', '.join(missing)}", file=str(file))
-    check_ranges(table, file)
+    check_table(table, EVENTS, file)
     for batch in table.to_batches():
         yield from map(Event._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))

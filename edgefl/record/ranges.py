@@ -1,4 +1,4 @@
-"""What a figure can be at all: tables of a received run directory are refused where one cannot."""
+"""The types and figures that a table can contain; a table of a received run directory with others is refused."""
 
 from __future__ import annotations
 
@@ -18,6 +18,62 @@ _AMOUNTS = frozenset(
     }
 )
 """Columns of finite numbers that are never below 0."""
+
+
+def check_table(table: pa.Table, schema: pa.Schema, file: Path) -> None:
+    """Check the types and the figures of a table.
+
+    Args:
+        table: a table of a run directory.
+        schema: its columns; a column that the table lacks is not checked.
+        file: the source of the table, for messages.
+
+    Raises:
+        UserError: see :func:`check_types` and :func:`check_ranges`.
+    """
+    check_types(table, schema, file)
+    check_ranges(table, file)
+
+
+def check_types(table: pa.Table, schema: pa.Schema, file: Path) -> None:
+    """Check that each column contains what its schema says: whole numbers, numbers or text.
+
+    The number of bits may differ. A column of whole numbers or text has a value in every row.
+
+    Raises:
+        UserError: a column has another type, lacks values, or occurs twice; the message names it.
+    """
+    for name in schema.names:
+        count = table.column_names.count(name)
+        if count > 1:
+            raise UserError("expected this column once, found it twice", file=str(file), field=name)
+        if not count:
+            continue
+        expected, found = _words(schema.field(name).type), _words(table.schema.field(name).type)
+        if found != expected and (expected, found) not in _ALSO:
+            kind = table.schema.field(name).type
+            raise UserError(f"expected a column of {expected}, found {kind}", file=str(file), field=name)
+        empty = table[name].null_count if expected != "numbers" else 0
+        if empty:
+            raise UserError(f"expected a value in every row, found {empty} without one", file=str(file), field=name)
+
+
+_ALSO = {("numbers", "whole numbers"), ("numbers", "nothing")}
+"""Types that a column may have in place of the expected one."""
+
+
+def _words(kind: pa.DataType) -> str:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_integer(kind):
+        return "whole numbers"
+    if pa.types.is_floating(kind):
+        return "numbers"
+    if pa.types.is_null(kind):
+        return "nothing"
+    return "text" if pa.types.is_string(kind) or pa.types.is_large_string(kind) else str(kind)
 
 
 def check_ranges(table: pa.Table, file: Path) -> None:

@@ -12,7 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from edgefl.durable_file import durable_file, write_durably
+from edgefl.errors import UserError
 from edgefl.record.events import Event
+from edgefl.record.ranges import check_types
 from edgefl.record.rounds import RoundRow
 
 _WORD = pa.dictionary(pa.int32(), pa.string())
@@ -182,4 +184,8 @@ def read_table(path: Path, schema: pa.Schema) -> dict[str, list[Any]]:
         raise ValueError(f"{path.name}: {reason}") from None
     if table.schema.names != schema.names:
         raise ValueError(f"{path.name}: expected the columns {', '.join(schema.names)}")
+    try:
+        check_types(table, schema, path)
+    except UserError as error:
+        raise ValueError(f"{path.name}: {error.field}: {error.message}") from None
     return {name: table.column(name).to_pylist() for name in schema.names}

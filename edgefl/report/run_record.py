@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from edgefl.errors import UserError, nearest
 from edgefl.printable import printable_line
 from edgefl.record import RunPaths
-from edgefl.record.ranges import check_ranges
+from edgefl.record.ranges import check_table
 from edgefl.record.summary import SeedResult, Summary, read_summary
 from edgefl.user_path import user_path
 from edgefl.yaml_file import read_yaml
@@ -99,6 +99,8 @@ class RunRecord:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        from edgefl.record.tables import ROUNDS
+
         if label not in self.results:
             raise UserError(f"no method '{label}' in this run; {nearest(label, self.labels)}", file=str(self.path))
         if seed not in [result.seed for result in self.results[label]]:
@@ -115,7 +117,7 @@ class RunRecord:
             raise UserError(f"cannot be read: {reason}", file=str(file)) from None
         if missing:
             raise UserError(f"is damaged: it has no column '{missing[0]}'", file=str(file))
-        check_ranges(table, file)
+        check_table(table, ROUNDS, file)
         return table
 
     @cached_property

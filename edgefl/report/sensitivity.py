@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from edgefl.errors import UserError
 from edgefl.json_file import parse_json
-from edgefl.record.ranges import check_ranges
+from edgefl.record.ranges import check_table
 from edgefl.record.sensitivity import DEVICES, OWN, Condition, Devices, digest
+from edgefl.record.tables import SENSITIVITY
 from edgefl.report.curves import metric_of
 from edgefl.report.quantities import estimate, limit
 from edgefl.report.run_result import RunResult
@@ -193,7 +194,7 @@ def read_sensitivity(run: RunResult) -> Sensitivity | None:
         found = Sensitivity(run, dict(facts["held"]), dict(facts["refused"]), table)
         if facts.get("summary") != digest(run.path):
             raise UserError(f"it was made of another run; {_again(run)}", file=str(file))
-        check_ranges(table, file)
+        check_table(table, SENSITIVITY, file)
         found.check()
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
         reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
