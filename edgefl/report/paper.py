@@ -1,7 +1,7 @@
-"""The comparison as papers lay it out: accuracy at a round, and rounds to a target, ``1000+`` for never.
+"""The comparison in the layout of papers: accuracy at rounds, and rounds to targets.
 
-FedMLB (Kim et al. 2022, Tables 1 to 4) reports the exponential moving average of the accuracy with 0.9, at two rounds,
-and the rounds that it takes to two targets, with ``1000+`` where a run of 1000 rounds does not reach one.
+FedMLB (Kim et al. 2022, Tables 1 to 4) reports the exponential moving average of the accuracy with 0.9 at two rounds,
+and the rounds to two targets, with ``1000+`` if a run of 1000 rounds does not reach a target.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from edgefl.errors import UserError
 from edgefl.report.formats import estimate_record, plain_text, written
 from edgefl.report.grid import Cell, Grid, Head
 from edgefl.report.quantities import CUT_OFF, Unit, cut_off, limit, unit_for
-from edgefl.report.rows import Row, comparison_rows, in_vain, told_of_rows
+from edgefl.report.rows import Row, comparison_rows, lost_work, with_run_names
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import (
     Estimate,
@@ -34,10 +34,10 @@ class PaperRow:
     """One method of one run.
 
     Attributes:
-        at: for each round of the table, the smoothed accuracy then; ``None`` where not every seed came so far.
-        to: for each target, the rounds that the seeds took; none where the run trained nothing.
-        ended: the fewest rounds of a seed, after which nothing more is known.
-        compared: the same method in the comparison, for what it did in vain.
+        at: the smoothed accuracy at each round of the table; ``None`` if a seed ended earlier.
+        to: for each target, the rounds that the seeds needed; empty if the run trained nothing.
+        ended: the number of rounds of the shortest seed.
+        compared: the method's row in the comparison, for refused jobs and rounds without an update.
     """
 
     run: str
@@ -54,44 +54,45 @@ def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = (), targets: Seque
 
     Args:
         runs: finished runs.
-        at: rounds at which the accuracy is told; half of the longest run's rounds and all of them if not given.
+        at: rounds at which the accuracy is shown; by default half and all of the longest run's rounds.
         targets: accuracies in (0, 1]; those of the runs' scenarios if not given.
 
     Raises:
-        UserError: nothing was trained, a round lies beyond what any run was to have, or a run cannot be read.
+        UserError: nothing was trained, a round is beyond the planned rounds of all runs, or a run cannot be read.
     """
     if not any(run.trained for run in runs):
-        raise UserError("nothing was trained, so there is no accuracy to lay out; leave --layout paper away")
+        raise UserError("nothing was trained, so there is no accuracy to show; remove --layout paper")
     longest = max(result.rounds for run in runs for results in run.results.values() for result in results)
     beyond = [round for round in at if round > max(longest, *map(_planned, runs))]
     if beyond:
         have = "the run has" if len(runs) == 1 else "the longest run has"
         raise UserError(f"{have} {longest} rounds", file=f"--at {beyond[0]}")
     rounds = sorted(set(at)) or sorted({max(1, longest // 2), longest})
-    wanted = sorted(set(targets)) or sorted(
+    goals = sorted(set(targets)) or sorted(
         {target.accuracy for run in runs for found in run.results.values() for one in found for target in one.targets}
     )
     methods = [(run, label) for run in runs for label in run.labels]
     return [
-        _row(run, label, compared, rounds, wanted)
+        _row(run, label, compared, rounds, goals)
         for (run, label), compared in zip(methods, comparison_rows(*runs), strict=True)
     ]
 
 
 def _planned(run: RunResult) -> int:
-    """The rounds that a run was to have, which a budget or a target may have ended before."""
+    """The planned rounds of a run, which may end earlier at a budget or a target."""
     return int((run.scenario.get("training") or {}).get("rounds") or 0)
 
 
 def _row(run: RunResult, label: str, compared: Row, rounds: Sequence[int], targets: Sequence[float]) -> PaperRow:
     seeds = [_smoothed(run, label, result.seed) for result in run.results[label]]
     ended = min(result.rounds for result in run.results[label])
-    come = [round for round in rounds if round <= ended]
+    complete = [round for round in rounds if round <= ended]
     return PaperRow(
         run=compared.run,
         label=label,
         seeds=len(seeds),
-        at=dict.fromkeys(rounds) | {round: mean_or_none([_held(found, round) for found in seeds]) for round in come},
+        at=dict.fromkeys(rounds)
+        | {round: mean_or_none([_accuracy_at(found, round) for found in seeds]) for round in complete},
         to={
             target: time_to_target([_first(found, target) for found in seeds])
             for target in (targets if run.trained else ())
@@ -112,7 +113,7 @@ def _smoothed(run: RunResult, label: str, seed: int) -> _Evaluations:
     return [(int(number), float(value)) for number, value in zip(numbers, values, strict=True) if math.isfinite(value)]
 
 
-def _held(found: _Evaluations, round: int) -> float | None:
+def _accuracy_at(found: _Evaluations, round: int) -> float | None:
     """The last evaluation up to a round."""
     return next((value for number, value in reversed(found) if number <= round), None)
 
@@ -144,7 +145,7 @@ def paper_grid(rows: Sequence[PaperRow]) -> Grid:
 
 
 def _best(found: Sequence[Estimate | None], *, highest: bool) -> set[int]:
-    """The numbers of the rows that hold the best figure or are tied with it; none where there is nothing to beat."""
+    """The indices of the rows with the best figure and those tied with it; empty with fewer than two figures."""
     known = {str(number): value for number, value in enumerate(found) if value is not None}
     return {int(number) for number in leaders(known, highest=highest)} if len(known) > 1 else set()
 
@@ -187,15 +188,15 @@ def _notes(rows: Sequence[PaperRow]) -> list[str]:
         found.append("N+: the target is not reached within the N rounds that were run.")
     if any(0 < target.reached < target.seeds for row in rows for target in row.to.values()):
         found.append(
-            "(k/n): k of n seeds reach it; the median is over all, those that do not reach it counted as latest."
+            "(k/n): k of n seeds reach it; the median is over all seeds, and those that do not reach it count as last."
         )
     if any(value is None for row in rows for value in row.at.values()):
-        found.append(f"{MISSING}: a seed had ended by then, or nothing was trained.")
-    return found + told_of_rows([row.compared for row in rows], in_vain)
+        found.append(f"{MISSING}: a seed ended before this round, or nothing was trained.")
+    return found + with_run_names([row.compared for row in rows], lost_work)
 
 
 def paper_csv(rows: Sequence[PaperRow]) -> str:
-    """The rows for machines: full precision, an empty field where there is no figure."""
+    """The rows as CSV: full precision, an empty field where there is no figure."""
     return written([_record(row) for row in rows])
 
 

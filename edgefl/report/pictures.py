@@ -1,4 +1,4 @@
-"""Accuracy over virtual time and over bytes: what a comparison looks like at a glance."""
+"""The run's picture: accuracy over virtual time and over bytes."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, told apart by colour-blind eyes; the light yellow is left out, which vanishes on white.
+# Okabe and Ito's palette for colour-blind readers, without the light yellow, which is not visible on white.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00")
 _LINES: tuple[Any, ...] = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-_POINTS = 200  # samples along a mean line, finer than the picture's pixels need
+_POINTS = 200  # samples along a mean line
 
 
 def write_pictures(run: RunRecord) -> list[Path]:
-    """Writes ``accuracy.png`` into the run directory; nothing where nothing was trained.
+    """Write ``accuracy.png`` into the run directory, unless nothing was trained.
 
     Returns:
-        the files written.
+        The written files.
     """
     if not run.trained:
         return []
@@ -42,9 +42,9 @@ def write_pictures(run: RunRecord) -> list[Path]:
 def accuracy_figure(run: RunRecord) -> Figure:
     """Two panels, accuracy over virtual time and over bytes in both directions.
 
-    Each method has its own colour, dash and marker. The line is the mean over seeds, as far as every seed went; the
-    band reaches from the lowest seed to the highest. Targets are grey horizontal lines; a budget of the panel's own
-    kind is a vertical line, and a cross marks where a method's joules or FLOPs ran out.
+    Each method has its own colour, dash and marker. The line is the mean over seeds, up to the end of the shortest
+    seed; the band extends from the lowest seed to the highest. Targets are grey horizontal lines; a budget on seconds
+    or bytes is a vertical line in its panel, and a cross marks the end of a method's joules or FLOPs.
     """
     figure = new_figure(figsize=(9.0, 4.3), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
@@ -78,7 +78,7 @@ def accuracy_figure(run: RunRecord) -> Figure:
 
 
 def _zoom(ax: Axes, run: RunRecord, curves: dict[str, list[Curve]]) -> None:
-    """Leaves out the steep climb far below the lowest target, where methods are not yet told apart."""
+    """Cut off the accuracies far below the lowest target, where methods hardly differ."""
     targets = [target.accuracy for results in run.results.values() for result in results for target in result.targets]
     found = [curve for method in curves.values() for curve in method]
     reached = min((float(curve.accuracy.max()) for curve in found), default=0.0)
@@ -109,7 +109,7 @@ def _draw_method(ax: Axes, found: Sequence[Curve], kind: str, scale: float, *, l
 
 
 def _draw_limits(ax: Axes, run: RunRecord, kind: str, scale: float) -> None:
-    """Targets across, and budgets of this panel's own kind upright."""
+    """Draw targets as horizontal lines, and budgets of this panel's kind as vertical lines."""
     results = [result for found in run.results.values() for result in found]
     for accuracy in sorted({target.accuracy for result in results for target in result.targets}):
         ax.axhline(accuracy * 100, color="0.45", linestyle=(0, (4, 3)), linewidth=0.9, zorder=1)
@@ -128,7 +128,7 @@ def _draw_limits(ax: Axes, run: RunRecord, kind: str, scale: float) -> None:
     for budget in sorted({budget.limit for result in results for budget in result.budgets if budget.kind == kind}):
         text = f"budget {limit(budget, kind)}"
         style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "fontsize": 8, "color": "0.2"}
-        if budget > 1.25 * reach:  # a line far off would squeeze the curves
+        if budget > 1.25 * reach:  # a line far to the right would compress the curves
             ax.annotate(f"{text} →", (1.0, 0.02), xycoords="axes fraction", xytext=(-3, 0), **style)
             continue
         ax.axvline(budget / scale, color="0.2", linestyle=":", linewidth=1.2, zorder=1)
@@ -142,7 +142,7 @@ def _draw_limits(ax: Axes, run: RunRecord, kind: str, scale: float) -> None:
 
 
 def _draw_exhausted(ax: Axes, run: RunRecord, found: Sequence[Curve], kind: str, scale: float, *, colour: str) -> None:
-    """A cross on the mean line where joules or FLOPs ran out, if they did in every seed."""
+    """Draw a cross on the mean line where joules or FLOPs ran out, if they did in every seed."""
     results = [result for results in run.results.values() for result in results]
     limits = sorted({(b.kind, b.limit) for result in results for b in result.budgets if b.kind in ("joules", "flops")})
     cross: dict[str, Any] = {"marker": "x", "markersize": 9, "markeredgewidth": 2.5, "linestyle": "none"}

@@ -1,4 +1,4 @@
-"""A run beside the numbers that a paper published of the same experiment."""
+"""Comparison of a run with the numbers that a paper published for the same experiment."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Comparison:
 
     Attributes:
         method: the method's label.
-        metric: which number, in words; the numbers of one metric are ordered against each other.
+        metric: the name of the number; the methods are ordered by the numbers of one metric.
         dimension: of both numbers: ``fraction``, ``loss``, ``rounds``, ``seconds`` or ``bytes``.
-        published: the paper's number, ``None`` where it gives a place in an order only.
-        bound: ``more than`` or ``less than`` where that is all that the paper says, else nothing.
-        order: what orders the paper's methods: small is better.
-        ours: the mean over our seeds; ``None`` where some seed has no such number.
-        source: where it was published.
+        published: the paper's number; ``None`` if the paper gives only a rank.
+        bound: ``more than`` or ``less than`` if the paper gives only a bound, else empty.
+        order: the key that orders the paper's methods; smaller is better.
+        ours: the mean over our seeds; ``None`` if a seed has no such number.
+        source: the table, figure or sentence of the paper.
     """
 
     method: str
@@ -50,89 +50,89 @@ class Comparison:
 
 
 def comparisons(run: RunResult) -> list[Comparison]:
-    """Every published number of the run's scenario whose method the run has.
+    """Every published number of the run's scenario whose methods are in the run.
 
     Raises:
         UserError: the scenario has no published numbers.
     """
-    said = run.scenario.get("published") or []
-    if not said:
-        raise UserError("its scenario has no published numbers; shipped ones are called papers/…", file=str(run.path))
-    return [_compared(run, each) for each in said if set(_labels(each)) <= set(run.labels)]
+    entries = run.scenario.get("published") or []
+    if not entries:
+        raise UserError("its scenario has no published numbers; scenarios papers/… have them", file=str(run.path))
+    return [_compared(run, each) for each in entries if set(_labels(each)) <= set(run.labels)]
 
 
 def shortened(run: RunResult) -> str | None:
-    """A sentence where the run was to have fewer rounds than the shipped scenario whose numbers it is held against.
+    """A sentence if the run has fewer planned rounds than the shipped scenario that contains the published numbers.
 
     >>> from types import SimpleNamespace as Run
     >>> shortened(Run(scenario={"name": "fedadc_fig1_s2", "training": {"rounds": 20}}))
-    '20 of 500 rounds: the published numbers are of all 500.'
+    '20 of 500 rounds: the published numbers are for all 500.'
     """
     rounds = (run.scenario.get("training") or {}).get("rounds")
     whole = _shipped_rounds(str(run.scenario.get("name")))
     if rounds is None or whole is None or rounds >= whole:
         return None
-    return f"{rounds} of {whole} rounds: the published numbers are of all {whole}."
+    return f"{rounds} of {whole} rounds: the published numbers are for all {whole}."
 
 
 def _shipped_rounds(name: str) -> int | None:
     """The rounds of the shipped scenario of this name, if it has published numbers."""
     for named, file in shipped.files("scenarios").items():
-        # Its place is its paper's folder and its name: papers/fedbr/fig4 holds fedbr_fig4.
+        # The path consists of the paper's folder and the figure: papers/fedbr/fig4 contains fedbr_fig4.
         if named.startswith("papers/") and "_".join(named.split("/")[1:]) == name:
             scenario: dict[str, Any] = read_yaml(file)
             return int(scenario["training"]["rounds"])
     return None
 
 
-def _labels(said: dict[str, Any]) -> list[str]:
-    """The methods whose mean a published number is: mostly one."""
-    return list(said.get("mean_of") or [said["method"]])
+def _labels(entry: dict[str, Any]) -> list[str]:
+    """The methods over which a published number is the mean; usually one."""
+    return list(entry.get("mean_of") or [entry["method"]])
 
 
-def _compared(run: RunResult, said: dict[str, Any]) -> Comparison:
-    metric = said["metric"]
-    found = [_ours(run, said, label, result) for label in _labels(said) for result in run.results[label]]
+def _compared(run: RunResult, entry: dict[str, Any]) -> Comparison:
+    metric = entry["metric"]
+    found = [_ours(run, entry, label, result) for label in _labels(entry) for result in run.results[label]]
     known = [each for each in found if each is not None]
-    value = said.get("value")
-    bound = "more than" if said.get("more_than") else "less than" if said.get("less_than") else ""
+    value = entry.get("value")
+    bound = "more than" if entry.get("more_than") else "less than" if entry.get("less_than") else ""
     dimension = "fraction" if metric.startswith("accuracy") else metric.removesuffix("_to").removesuffix("_a_round")
     better = -1.0 if dimension == "fraction" else 1.0
     return Comparison(
-        method=said["method"],
-        metric=_words(said),
+        method=entry["method"],
+        metric=_words(entry),
         dimension=dimension,
         published=value,
         bound=bound,
-        order=float(said["rank"]) if value is None else better * float(value) + _BEYOND.get(bound, 0.0),
+        order=float(entry["rank"]) if value is None else better * float(value) + _BEYOND.get(bound, 0.0),
         ours=fmean(known) if found and len(known) == len(found) else None,
-        source=said["source"],
+        source=entry["source"],
     )
 
 
 _BEYOND = {"more than": 0.5, "less than": -0.5}
-"""Where 1000+ stands in an order of rounds."""
+"""Offsets that place a bound such as 1000+ in the order of rounds."""
 
 
-def _words(said: dict[str, Any]) -> str:
-    """Which number it is."""
-    words = str(said["metric"]).replace("_", " ")
-    if said.get("accuracy"):
-        words += f" {100 * said['accuracy']:g} %"
-    if said.get("round"):
-        words += f" at round {said['round']}"
+def _words(entry: dict[str, Any]) -> str:
+    """The name of the number."""
+    words = str(entry["metric"]).replace("_", " ")
+    if entry.get("accuracy"):
+        words += f" {100 * entry['accuracy']:g} %"
+    if entry.get("round"):
+        words += f" at round {entry['round']}"
     for kind in ("seconds", "bytes"):
-        if said.get(kind):
-            words += f" within {quantity(said[kind], kind)}"
+        if entry.get(kind):
+            words += f" within {quantity(entry[kind], kind)}"
     return words
 
 
-def _ours(run: RunResult, said: dict[str, Any], label: str, result: SeedResult) -> float | None:
+def _ours(run: RunResult, entry: dict[str, Any], label: str, result: SeedResult) -> float | None:
     """One seed's number."""
-    metric = said["metric"]
+    metric = entry["metric"]
     if metric in ("accuracy_personalised", "accuracy_gain"):
         return _of_clients(result, metric)
-    rows = _counted(run.rounds_of(label, result.seed), said, run.scenario.get("target_metric") or "accuracy")
+    rows = _counted(run.rounds_of(label, result.seed), entry, run.scenario.get("target_metric") or "accuracy")
     if not rows:
         return None
     if metric in ("accuracy", "accuracy_ema", "accuracy_best", "loss"):
@@ -146,7 +146,7 @@ def _ours(run: RunResult, said: dict[str, Any], label: str, result: SeedResult) 
 
 
 def _of_clients(result: SeedResult, metric: str) -> float | None:
-    """The clients' accuracy by images after personalisation, or what they gained by it."""
+    """The clients' accuracy over images after personalisation, or its gain."""
     fitted, shared = result.personalisation, result.clients
     if fitted is None or shared is None:
         return None
@@ -160,31 +160,31 @@ def _evaluated(rows: list[dict[str, Any]], metric: str) -> float | None:
     return None if not known else max(known) if metric == "accuracy_best" else known[-1]
 
 
-def _counted(table: pa.Table, said: dict[str, Any], target: str) -> list[dict[str, Any]]:
-    """The rounds that a number is about; none where the run did not come so far.
+def _counted(table: pa.Table, entry: dict[str, Any], target: str) -> list[dict[str, Any]]:
+    """The rounds to which a number refers; empty if the run ended earlier.
 
     Args:
-        table: a method's and seed's rounds.
-        said: the published number.
-        target: the column that has to reach an accuracy.
+        table: the rounds of a method and seed.
+        entry: the published number.
+        target: the column that must reach an accuracy.
     """
     columns = ["round", "seconds", "accuracy", "accuracy_ema", "loss", "bytes_down", "bytes_up"]
-    rows = _afforded(table.select(columns).to_pylist(), said)
-    last = said.get("round")
+    rows = _afforded(table.select(columns).to_pylist(), entry)
+    last = entry.get("round")
     if last is not None:
         rows = [row for row in rows if row["round"] <= last]
         if not rows or rows[-1]["round"] < last:
             return []
-    if not said["metric"].endswith("_to"):
+    if not entry["metric"].endswith("_to"):
         return rows
-    reached = next((n for n, row in enumerate(rows) if _at_least(row[target], said["accuracy"])), None)
+    reached = next((n for n, row in enumerate(rows) if _at_least(row[target], entry["accuracy"])), None)
     return [] if reached is None else rows[: reached + 1]
 
 
-def _afforded(rows: list[dict[str, Any]], said: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rounds that ended within the seconds and bytes that the paper allows."""
+def _afforded(rows: list[dict[str, Any]], entry: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rounds that ended within the paper's limits on seconds and bytes."""
     spent = accumulate(row["bytes_down"] + row["bytes_up"] for row in rows)
-    seconds, bytes = said.get("seconds"), said.get("bytes")
+    seconds, bytes = entry.get("seconds"), entry.get("bytes")
     return [
         row
         for row, moved in zip(rows, spent, strict=True)
@@ -197,7 +197,7 @@ def _at_least(value: float | None, level: float) -> bool:
 
 
 def cells(comparison: Comparison) -> tuple[str, str, str, str, str, str]:
-    """A row to print: method, metric, published, ours, gap, source."""
+    """The cells of a printed row: method, metric, published, ours, gap, source."""
     published = "–" if comparison.published is None else _shown(comparison.published, comparison)
     gap = comparison.gap
     sign = "+" if gap is not None and gap > 0 else ""
@@ -216,11 +216,11 @@ def _shown(value: float, comparison: Comparison) -> str:
 
 
 def orderings(found: list[Comparison]) -> list[str]:
-    """For each metric a sentence that says whether our methods come in the paper's order.
+    """For each metric a sentence about whether our methods are in the paper's order.
 
-    Numbers are ordered among each other, and so are the places that one source gives without numbers.
-    Two methods keep the order where ours differ the same way. A method that never reached a target comes after all that
-    did. Methods that the paper shows as equal, or without any number of ours, are not compared.
+    Published numbers of one metric form one order, and so do the ranks of one source without numbers. A pair of methods
+    is in the paper's order if our figures differ in the same direction. A method that never reached a target is after
+    all that did. Pairs that are equal in the paper, or for which both of our figures are missing, are not compared.
     """
     groups: dict[tuple[str, str], list[Comparison]] = {}
     for each in found:

@@ -1,4 +1,4 @@
-"""A run beside its paper's numbers, as plain cells and as records, which every format is written from."""
+"""A run and its paper's numbers as plain cells and as records, from which all formats are written."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _record(run: str, found: Comparison) -> dict[str, object]:
         "dimension": found.dimension,
         "published": found.published,
         "bound": found.bound,
-        # Where the paper gives no number, its place is all that it says.
+        # Without a number, the paper gives only a rank.
         "rank": round(found.order) if found.published is None else None,
         "ours": _finite(found.ours),
         "gap": _finite(found.gap),
@@ -72,5 +72,5 @@ def _record(run: str, found: Comparison) -> dict[str, object]:
 
 
 def _finite(value: float | None) -> float | None:
-    """What JSON has a number for; a loss may be beyond all of them."""
+    """The value if it is finite, because JSON has no infinity or NaN, which a loss may be."""
     return value if value is not None and math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Quantities as a person reads them: ``12.3 s``, ``4.5 min``, ``120 MB``, ``3.2 kJ``, ``95.2 ± 0.3 %``."""
+"""Quantities as readable text: ``12.3 s``, ``4.5 min``, ``120 MB``, ``3.2 kJ``, ``95.2 ± 0.3 %``."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from edgefl.report.statistics import Estimate
 
 
 class Unit(NamedTuple):
-    """A unit to print in: ``number = quantity / scale`` with a number of decimals."""
+    """A unit for printing: ``number = quantity / scale``, with a number of decimals."""
 
     symbol: str
     scale: float
     decimals: int = 0
 
     def number(self, quantity: float) -> str:
-        """The number alone: two digits at least, however small it is beside the others of its column.
+        """The number without its unit, with at least two significant digits.
 
-        A zero has no decimals to read.
+        A zero has no decimals.
 
         >>> seconds = unit_for([16.0, 0.0004271], "seconds")
         >>> [seconds.number(each) for each in (16.0, 1.52, 0.5, 0.4271, 0.0004271, 4.2e-9)]
@@ -28,18 +28,18 @@ class Unit(NamedTuple):
         return _written(quantity / self.scale, self.decimals, digits=2)
 
     def interval(self, half_width: float, mean: float) -> str:
-        """Half the width of an interval, to the decimals of its mean; to a digit where those would leave nothing.
+        """Half the width of an interval, with the decimals of its mean and at least one significant digit.
 
         >>> seconds = unit_for([102.0], "seconds")
         >>> seconds.interval(0.5123, mean=102.0), seconds.interval(0.5123, mean=0.4271)
         ('0.5', '0.51')
         """
-        beside = self.number(mean)
-        decimals = 0 if "e" in beside else len(beside.partition(".")[2])
+        number = self.number(mean)
+        decimals = 0 if "e" in number else len(number.partition(".")[2])
         return _written(half_width / self.scale, max(self.decimals, decimals), digits=1)
 
     def spread(self, value: Estimate) -> str:
-        """What stands beside a mean: half its interval, or both ends where the possible range cuts one off.
+        """The text after a mean: half its interval, or both ends if the possible range limits one of them.
 
         >>> percent, seconds = unit_for([], "fraction"), unit_for([12.0], "seconds")
         >>> percent.spread(Estimate(0.952, 0.0034, 3)), percent.spread(Estimate(0.98, 0.031, 3))
@@ -56,7 +56,7 @@ class Unit(NamedTuple):
 
 
 def possible(value: Estimate, *, fraction: bool) -> tuple[float, float]:
-    """The interval's ends within what is possible: nothing measured is below zero, no fraction is above one.
+    """The interval's ends within the possible range: no figure is below zero, and no fraction above one.
 
     >>> possible(Estimate(0.75, 0.5, 3), fraction=True), possible(Estimate(1.0, 2.0, 3), fraction=False)
     ((0.25, 1.0), (0.0, 3.0))
@@ -64,12 +64,12 @@ def possible(value: Estimate, *, fraction: bool) -> tuple[float, float]:
     return max(0.0, value.low), min(1.0 if fraction else math.inf, value.high)
 
 
-CUT_OFF = "[low, high]: the interval's ends, where what is possible cuts one off."
-"""The note of a table in which that happens."""
+CUT_OFF = "[low, high]: the interval's ends, if the possible range limits one of them."
+"""The note below a table with such an interval."""
 
 
 def cut_off(fractions: Iterable[Estimate | None], others: Iterable[Estimate | None]) -> bool:
-    """Whether the interval of any figure leaves what is possible."""
+    """Whether the interval of any figure exceeds the possible range."""
     return any(
         value is not None and possible(value, fraction=fraction) != (value.low, value.high)
         for fraction, values in ((True, fractions), (False, others))
@@ -78,7 +78,7 @@ def cut_off(fractions: Iterable[Estimate | None], others: Iterable[Estimate | No
 
 
 def _written(figure: float, decimals: int, *, digits: int) -> str:
-    """A figure with so many decimals, or as many as its significant digits need."""
+    """A figure with this number of decimals, or as many as its significant digits need."""
     if not figure:
         return "0"
     text = f"{figure:.{decimals}f}"
@@ -90,7 +90,7 @@ def _written(figure: float, decimals: int, *, digits: int) -> str:
 
 
 _DECIMALS_READ = 6
-"""Beyond, a power of ten reads better than zeros."""
+"""Figures that need more decimals are written with a power of ten."""
 
 LADDERS: dict[str, list[tuple[str, float]]] = {
     "fraction": [("%", 0.01)],
@@ -100,12 +100,12 @@ LADDERS: dict[str, list[tuple[str, float]]] = {
     "joules": [("J", 1.0), ("kJ", 1e3), ("MJ", 1e6), ("GJ", 1e9)],
     "flops": [("FLOP", 1.0), ("kFLOP", 1e3), ("MFLOP", 1e6), ("GFLOP", 1e9), ("TFLOP", 1e12), ("PFLOP", 1e15)],
 }
-# Minutes begin at two of them: "75.3 s" reads better than "1.26 min".
+# Larger units are used from two of them on: "75.3 s" is easier to read than "1.26 min".
 FROM = {"min": 120.0, "h": 7200.0, "days": 172800.0}
 
 
 def unit_for(quantities: Sequence[float], dimension: str) -> Unit:
-    """One unit for a whole column, so that its numbers compare at a glance; three figures for the largest.
+    """One unit for a whole column, so that its numbers are easy to compare; the largest has three significant digits.
 
     Args:
         quantities: in the base unit.
@@ -135,7 +135,7 @@ def quantity(value: float, dimension: str) -> str:
 
 
 def limit(value: float, dimension: str) -> str:
-    """A round number that a person chose, without idle decimals.
+    """A round number that a user chose, without trailing zeros.
 
     >>> limit(60.0, "seconds"), limit(5000.0, "joules"), limit(0.8, "fraction"), limit(0.925, "fraction")
     ('60 s', '5 kJ', '80 %', '92.5 %')
@@ -145,7 +145,7 @@ def limit(value: float, dimension: str) -> str:
 
 
 def estimate(value: Estimate, dimension: str) -> str:
-    """A mean with its interval, as :meth:`Unit.spread` tells it, and unit.
+    """A mean with its interval, in the form of :meth:`Unit.spread`, and its unit.
 
     >>> estimate(Estimate(0.952, 0.0034, 3), "fraction"), estimate(Estimate(75.31, None, 1), "seconds")
     ('95.2 ± 0.3 %', '75.3 s')

@@ -18,7 +18,7 @@ ENDS = {
     "diverged": "divergence",
     "fault": "a fault",
 }
-"""Why a run ended, as a person says it; a budget is said by its limit."""
+"""Why a run ended, in words; budgets are named by their limits."""
 
 
 @dataclass(frozen=True)
@@ -29,22 +29,22 @@ class Row:
         run: the scenario's name, or the folder's where two runs share a scenario.
         label: the method's label.
         seeds: number of seeds.
-        final, best: accuracy in [0, 1]; ``None`` where nothing was trained.
-        further: other accuracies by what they are of and their kind, where they were measured: of the temporal
-            ensemble, of the model on each client's own test part, and after each client fitted it.
-        targets: time to each target by its accuracy, in seconds; none where the run trained nothing.
+        final, best: accuracy in [0, 1]; ``None`` if nothing was trained.
+        further: other measured accuracies by model and kind: of the temporal ensemble, of the final model on each
+            client's own test part, and the same after personalisation.
+        targets: time to each target by its accuracy, in seconds; empty if the run trained nothing.
         seconds: virtual time at the end.
         rounds: aggregations.
         without_update: rounds in which no update was aggregated.
-        refused: jobs for which a device had not the memory.
+        refused: jobs for which a device had too little memory.
         bytes_down, bytes_up, bytes_wasted: bytes over the run.
         joules: energy of all devices.
         exposed_seconds, hidden_seconds: transfers on the rounds' critical paths.
-        down_actual, down_uniform: download bytes by each block's own bytes, and by alpha/M of the model; only where a
-            method sends part of the model.
-        front_age: mean age in rounds of the blocks that clients train without being sent them, where there are any.
-        stops: how many seeds ended for which reason, the commonest first.
-        messages: what ended a seed before it was to, in words, by the reason; the first seed's.
+        down_actual, down_uniform: download bytes by each block's actual bytes, and by alpha/M of the model; only if
+            the method sends part of the model.
+        front_age: mean age in rounds of the blocks that clients train but did not receive, if there are any.
+        stops: the number of seeds that ended for each reason, most frequent first.
+        messages: for each reason of an early end, the message of the first seed.
     """
 
     run: str
@@ -82,27 +82,27 @@ def comparison_rows(*runs: RunRecord) -> list[Row]:
 
 
 def run_names(runs: Sequence[RunRecord]) -> list[str]:
-    """A name for each run that tells it from the others: its scenario's, else its folder's, else its path."""
+    """A unique name for each run: its scenario's, else its folder's, else its path."""
     for names in zip(*(run.names for run in runs), strict=True):
         if len(set(names)) == len(names):
             return list(names)
     return [f"{run.names[-1]} ({number})" for number, run in enumerate(runs, 1)]
 
 
-def by_run(told: Mapping[str, Sequence[str]]) -> list[tuple[str, list[str]]]:
-    """Sentences by the run that they are about; what is true of every run comes last, once.
+def by_run(sentences: Mapping[str, Sequence[str]]) -> list[tuple[str, list[str]]]:
+    """Sentences by run; sentences that all runs share are at the end, once.
 
     >>> by_run({"lr=0.1": ["a wins.", "One seed."], "lr=0.2": ["b wins.", "One seed."]})
     [('lr=0.1', ['a wins.']), ('lr=0.2', ['b wins.']), ('every run', ['One seed.'])]
     """
-    first, *others = told.values()
+    first, *others = sentences.values()
     shared = [line for line in first if others and all(line in lines for lines in others)]
-    own = {run: [line for line in lines if line not in shared] for run, lines in told.items()}
+    own = {run: [line for line in lines if line not in shared] for run, lines in sentences.items()}
     return [(run, lines) for run, lines in (*own.items(), ("every run", shared)) if lines]
 
 
 def notes(rows: Sequence[Row]) -> list[str]:
-    """What a reader must know to read the rows rightly, one sentence each."""
+    """Remarks that are needed to read the rows correctly, one sentence each."""
     lines = []
     counts = sorted({row.seeds for row in rows})
     if counts == [1]:
@@ -115,12 +115,12 @@ def notes(rows: Sequence[Row]) -> list[str]:
         lines.append(CUT_OFF)
     if any(target.reached not in (0, target.seeds) for row in rows for target in row.targets.values()):
         lines.append(
-            "A seed that ends short of a target counts as later than all that reach it: the seeds that reach it are "
-            "counted, with the median where more than half do, and no mean is formed of them."
+            "If only some seeds reach a target, the table shows their number, and the median if more than half reach "
+            "it. The median is over all seeds; those that do not reach the target count as last."
         )
     if rows and all(row.final is None for row in rows):
         lines.append("Nothing was trained: time, traffic and energy only.")
-    return lines + told_of_rows(rows, _of)
+    return lines + with_run_names(rows, _of)
 
 
 def _beyond_accuracy(row: Row) -> list[Estimate | None]:
@@ -129,40 +129,40 @@ def _beyond_accuracy(row: Row) -> list[Estimate | None]:
     return [*spent, *waited, row.front_age, *(found.mean for found in row.targets.values())]
 
 
-def told_of_rows(rows: Sequence[Row], sentences: Callable[[Row], list[str]]) -> list[str]:
-    """What is to be said of rows, begun with the run's name where there are several."""
-    told: dict[str, list[str]] = {}
+def with_run_names(rows: Sequence[Row], sentences: Callable[[Row], list[str]]) -> list[str]:
+    """The sentences about rows, with the run's name in front if there are several runs."""
+    found: dict[str, list[str]] = {}
     for row in rows:
-        told.setdefault(row.run, []).extend(sentences(row))
-    if len(told) < 2:
-        return [line for each in told.values() for line in each]
-    return [f"{run}: {line}" for run, each in by_run(told) for line in each]
+        found.setdefault(row.run, []).extend(sentences(row))
+    if len(found) < 2:
+        return [line for each in found.values() for line in each]
+    return [f"{run}: {line}" for run, each in by_run(found) for line in each]
 
 
 def _of(row: Row) -> list[str]:
-    """What a reader must know of one method of one run."""
+    """Remarks about one method of one run."""
     lines = []
     for reason, count in row.stops:
         if reason in row.messages:
             which = f" ({count} of {row.seeds} seeds)" if row.seeds > 1 else ""
             message = row.messages[reason].rstrip(".")
             lines.append(f"{row.label} ended by {ENDS.get(reason, reason)}{which}: {message}.")
-    lines += in_vain(row)
+    lines += lost_work(row)
     if row.down_actual is not None and row.down_uniform is not None:
         lines.append(
             f"{row.label} downloads {estimate(row.down_actual, 'bytes')} by the blocks' actual bytes, "
-            f"{estimate(row.down_uniform, 'bytes')} if every block counts as the M-th part of the model."
+            f"{estimate(row.down_uniform, 'bytes')} if each block counts as 1/M of the model."
         )
     if row.front_age is not None:
         lines.append(
             f"{row.label}: the front blocks that a client keeps were last sent to it "
-            f"{estimate(row.front_age, 'rounds')} before it trains them, in the mean."
+            f"{estimate(row.front_age, 'rounds')} before it trains them, on average."
         )
     return lines
 
 
-def in_vain(row: Row) -> list[str]:
-    """What of a method's work never began or came to nothing, all seeds together."""
+def lost_work(row: Row) -> list[str]:
+    """Sentences about a method's refused jobs and its rounds without an update, all seeds together."""
     refused, without, rounds = (round(row.seeds * each.mean) for each in (row.refused, row.without_update, row.rounds))
     of_all = f" (all {row.seeds} seeds together)" if row.seeds > 1 else ""
     lines = []

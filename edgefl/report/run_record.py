@@ -31,13 +31,13 @@ class RunRecord:
         path: a run directory that ``edgefl simulate`` has finished.
 
     Raises:
-        UserError: the folder is no finished run, or its summary has a schema that this edgefl does not know.
+        UserError: the folder is not a finished run, or its summary has a schema that this version does not support.
 
     Attributes:
         path: the run directory.
-        given: the folder that was named, which for a sweep's setting is the sweep's.
+        given: the folder given by the user; for a sweep's setting, the sweep's folder.
         summary: the contents of ``summary.json``.
-        results: the same, typed: for each method's label one :class:`SeedResult` a seed.
+        results: the same, typed: for each method's label one :class:`SeedResult` per seed.
         scenario: the contents of the fully resolved ``scenario.yaml``.
     """
 
@@ -72,7 +72,7 @@ class RunRecord:
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """What it may be called among other runs, the shortest first: the scenario, the folder, the whole path."""
+        """Possible names, the shortest first: the scenario's name, the folder's name, the path."""
         return self.name, self.path.resolve().name, str(self.path)
 
     @property
@@ -87,14 +87,14 @@ class RunRecord:
 
     @property
     def trained(self) -> bool:
-        """Whether any accuracy was measured; not so after ``--no-train``."""
+        """Whether any accuracy was measured; false after ``--no-train``."""
         return any(result.accuracy.final is not None for results in self.results.values() for result in results)
 
     def rounds_of(self, label: str, seed: int) -> pa.Table:
         """The rounds of one method and seed, as in its ``rounds.parquet``.
 
         Raises:
-            UserError: there is no such method or seed in the run, or its file cannot be read.
+            UserError: the run has no such method or seed, or its file cannot be read.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq

@@ -1,4 +1,4 @@
-"""A finished run with its figures and tables."""
+"""A finished run with its figure and table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class RunResult(RunRecord):
-    """A finished run: its data, a figure, and the comparison of its methods, which a notebook shows.
+    """A finished run: its data, a figure, and a comparison of its methods, which notebooks show.
 
     Args:
         path: a run directory that ``edgefl simulate`` has finished.

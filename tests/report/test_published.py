@@ -214,7 +214,7 @@ def test_a_run_shorter_than_the_papers_is_told(result, monkeypatch):
     monkeypatch.setitem(SCENARIO, "name", "fedadc_fig1_s2")
     made = result(number("fedavg", "accuracy", value=0.45))
     whole = load_scenario("papers/fedadc/fig1_s2").training.rounds
-    sentence = f"4 of {whole} rounds: the published numbers are of all {whole}."
+    sentence = f"4 of {whole} rounds: the published numbers are for all {whole}."
     output = CliRunner().invoke(app, ["report", str(made.path), "--against", "paper"]).output
     assert sentence in output
     assert json.loads(published_json([made]))["notes"] == [f"fedadc_fig1_s2: {sentence}"]

@@ -45,7 +45,7 @@ def test_a_target_that_no_seed_reached_reads_never(make_run):
 
 def test_a_partial_download_is_told_both_ways(three_methods):
     text = " ".join(printed(three_methods, 120).split())
-    assert "fedbr downloads 160 MB by the blocks' actual bytes, 150 MB if every block counts" in text
+    assert "fedbr downloads 160 MB by the blocks' actual bytes, 150 MB if each block counts" in text
 
 
 def test_the_age_of_front_blocks_is_a_note_and_a_figure_for_machines(make_run):
@@ -54,7 +54,7 @@ def test_the_age_of_front_blocks_is_a_note_and_a_figure_for_machines(make_run):
     rows = comparison_rows(run)
     expected = (
         "fedbr: the front blocks that a client keeps were last sent to it 11.2 rounds before it trains them, "
-        "in the mean."
+        "on average."
     )
     assert [line for line in notes(rows) if "front blocks" in line] == [expected]
     assert rows[0].front_age is None
@@ -98,7 +98,7 @@ def test_intervals_are_cut_to_what_is_possible_where_they_are_shown_alone(make_r
     (cells,) = comparison_grid(rows).rows
     assert cells[1].line == "16.0 [0, 100.0]"
     assert any("[0, 256]" in cell.line or "[0, 256.6]" in cell.line for cell in cells)
-    assert "[low, high]: the interval's ends, where what is possible cuts one off." in notes(rows)
+    assert "[low, high]: the interval's ends, if the possible range limits one of them." in notes(rows)
     (record,) = csv.DictReader(io.StringIO(as_csv(rows)))
     assert float(record["accuracy_final_half_width"]) == pytest.approx(12.7062 * 0.14, rel=1e-5)
     sure = make_run({"a": [seed_result(n, seconds=50.0 + n) for n in range(3)]}, folder="sure")
