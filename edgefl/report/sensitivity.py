@@ -193,7 +193,7 @@ def read_sensitivity(run: RunResult) -> Sensitivity | None:
         facts = parse_json((table.schema.metadata or {})[b"edgefl"], file=str(file))
         found = Sensitivity(run, dict(facts["held"]), dict(facts["refused"]), table)
         if facts.get("summary") != digest(run.path):
-            raise UserError(f"it was made of another run; {_again(run)}", file=str(file))
+            raise UserError(f"it was made from another run; {_again(run)}", file=str(file))
         check_table(table, SENSITIVITY, file)
         found.check()
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""``edgefl replay``: a finished run on another network or fleet, without training, where time decided nothing."""
+"""``edgefl replay``: repeat a finished run on another network or fleet without training, if no decision read a time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from edgefl.scenario import Scenario, dump_yaml, resolve, with_overrides
 from edgefl.scenario.overrides import Overrides, parse_overrides
 
 CHANGEABLE = ("network", "fleet", "budgets", "targets", "target_metric", "stop", "name")
-"""Sections of a scenario that training does not see."""
+"""Sections of a scenario that do not affect training."""
 
 
 class Replay:
@@ -36,7 +36,7 @@ class Replay:
         methods: labels; all of the run's if not given.
 
     Raises:
-        UserError: no finished run, nothing was trained in it, a file is damaged, or a decision in it read a time.
+        UserError: the run is not finished, nothing was trained, a file is damaged, or a decision read a time.
     """
 
     @process_state_kept()
@@ -50,15 +50,15 @@ class Replay:
 
     @process_state_kept()
     def on(self, changes: Overrides, out: Path) -> Path:
-        """Replay the run with changes to its scenario, and write a run directory like a full run's.
+        """Replay the run with changes to its scenario, and write a run directory like that of a full run.
 
         Args:
-            changes: by path, below one of :data:`CHANGEABLE`.
+            changes: values by path, inside one of :data:`CHANGEABLE`.
             out: the run directory; must not exist.
 
         Raises:
-            UserError: a change does not fit or concerns training, or the other network or fleet would change what is
-                trained; nothing was written then.
+            UserError: a change is invalid or affects training, or the other network or fleet would change what is
+                trained. Nothing is written.
         """
         for change in parse_overrides(changes):
             if change.path[0] not in CHANGEABLE:
@@ -104,7 +104,7 @@ class Replay:
             for alpha, batch in used:
                 self._run.costs[label].step(alpha, batch)
             if (label, seed) in alike:
-                # The last model is the same, and so is whatever was measured of it.
+                # The last model is the same, and so are all measurements of it.
                 measured = before.model_fields_set & {"clients", "personalisation"}
                 entry = entry.model_copy(update={name: getattr(before, name) for name in measured})
                 self._copy(label, seed, folder, (CLIENTS, *models))

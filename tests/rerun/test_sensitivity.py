@@ -137,7 +137,7 @@ def test_a_run_in_which_arrivals_decide_or_nothing_was_trained_is_refused(small,
     with pytest.raises(UserError, match="deadline: the aggregated updates depend on arrival times"):
         write_sensitivity(folder)
     untrained = run(small(), out=tmp_path / "untrained", train=False)
-    with pytest.raises(UserError, match="nothing to time again"):
+    with pytest.raises(UserError, match="no method can be re-timed"):
         write_sensitivity(untrained)
     assert not (untrained / "sensitivity.parquet").exists()
 
@@ -155,9 +155,9 @@ def test_the_command_says_whether_the_winner_stays_and_verify_holds_the_file_to_
     late = pc.add(table["seconds"], 1e-9)
     edited = table.set_column(5, table.schema.field("seconds"), late).replace_schema_metadata(table.schema.metadata)
     pq.write_table(edited, copy / "sensitivity.parquet")
-    assert any("sensitivity.parquet are not the run's" in line for line in verify(copy))
+    assert any("sensitivity.parquet differ from the run's" in line for line in verify(copy))
     summary = copy / "summary.json"
     summary.write_text(summary.read_text() + "\n")
-    assert verify(copy) == ["sensitivity.parquet was made of another run"]
+    assert verify(copy) == ["sensitivity.parquet was made from another run"]
     assert "Left out: " in (told := page([RunResult(copy)]))
     assert "make it again: edgefl replay" in told

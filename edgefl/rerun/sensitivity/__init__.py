@@ -1,4 +1,4 @@
-"""Whether a finished run's winner stays the winner on slower or faster devices and links."""
+"""Check whether the best method of a finished run stays the best on slower or faster devices and links."""
 
 from edgefl.record.sensitivity import Condition
 from edgefl.rerun.sensitivity.conditions import CONDITIONS

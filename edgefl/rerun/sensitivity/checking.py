@@ -1,4 +1,4 @@
-"""``sensitivity.parquet`` against the run that it lies beside."""
+"""Check ``sensitivity.parquet`` against the run in the same directory."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from edgefl.record.tables import SENSITIVITY, read_table
 
 
 def check_sensitivity(run: Path, summary: Summary) -> Iterator[str]:
-    """What is wrong with it, as sentences; nothing where it is not there.
+    """Yield the faults of the file as sentences; nothing if the file does not exist.
 
-    Under the run's own conditions it must hold the run's own rounds, to the last bit.
+    Under the run's own conditions, its rounds must equal the run's rounds bit for bit.
     """
     file = RunPaths(run).sensitivity
     if not file.is_file():
@@ -29,7 +29,7 @@ def check_sensitivity(run: Path, summary: Summary) -> Iterator[str]:
         found = read_table(file, SENSITIVITY)
         facts = parse_json(pq.read_schema(file).metadata[b"edgefl"])
         if facts["summary"] != digest(run):
-            yield f"{file.name} was made of another run"
+            yield f"{file.name} was made from another run"
             return
         left_out = set(facts["refused"])
     except (UserError, OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
@@ -48,5 +48,5 @@ def check_sensitivity(run: Path, summary: Summary) -> Iterator[str]:
             if own.get((label, entry.seed), []) != list(zip(*columns, strict=True)):
                 yield (
                     f"{label}, seed {entry.seed}: under the run's own conditions the {', '.join(names)} "
-                    f"of {file.name} are not the run's"
+                    f"of {file.name} differ from the run's"
                 )

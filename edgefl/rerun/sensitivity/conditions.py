@@ -1,4 +1,4 @@
-"""Conditions in which a finished run is timed again: devices at a bound of their figures, links at a part of theirs."""
+"""Conditions under which a finished run is re-timed: a bound of the devices' figures and a factor on the bandwidth."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Part = TypeVar("Part", bound=BaseModel)
 AnyCapacity = ConstantCapacity | UniformCapacity | TraceCapacity | GeneratedCapacity
 
 _RATES = frozenset({"fp32_peak", "fp32_achievable", "memory_bandwidth"})
-"""Figures that seconds are divided by."""
+"""Rates: larger figures give fewer seconds."""
 
 
 CONDITIONS = [Condition(*each) for each in itertools.product(DEVICES, (0.7, 1.0, 1.3))]
-"""Profiles' figures at their low, nominal and high bounds, by bandwidths 30 % below and above the scenario's."""
+"""The low, nominal and high bounds of the profiles' figures, each with 70 %, 100 % and 130 % of the bandwidth."""
 
 
 def at_bound(profile: DeviceProfile, bound: Bound) -> DeviceProfile:
-    """The profile without uncertainty: speeds, overheads and powers that give this bound of seconds and joules.
+    """Return the profile without uncertainty: its speeds, overheads and powers give this bound of seconds and joules.
 
-    Memory and battery stay as they are, since they decide who takes part.
+    Memory and battery are unchanged, because they determine which clients can participate.
 
     >>> from edgefl.fleet import load_profile
     >>> profile = load_profile("raspberry-pi-4")
@@ -53,7 +53,7 @@ def _fixed(part: Part, bound: Bound) -> Part:
 
 
 def scaled_links(links: Mapping[str, LinkSpec], factor: float) -> dict[str, LinkSpec]:
-    """The clients' links with every capacity times ``factor``; what is drawn is drawn alike.
+    """Return the clients' links with every capacity multiplied by ``factor``; random draws stay the same.
 
     >>> link = LinkSpec.model_validate({"down": "10 Mbit/s", "up": {"kind": "uniform", "low": 1e6, "high": 2e6}})
     >>> scaled = scaled_links({"lte": link}, 0.5)["lte"]

@@ -1,4 +1,4 @@
-"""Decisions of a finished run taken again as they were, whatever the clock says now."""
+"""Repeat the decisions of a finished run, independent of the new times."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from edgefl.scheduling.selection.base import Facts, Selector
 
 
 class HeldSelector(Selector):
-    """Picks whom the finished run picked.
+    """Selects the clients that the finished run selected.
 
     Args:
-        cohorts: by round.
+        cohorts: the cohorts by round.
     """
 
     def __init__(self, cohorts: Mapping[int, Sequence[int]]) -> None:
         self._cohorts = cohorts
 
     def pick(self, round: int, available: NDArray[np.int64], cohort: int, facts: Facts) -> NDArray[np.int64]:
-        """See :class:`~edgefl.scheduling.selection.base.Selector`; a round that never was has any clients."""
+        """See :class:`~edgefl.scheduling.selection.base.Selector`; for other rounds, the first clients."""
         del facts
         held = self._cohorts.get(round)
         return available[:cohort] if held is None else np.array(held, np.int64)
 
 
 class HeldScheduler(BlockScheduler):
-    """Sends each client as many blocks as the finished run sent it.
+    """Sends each client as many blocks as in the finished run.
 
     Args:
-        alphas: by round, each client's number.
+        alphas: each client's number of blocks, by round.
     """
 
     def __init__(self, alphas: Mapping[int, Mapping[int, int]]) -> None:
         self._alphas = alphas
 
     def choose(self, round: int, cohort: Sequence[int], forecast: BlockForecast | None = None) -> dict[int, int]:
-        """See :class:`~edgefl.scheduling.blocks.base.BlockScheduler`; a round that never was sends one block."""
+        """See :class:`~edgefl.scheduling.blocks.base.BlockScheduler`; for other rounds, one block each."""
         del forecast
         held = self._alphas.get(round, {})
         return {client: held.get(client, 1) for client in cohort}

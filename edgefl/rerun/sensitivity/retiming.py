@@ -1,9 +1,9 @@
-"""A finished run timed again under other conditions: when each of its rounds would have ended, and what it would cost.
+"""Re-time a finished run under other conditions: when each of its rounds would end, and what it would cost.
 
-What was trained stays: the same clients, the same steps, the same models, and so the same accuracy after each round.
-Where a decision read a time (GMBS chooses blocks so), it is held as it was, and the file says so: a method that would
-have decided otherwise there might have done better or worse. Where the conditions themselves would change what is
-trained (a device that is away by then), the file says that too, and holds nothing.
+Training stays the same: the same clients, steps and models, and so the same accuracy after each round. Decisions that
+read a time (as GMBS does to choose blocks) are held as they were, and the file lists them: with different decisions,
+the method might have done better or worse. If the conditions would change what is trained (because a device is
+unavailable at the new time), the file gives the reason and contains no rows of the method.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from edgefl.simulation.setup import Setup
 
 
 class _AllRetimedError(Exception):
-    """The last round that was trained has ended."""
+    """Raised when the last trained round has ended."""
 
 
 @dataclass(frozen=True)
 class _Retiming:
-    """One method with one seed."""
+    """The re-timing of one method with one seed."""
 
     run: FinishedRun
     label: str
@@ -50,7 +50,7 @@ class _Retiming:
     recording: Recording
 
     def table(self, scenario: Scenario, world: SharedWorld, condition: Condition) -> pa.Table | str:
-        """The trained rounds as they would have ended, or why something else would have been trained."""
+        """Return the re-timed rounds, or why the training would have been different."""
         try:
             return _table(self, condition, self._rows(scenario, world, condition))
         except UserError as error:
@@ -69,13 +69,13 @@ class _Retiming:
         with suppress(_AllRetimedError):
             simulate_run(replace(self._setup(scenario, world, condition), on_round=on_round))
         if len(found) < self.rounds:
-            raise UserError(f"it would have ended after round {len(found)} of {self.rounds}")
+            raise UserError(f"the run would have ended after round {len(found)} of {self.rounds}")
         return found
 
     def _setup(self, scenario: Scenario, world: SharedWorld, condition: Condition) -> Setup:
         costs, method = self.run.costs[self.label], scenario.method(self.label)
         learner = ReplayedLearner(self.recording, self.label, stateful=costs.method.state is not None)
-        setup = setup_of(scenario, method, world, costs, learner=learner, trains=False, log=EventLog(_unread))
+        setup = setup_of(scenario, method, world, costs, learner=learner, trains=False, log=EventLog(_discard))
         links = [str(name) for name in world.fleet.link_names()]
         topology = build_topology(scenario.network.topology, scenario.network.links, links)
         scale_topology(topology, condition.bandwidth)
@@ -91,17 +91,17 @@ class _Retiming:
 
 @process_state_kept()
 def write_sensitivity(path: Path, conditions: Sequence[Condition] = CONDITIONS) -> Path:
-    """Time a finished run again under each of the conditions, and write ``sensitivity.parquet`` into its directory.
+    """Re-time a finished run under each of the conditions, and write ``sensitivity.parquet`` into its directory.
 
     Args:
         path: the run directory.
-        conditions: which.
+        conditions: the conditions.
 
     Returns:
         The file.
 
     Raises:
-        UserError: no finished run, nothing was trained, or arrivals decided what was aggregated.
+        UserError: the run is not finished, nothing was trained, or arrival times decided what was aggregated.
     """
     run = FinishedRun(path)
     run.inputs(run.scenario)
@@ -122,7 +122,7 @@ def write_sensitivity(path: Path, conditions: Sequence[Condition] = CONDITIONS) 
         if decided:
             held[label] = decided
     if not retimings:
-        raise UserError("no method of it was trained to an end, so there is nothing to time again", file=str(path))
+        raise UserError("no method of this run was trained to its end, so no method can be re-timed", file=str(path))
     tables: dict[str, list[pa.Table]] = {}
     for condition, scenario, world in _worlds(run, conditions):
         for one in retimings:
@@ -146,7 +146,7 @@ def write_sensitivity(path: Path, conditions: Sequence[Condition] = CONDITIONS) 
 
 
 def _worlds(run: FinishedRun, conditions: Sequence[Condition]) -> Iterator[tuple[Condition, Scenario, SharedWorld]]:
-    """Each condition with each seed of the run."""
+    """Yield each condition with each seed of the run."""
     network = run.scenario.network
     seeds = dict.fromkeys(entry.seed for label in run.labels for entry in run.entries[label])
     for seed in seeds:
@@ -181,6 +181,6 @@ def _summed(amounts: Sequence[float]) -> list[float]:
     return sums
 
 
-def _unread(events: Sequence[Event]) -> None:
-    """Nobody reads the log of a retiming."""
+def _discard(events: Sequence[Event]) -> None:
+    """Discard the log of a re-timing."""
     del events
