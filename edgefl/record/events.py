@@ -1,7 +1,7 @@
 """The event log: one row for each event, in the order of events.
 
-Every figure that edgefl reports is a sum over these rows, and ``edgefl verify`` checks them against the laws of the
-world. Rows go to a sink in chunks, so that a long run needs no more memory than a short one.
+Every figure that edgefl reports is a sum over these rows, and ``edgefl verify`` checks the rows against the
+simulation's invariants. Rows go to a sink in chunks, so that a long run needs no more memory than a short one.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class EventLog:
     ) -> None:
         """Append one row; see :class:`Event` for the columns.
 
-        ``round`` is the exception: here it counts from 0, as in the world, and equals the version that it trains from.
+        ``round`` is the exception: here it counts from 0, as in the simulation, and equals the version of the model
+        that clients train from.
         """
         rows, number = self.rows, round + 1
         # Create the tuple directly, without the extra call of a named tuple's constructor.
@@ -139,7 +140,7 @@ def _text(value: Any) -> str:
 
 
 def read_events(file: Path) -> Iterator[Event]:
-    """The rows of one run's log.
+    """Yield the rows of one run's log.
 
     Raises:
         UserError: the file cannot be read, or lacks a column.

@@ -36,7 +36,7 @@ SEED_FILES = (EVENTS, ROUNDS, CLIENTS, FINAL_MODEL, CLIENT_MODELS, STANDINGS, *J
 STATES = (SUMMARY, STATE, FAULTED)
 """The files of which a run directory has at least one, next to its scenario."""
 IN_A_RUN = frozenset((*OWN, *SEED_FILES, CHECKPOINTS))
-"""Everything that edgefl creates in a run directory, at any depth, but the methods' and seeds' folders."""
+"""Everything that edgefl creates in a run directory, at any depth, except the methods' and seeds' folders."""
 
 SWEEP = "sweep.json"
 SWEEP_LOCK = "sweep.lock"

@@ -1,7 +1,8 @@
-"""Files that a command writes where the user says (``--output``, ``--html``, ``--png``).
+"""Files that a command writes to a path given by the user (``--output``, ``--html``, ``--png``).
 
 An output is a new file, or replaces a plain file. It is never a file of a run directory or a sweep, and never has the
-ending of a scenario, a table or a model, which commands read: a mistyped option must not destroy a result or an input.
+extension of a scenario, a table or a model, which commands read: a mistyped option must not destroy a result or an
+input.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from edgefl.record.paths import kind_of
 from edgefl.user_path import new_user_path
 
 INPUT_ENDINGS = (".yaml", ".yml", ".parquet", ".safetensors", ".sqlite")
-"""Endings of files that commands read and no report has."""
+"""Extensions of files that commands read and that reports never have."""
 STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/fd/")
 """The process's own open files; ``-o >(command)`` in a shell names one of them."""
 
 
 def output_path(name: str | PathLike[str]) -> Path:
-    """The path of an output as the user gave it, checked.
+    """Return the path of an output after checking it.
 
     Raises:
         UserError: an output cannot be written there; see the module.
@@ -49,7 +50,7 @@ def output_path(name: str | PathLike[str]) -> Path:
 
 
 def new_output_path(name: str | PathLike[str]) -> Path:
-    """The path of a file that a command makes and that later commands read, such as a device profile.
+    """Return the path of a file that a command creates and later commands read, such as a device profile.
 
     Raises:
         UserError: the path exists, or its folder does not.

@@ -1,4 +1,4 @@
-"""The paths in a run directory. Each is checked before it is returned: it must be a file or a folder, never a link.
+"""The paths in a run directory; each is checked before it is returned: it must be a file or a folder, not a link.
 
 A run directory may come from another user. A link in it would redirect reading, writing and removing to another place,
 and a named pipe would block a reader permanently. So every file of a run directory is opened by a path from this
@@ -35,7 +35,7 @@ def file_in(folder: Path, name: str) -> Path:
     Raises:
         UserError: the path is not a file, or the name is a path out of the folder.
     """
-    return _looked_at(folder, name, "a file")
+    return _checked(folder, name, "a file")
 
 
 def own_file_in(folder: Path, name: str) -> Path:
@@ -48,8 +48,8 @@ def own_file_in(folder: Path, name: str) -> Path:
     with suppress(FileNotFoundError):
         if path.lstat().st_nlink > 1:
             raise UserError(
-                "expected a file of this run directory alone, found one with a second name (a hard link), which may be "
-                "somebody else's; copy the run directory first (cp -r)",
+                "expected a file of this run directory alone, found one with a second name (a hard link), which may "
+                "belong to another user; copy the run directory first (cp -r)",
                 file=str(path),
             )
     return path
@@ -61,7 +61,7 @@ def folder_in(folder: Path, name: str) -> Path:
     Raises:
         UserError: the path is not a folder, or the name is a path out of the folder.
     """
-    return _looked_at(folder, name, "a folder")
+    return _checked(folder, name, "a folder")
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class RunPaths:
     """The files of a run directory.
 
     Attributes:
-        root: the run directory, as the user named it; it may be a link itself.
+        root: the run directory as the user gave it; it may itself be a link.
     """
 
     root: Path
@@ -189,7 +189,7 @@ class RunPaths:
 
     @property
     def faulted(self) -> Path:
-        """The same for a finished run directory in which some runs ended by a fault."""
+        """The same for a finished run directory in which some runs failed."""
         return file_in(self.root, names.FAULTED)
 
     @property
@@ -211,7 +211,7 @@ class RunPaths:
         return SeedPaths(folder_in(folder_in(self.root, label), names.seed_folder(seed)))
 
     def make(self, label: str, seed: int) -> SeedPaths:
-        """The same, after creating their folder. The run directory itself is not created again if it was moved."""
+        """Create the folder of these files and return them; the run directory itself is not created again if moved."""
         paths = self.of(label, seed)
         make_folder(paths.folder.parent, parents=False)
         make_folder(paths.folder, parents=False)
@@ -258,7 +258,7 @@ class RunPaths:
                 _unlink(self.root, name)
 
 
-def _looked_at(folder: Path, name: str, expected: str) -> Path:
+def _checked(folder: Path, name: str, expected: str) -> Path:
     path = folder / name
     if not names.is_plain(name):
         raise UserError(f"expected the name of {expected} in the run directory, found a path", file=str(path))

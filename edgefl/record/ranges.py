@@ -1,4 +1,4 @@
-"""The types and figures that a table can contain; a table of a received run directory with others is refused."""
+"""Check the types and figures in the tables of a received run directory."""
 
 from __future__ import annotations
 
@@ -77,16 +77,16 @@ def _words(kind: pa.DataType) -> str:
 
 
 def check_ranges(table: pa.Table, file: Path) -> None:
-    """Whether every figure of a table is one that can be.
+    """Check that every figure of a table is in its possible range.
 
-    Accuracies lie in [0, 1]; seconds, bytes, FLOPs, joules and counts are finite and not negative.
+    Accuracies are in [0, 1]; seconds, bytes, FLOPs, joules and counts are finite and not negative.
 
     Args:
-        table: any table of a run directory; columns without a range are passed over, and so are nulls.
-        file: where it comes from, for messages.
+        table: any table of a run directory; columns without a range and nulls are ignored.
+        file: the table's file, for messages.
 
     Raises:
-        UserError: a figure is out of range; names its column and row.
+        UserError: a figure is out of range; the message gives its column and row.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

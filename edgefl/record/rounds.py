@@ -15,13 +15,13 @@ class RoundRow:
         accuracy_ensemble: of the moving average of the models so far; NaN without one.
         bytes_down, bytes_up: delivered during the round.
         flops, joules: spent during the round.
-        participants: clients that were sent the round's model; ``aggregated``: updates that went into the next one.
+        participants: clients that were sent the round's model; ``aggregated``: updates aggregated into the next one.
         refused: clients without enough memory for the job.
         exposed_seconds, hidden_seconds: transfer seconds of the critical path that did, and did not,
             lengthen the round.
         critical_client: the client that closed the round, -1 if the deadline did.
         blocks_actual, blocks_uniform: bytes of the blocks sent to the cohort by true size, and at S/M for each block.
-        staleness: mean age of the aggregated updates: aggregations since the model that each was sent.
+        staleness: mean age of the aggregated updates, in aggregations since the model that each was trained from.
     """
 
     round: int

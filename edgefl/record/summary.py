@@ -34,7 +34,7 @@ class _Part(Options):
 
 
 class Stop(_Part):
-    """Why a run ended, and after which round; what ended it before it was to is told in words, too."""
+    """Why a run ended, and after which round; ``message`` explains an early end."""
 
     reason: str
     round: Count
@@ -42,7 +42,7 @@ class Stop(_Part):
 
 
 class Accuracy(_Part):
-    """Accuracies in [0, 1]; ``None`` where nothing was trained."""
+    """Accuracies in [0, 1]; ``None`` if nothing was trained."""
 
     final: Share | None = None
     best: Share | None = None
@@ -72,7 +72,7 @@ class Communication(_Part):
 
 
 class TargetResult(_Part):
-    """When an accuracy was first reached, and what had been spent by then; ``None`` when it never was."""
+    """When an accuracy was first reached, and what had been spent by then; ``None`` if it was never reached."""
 
     accuracy: Share
     reached: bool
@@ -84,7 +84,7 @@ class TargetResult(_Part):
 
 
 class BudgetResult(_Part):
-    """The accuracy held when a budget ran out."""
+    """The accuracy when a budget was exhausted."""
 
     kind: BudgetKind
     limit: Amount
@@ -107,7 +107,7 @@ class Blocks(_Part):
 
 
 class ClientResult(_Part):
-    """Accuracy on each client's own test part: mean over clients, of the worst tenth, and by images.
+    """Accuracy on each client's own test data: mean over clients, mean of the worst tenth, and over all images.
 
     ``kind`` is how each client fitted the model before, ``None`` if it did not.
     """
@@ -128,9 +128,9 @@ class EnsembleResult(_Part):
 class SeedResult(_Part):
     """One method's run with one seed.
 
-    ``rounds_without_update`` are those of ``rounds`` in which nothing was aggregated; ``refused`` are jobs for which a
-    device had not the memory; ``client_bytes`` are the bytes to and from the client that moved
-    most, ``None`` in runs of edgefl 0.1.0.
+    ``rounds_without_update`` counts the rounds in which no update was aggregated; ``refused`` counts the jobs for
+    which a device had too little memory; ``client_bytes`` are the bytes to and from the client with the most traffic,
+    ``None`` in runs of edgefl 0.1.0.
     """
 
     seed: Count
@@ -162,14 +162,14 @@ class SeedResult(_Part):
         return self.model_dump(mode="json", exclude_unset=True)
 
     def spent(self, kind: BudgetKind) -> float | None:
-        """What the run spent of a kind of budget, ``None`` if unknown; bytes are both directions together."""
+        """Return what the run spent of a kind of budget, ``None`` if unknown; bytes are summed over both directions."""
         if kind == "bytes":
             return self.bytes.down + self.bytes.up
         spent: float | None = getattr(self, kind)
         return spent
 
     def accuracy_within(self, budget: BudgetResult) -> float | None:
-        """The accuracy held at a budget; a run that ended within it holds its final one."""
+        """Return the accuracy at a budget; the final accuracy if the run ended within it."""
         spent = self.spent(budget.kind)
         if budget.accuracy is None and spent is not None and spent <= budget.limit:
             return self.accuracy.final
@@ -177,7 +177,7 @@ class SeedResult(_Part):
 
 
 class Summary(_Part):
-    """The whole of ``summary.json``.
+    """The content of ``summary.json``.
 
     Attributes:
         format: the version of this schema.
@@ -202,10 +202,10 @@ class Summary(_Part):
 
 
 def read_summary(path: Path) -> tuple[dict[str, Any], Summary]:
-    """``summary.json`` as plain data and typed.
+    """Read ``summary.json``, and return it as plain data and with types.
 
     Raises:
-        UserError: the file cannot be read, is no JSON, has another schema, or lacks what this schema promises.
+        UserError: the file cannot be read, is not JSON, has another schema, or does not fit this schema.
     """
     name = str(path)
     data = read_json(path, missing=True)  # a figure that is not finite stands for a missing one
@@ -227,10 +227,10 @@ def write_summary(
     """Write the file; the same results give the same bytes.
 
     Args:
-        scenario: its name.
+        scenario: the scenario's name.
         results: one for each seed, by label.
         path: the file.
-        inputs: digests of what was read, by field of the scenario.
+        inputs: digests of the input files, by field of the scenario.
     """
     summary = Summary(
         schema=SCHEMA,
@@ -245,7 +245,7 @@ def write_summary(
 
 
 def is_summary(path: Path) -> bool:
-    """Whether a file is there and a whole summary; one that is empty or cut short says nothing of a run."""
+    """Whether a file exists and is a complete summary, not an empty or truncated one."""
     try:
         return isinstance(read_json(path, missing=True)["methods"], dict)
     except (UserError, KeyError, TypeError):

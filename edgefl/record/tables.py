@@ -22,7 +22,7 @@ _SHORT_WORD = pa.dictionary(pa.int8(), pa.string())
 
 
 def column(name: str, kind: pa.DataType, unit: str, meaning: str) -> pa.Field:
-    """A column with its unit and meaning in its metadata."""
+    """Return a column with its unit and meaning in its metadata."""
     return pa.field(name, kind, metadata={"unit": unit, "meaning": meaning})
 
 
@@ -89,13 +89,13 @@ SENSITIVITY = pa.schema(
 _ROW_GROUP = 32_768
 
 AS_WRITTEN: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
-"""How every table of a run is written; the checksums tell a page that was damaged from one that was not."""
+"""Options for writing every table of a run; the checksums reveal damaged pages."""
 
 
 class EventFile:
     """Writes events to a Parquet file chunk by chunk; use as a context manager and as the log's sink.
 
-    The file has its name once it is whole; an error leaves none, for its rows are derived again on resumption.
+    The file gets its name when it is complete. An error leaves no file; resuming computes its rows again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -113,7 +113,7 @@ class EventFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            with suppress(OSError):  # a disk that is full must not hide what happened
+            with suppress(OSError):  # a full disk must not hide the original error
                 self._close()
             self._opened.__exit__(kind, error, trace)
             return
@@ -123,7 +123,7 @@ class EventFile:
             self._close()
 
     def __call__(self, events: Sequence[Event]) -> None:
-        """Append rows; they are written in groups of a fixed size, however they come."""
+        """Append rows; they are written in groups of a fixed size, independent of the size of ``events``."""
         self._waiting.extend(events)
         while len(self._waiting) >= _ROW_GROUP:
             self._write(self._waiting[:_ROW_GROUP])
@@ -133,7 +133,7 @@ class EventFile:
         try:
             self._writer.close()
         finally:
-            self._writer.is_open = False  # else it tries again when it is collected
+            self._writer.is_open = False  # else it tries again when it is garbage-collected
 
     def _write(self, events: Sequence[Event]) -> None:
         columns = [
@@ -157,20 +157,20 @@ def write_parquet(table: pa.Table, path: Path, **options: Any) -> None:
     """Write a whole table durably.
 
     Args:
-        table: its columns.
+        table: the table.
         path: the Parquet file.
-        options: of ``pyarrow.parquet.write_table``.
+        options: for ``pyarrow.parquet.write_table``.
 
     Raises:
-        OSError: it cannot be written; ``path`` is as it was.
+        OSError: the file cannot be written; ``path`` is unchanged.
     """
-    content = pa.BufferOutputStream()  # a writer that meets a full disk would try again when it is collected
+    content = pa.BufferOutputStream()  # a writer on a full disk would try again when it is garbage-collected
     pq.write_table(table, content, **options)
     write_durably(path, content.getvalue().to_pybytes())
 
 
 def read_table(path: Path, schema: pa.Schema) -> dict[str, list[Any]]:
-    """A table's columns as lists.
+    """Return a table's columns as lists.
 
     Raises:
         ValueError: the file is damaged, or has other columns.
