@@ -17,7 +17,7 @@ class EarlyEnd:
     """Reads a log while it is written, and keeps the facts for the sentence."""
 
     def __init__(self) -> None:
-        self._told: str | None = None
+        self._stated: str | None = None
         self._in_vain: Counter[str] = Counter()
         self._broken_off = -1.0
 
@@ -26,7 +26,7 @@ class EarlyEnd:
         for event in [event for event in events if event.kind in _READ]:
             match event.kind:
                 case "stalled" | "diverged":
-                    self._told = json.loads(event.detail)["reason"]
+                    self._stated = json.loads(event.detail)["reason"]
                 case "aggregation" if event.value:
                     self._in_vain.clear()
                 case "refused":
@@ -42,8 +42,8 @@ class EarlyEnd:
         """The sentence; ``None`` if the stop reason is sufficient."""
         if outcome.fault is not None:
             return str(outcome.fault)
-        if outcome.reason != "stalled" or self._told is not None:
-            return self._told
+        if outcome.reason != "stalled" or self._stated is not None:
+            return self._stated
         last = outcome.rows[-STALL_ROUNDS:]
         if len(last) == STALL_ROUNDS and not any(row.aggregated for row in last):
             return f"no update arrived in {STALL_ROUNDS} consecutive rounds{self.fates()}"
@@ -53,5 +53,5 @@ class EarlyEnd:
 
     def fates(self) -> str:
         """The fates of the clients picked since the last update that arrived, the most frequent first."""
-        told = ", ".join(f"{count} {fate}" for fate, count in self._in_vain.most_common())
-        return told and f": {told}"
+        fates = ", ".join(f"{count} {fate}" for fate, count in self._in_vain.most_common())
+        return fates and f": {fates}"

@@ -1,4 +1,4 @@
-"""Models of a run directory as safetensors, a tensor for each of the model's."""
+"""Read and write the models of a run directory as safetensors files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from edgefl.models.layout import Layout
 
 
 def write_model(vector: Tensor, layout: Layout, path: Path) -> None:
-    """Write a model ``[size]`` as tensors called ``block.tensor``."""
+    """Write a model ``[size]`` as tensors named ``block.tensor``."""
     write_durably(path, save(named(vector, layout), {"format": "pt"}))
 
 
 def write_clients(models: Mapping[int, Tensor], layout: Layout, path: Path) -> None:
-    """Write local models by client, as tensors called ``client.block.tensor``."""
+    """Write local models by client, as tensors named ``client.block.tensor``."""
     tensors = {
         f"{client}.{name}": tensor
         for client, vector in sorted(models.items())
@@ -31,7 +31,7 @@ def write_clients(models: Mapping[int, Tensor], layout: Layout, path: Path) -> N
 
 
 def named(vector: Tensor, layout: Layout) -> dict[str, Tensor]:
-    """The tensors of a model by ``block.tensor``, in main memory and on their own."""
+    """Return copies of a model's tensors in main memory, by ``block.tensor``."""
     weights = layout.weights(*layout.split(vector))
     return {
         f"{block}.{name}": tensor.detach().cpu().contiguous().clone()
@@ -41,19 +41,19 @@ def named(vector: Tensor, layout: Layout) -> dict[str, Tensor]:
 
 
 def read_model(path: Path, layout: Layout) -> Tensor:
-    """The model ``[size]`` that :func:`write_model` wrote.
+    """Read a model ``[size]`` that :func:`write_model` wrote.
 
     Raises:
-        UserError: no such file, or not a model of this layout.
+        UserError: the file does not exist, or contains no model of this layout.
     """
     return _vector(_tensors(path), layout, path)
 
 
 def read_clients(path: Path, layout: Layout) -> dict[int, Tensor]:
-    """The local models that :func:`write_clients` wrote, by client.
+    """Read the local models that :func:`write_clients` wrote, by client.
 
     Raises:
-        UserError: no such file, or not models of this layout.
+        UserError: the file does not exist, or contains no models of this layout.
     """
     models: dict[int, dict[str, Tensor]] = {}
     for key, tensor in _tensors(path).items():

@@ -1,4 +1,4 @@
-"""One method with one seed: its tables, its journal while it is under way, and its entry in the summary."""
+"""One method with one seed: its tables, its journal while it is in progress, and its entry in the summary."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ class OneRun:
     """One run of an experiment.
 
     Args:
-        scenario: what is compared.
+        scenario: the scenario.
         method: the method.
-        world: what all methods of the seed share.
-        costs: step costs of the method.
-        directory: the experiment's run directory; a folder for the run is made in it.
-        pause: when to leave the run unfinished, if at all.
+        world: the fleet and data that all methods of the seed share.
+        costs: the step costs of the method.
+        directory: the experiment's run directory; a folder for the run is created in it.
+        pause: when to pause the run; never if not given.
 
     Attributes:
-        fault: what a part of the method raised, where that ended the run.
-        rounds: rounds that have ended.
+        fault: the error of a part of the method, if it ended the run.
+        rounds: the number of completed rounds.
     """
 
     def __init__(
@@ -76,19 +76,19 @@ class OneRun:
         self.rounds = 0
 
     def timed(self, progress: Progress) -> SeedResult:
-        """The world alone; re-executed from the start where it was interrupted, which takes milliseconds a round."""
+        """Simulate without training; an interrupted run starts again, which takes milliseconds per round."""
         with EventFile(self._paths.events) as table:
             outcome = self._simulate(NeutralLearner(), table, progress, trains=False)
         return self._entry(outcome)
 
     def replayed(self, progress: Progress, learner: Learner) -> SeedResult:
-        """The world with the numbers of a finished run in place of training."""
+        """Simulate with the recorded results of a finished run in place of training."""
         with EventFile(self._paths.events) as table:
             outcome = self._simulate(learner, table, progress, trains=True)
         return self._entry(outcome)
 
     def trained(self, progress: Progress, core: TrainingCore, data: FederatedData) -> SeedResult:
-        """The world with training, on disk after every round."""
+        """Simulate with training, and store the results on disk after every round."""
         kept, method = keepsakes_of(self._scenario), self._costs.method
         try:
             with blaming(self._method.label, 0, "setup"):
@@ -170,13 +170,13 @@ class OneRun:
         return outcome
 
     def _check_place(self) -> None:
-        """What is written goes by paths: a run whose folder was moved would train to its end for nothing."""
+        """Stop if the folder was moved or removed, because then the results could not be written."""
         folder = self._paths.folder
         if not (folder.is_dir() and os.path.samestat(folder.stat(), self._made)):
             raise FileNotFoundError(errno.ENOENT, f"{folder} was moved or removed; stopped after round {self.rounds}")
 
     def _unbegun(self, log: EventLog, fault: PartFault) -> Outcome:
-        """The outcome where a part of the method failed before the run's clock started."""
+        """Return the outcome of a run in which a part of the method failed before the simulation started."""
         self.fault = fault
         return unbegun_run(self._method.label, self._world.seed, limits_of(self._scenario), log, fault)
 

@@ -1,4 +1,4 @@
-"""A run that is left for now: everything it reached is on disk, and it can be gone on with to the same end."""
+"""Pause a run: all results are on disk, and the run can be resumed with the same outcome."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from edgefl.record.rounds import RoundRow
 
 @dataclass(frozen=True)
 class Pause:
-    """When to leave a run: at the end of the first round that reaches ``rounds`` or ``seconds`` of virtual time.
+    """When to pause a run: at the end of the first round that reaches ``rounds`` or ``seconds`` of virtual time.
 
     >>> Pause(rounds=10).reached(9, 1e9), Pause(seconds=60.0).reached(3, 61.5), Pause(rounds=10).name
     (False, True, '10 rounds')
@@ -27,22 +27,22 @@ class Pause:
     seconds: float | None = None
 
     def reached(self, round: int, seconds: float) -> bool:
-        """Whether it is time, ``round`` rounds and ``seconds`` virtual seconds after the start."""
+        """Whether to pause, ``round`` rounds and ``seconds`` virtual seconds after the start."""
         in_rounds = self.rounds is not None and round >= self.rounds
         return in_rounds or (self.seconds is not None and seconds >= self.seconds)
 
     @property
     def name(self) -> str:
-        """What the run stood at then is kept under this name."""
+        """The key under which the run's figures at this pause are stored."""
         return f"{self.rounds} rounds" if self.rounds is not None else f"{self.seconds:g} s"
 
 
-class Paused(EdgeflError):  # noqa: N818  (what it says of the run)
-    """A run was left where it was to be left.
+class Paused(EdgeflError):  # noqa: N818  (not an error)
+    """A run was paused as requested.
 
     Args:
         label: the method's label.
-        round: rounds done.
+        round: the number of completed rounds.
     """
 
     def __init__(self, label: str, round: int) -> None:
@@ -51,17 +51,17 @@ class Paused(EdgeflError):  # noqa: N818  (what it says of the run)
         self.round = round
 
     def __str__(self) -> str:
-        return f"{self.label} is left after round {self.round}"
+        return f"{self.label} paused after round {self.round}"
 
 
 def write_standing(paths: SeedPaths, pause: Pause, seed: int, rows: Sequence[RoundRow]) -> None:
-    """Keep what a run came to until now, beside what it came to at earlier pauses.
+    """Add a run's current figures to those of its earlier pauses.
 
     Args:
         paths: the run's files.
-        pause: why it is left.
-        seed: its seed.
-        rows: its rounds.
+        pause: the reached pause.
+        seed: the run's seed.
+        rows: the run's rounds.
     """
     known = read_standings(paths)
     evaluated = [row for row in rows if not math.isnan(row.accuracy)]
@@ -85,7 +85,7 @@ def write_standing(paths: SeedPaths, pause: Pause, seed: int, rows: Sequence[Rou
 
 
 def read_standings(paths: SeedPaths) -> dict[str, dict[str, Any]]:
-    """What a run stood at when it was left, by the pause's name, in the order of the pauses."""
+    """Return a run's figures at its pauses, by the pause's name, in the order of the pauses."""
     file = paths.standings
     known: dict[str, dict[str, Any]] = read_json(file) if file.exists() else {}
     return known

@@ -1,4 +1,4 @@
-"""What a run tells whoever watches it."""
+"""Progress reports of runs."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """A listener to a run under way; it may print, and never changes what the run computes."""
+    """Receives the progress of runs. It may print, and must not change what the runs compute."""
 
     def begin(self, runs: list[tuple[str, int]], rounds: int) -> None:
-        """The runs to come as (method label, seed), each of at most ``rounds`` rounds."""
+        """Called with the runs to execute as (method label, seed), each of at most ``rounds`` rounds."""
 
     def round(self, label: str, seed: int, round: int, seconds: float, accuracy: float | None) -> None:
-        """Round ``round`` (from 1) of a run has ended.
+        """Called when round ``round`` (from 1) of a run has ended.
 
         Args:
             label: the method's label.
             seed: the run's seed.
-            round: rounds done so far.
+            round: the number of completed rounds.
             seconds: virtual seconds since the run's start.
-            accuracy: in [0, 1], or ``None`` where this round was not evaluated.
+            accuracy: in [0, 1], or ``None`` if this round was not evaluated.
         """
 
     def end(self, label: str, seed: int, reason: str) -> None:
-        """A run has ended; ``reason`` is the stop reason of ``summary.json`` (``rounds``, ``target``, ``bytes``…)."""
+        """Called when a run has ended; ``reason`` is its stop reason in ``summary.json`` (``rounds``, ``target``…)."""
 
     def shared(self, seed: int, trained: int, found: int) -> None:
-        """All methods of a seed have ended; ``found`` jobs beside the ``trained`` ones had been trained before."""
+        """Called when all methods of a seed have ended, with the numbers of trained and of cached jobs."""
 
     def close(self) -> None:
-        """Nothing more will come, also after an error."""
+        """Called after everything else, also after an error."""
 
 
 class Silent:
-    """Tells nobody anything."""
+    """Reports nothing."""
 
     def begin(self, runs: list[tuple[str, int]], rounds: int) -> None:
         """See :class:`Progress`."""

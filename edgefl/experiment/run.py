@@ -1,4 +1,4 @@
-"""A scenario times methods times seeds: runs them all or goes on after an interruption, and writes the directory."""
+"""Run or resume all methods and seeds of a scenario, and write the run directory."""
 
 from __future__ import annotations
 
@@ -48,27 +48,27 @@ def run(
     """Run the scenario's methods with each of its seeds, and write a run directory.
 
     Args:
-        scenario: what is compared.
-        out: the run directory; made where it is missing. It must be empty: nothing that is there is written over.
+        scenario: the scenario.
+        out: the run directory; created if it does not exist. It must be empty: nothing is overwritten.
         methods: labels of the methods to run; all of them if not given.
         device: ``auto``, ``cpu`` or ``cuda``: where training runs.
         engine: ``auto`` or an engine's name, in place of the scenario's ``training.engine.kind``.
-        train: ``False`` runs the world alone, with neutral numbers in place of training.
-        cache: keep results of training on disk until their seed is done, where methods train alike: equal jobs
-            of two methods, and those since the last checkpoint of an interrupted run.
-        progress: told what happens.
-        pause: when to leave a run; the directory can be resumed then, with another pause or none.
+        train: ``False`` simulates only the system, with placeholder numbers in place of training.
+        cache: if methods have equal training jobs, cache results of training on disk until their seed is done. They
+            serve equal jobs of other methods, and jobs since the last checkpoint of an interrupted run.
+        progress: receives the progress of the runs.
+        pause: when to pause a run; the directory can then be resumed, with another pause or none.
 
     Returns:
         The run directory.
 
     Raises:
-        UserError: data files are missing, something does not fit, ``out`` holds something or another process works
-            there; nothing is written or removed then.
-        RunsFailed: a part of a method raised an error; the directory is complete, and says so of its run.
-        NotWritten: the disk is full, say; the run can be resumed.
-        RunMoved: the folder was moved or removed while a run was under way.
-        Paused: a run was left.
+        UserError: data files are missing, an argument is invalid, ``out`` is not empty or another process uses it;
+            nothing is written or removed.
+        RunsFailed: a part of a method raised an error; the directory is complete and contains the error.
+        NotWritten: files could not be written, for example on a full disk; the run can be resumed.
+        RunMoved: the folder was moved or removed while a run was in progress.
+        Paused: a run was paused.
     """
     labels = [method.label for method in scenario.methods] if methods is None else list(methods)
     chosen = [scenario.method(label).label for label in labels]
@@ -80,19 +80,20 @@ def run(
 
 
 def resume(path: Path, *, progress: Progress | None = None, pause: Pause | None = None) -> Path:
-    """Go on with an interrupted run; the result is the same, byte for byte, as if it had not been interrupted.
+    """Resume an interrupted run; the result is identical byte for byte to that of an uninterrupted run.
 
-    In a finished directory, runs that a part of their method ended by a fault are tried again from their start; once
-    the part is mended, the result is that of a directory in which nothing ever failed.
+    In a finished directory, runs that failed because of a part of their method start again; once the part is fixed, the
+    result is that of a directory in which no run failed.
 
     Args:
         path: the run directory.
-        progress: told what happens, also of rounds that are only re-executed.
-        pause: when to leave it again.
+        progress: receives the progress of the runs, including rounds that are only re-executed.
+        pause: when to pause again.
 
     Raises:
-        UserError: there is no interrupted run, another process works on it, or what it says of itself cannot be.
-        LogDiffers: re-execution does not come to what the run's journal holds (another build of torch, say).
+        UserError: there is no interrupted run, another process uses it, or its files are inconsistent.
+        LogDiffers: re-execution gives other results than the run's journal contains (with another build of torch, for
+            example).
         RunsFailed, NotWritten, RunMoved, Paused: as for :func:`run`.
     """
     with RunDirectory(path.absolute(), None) as directory:
@@ -126,10 +127,10 @@ def _execute(scenario: Scenario, directory: RunDirectory, progress: Progress, pa
 
 
 class _Experiment:
-    """The runs of one directory, one after another.
+    """Executes the runs of one directory in sequence.
 
     Attributes:
-        at: how far they came, in words.
+        at: the current position, in words.
     """
 
     def __init__(self, scenario: Scenario, directory: RunDirectory, progress: Progress, pause: Pause | None) -> None:
@@ -149,7 +150,7 @@ class _Experiment:
                 self._costs[label].step(alpha, batch)
 
     def begin(self) -> None:
-        """Say which runs are to come, and have worker processes begin where these will need them."""
+        """Report the runs to execute, and start worker processes if they will be needed."""
         runs = [(method.label, seed) for seed in self._scenario.seeds for method in self._methods]
         left = [run for run in runs if run not in self._directory.finished]
         self._progress.begin(left, self._scenario.training.rounds)
@@ -159,7 +160,7 @@ class _Experiment:
             begin_workers(self._scenario, self._choices.device, len(left))
 
     def run_seed(self, seed: int) -> None:
-        """Every method with one seed, unless it is finished; they share data, first model and evaluations."""
+        """Run every unfinished method with one seed; they share data, initial model and evaluations."""
         methods = [method for method in self._methods if (method.label, seed) not in self._directory.finished]
         if not methods:
             return
@@ -173,7 +174,7 @@ class _Experiment:
                 costs = self._costs[method.label]
                 one = OneRun(self._scenario, method, world, costs, self._directory.paths, pause=self._pause)
                 try:
-                    with process_state_kept():  # a part may change it, and no other method may notice
+                    with process_state_kept():  # a part may change it; other methods must not be affected
                         entry = (
                             one.timed(self._progress)
                             if core is None or data is None
@@ -190,9 +191,10 @@ class _Experiment:
         shutil.rmtree(self._directory.paths.results, ignore_errors=True)
 
     def finish(self) -> None:
-        """Write what covers all runs."""
+        """Write the files that cover all runs."""
         paths, finished = self._directory.paths, self._directory.finished
-        shutil.rmtree(paths.results, ignore_errors=True)  # again: a kill may have come between a seed's end and this
+        # Again, in case the process was killed before a seed's results were removed.
+        shutil.rmtree(paths.results, ignore_errors=True)
         entries = {
             method.label: [finished[method.label, seed].entry for seed in self._scenario.seeds]
             for method in self._methods
@@ -202,18 +204,18 @@ class _Experiment:
         self._directory.all_finished()
 
     def check_faults(self) -> None:
-        """Raise :class:`RunsFailed` where a run ended by a fault, in this process or before."""
+        """Raise :class:`RunsFailed` if a run ended by a fault, in this process or earlier."""
         finished = self._directory.finished
-        told = [
+        messages = [
             f"{label}, seed {seed}: {known.entry.stop.message}"
             for (label, seed), known in finished.items()
             if known.entry.faulted
         ]
-        if told:
-            raise RunsFailed(self._directory.path, len(finished), told) from self._fault
+        if messages:
+            raise RunsFailed(self._directory.path, len(finished), messages) from self._fault
 
     def _check_inputs(self) -> None:
-        """Files may change while runs go on, or while they do not."""
+        """Check that the input files have not changed, also between runs."""
         trains = self._choices.train or self._selection_reads_labels(self._scenario.seeds[0])
         self._directory.read_inputs(self._inputs.now(trains=trains))
 
@@ -228,9 +230,9 @@ class _Experiment:
         return load_federated(self._scenario.data, seed, device, self._scenario.evaluation.split)
 
     def _trains_alike(self) -> bool:
-        """Whether two methods differ at most in when and where things are sent, so that one finds the other's results.
+        """Whether two methods differ at most in when and where they send, so that they can share cached results.
 
-        Keeping a result costs a few percent of its training, so nothing is kept that nobody will look for.
+        Storing a result costs a few percent of its training time, so results are stored only if they can be used.
         """
         recipes = [replace(costs.method, name="", label="", overlap=False) for costs in self._costs.values()]
         return any(one == other for one, other in combinations(recipes, 2))

@@ -1,4 +1,4 @@
-"""What ``unfinished.json`` and ``faulted.json`` hold, checked like any input: a run directory may come from anybody."""
+"""The content of ``unfinished.json`` and ``faulted.json``, checked because another user may have written it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class _Checked(BaseModel):
 
 
 class Choices(_Checked):
-    """What a command chose beside the scenario; a resumed run keeps to it.
+    """The options of a command in addition to the scenario; a resumed run uses the same.
 
     Attributes:
         methods: labels, in order.
         device: where training runs.
-        train: whether anything is trained.
-        cache: whether results of training are kept until their seed is done.
+        train: whether models are trained.
+        cache: whether results of training are cached until their seed is done.
     """
 
     methods: Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
@@ -39,12 +39,12 @@ Positive = Annotated[int, Field(ge=1)]
 
 
 class Finished(_Checked):
-    """A run that is finished.
+    """A finished run.
 
     Attributes:
-        label, seed: which.
+        label, seed: the method's label and the seed.
         entry: its result in the summary.
-        costs: the (alpha, batch) of the step costs that it used.
+        costs: (alpha, batch) of each step cost that it used.
     """
 
     label: str
@@ -63,13 +63,13 @@ class Finished(_Checked):
 
 
 class State(_Checked):
-    """A run directory under way, or finished with runs that ended by a fault.
+    """The state of a run directory that is in progress, or finished with runs that ended by a fault.
 
     Attributes:
-        edgefl: the version that began it.
-        inputs: digests of what the runs read, by field of the scenario.
-        choices: what the command chose.
-        finished: the runs that are finished.
+        edgefl: the version that created it.
+        inputs: digests of the runs' input files, by field of the scenario.
+        choices: the command's options.
+        finished: the finished runs.
     """
 
     edgefl: str
@@ -78,10 +78,10 @@ class State(_Checked):
     finished: tuple[Finished, ...] = Field(strict=False)
 
     def check(self, scenario: Scenario, file: Path) -> None:
-        """Make sure that it speaks of this scenario.
+        """Check that the state fits a scenario.
 
         Raises:
-            UserError: a method or a seed is none of the scenario's, or stands twice.
+            UserError: a method or a seed is not in the scenario, or occurs twice.
         """
         labels, chosen = [method.label for method in scenario.methods], self.choices.methods
         known = [(each.label, each.seed) for each in self.finished]
@@ -94,10 +94,10 @@ class State(_Checked):
 
 
 def read_state(file: Path) -> State:
-    """The state in a file.
+    """Read the state from a file.
 
     Raises:
-        UserError: it is damaged, or another version of edgefl wrote it.
+        UserError: the file is damaged, or another version of edgefl wrote it.
     """
     try:
         data = read_json(file)
@@ -105,8 +105,8 @@ def read_state(file: Path) -> State:
         raise _damaged(file, "", error.message) from None
     version = data.get("edgefl") if isinstance(data, dict) else None
     if isinstance(version, str) and version != __version__:
-        found = f"was begun by edgefl {version}, this is {__version__}"
-        raise UserError(f"{found}; only the same version can go on", file=str(file.parent))
+        found = f"was created by edgefl {version}, this is {__version__}"
+        raise UserError(f"{found}; only the same version can resume it", file=str(file.parent))
     try:
         return validated(State, data)
     except UserError as error:

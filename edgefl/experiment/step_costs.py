@@ -1,4 +1,4 @@
-"""The measured step costs of a run directory: ``costs.json``, so that a log can be checked without measuring again."""
+"""The measured step costs of a run directory (``costs.json``), with which a log is checked without measuring again."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from edgefl.simulation.invariants.record import OperatorCount
 
 
 class StepCosts:
-    """One method's step costs; measures what is asked for, and remembers what was asked.
+    """The step costs of one method: measures each cost on first use, and records which were used.
 
     Args:
         model: measures steps on the scenario's model.
-        method: whose steps.
-        cost: the scenario's; :class:`PaperCost` counts steps by FedBR's Eq. 3, FedAvg's step times a factor for hybrid
-            paths.
+        method: the method.
+        cost: the scenario's cost section; :class:`PaperCost` counts steps by FedBR's Eq. 3, FedAvg's step times a
+            factor for hybrid paths.
     """
 
     def __init__(self, model: CostModel, method: Method, cost: CostSpec) -> None:
@@ -37,7 +37,7 @@ class StepCosts:
         self.used: dict[tuple[int, int], StepCost] = {}
 
     def step(self, alpha: int, batch: int) -> StepCost:
-        """The cost of a local step on ``batch`` images with the last ``alpha`` blocks freshly received."""
+        """Return the cost of a local step on ``batch`` images with the last ``alpha`` blocks newly received."""
         key = (alpha, batch)
         if key not in self.used:
             self.used[key] = self._cost(alpha, batch)
@@ -57,11 +57,11 @@ class StepCosts:
         )
 
     def adapted_model(self) -> BlockModel:
-        """The scenario's model with whatever the method's objective adds to it."""
+        """Return the scenario's model with the additions of the method's objective."""
         return self.method.objective.adapt(self._model.model)
 
     def entries(self) -> list[dict[str, Any]]:
-        """What was asked for, as JSON data in a fixed order."""
+        """Return the used costs as JSON data in a fixed order."""
         return [
             {
                 "alpha": alpha,
@@ -78,12 +78,12 @@ class StepCosts:
 
 
 class RecordedCosts(StepCosts):
-    """Step costs that a run directory holds; what it does not hold is measured.
+    """Step costs recorded in a run directory; other costs are measured.
 
     Args:
         model: measures steps on the scenario's model.
-        method: whose steps.
-        cost: the scenario's.
+        method: the method.
+        cost: the scenario's cost section.
         known: the method's entries of ``costs.json``.
     """
 
@@ -103,7 +103,7 @@ class RecordedCosts(StepCosts):
         }
 
     def knows(self, alpha: int, batch: int) -> bool:
-        """Whether the run directory holds the cost of this step."""
+        """Whether the run directory contains the cost of this step."""
         return (alpha, batch) in self._known
 
     def _cost(self, alpha: int, batch: int) -> StepCost:
@@ -117,7 +117,7 @@ def write_costs(costs: Mapping[str, StepCosts], path: Path) -> None:
 
 
 def cost_entries(known: Mapping[str, Any]) -> dict[str, dict[tuple[int, int], CostEntry]]:
-    """Every method's step costs by label, then by (alpha, batch), from what ``costs.json`` holds.
+    """Return every method's step costs by label, then by (alpha, batch), from the content of ``costs.json``.
 
     Raises:
         AttributeError, ValueError, KeyError, TypeError: the file is damaged.

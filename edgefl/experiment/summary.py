@@ -22,18 +22,18 @@ from edgefl.simulation.run import Outcome
 
 
 def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None = None) -> SeedResult:
-    """One run's entry.
+    """Return one run's entry.
 
     Args:
         outcome: the result of the run.
-        seed: its seed.
-        block_wise: the method sends blocks; both ways to count their bytes are reported then.
+        seed: the run's seed.
+        block_wise: whether the method sends blocks, so that their bytes are reported in both ways of counting.
         why: the reason for an early end, in words.
     """
     spent = outcome.spent
     return SeedResult(
         seed=seed,
-        stop=Stop(reason=outcome.reason, round=outcome.rounds, **_told(message=why)),
+        stop=Stop(reason=outcome.reason, round=outcome.rounds, **_present(message=why)),
         accuracy=Accuracy(final=number(outcome.final.accuracy), best=number(outcome.best), ema=number(outcome.ema)),
         seconds=outcome.seconds,
         rounds=outcome.rounds,
@@ -46,17 +46,17 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
         communication=Communication(exposed_seconds=spent.exposed_seconds, hidden_seconds=spent.hidden_seconds),
         targets=tuple(_target(target) for target in outcome.limits.targets),
         budgets=tuple(_budget(budget) for budget in outcome.limits.budgets),
-        **_told(ensemble=_ensemble(outcome), blocks=_blocks(outcome) if block_wise else None),
+        **_present(ensemble=_ensemble(outcome), blocks=_blocks(outcome) if block_wise else None),
     )
 
 
 def number(value: float) -> float | None:
-    """The number, or ``None`` where JSON has none for it."""
+    """Return the number, or ``None`` if JSON cannot represent it."""
     return value if math.isfinite(value) else None
 
 
-def _told(**figures: Any) -> dict[str, Any]:
-    """The figures that there are; the others have no key in the summary."""
+def _present(**figures: Any) -> dict[str, Any]:
+    """Return the figures that are not ``None``; the others have no key in the summary."""
     return {name: value for name, value in figures.items() if value is not None}
 
 
@@ -84,12 +84,12 @@ def _bytes(spent: Ledger) -> Bytes:
         useful=int(spent.bytes_useful),
         wasted=int(spent.bytes - spent.bytes_useful),
         by_fate=_fates(spent),
-        **_told(backhaul=int(spent.bytes_backhaul) or None),
+        **_present(backhaul=int(spent.bytes_backhaul) or None),
     )
 
 
 def _fates(spent: Ledger) -> dict[str, int]:
-    """The wasted bytes by reason; they sum to ``wasted``."""
+    """Return the wasted bytes by reason; they sum to ``wasted``."""
     fates = {
         "late": int(spent.bytes_late),
         "dropped": int(spent.bytes_dropped),

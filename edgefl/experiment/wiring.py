@@ -1,4 +1,4 @@
-"""From a scenario to the setup of one run: every section becomes the part that it describes."""
+"""Build the setup of one run from a scenario: each section gives one part."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from edgefl.training.job import Learner
 
 @dataclass(frozen=True)
 class SharedWorld:
-    """What all methods of one seed meet alike: who has which device, link and shard.
+    """What all methods of one seed share: the clients' devices, links and shards.
 
     Attributes:
         seed: the seed.
-        fleet: devices and links.
+        fleet: the devices and links.
         samples: n_k ``[clients]``.
-        facts: what a selector may know of the clients.
+        facts: the facts about the clients that a selector may read.
     """
 
     seed: int
@@ -54,25 +54,25 @@ class SharedWorld:
 
 
 def skeleton(scenario: Scenario) -> BlockModel:
-    """The scenario's model; no image is read where the data set knows their shape beforehand."""
+    """Return the scenario's model; images are read only if the data set does not declare their shape."""
     description = scenario.data.describe()
     return build_model(scenario.model.spec, description.shape, description.classes)
 
 
 def recipe_of(scenario: Scenario, chosen: ScenarioMethod) -> Method:
-    """The method of one entry, under the scenario's label."""
+    """Return the method of one entry, with the scenario's label."""
     return build_method({**chosen.entry, "as": chosen.label}, scenario.training.local, scenario.training.codec)
 
 
 def step_costs(
     scenario: Scenario, labels: Iterable[str], known: Mapping[str, Sequence[Mapping[str, Any]]] | None = None
 ) -> dict[str, StepCosts]:
-    """The step costs of methods, by label, counted as the scenario's ``cost`` says; they share their measurements.
+    """Return the step costs of methods by label, according to the scenario's ``cost``; they share measurements.
 
     Args:
-        scenario: whose model, methods and cost.
+        scenario: the scenario with model, methods and cost.
         labels: the methods.
-        known: the methods' entries of ``costs.json``, by label, which are not measured again.
+        known: the methods' entries in ``costs.json``, by label, which are not measured again.
     """
     model, cost = CostModel(skeleton(scenario)), scenario.cost
     recipes = {label: recipe_of(scenario, scenario.method(label)) for label in labels}
@@ -82,7 +82,7 @@ def step_costs(
 
 
 def shared_world(scenario: Scenario, seed: int, data: FederatedData | None) -> SharedWorld:
-    """The fleet and shards of a seed; without ``data`` only the shards' sizes are worked out."""
+    """Return the fleet and shards of a seed; without ``data``, only the shards' sizes are computed."""
     fleet = assign(scenario.fleet, scenario.data.clients, seed)
     if data is None:
         samples = shard_sizes(scenario.data, seed, scenario.evaluation.split)
@@ -91,7 +91,7 @@ def shared_world(scenario: Scenario, seed: int, data: FederatedData | None) -> S
 
 
 def compute_seconds(scenario: Scenario, chosen: ScenarioMethod, seed: int) -> ComputeSeconds | None:
-    """How long the method's local training takes, where the scenario says so itself."""
+    """Return how long the method's local training takes, if the scenario gives it."""
     cost = scenario.cost
     if not isinstance(cost, SecondsCost):
         return None
@@ -100,13 +100,13 @@ def compute_seconds(scenario: Scenario, chosen: ScenarioMethod, seed: int) -> Co
 
 
 def wire_sizes(scenario: Scenario, model: BlockModel, codec: Codec) -> ModelSizes:
-    """Bytes of the blocks as they are sent: their own, encoded, or S/M each of that in FedBR's cost model."""
+    """Return the bytes of the blocks as sent: their encoded sizes, or S/M of the sum for each in FedBR's cost model."""
     sizes = encoded_sizes(codec, model.layout)
     return replace(sizes, block_bytes=uniform_blocks(sizes)) if isinstance(scenario.cost, PaperCost) else sizes
 
 
 def limits_of(scenario: Scenario) -> Limits:
-    """Budgets and targets of one run, none of them reached."""
+    """Return the budgets and targets of one run, none reached yet."""
     return Limits(scenario.budgets.limits(), scenario.targets, scenario.target_metric)
 
 
@@ -122,17 +122,17 @@ def setup_of(
     log: EventLog,
     on_round: Callable[[RoundRow], None] | None = None,
 ) -> Setup:
-    """One run's setup.
+    """Return one run's setup.
 
     Args:
-        scenario: what is compared.
+        scenario: the scenario.
         chosen: the method.
-        world: what all methods of the seed share.
-        costs: step costs of the method.
-        learner: trains, or pretends to.
-        trains: which of the two.
-        log: takes the rows.
-        on_round: told of every round.
+        world: the fleet and data that all methods of the seed share.
+        costs: the step costs of the method.
+        learner: trains, or replaces training.
+        trains: whether the learner's results come from training.
+        log: receives the events.
+        on_round: called after every round.
     """
     method = costs.method
     model = costs.adapted_model()

@@ -1,4 +1,4 @@
-"""Worker processes that begin ahead, while data are read and the first model is made."""
+"""Start worker processes early, while the data are read and the initial model is created."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from edgefl.training.parallel.worker_pool import PoolBroken, shared_pool
 from edgefl.training.processors import cores
 
 ENOUGH_STEPS = 1500
-"""Local steps from which on it pays: each takes two milliseconds at least. Other runs see after some seconds."""
+"""Minimum number of local steps for an early start; a step takes at least two milliseconds."""
 
 
 def begin_workers(scenario: Scenario, device: str, runs: int) -> None:
-    """Have worker processes begin where the parallel engine will have enough for them to do.
+    """Start worker processes if the parallel engine will have enough work for them.
 
     Args:
-        scenario: what is trained.
-        device: as the command chose it.
-        runs: how many runs are to come, methods times seeds.
+        scenario: the scenario.
+        device: the command's choice of device.
+        runs: the number of runs to execute, methods times seeds.
     """
     training, declared = scenario.training, scenario.data.known()
     images = 0 if declared is None else sum(declared.train) // scenario.data.clients
@@ -28,4 +28,4 @@ def begin_workers(scenario: Scenario, device: str, runs: int) -> None:
     try:
         shared_pool(cores())
     except PoolBroken:
-        return  # the engine will say so
+        return  # the engine will report it

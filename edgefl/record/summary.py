@@ -94,10 +94,11 @@ class BudgetResult(_Part):
 class Blocks(_Part):
     """What a method with partial downlinks sends.
 
-    ``actual`` and ``uniform`` are download bytes by blocks' own bytes and by alpha/M of the model. ``front_age`` is the
-    mean over the blocks that clients train without being sent them: rounds since they were last sent each; ``None``
-    where there are none, and in runs of edgefl 0.1.0. ``makespan_over_least`` is the ratio of the predicted makespans
-    to the least ones for as many blocks; ``None`` if the scheduler predicts none.
+    ``actual`` counts download bytes by the blocks' sizes, ``uniform`` by alpha/M of the model. ``front_age`` is the
+    mean number of rounds since a block was last sent, over the blocks that clients train without receiving them;
+    ``None`` if there are no such blocks, and in runs of edgefl 0.1.0. ``makespan_over_least`` is the ratio of the
+    predicted makespans to the shortest possible ones for the same numbers of blocks; ``None`` if the scheduler
+    predicts no makespans.
     """
 
     actual: Number
@@ -109,7 +110,7 @@ class Blocks(_Part):
 class ClientResult(_Part):
     """Accuracy on each client's own test data: mean over clients, mean of the worst tenth, and over all images.
 
-    ``kind`` is how each client fitted the model before, ``None`` if it did not.
+    ``kind`` is how each client personalised the model before, ``None`` if it did not.
     """
 
     kind: str | None = None
@@ -158,7 +159,7 @@ class SeedResult(_Part):
         return self.stop.reason == "fault"
 
     def written(self) -> dict[str, Any]:
-        """The result as JSON data: the keys that were set, in their order."""
+        """Return the result as JSON data: the keys that were set, in their order."""
         return self.model_dump(mode="json", exclude_unset=True)
 
     def spent(self, kind: BudgetKind) -> float | None:
@@ -183,7 +184,7 @@ class Summary(_Part):
         format: the version of this schema.
         scenario: the scenario's name.
         edgefl: the version that wrote it.
-        inputs: digests of what was read, by field of the scenario; empty in runs of edgefl 0.1.0.
+        inputs: digests of the input files, by field of the scenario; empty in runs of edgefl 0.1.0.
         chosen: labels of the methods that were run; ``None`` in runs of edgefl 0.1.0.
         methods: a result for each seed, by label.
     """
@@ -208,7 +209,7 @@ def read_summary(path: Path) -> tuple[dict[str, Any], Summary]:
         UserError: the file cannot be read, is not JSON, has another schema, or does not fit this schema.
     """
     name = str(path)
-    data = read_json(path, missing=True)  # a figure that is not finite stands for a missing one
+    data = read_json(path, missing=True)  # a figure that is not finite counts as missing
     found = data.get("schema") if isinstance(data, dict) else None
     if found != SCHEMA:
         raise UserError(f"expected a summary of schema {SCHEMA}, found {found!r}", file=name, field="schema")
