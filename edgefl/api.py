@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
+from edgefl.errors import UserError, one_line
 from edgefl.experiment import run
 from edgefl.hardware import DeviceName, EngineKind
 from edgefl.report import RunResult
@@ -15,6 +16,9 @@ from edgefl.user_path import new_user_path
 if TYPE_CHECKING:
     from edgefl.experiment.progress import Progress
     from edgefl.scenario.overrides import Overrides
+
+_MOMENTS = ("begin", "round", "end", "shared", "close")
+"""The methods of :class:`edgefl.experiment.progress.Progress`."""
 
 
 def simulate(
@@ -48,18 +52,49 @@ def simulate(
         edgefl.experiment.NotWritten: a file cannot be written, for example because the disk is full.
         edgefl.experiment.RunMoved: the folder was moved or removed during the run.
     """
+    folder = new_user_path(out, argument="out")
+    _check_choices(methods, device, engine, train, progress)
     if not isinstance(scenario, Scenario):
         scenario = load_scenario(scenario, overrides)
     elif overrides:
         scenario = with_overrides(scenario, overrides)
     rehearse(scenario, overrides=overrides)
-    folder = run(
+    finished = run(
         scenario,
-        out=new_user_path(out),
+        out=folder,
         methods=None if methods is None else list(methods),
         device=device,
         engine=engine,
         train=train,
         progress=progress,
     )
-    return RunResult(folder)
+    return RunResult(finished)
+
+
+def _check_choices(methods: object, device: object, engine: object, train: object, progress: object) -> None:
+    """Check the arguments that no other part checks with the argument's name.
+
+    Raises:
+        UserError: one of them has a wrong type or value.
+    """
+    labels = methods if isinstance(methods, Sequence) and not isinstance(methods, str) else [None]
+    checks = (
+        ("methods", methods, methods is None or all(isinstance(each, str) for each in labels), "a list of labels"),
+        ("device", device, device in get_args(DeviceName), f"one of {', '.join(get_args(DeviceName))}"),
+        (
+            "engine",
+            engine,
+            engine is None or engine in get_args(EngineKind),
+            f"None or one of {', '.join(get_args(EngineKind))}",
+        ),
+        ("train", train, isinstance(train, bool), "True or False"),
+        (
+            "progress",
+            progress,
+            progress is None or all(callable(getattr(progress, name, None)) for name in _MOMENTS),
+            f"an object with the methods {', '.join(_MOMENTS)}",
+        ),
+    )
+    for name, value, right, expected in checks:
+        if not right:
+            raise UserError(f"expected {expected}, found {one_line(value)}", field=name)

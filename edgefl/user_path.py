@@ -2,42 +2,53 @@
 
 from __future__ import annotations
 
+import os
 from os import PathLike
 from pathlib import Path
 
-from edgefl.errors import UserError
+from edgefl.errors import UserError, one_line
 from edgefl.printable import printable_line
 
 MAXIMUM_LENGTH = 4096
 """Characters; the limit of Linux."""
 
 
-def user_path(name: str | PathLike[str]) -> Path:
+def user_path(name: str | PathLike[str], *, argument: str | None = None) -> Path:
     """The path with ``~`` expanded, as a shell does at the beginning of a word.
 
+    Args:
+        name: the path.
+        argument: the argument of a function that gave it, for messages.
+
     Raises:
-        UserError: no file can have this name, or there is no such home folder.
+        UserError: it is not a path, no file can have this name, or there is no such home folder.
     """
+    if not isinstance(name, str | PathLike) or not isinstance(os.fspath(name), str):
+        raise UserError(f"expected a path, found {one_line(name)}", field=argument)
     path = Path(name)
     if "\0" in str(path):
-        raise UserError(f"expected a path, found a null character in '{_short(path)}'")
+        raise UserError(f"expected a path, found a null character in '{_short(path)}'", field=argument)
     if len(str(path)) > MAXIMUM_LENGTH:
-        raise UserError(f"expected a path of at most {MAXIMUM_LENGTH} characters, found '{_short(path)}'")
+        raise UserError(
+            f"expected a path of at most {MAXIMUM_LENGTH} characters, found '{_short(path)}'", field=argument
+        )
     try:
         return path.expanduser()
     except RuntimeError:
-        raise UserError(f"'{_short(path)}': no user of this name has a home folder") from None
+        raise UserError(f"'{_short(path)}': no user of this name has a home folder", field=argument) from None
 
 
-def new_user_path(name: str | PathLike[str]) -> Path:
+def new_user_path(name: str | PathLike[str], *, argument: str | None = None) -> Path:
     """The same for a file or folder that is going to be made.
 
     Raises:
         UserError: as for :func:`user_path`, or the name contains control characters.
     """
-    path = user_path(name)
+    path = user_path(name, argument=argument)
     if printable_line(str(path)) != str(path):
-        raise UserError(f"expected a path without control characters, found '{printable_line(_short(path))}'")
+        raise UserError(
+            f"expected a path without control characters, found '{printable_line(_short(path))}'", field=argument
+        )
     return path
 
 

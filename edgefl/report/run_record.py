@@ -42,7 +42,7 @@ class RunRecord:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = self.given = user_path(path)
+        self.path = self.given = user_path(path, argument="path")
         if not self.path.is_dir():
             what = "a file" if self.path.exists() else "nothing"
             raise UserError(f"expected a run directory, found {what}", file=str(path))

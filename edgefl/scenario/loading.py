@@ -10,7 +10,7 @@ from typing import Any
 
 from edgefl import shipped
 from edgefl.data.location import data_root
-from edgefl.errors import UserError, nearest
+from edgefl.errors import UserError, nearest, one_line
 from edgefl.scenario.overrides import Override, Overrides, blamed, overridden, parse_overrides
 from edgefl.scenario.paths import anchored, found_below
 from edgefl.scenario.scenario import Scenario
@@ -36,6 +36,8 @@ def load_scenario(path_or_name: str | PathLike[str], overrides: Overrides = ()) 
     >>> load_scenario("5g_100clients", {"training.cohort": 5}).training.cohort
     5
     """
+    if not isinstance(path_or_name, str | PathLike):
+        raise UserError(f"expected a path or a name, found {one_line(path_or_name)}", field="scenario")
     changes = parse_overrides(overrides)
     path = _located(path_or_name)
     name = str(path_or_name)
