@@ -115,8 +115,8 @@ def notes(rows: Sequence[Row]) -> list[str]:
         lines.append(CUT_OFF)
     if any(target.reached not in (0, target.seeds) for row in rows for target in row.targets.values()):
         lines.append(
-            "If only some seeds reach a target, the table shows their number, and the median if more than half reach "
-            "it. The median is over all seeds; those that do not reach the target count as last."
+            "A seed that does not reach a target counts as later than all seeds that reach it. If only some seeds "
+            "reach it, the table shows their number, and the median if more than half reach it, but no mean."
         )
     if rows and all(row.final is None for row in rows):
         lines.append("Nothing was trained: time, traffic and energy only.")

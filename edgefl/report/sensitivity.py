@@ -1,7 +1,7 @@
 """Whether the winner stays the winner: a run timed again on slower and faster devices and links.
 
-``edgefl replay RUN --sensitivity`` writes what is read here. The models and their accuracies are the run's own; when
-they came, and what they cost, is what each condition makes of it.
+This module reads the file that ``edgefl replay RUN --sensitivity`` writes. Models and accuracies are the run's own;
+times and costs are those under each condition.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Spent = Literal["seconds", "bytes", "joules"]
 
 
 class Question(NamedTuple):
-    """What is asked under each condition: who is first at a target, or who is best within a budget.
+    """A question for each condition: which method is first at a target, or best within a budget.
 
     Attributes:
-        kind: ``target``, or what the budget is on.
+        kind: ``target``, or the kind of the budget.
         amount: an accuracy, or the budget's limit.
     """
 
@@ -49,12 +49,12 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Who wins under one condition.
+    """The winner under one condition.
 
     Attributes:
-        leaders: the best and whoever is tied with it; nobody where no method has a figure.
-        best: the best one's figure: seconds to the target, or the accuracy held.
-        least: a method's figure is the least that it can be, for its training ended before the budget did.
+        leaders: the best method and those tied with it; empty if no method has a figure.
+        best: the figure of the best method: seconds to the target, or the accuracy within the budget.
+        least: whether a method's accuracy is a lower bound, because its training ended before the budget.
     """
 
     leaders: tuple[str, ...]
@@ -68,7 +68,7 @@ class Sensitivity:
 
     Attributes:
         run: the run.
-        held: by method, the decisions that read a time and were held as they were.
+        held: by method, the kinds of decisions that depend on times; the run's decisions were kept.
         refused: by method, why it could not be timed again.
     """
 
@@ -92,19 +92,19 @@ class Sensitivity:
 
     @cached_property
     def conditions(self) -> list[Condition]:
-        """All conditions, from fast devices to slow ones and from little bandwidth to much."""
+        """All conditions, from fast to slow devices and from low to high bandwidth."""
         found = {condition for _, _, condition in self._spent}
         return sorted(found, key=lambda each: (DEVICES.index(each.devices), each.bandwidth))
 
     def check(self) -> None:
-        """Whether every condition has the same rounds, none beyond the run's.
+        """Check that every condition has the same rounds, and none beyond the run's.
 
         Raises:
             ValueError: a condition has other rounds.
             KeyError: a column is missing.
         """
         if OWN not in self.conditions:
-            raise ValueError("nothing under the run's own conditions")
+            raise ValueError("no rounds under the run's own conditions")
         for (label, seed, condition), spent in self._spent.items():
             results = self.run.results.get(label, ())
             ran = next((result.rounds for result in results if result.seed == seed), 0)
@@ -135,26 +135,26 @@ class Sensitivity:
         ]
 
     def total(self, label: str, condition: Condition, kind: Spent) -> Estimate:
-        """What the method's trained rounds cost altogether, over its seeds."""
+        """The total cost of the method's trained rounds, over its seeds."""
         totals = [self._spent[label, result.seed, condition][kind] for result in self.run.results[label]]
         return mean_interval([float(values[-1]) if len(values) else 0.0 for values in totals])
 
     def answer(self, question: Question, condition: Condition) -> Answer:
-        """Who wins under a condition."""
+        """The winner under a condition."""
         if question.kind == "target":
             times = {label: self._seconds_to(label, question.amount, condition) for label in self.labels}
             figures = {label: mean for label, mean in times.items() if mean is not None}
             best = leaders(figures, highest=False) if figures else []
             return Answer(tuple(best), figures[best[0]] if best else None, least=False)
-        held: dict[str, Estimate] = {}
+        accuracies: dict[str, Estimate] = {}
         ended: dict[str, bool] = {}
         for label in self.labels:
-            found = [self._held(label, result.seed, question, condition) for result in self.run.results[label]]
+            found = [self._within(label, result.seed, question, condition) for result in self.run.results[label]]
             mean = mean_or_none([accuracy for accuracy, _ in found])
             if mean is not None:
-                held[label], ended[label] = mean, any(over for _, over in found)
-        best = leaders(held, highest=True) if held else []
-        return Answer(tuple(best), held[best[0]] if best else None, least=any(ended.values()))
+                accuracies[label], ended[label] = mean, any(over for _, over in found)
+        best = leaders(accuracies, highest=True) if accuracies else []
+        return Answer(tuple(best), accuracies[best[0]] if best else None, least=any(ended.values()))
 
     def _seconds_to(self, label: str, accuracy: float, condition: Condition) -> Estimate | None:
         seconds = []
@@ -164,8 +164,8 @@ class Sensitivity:
             seconds.append(float(spent[reached[0]]) if len(reached) else None)
         return time_to_target(seconds).mean
 
-    def _held(self, label: str, seed: int, question: Question, condition: Condition) -> tuple[float | None, bool]:
-        """The accuracy of the last model within the budget, and whether further training would have had room."""
+    def _within(self, label: str, seed: int, question: Question, condition: Condition) -> tuple[float | None, bool]:
+        """The accuracy of the last model within the budget, and whether the budget allowed further training."""
         spent = self._spent[label, seed, condition][question.kind]
         accuracies = self._accuracies(label, seed)
         within = np.flatnonzero((spent <= question.amount * (1 + 1e-9)) & np.isfinite(accuracies))
@@ -180,7 +180,7 @@ class Sensitivity:
 
 
 def read_sensitivity(run: RunResult) -> Sensitivity | None:
-    """What lies in a run's directory; ``None`` where nothing does.
+    """Read the file in a run's directory; ``None`` if there is none.
 
     Raises:
         UserError: the file is damaged, or belongs to another run.
@@ -203,11 +203,11 @@ def read_sensitivity(run: RunResult) -> Sensitivity | None:
 
 
 def _again(run: RunResult) -> str:
-    return f"make it again: edgefl replay {run.path} --sensitivity"
+    return f"create it again: edgefl replay {run.path} --sensitivity"
 
 
 def robustness(found: Sensitivity) -> list[str]:
-    """One sentence for each question: whether the run's own winner stays the winner."""
+    """One sentence for each question about whether the run's winner stays the winner."""
     return [_sentence(question, found) for question in found.questions()]
 
 
@@ -216,23 +216,23 @@ def _sentence(question: Question, found: Sensitivity) -> str:
     own = answers[OWN]
     start = question.words
     if not own.leaders:
-        return f"{start}: no method in the run's own conditions."
+        return f"{start}: no method under the run's own conditions."
     stays = [condition for condition, answer in answers.items() if own.leaders[0] in answer.leaders]
     tied = f" (tied with {', '.join(own.leaders[1:])})" if len(own.leaders) > 1 else ""
     if len(stays) == len(answers):
-        return f"{start}: {own.leaders[0]}{tied}, and it stays so, alone or tied, in all {len(answers)} conditions."
+        return f"{start}: {own.leaders[0]}{tied}. It leads, alone or tied, in all {len(answers)} conditions."
     return (
-        f"{start}: {own.leaders[0]}{tied}; it stays so, alone or tied, in {len(stays)} of {len(answers)} conditions. "
+        f"{start}: {own.leaders[0]}{tied}. It leads, alone or tied, in {len(stays)} of {len(answers)} conditions. "
         f"{_others(answers, own.leaders[0])}"
     )
 
 
 def _others(answers: Mapping[Condition, Answer], winner: str) -> str:
-    elsewhere: dict[str, list[Condition]] = {}
+    others: dict[str, list[Condition]] = {}
     for condition, answer in answers.items():
         if winner not in answer.leaders:
-            elsewhere.setdefault(answer.leaders[0] if answer.leaders else "nobody", []).append(condition)
-    return "; ".join(f"{name} leads {_where(places)}" for name, places in elsewhere.items()) + "."
+            others.setdefault(answer.leaders[0] if answer.leaders else "No method", []).append(condition)
+    return "; ".join(f"{name} leads {_where(conditions)}" for name, conditions in others.items()) + "."
 
 
 def _where(conditions: Sequence[Condition]) -> str:
@@ -250,11 +250,11 @@ def _where(conditions: Sequence[Condition]) -> str:
 
 
 DEVICE_WORDS: dict[Devices, str] = {"low": "fast", "nominal": "nominal", "high": "slow"}
-"""What a reader calls devices whose figures take the bound of least, nominal or most seconds and joules."""
+"""Names of devices with all figures at the bound with the least, the nominal or the most seconds and joules."""
 
 
 def figure_of(answer: Answer, question: Question) -> str:
-    """The best one's figure in words; ``≥`` where the least that it can be is known."""
+    """The best method's figure as text, with ``≥`` if it is a lower bound."""
     if answer.best is None:
         return ""
     figure = estimate(answer.best, "seconds" if question.kind == "target" else "fraction")

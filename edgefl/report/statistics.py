@@ -1,12 +1,12 @@
-"""Means, 95 % intervals, ties, and times to a target that some seeds never reached.
+"""Means, 95 % intervals, ties, and times to targets that some seeds do not reach.
 
-Three rules, applied everywhere in a report:
+Three rules apply to all reports:
 
 1. A figure over seeds is their mean with Student's t interval. One seed has no interval.
-2. Two methods are *tied* when their intervals overlap (ends that touch count). This is stricter than a test of the
-   difference: methods told apart by it differ at the 5 % level, while tied ones may still differ.
+2. Two methods are *tied* if their intervals overlap (equal ends count). This is stricter than a test of the difference:
+   methods that are not tied differ at the 5 % level, and tied methods may differ, too.
 3. A seed that ends without reaching a target counts as later than every seed that reached it. The mean is given only
-   when all seeds reached the target; else the number that did, and the median if more than half of them did.
+   if all seeds reached the target; else the number that did, and the median if more than half of them did.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CONFIDENCE = 0.95
 
 
 class Estimate(NamedTuple):
-    """A mean over seeds with the half width of its interval (``None`` with one seed)."""
+    """A mean over seeds and the half width of its interval (``None`` with one seed)."""
 
     mean: float
     half_width: float | None
@@ -29,12 +29,12 @@ class Estimate(NamedTuple):
 
     @property
     def low(self) -> float:
-        """The interval's lower end; the mean itself where there is no interval."""
+        """The interval's lower end; the mean if there is no interval."""
         return self.mean - (self.half_width or 0.0)
 
     @property
     def high(self) -> float:
-        """The interval's upper end; the mean itself where there is no interval."""
+        """The interval's upper end; the mean if there is no interval."""
         return self.mean + (self.half_width or 0.0)
 
 
@@ -43,8 +43,9 @@ class TimeToTarget(NamedTuple):
 
     Attributes:
         reached: how many seeds reached it, of ``seeds``.
-        mean: mean and interval; only when every seed reached it.
-        median: over all seeds, those that never reached it counted as latest; ``None`` when it falls among those.
+        mean: mean and interval; only if every seed reached it.
+        median: over all seeds; those that never reached it count as last, and the median is ``None`` if it is one of
+            them.
     """
 
     reached: int
@@ -70,16 +71,16 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Es
     mean = math.fsum(values) / count
     if count == 1:
         return Estimate(mean, None, 1)
-    if min(values) == max(values):  # equal figures have no spread, rounding in the mean or not
+    if min(values) == max(values):  # avoid a spread from rounding errors in the mean
         return Estimate(values[0], 0.0, count)
-    from scipy.special import stdtrit  # the t quantile without the weight of scipy.stats
+    from scipy.special import stdtrit  # the t quantile, without the slow import of scipy.stats
 
     deviation = float(np.std(np.asarray(values), ddof=1))
     return Estimate(mean, float(stdtrit(count - 1, 0.5 + confidence / 2)) * deviation / math.sqrt(count), count)
 
 
 def mean_or_none(values: Sequence[float | None]) -> Estimate | None:
-    """The same, or ``None`` when any value is missing: a mean of what happens to be there would mislead."""
+    """The same, or ``None`` if any value is missing, because a mean of the other values would mislead."""
     present = [value for value in values if value is not None]
     return mean_interval(present) if present and len(present) == len(values) else None
 
@@ -94,7 +95,7 @@ def overlap(one: Estimate, other: Estimate) -> bool:
 
 
 def leaders(estimates: Mapping[str, Estimate], *, highest: bool) -> list[str]:
-    """The name with the best mean, then those tied with it, from best to worst mean.
+    """The name with the best mean and those tied with it, from best to worst mean.
 
     >>> leaders({"a": Estimate(1.0, 0.1, 3), "b": Estimate(3.0, 0.2, 3), "c": Estimate(2.9, 0.2, 3)}, highest=True)
     ['b', 'c']
@@ -104,7 +105,7 @@ def leaders(estimates: Mapping[str, Estimate], *, highest: bool) -> list[str]:
 
 
 def time_to_target(seconds: Sequence[float | None]) -> TimeToTarget:
-    """What can be said of a target from each seed's time to it (``None``: never reached).
+    """Summarise each seed's time to a target (``None``: never reached).
 
     >>> time_to_target([3.0, None, 1.0])
     TimeToTarget(reached=2, seeds=3, mean=None, median=3.0)

@@ -1,4 +1,4 @@
-"""A finished sweep, read as one run for each of its settings."""
+"""A finished sweep as one run for each of its settings."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class SettingResult(RunResult):
-    """What one setting of a sweep found: the runs of its seeds together.
+    """The result of one setting of a sweep: the runs of its seeds combined.
 
     Args:
-        name: the setting, as ``lr=0.05``.
-        setting: the same, as the value of each path that the sweep varied.
-        runs: its jobs' runs, one or more seeds each.
-        folder: the sweep's.
+        name: the setting as text, such as ``lr=0.05``.
+        setting: the value of each path that the sweep varied.
+        runs: the runs of its jobs, one or more seeds each.
+        folder: the sweep's folder.
 
     Attributes:
-        setting: as given.
+        setting: see above.
     """
 
     def __init__(self, name: str, setting: Mapping[str, Any], runs: Sequence[RunResult], folder: Path) -> None:
@@ -52,8 +52,8 @@ class SettingResult(RunResult):
         return self._runs.get((label, seed), next(iter(self._runs.values()))).rounds_of(label, seed)
 
 
-def _as_said(value: Any) -> Any:
-    """Numbers of a column are all of one type; whole ones were hardly said with a decimal."""
+def _whole(value: Any) -> Any:
+    """Whole floats as integers: all numbers of a column have one type, so integers may have been read as floats."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -62,7 +62,7 @@ def _seed(result: SeedResult) -> int:
 
 
 def _short(paths: Sequence[str]) -> dict[str, str]:
-    """Each path's end, as long as it takes to tell it from the others and to say what it is of.
+    """The shortest end of each path that is unique and has a meaningful name.
 
     >>> list(_short(["training.local.lr", "data.partition.kind", "methods.1.mu", "methods.2.mu"]).values())
     ['lr', 'partition.kind', '1.mu', '2.mu']
@@ -73,18 +73,18 @@ def _short(paths: Sequence[str]) -> dict[str, str]:
         least = 2 if names[-1] in ("kind", "name", "method") or names[-1].isdigit() else 1
         return [".".join(names[-count:]) for count in range(min(least, len(names)), len(names) + 1)]
 
-    def alone(end: str, path: str) -> bool:
+    def unique(end: str, path: str) -> bool:
         return not any(f".{other}".endswith(f".{end}") for other in paths if other != path)
 
-    return {path: next((end for end in ends(path) if alone(end, path)), path) for path in paths}
+    return {path: next((end for end in ends(path) if unique(end, path)), path) for path in paths}
 
 
 def results_in(path: Path, *, together: bool = True) -> list[RunResult]:
-    """The run of a run directory; of a sweep's folder, one for each setting that has finished jobs.
+    """The run of a run directory; for a sweep's folder, one run for each setting that has finished jobs.
 
     Args:
-        path: what ``edgefl simulate`` or ``edgefl sweep`` wrote.
-        together: the seeds of a setting are one result; else every job's run is one.
+        path: a folder that ``edgefl simulate`` or ``edgefl sweep`` wrote.
+        together: whether the seeds of a setting are combined into one result; else each job's run is one.
 
     Raises:
         UserError: the folder is neither, or not finished.
@@ -106,9 +106,9 @@ def results_in(path: Path, *, together: bool = True) -> list[RunResult]:
     short = _short(varied)
     for row in rows:
         job = row.pop("job")
-        setting = {name: _as_said(value) for name, value in row.items()}
-        told = (value if isinstance(value, str) else json.dumps(value) for value in setting.values())
-        name = ", ".join(f"{short[each]}={value}" for each, value in zip(setting, told, strict=True))
+        setting = {name: _whole(value) for name, value in row.items()}
+        values = (value if isinstance(value, str) else json.dumps(value) for value in setting.values())
+        name = ", ".join(f"{short[each]}={value}" for each, value in zip(setting, values, strict=True))
         name = name or path.resolve().name
         settings[name] = setting
         if job not in jobs.setdefault(name, []):

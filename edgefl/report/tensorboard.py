@@ -1,4 +1,4 @@
-"""A run's rounds as TensorBoard's scalars, with virtual time, bytes or rounds as the step."""
+"""A run's rounds as TensorBoard scalars, with virtual time, bytes or rounds as the step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
 
 STEPS = {"by milliseconds": ("seconds", 1e3), "by bytes": ("bytes", 1.0), "by round": ("rounds", 1.0)}
-"""Groups of scalars: what their step counts, and how many steps one of it is."""
+"""For each group of scalars, the axis of its steps and the number of steps per unit."""
 
 
 class Scalar(NamedTuple):
@@ -24,7 +24,7 @@ class Scalar(NamedTuple):
     Attributes:
         tag: group and figure (``by bytes/accuracy``).
         step: a whole number.
-        seconds: virtual time, which stands for the wall clock, so that TensorBoard's relative time is virtual too.
+        seconds: virtual time, used as the wall clock, so that TensorBoard's relative time is virtual, too.
     """
 
     tag: str
@@ -34,7 +34,7 @@ class Scalar(NamedTuple):
 
 
 def scalars_of(run: RunResult, label: str, seed: int) -> Iterator[Scalar]:
-    """Accuracy, smoothed accuracy and loss where they were evaluated, and joules and FLOPs so far, round by round."""
+    """Each round's accuracy, smoothed accuracy and loss, if evaluated, and the joules and FLOPs up to this round."""
     spent = spent_by_round(run, label, seed)
     table = run.rounds_of(label, seed)
     figures = {
@@ -51,20 +51,20 @@ def scalars_of(run: RunResult, label: str, seed: int) -> Iterator[Scalar]:
 
 
 def write_tensorboard(runs: Sequence[RunResult], folder: Path) -> list[Path]:
-    """Write one event file for each method and seed, each in a folder of its own.
+    """Write one event file for each method and seed, each in a separate folder.
 
     Returns:
-        the folders written.
+        The written folders.
 
     Raises:
-        UserError: tensorboard is not installed, one of the folders holds event files already, or it cannot be written.
+        UserError: tensorboard is not installed, a folder already contains event files, or it cannot be written.
     """
     try:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
     except ImportError:
-        raise UserError("tensorboard is not installed; pip install 'edgefl[tensorboard]' brings it") from None
+        raise UserError("tensorboard is not installed; install it with pip install 'edgefl[tensorboard]'") from None
     places = [
         (run, label, result.seed, _place(folder, name if len(runs) > 1 else "", label, result.seed))
         for name, run in zip(run_names(runs), runs, strict=True)
@@ -73,7 +73,7 @@ def write_tensorboard(runs: Sequence[RunResult], folder: Path) -> list[Path]:
     ]
     for _, _, _, place in places:
         if any(place.glob("events.out.tfevents.*")):
-            raise UserError("expected a folder without event files, found some in it", file=str(place))
+            raise UserError("expected a folder without event files, found some", file=str(place))
     for run, label, seed, place in places:
         try:
             writer = EventFileWriter(str(place))
@@ -87,5 +87,5 @@ def write_tensorboard(runs: Sequence[RunResult], folder: Path) -> list[Path]:
 
 
 def _place(folder: Path, run: str, label: str, seed: int) -> Path:
-    # A run's name may be a path where several runs share a folder's name.
+    # A run's name is a path if several runs have the same folder name.
     return folder / run.replace("/", "_").replace("\\", "_") / label / seed_folder(seed)

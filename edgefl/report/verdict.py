@@ -1,4 +1,4 @@
-"""Who wins under which budget, and who reaches each target first: one plain sentence each."""
+"""The verdict: sentences that name the winner within each budget and the first method at each target."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from edgefl.wording import with_article
 
 
 def verdict(run: RunRecord) -> str:
-    """Plain sentences, one a line.
+    """The verdict of a run, one sentence per line.
 
-    Methods are *tied* where their 95 % intervals overlap. With one seed there is no interval, and the sentences say so.
-    Under ``stop: budget`` all budgets hold together and one sentence says who ends highest, another what stopped whom;
-    under ``stop: rounds`` each budget gets its own sentence. Without training, time, traffic and energy a round are
-    compared, since methods may have run different numbers of rounds.
+    Methods are *tied* if their 95 % intervals overlap. With one seed there is no interval, and a sentence states this.
+    With ``stop: budget`` all budgets apply together: one sentence names the method with the highest accuracy, another
+    what stopped each method. With ``stop: rounds`` each budget has its own sentence. Without training, time, traffic
+    and energy per round are compared, because methods may have different numbers of rounds.
     """
     rows = comparison_rows(run)
     if not run.trained:
@@ -32,9 +32,9 @@ def verdict(run: RunRecord) -> str:
 
 
 def verdicts(runs: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
-    """The sentences of several runs, each run's under its name; of one run alone without a name."""
-    told = [verdict(run).split("\n") for run in runs]
-    return by_run(dict(zip(run_names(runs), told, strict=True))) if len(runs) > 1 else [("", told[0])]
+    """The sentences of several runs, each with the run's name; a single run has no name."""
+    sentences = [verdict(run).split("\n") for run in runs]
+    return by_run(dict(zip(run_names(runs), sentences, strict=True))) if len(runs) > 1 else [("", sentences[0])]
 
 
 def _accuracies(run: RunRecord) -> list[str]:
@@ -61,18 +61,18 @@ def _budgets(run: RunRecord) -> list[BudgetResult]:
 
 
 def _over_methods(run: RunRecord, figure: Callable[[SeedResult], float | None]) -> dict[str, Estimate]:
-    """A figure's mean by method; methods that lack it in any seed are left out."""
+    """A figure's mean by method; methods without the figure in any seed are omitted."""
     means = {label: mean_or_none([figure(result) for result in results]) for label, results in run.results.items()}
     return {label: mean for label, mean in means.items() if mean is not None}
 
 
 def _under(run: RunRecord, budget: BudgetResult) -> str:
-    def held(result: SeedResult) -> float | None:
+    def accuracy_of(result: SeedResult) -> float | None:
         same = [found for found in result.budgets if (found.kind, found.limit) == (budget.kind, budget.limit)]
         return result.accuracy_within(same[0]) if same else None
 
     start = f"Within {limit(budget.limit, budget.kind)},"
-    return _winner(start, _over_methods(run, held), run.labels, "accuracy")
+    return _winner(start, _over_methods(run, accuracy_of), run.labels, "accuracy")
 
 
 def _rounds_clause(run: RunRecord) -> str:
@@ -82,26 +82,26 @@ def _rounds_clause(run: RunRecord) -> str:
     return f"at the end ({rounds[0]} to {rounds[-1]} rounds),"
 
 
-def _winner(start: str, held: Mapping[str, Estimate], labels: Sequence[str], name: str) -> str:
-    """``start`` and who holds the highest accuracy, with who has none."""
-    missing = [label for label in labels if label not in held]
+def _winner(start: str, accuracies: Mapping[str, Estimate], labels: Sequence[str], name: str) -> str:
+    """``start``, the method with the highest accuracy, and the methods without one."""
+    missing = [label for label in labels if label not in accuracies]
     none = f"; {_and(missing)} {_have(missing)} no {name} to compare" if missing else ""
-    if not held:
+    if not accuracies:
         return f"{start} no method has {with_article(name)} to compare."
-    best = leaders(held, highest=True)
-    figures = [f"{label} ({estimate(held[label], 'fraction')})" for label in best]
-    others = sorted((label for label in held if label not in best), key=lambda label: -held[label].mean)
-    if len(held) == 1:
-        return f"{start} {best[0]} holds {with_article(name)} of {estimate(held[best[0]], 'fraction')}{none}."
+    best = leaders(accuracies, highest=True)
+    figures = [f"{label} ({estimate(accuracies[label], 'fraction')})" for label in best]
+    others = sorted((label for label in accuracies if label not in best), key=lambda label: -accuracies[label].mean)
+    if len(accuracies) == 1:
+        return f"{start} {best[0]} has {with_article(name)} of {estimate(accuracies[best[0]], 'fraction')}{none}."
     if len(best) == 1:
-        second = f"{others[0]} ({estimate(held[others[0]], 'fraction')})"
+        second = f"{others[0]} ({estimate(accuracies[others[0]], 'fraction')})"
         return f"{start} {figures[0]} wins, ahead of {second}{none}."
     ahead = f", ahead of {_and(others)}" if others else ""
     return f"{start} {_and(figures)} are tied{ahead}{none}."
 
 
 def _stops(run: RunRecord) -> str:
-    """What ended whom, budgets in the scenario's order and the rest after them."""
+    """The reason why each method ended, budgets in the scenario's order first."""
     limits: dict[str, str] = {budget.kind: limit(budget.limit, budget.kind) for budget in _budgets(run)}
     reasons: dict[str, list[str]] = {kind: [] for kind in limits}
     for label, results in run.results.items():
@@ -110,11 +110,11 @@ def _stops(run: RunRecord) -> str:
             seeds = "" if count == len(results) else f" ({_of(count, len(results))})"
             reasons.setdefault(reason, []).append(f"{label}{seeds}")
     clauses = []
-    for reason, who in reasons.items():
-        if not who:
+    for reason, methods in reasons.items():
+        if not methods:
             clauses.append(f"by {limits[reason]}: none")
         else:
-            clauses.append(f"by {limits.get(reason) or ENDS.get(reason, reason)}: {_and(who)}")
+            clauses.append(f"by {limits.get(reason) or ENDS.get(reason, reason)}: {_and(methods)}")
     return f"Stopped {'; '.join(clauses)}."
 
 
@@ -124,7 +124,7 @@ def _targets(rows: Sequence[Row]) -> list[str]:
 
 
 def _front_blocks(run: RunRecord, rows: Sequence[Row]) -> list[str]:
-    """Which methods train old front blocks because few clients take part in a round."""
+    """A sentence about methods that train old front blocks because few clients take part in a round."""
     old = [f"{row.label} ({estimate(row.front_age, 'rounds')})" for row in rows if row.front_age is not None]
     training, data = run.scenario.get("training", {}), run.scenario.get("data", {})
     cohort, clients = training.get("cohort"), data.get("clients")
@@ -132,12 +132,12 @@ def _front_blocks(run: RunRecord, rows: Sequence[Row]) -> list[str]:
         return []
     return [
         f"Only {cohort} of {clients} clients take part in a round, so clients of {_and(old)} train old front blocks; "
-        "FedBR's theory has all clients take part in each round."
+        "in FedBR's theory, all clients take part in each round."
     ]
 
 
 def _target(accuracy: float, rows: Sequence[Row]) -> str:
-    wanted = limit(accuracy, "fraction")
+    goal = limit(accuracy, "fraction")
     found = {row.label: row.targets[accuracy] for row in rows if accuracy in row.targets}
     always = {label: target.mean for label, target in found.items() if target.mean is not None}
     partly = {label: target for label, target in found.items() if 0 < target.reached < target.seeds}
@@ -148,29 +148,29 @@ def _target(accuracy: float, rows: Sequence[Row]) -> str:
         some.append(f"{label} reaches it on {_of(target.reached, target.seeds)}{median}")
     if not always:
         if not some:
-            return f"{rows[0].label} does not reach {wanted}." if len(rows) == 1 else f"No method reaches {wanted}."
-        who = "No method reaches" if len(rows) > 1 else f"{rows[0].label} does not reach"
-        return f"{who} {wanted} on every seed: {'; '.join(some)}."
+            return f"{rows[0].label} does not reach {goal}." if len(rows) == 1 else f"No method reaches {goal}."
+        start = "No method reaches" if len(rows) > 1 else f"{rows[0].label} does not reach"
+        return f"{start} {goal} on every seed: {'; '.join(some)}."
     best = leaders(always, highest=False)
     figures = [f"{label} ({estimate(always[label], 'seconds')})" for label in best]
     if len(found) == 1:
-        start = f"{best[0]} reaches {wanted} after {estimate(always[best[0]], 'seconds')}"
+        start = f"{best[0]} reaches {goal} after {estimate(always[best[0]], 'seconds')}"
     elif len(always) == 1:
-        start = f"Only {figures[0]} reaches {wanted}{' on every seed' if some else ''}"
+        start = f"Only {figures[0]} reaches {goal}{' on every seed' if some else ''}"
     elif len(best) == 1:
         second = min((label for label in always if label not in best), key=lambda label: always[label].mean)
-        start = f"{figures[0]} reaches {wanted} first, before {second} ({estimate(always[second], 'seconds')})"
+        start = f"{figures[0]} reaches {goal} first, before {second} ({estimate(always[second], 'seconds')})"
     else:
-        start = f"{_and(figures)} are tied as the first to reach {wanted}"
+        start = f"{_and(figures)} are tied as the first to reach {goal}"
     if never and len(always) > 1:
         some.append(f"{_and(never)} {'does' if len(never) == 1 else 'do'} not reach it")
     return "; ".join([start, *some]) + "."
 
 
 def _costs(run: RunRecord) -> list[str]:
-    """Who needs least time, traffic and energy a round, where nothing was trained.
+    """The methods that need the least time, traffic and energy per round, if nothing was trained.
 
-    A method of which a seed ended before its first round has no figure a round; it is named and not compared.
+    A method with a seed that ended before its first round has no cost per round; it is named but not compared.
     """
     roundless = [label for label, results in run.results.items() if any(result.rounds == 0 for result in results)]
     lines = [_ended_early(label, run.results[label]) for label in roundless]
@@ -189,26 +189,26 @@ def _costs(run: RunRecord) -> list[str]:
             if label not in roundless
         }
         best = leaders(needs, highest=False)
-        told = [f"{label} ({estimate(needs[label], dimension)})" for label in best]
+        figures = [f"{label} ({estimate(needs[label], dimension)})" for label in best]
         if len(needs) == 1:
-            lines.append(f"{best[0]} needs {estimate(needs[best[0]], dimension)} of {name} a round.")
+            lines.append(f"{best[0]} needs {estimate(needs[best[0]], dimension)} of {name} per round.")
         elif len({need.mean for need in needs.values()}) == 1:
-            who = "All other methods" if roundless else "All methods"
-            lines.append(f"{who} need the same {name} a round, {estimate(needs[best[0]], dimension)}.")
+            methods = "All other methods" if roundless else "All methods"
+            lines.append(f"{methods} need the same {name} per round, {estimate(needs[best[0]], dimension)}.")
         elif len(best) == 1:
-            lines.append(f"{told[0]} needs the least {name} a round.")
+            lines.append(f"{figures[0]} needs the least {name} per round.")
         else:
-            lines.append(f"{_and(told)} are tied for the least {name} a round.")
+            lines.append(f"{_and(figures)} are tied for the least {name} per round.")
     return lines
 
 
 def _ended_early(label: str, results: Sequence[SeedResult]) -> str:
     reasons = sorted({result.stop.reason for result in results if result.rounds == 0})
-    return f"{label} ended before its first round ({_and(reasons)}), so it has no cost of a round."
+    return f"{label} ended before its first round ({_and(reasons)}), so it has no cost per round."
 
 
 def _and(names: Sequence[str]) -> str:
-    """The names as a person lists them.
+    """The names as a list in a sentence.
 
     >>> _and(["a"]), _and(["a", "b"]), _and(["a", "b", "c"])
     ('a', 'a and b', 'a, b and c')

@@ -83,7 +83,7 @@ def test_a_run_that_ended_before_a_round_has_no_accuracy_there(smoothed_run):
     assert rows[1].at == {10: None, 20: None}
     grid = paper_grid(rows)
     assert [cell.line for cell in grid.rows[1]] == ["short", "one", "–", "–", "8+", "8+"]
-    assert any("ended by then" in note for note in grid.notes)
+    assert any("ended before this round" in note for note in grid.notes)
 
 
 def test_a_run_that_trained_nothing_has_a_dash_beside_one_that_did(make_run, smoothed_run):

@@ -35,7 +35,7 @@ def test_two_methods_whose_intervals_overlap_are_tied(make_run):
 def test_one_method_alone_neither_wins_nor_is_tied(make_run):
     run = make_run({"a": seeds([0.9, 0.9, 0.9], [10.0, 10.0, 10.0])})
     assert verdict(run).splitlines() == [
-        "After 40 rounds, a holds an accuracy of 90.0 %.",
+        "After 40 rounds, a has an accuracy of 90.0 %.",
         "a reaches 90 % after 10.0 s.",
     ]
 
@@ -81,7 +81,7 @@ def test_a_run_that_ends_within_a_budget_holds_its_final_accuracy_there_and_one_
     within = [{"kind": "seconds", "limit": 60.0, "accuracy": None}]
     beyond = {"seconds": 100.0, "budgets": within}
     run = make_run({"a": seeds([0.9] * 3, budgets=within), "b": seeds([0.95] * 3, **beyond)}, stop="rounds")
-    assert verdict(run) == "Within 60 s, a holds an accuracy of 90.0 %; b has no accuracy to compare."
+    assert verdict(run) == "Within 60 s, a has an accuracy of 90.0 %; b has no accuracy to compare."
 
 
 def test_the_first_to_a_target_is_told_with_those_who_miss_it(make_run):
@@ -141,7 +141,7 @@ def test_without_training_time_traffic_and_energy_a_round_are_compared(make_run)
     lines = verdict(run).splitlines()
     assert lines[:2] == [
         "Nothing was trained, so there is no accuracy to compare.",
-        "a (1.00 s) needs the least time a round.",
+        "a (1.00 s) needs the least time per round.",
     ]
     assert len(lines) == 5
 
@@ -151,8 +151,8 @@ def test_a_method_that_ended_before_its_first_round_is_named_and_never_cheapest(
     stalled = [seed_result(0, rounds=0, seconds=0.0, joules=0.0, stop__reason="stalled", **nothing)]
     run = make_run({"gone": stalled, "a": [seed_result(0, **nothing)], "b": [seed_result(0, seconds=90.0, **nothing)]})
     lines = verdict(run).splitlines()
-    assert lines[1] == "gone ended before its first round (stalled), so it has no cost of a round."
-    assert lines[2] == "a (1.25 s) needs the least time a round."
+    assert lines[1] == "gone ended before its first round (stalled), so it has no cost per round."
+    assert lines[2] == "a (1.25 s) needs the least time per round."
     assert not any("gone" in line for line in lines[2:])
 
 
@@ -161,7 +161,7 @@ def test_a_run_that_ended_before_its_first_round_has_no_cost_of_a_round(make_run
     run = make_run({"gone": [seed_result(0, rounds=0, stop__reason="stalled", **nothing)]})
     assert verdict(run).splitlines() == [
         "Nothing was trained, so there is no accuracy to compare.",
-        "gone ended before its first round (stalled), so it has no cost of a round.",
+        "gone ended before its first round (stalled), so it has no cost per round.",
     ]
 
 
@@ -174,7 +174,7 @@ def test_the_smoothed_accuracy_decides_where_the_scenario_says_so(make_run):
 def test_a_smoothed_accuracy_has_its_own_article(make_run):
     smoothed, without = seeds([0.9] * 3, accuracy__ema=0.7), seeds([0.8] * 3, accuracy__ema=None)
     run = make_run({"a": smoothed, "b": without}, target_metric="accuracy_ema")
-    expected = "After 40 rounds, a holds a smoothed accuracy of 70.0 %; b has no smoothed accuracy to compare."
+    expected = "After 40 rounds, a has a smoothed accuracy of 70.0 %; b has no smoothed accuracy to compare."
     assert verdict(run) == expected
 
 
@@ -186,7 +186,7 @@ def test_old_front_blocks_are_said_where_few_clients_take_part(make_run, clients
     lines = [line for line in verdict(run).splitlines() if "front blocks" in line]
     expected = (
         "Only 10 of 100 clients take part in a round, so clients of fedbr (11.0 rounds) train old front blocks; "
-        "FedBR's theory has all clients take part in each round."
+        "in FedBR's theory, all clients take part in each round."
     )
     assert lines == ([expected] if said else [])
 

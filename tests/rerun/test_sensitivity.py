@@ -160,4 +160,4 @@ def test_the_command_says_whether_the_winner_stays_and_verify_holds_the_file_to_
     summary.write_text(summary.read_text() + "\n")
     assert verify(copy) == ["sensitivity.parquet was made from another run"]
     assert "Left out: " in (told := page([RunResult(copy)]))
-    assert "make it again: edgefl replay" in told
+    assert "create it again: edgefl replay" in told

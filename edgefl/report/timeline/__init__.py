@@ -1,4 +1,4 @@
-"""A run on a time axis: as a trace for a viewer, and as a picture of one round."""
+"""A run on a time axis, as a trace for a viewer or as a picture of one round."""
 
 from edgefl.report.timeline.gantt import gantt_figure, write_gantt
 from edgefl.report.timeline.trace import trace_of, write_trace

@@ -1,4 +1,4 @@
-"""One round as a picture: a row for each client, a bar for each thing that it did."""
+"""One round as a Gantt chart: a row for each client, a bar for each transfer and computation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PREFETCH = "prefetch for the next round"
-# Okabe and Ito's colours; hatches tell the bars apart without them.
+# Okabe and Ito's colours; hatches distinguish the bars without colour.
 _LOOKS: dict[str, dict[str, Any]] = {
     "download": {"color": "#0072B2", "hatch": ""},
     "compute": {"color": "#D55E00", "hatch": "//"},
@@ -28,7 +28,7 @@ _ROWS = 60
 
 
 class _Bar(NamedTuple):
-    """What somebody did for a while; not ``whole`` where it was broken off."""
+    """A transfer or computation; ``whole`` is false if it was aborted."""
 
     word: str
     started: float
@@ -37,10 +37,10 @@ class _Bar(NamedTuple):
 
 
 def gantt_figure(course: Course, number: int, title: str) -> Figure:
-    """Who did what when in round ``number``; the row of the client that closed it is marked.
+    """A Gantt chart of round ``number``, in which the client that closed the round is marked.
 
-    Rows are ordered by when their client was done; who was only sent something for the next round comes last. Of a
-    large cohort the sixty that took longest are drawn.
+    Rows are ordered by the time at which their clients ended; clients that only receive a prefetch for the next round
+    are last. Of each kind, at most sixty rows are drawn: of a large cohort, the sixty that ended last.
 
     Raises:
         UserError: there is no such round.
@@ -48,14 +48,17 @@ def gantt_figure(course: Course, number: int, title: str) -> Figure:
     window = window_of(course, (number, number))
     round = next(each for each in course.rounds if each.number == number)
     bars = _bars(course, number, window)
-    aside = {who for who, found in bars.items() if all(bar.word == _PREFETCH for bar in found)}
-    rows = sorted(bars, key=lambda who: (who in aside, max(bar.ended for bar in bars[who]), who))
-    rows = [*[who for who in rows if who not in aside][-_ROWS:], *[who for who in rows if who in aside][:_ROWS]]
+    prefetching = {name for name, found in bars.items() if all(bar.word == _PREFETCH for bar in found)}
+    rows = sorted(bars, key=lambda name: (name in prefetching, max(bar.ended for bar in bars[name]), name))
+    rows = [
+        *[name for name in rows if name not in prefetching][-_ROWS:],
+        *[name for name in rows if name in prefetching][:_ROWS],
+    ]
     figure = new_figure(figsize=(9.5, max(2.6, 0.3 * len(rows) + 1.6)), layout="constrained")
     ax = figure.subplots()
-    for row, who in enumerate(rows):
-        both = who not in aside and any(bar.word == _PREFETCH for bar in bars[who])
-        for bar in bars[who]:
+    for row, name in enumerate(rows):
+        both = name not in prefetching and any(bar.word == _PREFETCH for bar in bars[name])
+        for bar in bars[name]:
             begin, end = max(bar.started, window.began), min(bar.ended, window.ended)
             thin = bar.word == _PREFETCH
             shift = (0.27 if thin else -0.12) if both else 0.0
@@ -80,14 +83,14 @@ def gantt_figure(course: Course, number: int, title: str) -> Figure:
 
 
 def _bars(course: Course, number: int, window: Window) -> dict[str, list[_Bar]]:
-    """What everybody did within the window, by who it was."""
+    """The bars of each client and cell within the window."""
     bars: defaultdict[str, list[_Bar]] = defaultdict(list)
     for each in course.transfers:
         if window.holds(each.started, each.ended):
-            who = f"client {each.client}" if each.client >= 0 else next(node for node in each.path if node != "server")
+            name = f"client {each.client}" if each.client >= 0 else next(node for node in each.path if node != "server")
             word = {"down": "download", "up": "upload", "relay": "cell and server"}.get(each.item)
             word = word or (_PREFETCH if each.round > number else "download")
-            bars[who].append(_Bar(word, each.started, each.ended, each.whole))
+            bars[name].append(_Bar(word, each.started, each.ended, each.whole))
     for job in course.computations:
         if window.holds(job.started, job.ended):
             bars[f"client {job.client}"].append(_Bar("compute", job.started, job.ended, job.whole))
@@ -96,9 +99,9 @@ def _bars(course: Course, number: int, window: Window) -> dict[str, list[_Bar]]:
 
 def _name_rows(ax: Axes, course: Course, rows: Sequence[str], critical: str) -> None:
     devices = {f"client {client}": course.device_of(client) for client in course.groups}
-    ax.set_yticks(range(len(rows)), labels=[f"{who}, {devices[who]}" if who in devices else who for who in rows])
-    for who, label in zip(rows, ax.get_yticklabels(), strict=True):
-        if who == critical:
+    ax.set_yticks(range(len(rows)), labels=[f"{name}, {devices[name]}" if name in devices else name for name in rows])
+    for name, label in zip(rows, ax.get_yticklabels(), strict=True):
+        if name == critical:
             label.set_fontweight("bold")
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.tick_params(left=False)
@@ -116,12 +119,12 @@ def _explain(figure: Figure, bars: Sequence[_Bar]) -> None:
         for word in words
     ]
     if not all(bar.whole for bar in bars):
-        handles.append(Patch(label="pale: broken off", facecolor="0.8", edgecolor="white"))
+        handles.append(Patch(label="pale: aborted", facecolor="0.8", edgecolor="white"))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)
 
 
 def write_gantt(course: Course, number: int, title: str, path: Path) -> None:
-    """Draw :func:`gantt_figure` into a file; its ending says the format.
+    """Draw :func:`gantt_figure` into a file; the file extension sets the format.
 
     Raises:
         UserError: there is no such round, or the file cannot be written.

@@ -1,10 +1,9 @@
-"""The Chrome trace-event format, which ui.perfetto.dev and chrome://tracing open.
+"""A run in the Chrome trace-event format, for ui.perfetto.dev and chrome://tracing.
 
 Format: "Trace Event Format", Google, 2016 (a JSON object with ``traceEvents``). Times are microseconds of virtual time.
-Three processes: the rounds with the server, the clients, and the links; a thread for each client and each link. What
-goes on at the same time on one of them has further threads below it, since slices of one thread may not overlap. A
-transfer is a slice on its client's track and on that of each link; an arrow leads from the sender's track to the
-receiver's.
+There are three processes: the rounds with the server, the clients, and the links. Each client and each link has a
+thread. Slices that overlap are on further threads, because slices of one thread must not overlap. A transfer is a slice
+on the tracks of its client and of each link; an arrow connects the sender's track with the receiver's.
 """
 
 from __future__ import annotations
@@ -24,26 +23,26 @@ ROUNDS, CLIENTS, LINKS = 1, 2, 3
 
 _PROCESSES = {ROUNDS: "rounds and server", CLIENTS: "clients", LINKS: "links"}
 _WORDS = {"down": "download", "up": "upload", "prefetch": "prefetch", "relay": "relay"}
-_TICK = 0.001  # microseconds: the finest step that is written
+_TICK = 0.001  # microseconds, the resolution of written times
 
 Link = tuple[str, str]
 
 
 class Window(NamedTuple):
-    """The time that is told; everything that touches it is."""
+    """The time span of the trace, which contains everything that overlaps it."""
 
     began: float
     ended: float
 
     def holds(self, started: float, ended: float) -> bool:
-        """Whether something that went on from ``started`` to ``ended`` touches it."""
+        """Whether the span from ``started`` to ``ended`` overlaps it."""
         if started == ended:
             return self.began <= started <= self.ended
         return started < self.ended and ended > self.began
 
 
 class Track(NamedTuple):
-    """A thread: its process, where it stands among the process's threads, and what it is called."""
+    """A thread: its process, its position among the process's threads, and its name."""
 
     process: int
     order: tuple[int, int]
@@ -51,7 +50,7 @@ class Track(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """Something that goes on for a while on a track."""
+    """An activity with a start and an end on a track."""
 
     track: Track
     name: str
@@ -65,7 +64,7 @@ _SERVER = Track(ROUNDS, (0, 0), "rounds")
 
 
 def window_of(course: Course, rounds: tuple[int, int] | None) -> Window:
-    """The time of rounds ``first`` to ``last``; all of it for ``None``.
+    """The time of rounds ``first`` to ``last``; the whole run for ``None``.
 
     Raises:
         UserError: there are no such rounds.
@@ -75,8 +74,8 @@ def window_of(course: Course, rounds: tuple[int, int] | None) -> Window:
     known = {round.number: round for round in course.rounds}
     first, last = rounds
     if first > last or first not in known or last not in known:
-        there = f"1 to {max(known)}" if known else "none"
-        raise UserError(f"expected rounds of this run ({there}), found {first}-{last}")
+        numbers = f"1 to {max(known)}" if known else "none"
+        raise UserError(f"expected rounds of this run ({numbers}), found {first}-{last}")
     return Window(known[first].began, known[last].ended)
 
 
@@ -84,9 +83,9 @@ def trace_of(course: Course, name: str, rounds: tuple[int, int] | None = None) -
     """The trace of one method and seed.
 
     Args:
-        course: what happened.
-        name: what the trace is of.
-        rounds: first and last round; all of them for ``None``.
+        course: the course of the method and seed.
+        name: the name of the run in the trace.
+        rounds: first and last round; ``None`` for all.
 
     Raises:
         UserError: there are no such rounds.
@@ -152,20 +151,20 @@ def _round(each: Round) -> Slice:
 
 
 def _client(course: Course, client: int, lane: int) -> Track:
-    beside = f", beside ({lane})" if lane else ""
-    return Track(CLIENTS, (client, lane), f"client {client}, {course.device_of(client)}{beside}")
+    parallel = f", parallel ({lane})" if lane else ""
+    return Track(CLIENTS, (client, lane), f"client {client}, {course.device_of(client)}{parallel}")
 
 
 def _computations(course: Course, window: Window) -> Iterable[Slice]:
     for each in course.computations:
         if window.holds(each.started, each.ended):
             facts = {"round": each.round, "work": each.work, "gigaflop": each.flops / 1e9, "joules": each.joules}
-            name = "compute" if each.whole else "compute, cut short"
+            name = "compute" if each.whole else "compute, incomplete"
             yield Slice(_client(course, each.client, 0), name, "compute", each.started, each.ended, facts)
 
 
 def _on_clients(course: Course, transfers: Sequence[Transfer]) -> list[tuple[Transfer, Track]]:
-    """Each transfer with its track; a prefetch stands beside what its client does in the present round."""
+    """Each transfer with its track; prefetches have a separate track next to the client's current round."""
     rounds = [each for each in transfers if each.client >= 0 and each.item != "prefetch"]
     prefetches = [each for each in transfers if each.item == "prefetch"]
     relays = [each for each in transfers if each.client < 0]
@@ -183,13 +182,13 @@ def _on_clients(course: Course, transfers: Sequence[Transfer]) -> list[tuple[Tra
 
 
 def _transfer(each: Transfer, track: Track) -> Slice:
-    name = _WORDS.get(each.item, each.item) + ("" if each.whole else ", broken off")
+    name = _WORDS.get(each.item, each.item) + ("" if each.whole else ", aborted")
     facts = {"round": each.round, "bytes": each.bytes, "joules": each.joules, "path": " → ".join(each.path)}
     return Slice(track, name, "transfer", each.started, each.ended, facts)
 
 
 def _lanes(transfers: Sequence[Transfer], of: Callable[[Transfer], Any]) -> Iterable[tuple[Transfer, int]]:
-    """Each transfer with the first lane, of those of its owner, that is free when it starts."""
+    """Each transfer with the first lane of its owner that is free at its start."""
     until: defaultdict[Any, list[float]] = defaultdict(list)
     for each in sorted(transfers, key=lambda each: (each.started, each.flow)):
         busy = until[of(each)]
@@ -200,7 +199,7 @@ def _lanes(transfers: Sequence[Transfer], of: Callable[[Transfer], Any]) -> Iter
 
 
 def _on_links(transfers: Sequence[Transfer]) -> Iterable[Slice]:
-    """Each transfer on each link of its path; links that are nobody's own come first."""
+    """Each transfer on each link of its path; links that do not belong to a client are first."""
     by_link: defaultdict[Link, list[Transfer]] = defaultdict(list)
     for each in transfers:
         for link in each.links:
@@ -209,9 +208,10 @@ def _on_links(transfers: Sequence[Transfer]) -> Iterable[Slice]:
     for number, link in enumerate(shared):
         for each, lane in _lanes(by_link[link], lambda _: 0):
             track = Track(LINKS, (number, lane), _name(link) + (f" ({lane + 1})" if lane else ""))
-            who = f"client {each.client}" if each.client >= 0 else each.path[-1]
+            receiver = f"client {each.client}" if each.client >= 0 else each.path[-1]
             facts = {"bytes": each.bytes, "mean_megabit_per_second": each.bits_per_second / 1e6}
-            yield Slice(track, f"{_WORDS.get(each.item, each.item)}, {who}", "flow", each.started, each.ended, facts)
+            name = f"{_WORDS.get(each.item, each.item)}, {receiver}"
+            yield Slice(track, name, "flow", each.started, each.ended, facts)
 
 
 def _name(link: Link) -> str:
@@ -219,7 +219,7 @@ def _name(link: Link) -> str:
 
 
 def _arrows(laid: Sequence[tuple[Transfer, Track]], threads: dict[Track, int]) -> Iterable[dict[str, Any]]:
-    """From the round's track to the client's for a download, and back for an upload."""
+    """An arrow from the round's track to the client's for each download, and back for each upload."""
     if _SERVER not in threads:
         return
     for each, track in laid:
@@ -228,7 +228,7 @@ def _arrows(laid: Sequence[tuple[Transfer, Track]], threads: dict[Track, int]) -
         tail, head = (track, _SERVER) if each.up else (_SERVER, track)
         common = {"cat": "transfer", "name": _WORDS.get(each.item, each.item), "id": each.flow}
         start = _micro(each.started)
-        # An arrow binds to the slice that encloses its end, and a slice ends just before its end.
+        # An arrow is attached to the slice that contains its end, and a slice does not contain its own end time.
         end = max(start, round(_micro(each.ended) - _TICK, 3))
         yield {"ph": "s", **common, "pid": tail.process, "tid": threads[tail], "ts": start}
         yield {"ph": "f", "bp": "e", **common, "pid": head.process, "tid": threads[head], "ts": end}
@@ -260,7 +260,7 @@ def _counter(name: str, moment: float, **values: float) -> dict[str, Any]:
 
 
 def _names(threads: dict[Track, int]) -> Iterable[dict[str, Any]]:
-    """What the tracks are called, and their order."""
+    """Events that set the names and the order of the tracks."""
     tracks = [(process, 0, "process", process, name) for process, name in _PROCESSES.items()]
     tracks += [(track.process, number, "thread", number, track.name) for track, number in threads.items()]
     for process, thread, what, order, name in tracks:
