@@ -1,4 +1,4 @@
-"""The interface of a training engine: it takes resolved jobs and returns trained weights and losses."""
+"""The interface of training engines, which take resolved jobs and return trained weights and losses."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class JobResult:
 
 
 class JobData(Protocol):
-    """A data set divided among clients, as training reads it; reading is thread-safe."""
+    """A data set divided among clients, for training; reading is thread-safe."""
 
     @property
     def clients(self) -> int:
@@ -126,7 +126,7 @@ class Engine(Protocol):
         """
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Accuracy and mean cross-entropy of the model ``vector`` ``[size]`` on the evaluation split.
+        """Return accuracy and mean cross-entropy of the model ``vector`` ``[size]`` on the evaluation split.
 
         ``mode`` states how the evaluation differs from a plain one; see ``Objective.evaluation_mode``.
         """
@@ -193,7 +193,7 @@ class Around:
         return self._engine.train(tasks, arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Accuracy and mean cross-entropy on the evaluation split."""
+        """Return accuracy and mean cross-entropy on the evaluation split."""
         return self._engine.evaluate(vector, mode)
 
     def close(self) -> None:

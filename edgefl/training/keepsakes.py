@@ -48,11 +48,11 @@ class Keepsakes:
 
     def restore(self, tensors: Mapping[str, Tensor], device: torch.device) -> None:
         """Restore the values that :meth:`packed` returned from ``tensors``, on ``device``."""
-        mine = {name.removeprefix(_PREFIX): each for name, each in tensors.items() if name.startswith(_PREFIX)}
+        own = {name.removeprefix(_PREFIX): each for name, each in tensors.items() if name.startswith(_PREFIX)}
         if self._ensemble is not None:
-            self._ensemble.restore({name: each if name == "weight" else each.to(device) for name, each in mine.items()})
+            self._ensemble.restore({name: each if name == "weight" else each.to(device) for name, each in own.items()})
         self.local = {
             int(name.removeprefix("client/")): each.to(device)
-            for name, each in mine.items()
+            for name, each in own.items()
             if name.startswith("client/")
         }

@@ -38,12 +38,12 @@ class ResultMemory:
     def __init__(self, folder: Path, limit: int = LIMIT_BYTES) -> None:
         self._folder = folder
         self._limit = limit
-        self._held = sum(path.stat().st_size for path in folder.glob("*")) if folder.is_dir() else 0
+        self._stored_bytes = sum(path.stat().st_size for path in folder.glob("*")) if folder.is_dir() else 0
         self.trained = 0
         self.found = 0
 
     def get(self, key: str, device: torch.device) -> JobResult | None:
-        """The result for a key; ``None`` if there is none or its file is damaged."""
+        """Return the result for a key; ``None`` if there is none or its file is damaged."""
         try:
             digest, content = (self._folder / key).read_bytes().split(b"\n", 1)
             if hashlib.blake2b(content).hexdigest().encode() != digest:
@@ -60,7 +60,7 @@ class ResultMemory:
         named = {"final": result.final, "losses": result.cross_entropies, **kept}
         sizes = torch.tensor(result.batch_sizes, dtype=torch.int64)
         content = save({**{name: each.detach().cpu().contiguous() for name, each in named.items()}, "sizes": sizes})
-        if self._held + len(content) > self._limit:
+        if self._stored_bytes + len(content) > self._limit:
             return
         try:
             for folder in (self._folder.parent, self._folder):  # not the run directory, which may have been moved
@@ -69,7 +69,7 @@ class ResultMemory:
             (self._folder / key).write_bytes(hashlib.blake2b(content).hexdigest().encode() + b"\n" + content)
         except OSError:
             return
-        self._held += len(content)
+        self._stored_bytes += len(content)
 
 
 class RememberingEngine:
@@ -105,7 +105,7 @@ class RememberingEngine:
         return told([result for result in known if result is not None], arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Accuracy and mean cross-entropy on the evaluation split."""
+        """Return accuracy and mean cross-entropy on the evaluation split."""
         return self._engine.evaluate(vector, mode)
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class RememberingEngine:
 
 
 def content_of(tensor: Tensor) -> str:
-    """A digest of a tensor's values, dtype and shape.
+    """Return a digest of a tensor's values, dtype and shape.
 
     >>> zeros = torch.zeros(2)
     >>> content_of(zeros.clone()) == content_of(zeros), content_of(-zeros) == content_of(zeros)
@@ -125,7 +125,7 @@ def content_of(tensor: Tensor) -> str:
 
 
 def signature(task: JobTask, ground: str, digests: dict[int, str]) -> str | None:
-    """A digest of all inputs that determine the job's result; ``None`` if it cannot distinguish the job's parts.
+    """Return a digest of all inputs that determine the job's result; ``None`` if it cannot distinguish the job's parts.
 
     The method's label and the round number are left out: they are used in messages only.
 
@@ -134,7 +134,7 @@ def signature(task: JobTask, ground: str, digests: dict[int, str]) -> str | None
         ground: identifies model, data and engine.
         digests: digests of tensors seen before, by ``id``; new ones are added.
     """
-    parts = [_said(part) for part in (task.objective, task.rule, task.options)]
+    parts = [_described(part) for part in (task.objective, task.rule, task.options)]
     if None in parts:
         return None
 
@@ -152,14 +152,14 @@ def signature(task: JobTask, ground: str, digests: dict[int, str]) -> str | None
     return hashlib.blake2b(everything.encode(), digest_size=20).hexdigest()
 
 
-def _said(part: object) -> list[object] | None:
-    """A part's type and options, with the types of the parts within it; ``None`` if it has other state.
+def _described(part: object) -> list[object] | None:
+    """Return a part's type and options, with the types of the parts inside it; ``None`` if it has other state.
 
-    The types are needed because parts may have equal options: FedDyn on one loss without options is not FedDyn on
-    another.
+    The types are needed because different parts may have equal options: FedDyn on one loss without options differs
+    from FedDyn on another.
     """
     if not isinstance(part, BaseModel) or part.__pydantic_private__:
         return None
-    inner = [_said(value) for _, value in part if isinstance(value, BaseModel)]
+    inner = [_described(value) for _, value in part if isinstance(value, BaseModel)]
     kind = f"{type(part).__module__}.{type(part).__qualname__}"
     return None if None in inner else [kind, part.model_dump_json(), inner]
