@@ -42,13 +42,13 @@ def verify(run: Path) -> list[str]:
 def held_to(run: Path, summary: Summary, scenario: Scenario) -> list[str]:
     """Every way in which the runs of a directory are not what a scenario leads to, as sentences.
 
-    The logs are held to the laws of the world and, where this version of edgefl wrote them, to the scenario: the world
-    is executed again with the recorded numbers of training, and every row, round and figure must come out.
+    The logs must satisfy the invariants of the simulation. If this version of edgefl wrote them, the simulation is also
+    executed again with the recorded training results, and must give the same rows, rounds and figures.
 
     Args:
         run: the run directory.
-        summary: what its ``summary.json`` holds.
-        scenario: what it is said to be of.
+        summary: the content of its ``summary.json``.
+        scenario: the scenario of the run directory.
     """
     try:
         costs = read_json(RunPaths(run).costs)
@@ -70,7 +70,7 @@ def held_to(run: Path, summary: Summary, scenario: Scenario) -> list[str]:
 def _other_runs(scenario: Scenario, summary: Summary) -> Iterator[str]:
     """Runs that are not those of the scenario."""
     if summary.scenario != scenario.name:
-        yield f"scenario: summary.json says {summary.scenario!r}, scenario.yaml {scenario.name!r}"
+        yield f"scenario: summary.json has {summary.scenario!r}, scenario.yaml {scenario.name!r}"
     known = {method.label for method in scenario.methods}
     for label, entries in summary.methods.items():
         seeds = [entry.seed for entry in entries]

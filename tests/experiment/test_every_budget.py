@@ -82,5 +82,5 @@ def test_verify_notices_another_number_of_a_clients_bytes(tmp_path):
     entry["client_bytes"] = moved + 8
     path.write_text(json.dumps(summary))
     assert any(
-        re.search(rf"client_bytes: summary.json says {moved + 8}, .* give {moved}$", line) for line in verify(folder)
+        re.search(rf"client_bytes: summary.json has {moved + 8}, .* give {moved}$", line) for line in verify(folder)
     )

@@ -255,7 +255,7 @@ def test_another_age_of_front_blocks_is_caught(finished, tmp_path):
         blocks["front_age"] = forged
         path.write_text(json.dumps(summary))
         (told,) = verify(copy)
-        assert told.startswith(f"fedbr, seed 0: blocks.front_age: summary.json says {forged}, the log gives ")
+        assert told.startswith(f"fedbr, seed 0: blocks.front_age: summary.json has {forged}, the log gives ")
 
 
 @pytest.mark.parametrize(

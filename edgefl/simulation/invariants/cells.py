@@ -1,4 +1,4 @@
-"""Where cells average: clients exchange data only with their cell, and a cell uploads after its clients."""
+"""If cells average: clients exchange data only with their cell, and a cell uploads after its clients."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def passing_on(record: Record) -> Iterator[str]:
 
 
 def returning(record: Record) -> Iterator[str]:
-    """Aggregated updates came with a cell's mean, which contains the updates that its clients had sent before."""
+    """Aggregated updates arrived in a cell's mean, which contains the updates that its clients had sent before."""
     if not isinstance(record.protocol, HierarchicalSpec):
         return
     gathered: dict[tuple[int, str], set[int]] = {}

@@ -1,4 +1,4 @@
-"""The computations of a log, each with its pace from the seed's draws and the device's heat."""
+"""The computations of a log, each with its pace from the seed's draws and the device's thermal throttling."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Computation(NamedTuple):
         end: the row of its end.
         work: the row of its work; ``None`` if the log has none.
         pace: its pace from the draws; ``None`` if the work is unknown.
-        steps: local steps that it began with.
-        again: how many times its client had already begun to compute in that round.
+        steps: the number of local steps at its start.
+        again: the number of earlier computations of its client in that round.
     """
 
     end: Event
@@ -40,7 +40,7 @@ class Computation(NamedTuple):
 
 
 def computations(record: Record) -> Iterator[Computation]:
-    """Every computation, in the order of their ends."""
+    """Yield every computation, in the order of their ends."""
     slowdown = Slowdown(record.fleet, record.summary.seed)
     works: dict[str, Event] = {}
     begun: Counter[tuple[int, int]] = Counter()
@@ -63,10 +63,10 @@ def computations(record: Record) -> Iterator[Computation]:
 
 
 def _pace(record: Record, event: Event, work: Event, factor: float) -> Pace:
-    """The progress of the work when computing takes ``factor`` times as long, with heat as in the profile."""
+    """Return the progress of the work if computing takes ``factor`` times as long, with the profile's throttling."""
     if record.seconds is not None:
-        told = float(record.seconds.of(event.round - 1)[event.client]) * factor
-        return Pace(told, told)
+        seconds = float(record.seconds.of(event.round - 1)[event.client]) * factor
+        return Pace(seconds, seconds)
     profile: DeviceProfile = record.fleet.profile_of(event.client)
     thermal = profile.compute.thermal
     hot = facts(work).get("hot_seconds")

@@ -1,4 +1,4 @@
-"""Time never goes back, rounds follow each other, and only clients of the cohort take part."""
+"""Time never goes back, rounds follow each other, and only clients of the cohort participate."""
 
 from __future__ import annotations
 
@@ -145,12 +145,12 @@ def ending(record: Record) -> Iterator[str]:
     stop = record.events[-1]
     reason = stop.item
     if reason != record.summary.stop.reason:
-        yield f"summary.json says that the run stopped by {record.summary.stop.reason}, the log by {reason}"
+        yield f"summary.json has the stop reason {record.summary.stop.reason}, the log has {reason}"
     if reason in _BUDGETS and not any(event.item == reason for event in record.of("budget")):
         yield f"{at(stop)}: the budget on {reason} was not exhausted"
     for event in record.of("budget"):
         if event.item == "seconds" and not close(event.time, event.value):
-            yield f"{at(event)}: {event.value:g} s were over at {event.time:g} s"
+            yield f"{at(event)}: {event.value:g} s were exhausted at {event.time:g} s"
 
 
 def targets(record: Record) -> Iterator[str]:
@@ -161,7 +161,7 @@ def targets(record: Record) -> Iterator[str]:
         if target.reached != (event is not None):
             yield f"target {target.accuracy:g}: summary.json and the log disagree on whether it was reached"
         elif event is not None and not (close(event.time, target.seconds or 0.0) and event.round == target.rounds):
-            yield f"{at(event)}: summary.json says {target.seconds or 0.0:g} s, round {target.rounds}"
+            yield f"{at(event)}: summary.json has {target.seconds or 0.0:g} s, round {target.rounds}"
     for event in reached.values():
         if not any(
             found.round == event.round and max(found.value, _number(facts(found).get("ema"))) >= event.value

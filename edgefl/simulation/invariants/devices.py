@@ -1,4 +1,4 @@
-"""A client does one thing at a time, and its device takes the time and draws the energy of its profile."""
+"""A client does one thing at a time, and durations and energy match its device's profile."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def one_place(record: Record) -> Iterator[str]:
         elif event.kind in _ENDS:
             begun = busy.pop(event.client, None)
             if begun is None:
-                yield f"{at(event)}: nothing was in progress"
+                yield f"{at(event)}: no transfer or computation was in progress"
             elif begun.kind.split("_")[0] != event.kind.split("_")[0]:
                 yield f"{at(event)}: {with_article(begun.kind)} was in progress"
             elif event.kind.startswith("compute") and not close(
@@ -38,7 +38,7 @@ def one_place(record: Record) -> Iterator[str]:
             ):
                 yield f"{at(event)}: computed for {event.time - begun.time:g} s, not {event.seconds:g} s"
     for client, event in sorted(busy.items()):
-        yield f"{at(event)}: client {client} never ends it"
+        yield f"{at(event)}: client {client} never ends this"
 
 
 def work_costs(record: Record) -> Iterator[str]:
@@ -72,11 +72,12 @@ def work_costs(record: Record) -> Iterator[str]:
             if not close(logged, expected):
                 yield f"{at(event)}: work '{event.item}' takes {logged:g} {what}, cost / throughput is {expected:g}"
         if fits(profile, peak) != found.get("fits"):
-            yield f"{at(event)}: work '{event.item}' is said to {'' if found.get('fits') else 'not '}fit its device"
+            marked = "fitting" if found.get("fits") else "not fitting"
+            yield f"{at(event)}: work '{event.item}' is marked as {marked} its device"
 
 
 def computations(record: Record) -> Iterator[str]:
-    """Every computation is known work on the client's own device, slowed down by the seed's draws and its heat.
+    """Every computation is known work on the client's own device, slowed down by the seed's draws and by throttling.
 
     Joules are charged for its duration, FLOPs for the completed part.
     """
@@ -111,7 +112,7 @@ def _number(value: object) -> float:
 
 
 def waiting(record: Record) -> Iterator[str]:
-    """A waiting device draws its idle watts."""
+    """A waiting device draws its idle power."""
     for event in record.of("idle"):
         if not 0 <= event.client < len(record.fleet.group):
             yield f"{at(event)}: there is no such client"

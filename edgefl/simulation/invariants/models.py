@@ -1,4 +1,4 @@
-"""Only the server's update changes a model: the model from aggregation is the one trained and evaluated."""
+"""Only the server's update changes a model: clients train and the server evaluates the aggregated model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from edgefl.simulation.invariants.record import Record, at, facts
 def untouched(record: Record) -> Iterator[str]:
     """Each aggregation begins with the model of the previous one, and evaluation reads the model of the last one.
 
-    The log of an older edgefl contains no digests.
+    The log of an older version of edgefl contains no digests.
     """
     run = next(record.of("run"), None)
     latest = None if run is None else facts(run).get("model")
@@ -20,12 +20,12 @@ def untouched(record: Record) -> Iterator[str]:
         if event.kind == "aggregation":
             found = facts(event)
             if found.get("before") != latest:
-                yield f"{at(event)}: the server's model was changed after it was made, before this aggregation"
+                yield f"{at(event)}: the server's model was changed outside of an aggregation, before this one"
             if not found.get("clients") and found.get("model") != found.get("before"):
                 yield f"{at(event)}: nothing was aggregated, but the model changed"
             latest = found.get("model")
         elif event.kind == "evaluation" and facts(event).get("model") != latest:
-            yield f"{at(event)}: the model that was evaluated is not the one that the last aggregation made"
+            yield f"{at(event)}: the evaluated model is not the result of the last aggregation"
 
 
 LAWS = (untouched,)

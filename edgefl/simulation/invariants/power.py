@@ -1,4 +1,4 @@
-"""Radios have the promotions and tails of their profiles, and batteries deliver no more than they hold."""
+"""Radios have the promotions and tails of their profiles, and batteries deliver no more than their charge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgefl.simulation.invariants.record import Record, at, close
 
 
 def radios(record: Record) -> Iterator[str]:
-    """Every gap between transfers has its tail, and every transfer after a longer one its promotion."""
+    """Every gap between transfers has its tail, and every transfer after a longer gap has its promotion."""
     due: defaultdict[tuple[int, str], float] = defaultdict(float)
     charged: defaultdict[tuple[int, str], float] = defaultdict(float)
     busy: Counter[int] = Counter()
@@ -47,14 +47,14 @@ def radios(record: Record) -> Iterator[str]:
         end_tail(client, record.events[-1].time)
     for client, what in sorted({*due, *charged}):
         expected, found = due[client, what], charged[client, what]
-        # A battery delivers what it holds, which may be less than is due.
+        # A battery delivers at most its charge, which may be less than the expected energy.
         short = found < expected and record.fleet.profile_of(client).battery is not None
         if not short and not close(expected, found, tolerance=1e-7):
             yield f"client {client}: {what}s of its radio drew {found:g} J, its transfers give {expected:g} J"
 
 
 def batteries(record: Record) -> Iterator[str]:
-    """A battery that is never charged is empty when its device drops out, and never delivers more than it held."""
+    """A battery that is never charged is empty when its device drops out, and never delivers more than its charge."""
     fleet = record.fleet
     charges = Charges([profile.battery for profile in fleet.profiles], fleet.group, record.summary.seed)
     if not charges.any:
@@ -79,4 +79,4 @@ def batteries(record: Record) -> Iterator[str]:
 
 
 LAWS = (radios, batteries)
-"""The laws of this module."""
+"""The invariants of this module."""

@@ -1,4 +1,4 @@
-"""Absent devices take no part, and each dropout has a reason that the seed's draws confirm."""
+"""Absent devices do not participate, and each dropout has a reason that matches the seed's draws."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BEGINS = ("transfer_start", "compute_start")
 
 
 def attendance(record: Record) -> Iterator[str]:
-    """No client begins anything while it is absent, and a device that drops out as unavailable does so on time."""
+    """No client starts a transfer or computation while absent, and unavailable devices drop out on time."""
     there = Attendance(record.fleet, record.summary.seed)
     clients = len(record.fleet.group)
     goes: dict[int, float] = {}
@@ -33,7 +33,7 @@ def attendance(record: Record) -> Iterator[str]:
 
 
 def accidents(record: Record) -> Iterator[str]:
-    """Exactly the computations that the draws select have an accident, after the drawn share of their duration."""
+    """Exactly the computations selected by the draws have an accident, after the drawn share of their duration."""
     chance = Accidents(record.fleet, record.summary.seed)
     clients = len(record.fleet.group)
     accident = {(event.client, event.time): event for event in record.of("dropout") if event.item == "accident"}
@@ -57,19 +57,19 @@ def accidents(record: Record) -> Iterator[str]:
 
 def new_attempts(record: Record) -> Iterator[str]:
     """A client restarts its job only after an accident, and at most as often as the protocol allows."""
-    anew: Counter[tuple[int, int]] = Counter()
+    restarts: Counter[tuple[int, int]] = Counter()
     accident: set[tuple[int, float]] = set()
     for event in record.events:
         if event.kind == "dropout" and event.item == "accident":
             accident.add((event.client, event.time))
         elif event.kind == "lost" and event.item == "retried":
             job = (event.client, int(event.value))
-            anew[job] += 1
+            restarts[job] += 1
             if (event.client, event.time) not in accident:
                 yield f"{at(event)}: restarts job {job[1]} without an accident"
-            if anew[job] == record.protocol.retries + 1:
+            if restarts[job] == record.protocol.retries + 1:
                 yield f"{at(event)}: restarts job {job[1]} more than {record.protocol.retries} times"
 
 
 LAWS = (attendance, accidents, new_attempts)
-"""What is checked."""
+"""The invariants of this module."""

@@ -1,4 +1,4 @@
-"""No time, amount or accuracy is out of its range."""
+"""Times, amounts and accuracies are in their ranges."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def amounts(record: Record) -> Iterator[str]:
 
 
 def accuracies(record: Record) -> Iterator[str]:
-    """Accuracies are from 0 to 1."""
+    """Accuracies are in [0, 1]."""
     for event in record.of("evaluation"):
         for name, value in {"value": event.value, **facts(event)}.items():
             if name in ("value", "accuracy", "ema", "ensemble") and not (

@@ -1,4 +1,4 @@
-"""The data of a finished run that the laws check."""
+"""The data of a finished run that the invariants check."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ class CostEntry:
 
 @dataclass(frozen=True)
 class Record:
-    """One run as its files describe it.
+    """One run, read from its files.
 
     Attributes:
         events: the log, in order.
         rounds: the columns of ``rounds.parquet``.
         summary: the run's entry in ``summary.json``.
-        fleet: which device each client has.
+        fleet: the device of each client.
         costs: the cost of a local step by (alpha, batch).
         topology: the network's links; the log contains their capacities.
         transport: how transfers used their paths.
-        protocol: how rounds are run.
-        seconds: the seconds of local training, if the devices did not determine them.
+        protocol: the protocol of the rounds.
+        seconds: the seconds of local training, if the scenario gives them.
     """
 
     events: Sequence[Event]
@@ -81,7 +81,7 @@ class Record:
 
 
 def close(a: float, b: float, *, tolerance: float = TOLERANCE, clock: float = 0.0) -> bool:
-    """Whether two numbers are equal up to rounding; seconds also up to a few ticks of a float at the time ``clock``.
+    """Whether two numbers are equal up to rounding; seconds also up to a few float increments at the time ``clock``.
 
     After a year the difference of two times is exact only to some nanoseconds.
     """
@@ -89,7 +89,7 @@ def close(a: float, b: float, *, tolerance: float = TOLERANCE, clock: float = 0.
 
 
 def facts(event: Event) -> dict[str, Any]:
-    """The event's details; empty where they are damaged."""
+    """Return the event's details; empty if they are damaged."""
     try:
         found = parse_json(event.detail) if event.detail else {}
     except UserError:
@@ -98,6 +98,6 @@ def facts(event: Event) -> dict[str, Any]:
 
 
 def at(event: Event) -> str:
-    """The name of an event in violations."""
+    """Return the description of an event for violations."""
     who = f", client {event.client}" if event.client >= 0 else ""
     return f"{event.kind} at {event.time:.6f} s{who}"

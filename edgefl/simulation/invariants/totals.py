@@ -15,7 +15,7 @@ _SUM = 1e-7  # the order of addition differs between the run and the check
 
 def summary(record: Record) -> Iterator[str]:
     """FLOPs, joules, seconds, rounds and accuracies of the summary match the log; its counts are sums over rounds."""
-    told = record.summary
+    reported = record.summary
     ends = list(record.of("round_end"))
     expected: dict[str, float] = {
         "flops": sum(event.flops for event in record.events if event.kind.startswith("compute")),
@@ -24,26 +24,26 @@ def summary(record: Record) -> Iterator[str]:
         "rounds": len(ends),
     }
     for name, value in expected.items():
-        if not close(value, getattr(told, name), tolerance=_SUM):
-            yield f"{name}: summary.json says {getattr(told, name)}, the log gives {value}"
+        if not close(value, getattr(reported, name), tolerance=_SUM):
+            yield f"{name}: summary.json has {getattr(reported, name)}, the log gives {value}"
     counts = {
         "client_bytes": _most_by_round(record)[-1],
         "rounds_without_update": record.rounds["aggregated"].count(0),
         "refused": sum(record.rounds["refused"]),
     }
     for name, count in counts.items():
-        if name in told.model_fields_set and getattr(told, name) != count:
-            yield f"{name}: summary.json says {getattr(told, name)}, the run's tables give {count}"
+        if name in reported.model_fields_set and getattr(reported, name) != count:
+            yield f"{name}: summary.json has {getattr(reported, name)}, the run's tables give {count}"
     for name in ("exposed_seconds", "hidden_seconds"):
         value = sum(facts(event).get(name, 0.0) for event in ends)
-        said = getattr(told.communication, name)
-        if not close(value, said, tolerance=_SUM):
-            yield f"communication.{name}: summary.json says {said}, the log sums to {value}"
+        given = getattr(reported.communication, name)
+        if not close(value, given, tolerance=_SUM):
+            yield f"communication.{name}: summary.json has {given}, the log sums to {value}"
     evaluations = [event.value for event in record.of("evaluation")]
     if evaluations:
         for name, value in (("final", evaluations[-1]), ("best", max(evaluations))):
-            if value != getattr(told.accuracy, name):
-                yield f"accuracy.{name}: summary.json says {getattr(told.accuracy, name)}, the log {value}"
+            if value != getattr(reported.accuracy, name):
+                yield f"accuracy.{name}: summary.json has {getattr(reported.accuracy, name)}, the log {value}"
 
 
 def budgets(record: Record) -> Iterator[str]:
@@ -63,8 +63,8 @@ def budgets(record: Record) -> Iterator[str]:
                 afforded[number] = accuracy
     for number, budget in enumerate(record.summary.budgets):
         if afforded.get(number) != budget.accuracy:
-            told, found = budget.accuracy, afforded.get(number)
-            yield f"budget on {budget.kind}: summary.json says accuracy {told}, the rounds within it end at {found}"
+            reported, found = budget.accuracy, afforded.get(number)
+            yield f"budget on {budget.kind}: summary.json has accuracy {reported}, the rounds within it end at {found}"
 
 
 def _most_by_round(record: Record) -> list[int]:
@@ -98,14 +98,14 @@ def critical_path(record: Record) -> Iterator[str]:
         else:
             spans[event.client, facts(begin).get("dispatch", -1)].append(span)
     cells = {event.client: event.source for event in starts.values() if event.item in ("down", "prefetch")}
-    sent_off = {(event.client, int(event.value)): event.time for event in record.of("dispatch")}
+    dispatched = {(event.client, int(event.value)): event.time for event in record.of("dispatch")}
     begun = {event.round: event.time for event in record.of("round_start")}
     for event in record.of("round_end"):
-        told = facts(event)
+        logged = facts(event)
         exposed = hidden = 0.0
         if event.client >= 0:
             start = begun.get(event.round, 0.0)
-            job = (event.client, told.get("dispatch", -1))
+            job = (event.client, logged.get("dispatch", -1))
             cell = cells.get(event.client, "")
             fetched, returned = relays[event.round, cell, True], relays[event.round, cell, False]
             exposed = sum(span.end - span.begin for span in returned)
@@ -115,16 +115,16 @@ def critical_path(record: Record) -> Iterator[str]:
             # Its participation began at its dispatch, or when its first transfer without prefetching began.
             own = [span for span in spans[job] if span.item != "prefetch"]
             first = min((span.begin for span in own if span.item == "down"), default=max(start, have))
-            since = sent_off.get(job, first)
-            ahead = [span for span in spans[job] if span.item == "prefetch"]
-            hidden += sum(max(0.0, min(span.end, since) - span.begin) for span in ahead)
-            left = [_Span(since, span.end, span.item) for span in ahead if span.end > since]
+            since = dispatched.get(job, first)
+            prefetched = [span for span in spans[job] if span.item == "prefetch"]
+            hidden += sum(max(0.0, min(span.end, since) - span.begin) for span in prefetched)
+            left = [_Span(since, span.end, span.item) for span in prefetched if span.end > since]
             for span in _joined([*own, *left]):
                 exposed += max(0.0, span.end - max(span.begin, start))
                 hidden += max(0.0, min(span.end, start) - span.begin)
         for name, value in (("exposed_seconds", exposed), ("hidden_seconds", hidden)):
-            if not close(value, told.get(name, 0.0), tolerance=_SUM):
-                yield f"round {event.round}: {name} is {told.get(name)}, the critical client's transfers give {value}"
+            if not close(value, logged.get(name, 0.0), tolerance=_SUM):
+                yield f"round {event.round}: {name} is {logged.get(name)}, the critical client's transfers give {value}"
 
 
 class _Span(NamedTuple):
@@ -136,7 +136,7 @@ class _Span(NamedTuple):
 
 
 def _joined(spans: list[_Span]) -> list[_Span]:
-    """Spans of which none overlaps another: parts of a downlink are awaited together."""
+    """Return spans without overlaps: the parts of a download are merged."""
     joined: list[_Span] = []
     for span in sorted(spans):
         if joined and span.begin <= joined[-1].end and span.item != "up":
@@ -155,13 +155,13 @@ def rows(record: Record) -> Iterator[str]:
         if event.kind == "round_end":
             sums.append({**current, "round": event.round, "seconds": event.time})
             current = _nothing()
-    told = record.rounds
-    if len(told["round"]) != len(sums):
-        yield f"rounds.parquet has {len(told['round'])} rows, the log {len(sums)} rounds"
+    table = record.rounds
+    if len(table["round"]) != len(sums):
+        yield f"rounds.parquet has {len(table['round'])} rows, the log {len(sums)} rounds"
         return
     for index, expected in enumerate(sums):
         for name, value in expected.items():
-            found = told[name][index]
+            found = table[name][index]
             if (found is None) != (value is None) or (value is not None and not close(found, value, tolerance=_SUM)):
                 yield f"rounds.parquet, row {index + 1}: {name} is {found}, the log gives {value}"
 

@@ -10,13 +10,13 @@ from edgefl.simulation.invariants.record import Record, at, close, facts
 LOST = ("late", "dropped", "prefetched_in_vain", "retried")
 """Why bytes may be lost while the run continues."""
 
-_GOES_ON = ("prefetched_in_vain", "retried")  # the bytes so far are lost; the job itself continues, or never began
+_CONTINUES = ("prefetched_in_vain", "retried")  # the bytes so far are lost; the job itself continues, or never began
 
 
 def fates(record: Record) -> Iterator[str]:
     """A job is aggregated, or lost with the bytes that it moved, or unfinished when the run ends.
 
-    Bytes that were prefetched in vain, and bytes before a restart of the job, are lost separately.
+    Bytes that were prefetched but not used, and bytes before a restart of the job, are lost separately.
     """
     dispatch = {event.flow: facts(event).get("dispatch", -1) for event in record.of("transfer_start")}
     moved: defaultdict[tuple[int, int], int] = defaultdict(int)
@@ -34,7 +34,7 @@ def fates(record: Record) -> Iterator[str]:
                 yield f"{at(event)}: job {job[1]} of the client was already {over[job]}"
             if bytes != event.bytes:
                 yield f"{at(event)}: moved {bytes} bytes for job {job[1]}, not {event.bytes}"
-            if event.item not in _GOES_ON:
+            if event.item not in _CONTINUES:
                 over[job] = event.item
         elif event.kind == "aggregation":
             found = facts(event)
@@ -43,21 +43,21 @@ def fates(record: Record) -> Iterator[str]:
                 if job in over:
                     yield f"{at(event)}: job {job[1]} of client {job[0]} was already {over[job]}"
                 over[job] = "aggregated"
-    yield from _told(record, counts)
+    yield from _lost_bytes(record, counts)
 
 
-def _told(record: Record, counts: dict[str, int]) -> Iterator[str]:
+def _lost_bytes(record: Record, counts: dict[str, int]) -> Iterator[str]:
     """The summary counts the lost bytes by fate."""
     counts["wasted"] = counts["all"] - counts["useful"]
     counts["unfinished"] = counts["wasted"] - sum(counts[name] for name in LOST)
-    told = record.summary.bytes
+    reported = record.summary.bytes
     for name in ("useful", "wasted"):
-        if counts[name] != getattr(told, name):
-            yield f"bytes.{name}: summary.json says {getattr(told, name)}, the log sums to {counts[name]}"
+        if counts[name] != getattr(reported, name):
+            yield f"bytes.{name}: summary.json has {getattr(reported, name)}, the log sums to {counts[name]}"
     for name in (*LOST, "unfinished"):
-        said = told.by_fate.get(name)
-        if counts[name] != said:
-            yield f"bytes.by_fate.{name}: summary.json says {said}, the log sums to {counts[name]}"
+        given = reported.by_fate.get(name)
+        if counts[name] != given:
+            yield f"bytes.by_fate.{name}: summary.json has {given}, the log sums to {counts[name]}"
 
 
 def directions(record: Record) -> Iterator[str]:
@@ -66,33 +66,35 @@ def directions(record: Record) -> Iterator[str]:
     for event in record.of("transfer_end", "transfer_drop"):
         name = {"up": "up", "relay": "backhaul"}.get(event.item, "down")
         counts[name] += int(event.bytes)
-    told = record.summary.bytes
+    reported = record.summary.bytes
     for name in ("down", "up", "backhaul"):
-        if counts[name] != getattr(told, name):
-            yield f"bytes.{name}: summary.json says {getattr(told, name)}, the log sums to {counts[name]}"
+        if counts[name] != getattr(reported, name):
+            yield f"bytes.{name}: summary.json has {getattr(reported, name)}, the log sums to {counts[name]}"
 
 
 def yardstick(record: Record) -> Iterator[str]:
-    """The ratio of predicted makespans to the least ones for as many blocks matches the log's decisions."""
-    told = record.summary.blocks
+    """The ratio of predicted makespans to the shortest ones for the same numbers of blocks matches the decisions."""
+    reported = record.summary.blocks
     sums = {"foreseen_seconds": 0.0, "least_seconds": 0.0}
     for event in record.of("decision"):
         found = facts(event)
         if event.item == "blocks" and isinstance(found.get("foreseen_seconds"), float):
             if found["foreseen_seconds"] < found["least_seconds"]:
-                yield f"{at(event)}: the predicted makespan of a choice is less than the least possible"
+                yield f"{at(event)}: the predicted makespan of a choice is shorter than the shortest possible one"
             for name in sums:
                 sums[name] += found[name]
     expected = sums["foreseen_seconds"] / sums["least_seconds"] if sums["least_seconds"] else None
-    said = None if told is None else told.makespan_over_least
-    if (said is None) != (expected is None) or (said is not None and not close(said, expected or 0.0, tolerance=1e-7)):
-        yield f"blocks.makespan_over_least: summary.json says {said}, the log gives {expected}"
+    given = None if reported is None else reported.makespan_over_least
+    if (given is None) != (expected is None) or (
+        given is not None and not close(given, expected or 0.0, tolerance=1e-7)
+    ):
+        yield f"blocks.makespan_over_least: summary.json has {given}, the log gives {expected}"
 
 
 def front_age(record: Record) -> Iterator[str]:
     """The mean age of front blocks matches the log's computations and the blocks sent for them."""
-    told = record.summary.blocks
-    if told is None:
+    reported = record.summary.blocks
+    if reported is None:
         return
     alphas = {event.item: int(facts(event).get("alpha", 0)) for event in record.of("work")}
     last = range(max(alphas.values(), default=0), 0, -1)
@@ -107,9 +109,9 @@ def front_age(record: Record) -> Iterator[str]:
             else:
                 sent[event.client, block] = event.round
     expected = sum(ages) / len(ages) if ages else None
-    said = told.front_age if "front_age" in told.model_fields_set else expected
-    if (said is None) != (expected is None) or (said is not None and not close(said, expected or 0.0)):
-        yield f"blocks.front_age: summary.json says {said}, the log gives {expected}"
+    given = reported.front_age if "front_age" in reported.model_fields_set else expected
+    if (given is None) != (expected is None) or (given is not None and not close(given, expected or 0.0)):
+        yield f"blocks.front_age: summary.json has {given}, the log gives {expected}"
 
 
 LAWS = (fates, directions, yardstick, front_age)

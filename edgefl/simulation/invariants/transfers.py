@@ -67,10 +67,10 @@ def energy(record: Record) -> Iterator[str]:
 def fair(record: Record) -> Iterator[str]:
     """No link carries more than its capacity, and the duration of every transfer follows from max-min fair sharing."""
     ends = {event.flow: event for event in record.of("transfer_end", "transfer_drop")}
-    alike: dict[tuple[str, int], list[FlowRecord]] = {}
+    groups: dict[tuple[str, int], list[FlowRecord]] = {}
     for start in record.of("transfer_start"):
-        end, told = ends.get(start.flow), facts(start)
-        path = told.get("path", [])
+        end, details = ends.get(start.flow), facts(start)
+        path = details.get("path", [])
         if end is None or len(path) < 2:
             continue
         flow = FlowRecord(
@@ -83,9 +83,9 @@ def fair(record: Record) -> Iterator[str]:
             delivered=float(end.bytes),
             latency=start.value,
         )
-        of = ("multicast", told["multicast"]) if "multicast" in told else ("flow", start.flow)
-        alike.setdefault(of, []).append(flow)
-    flows = [members[0] if kind == "flow" else merged(members) for (kind, _), members in alike.items()]
+        group = ("multicast", details["multicast"]) if "multicast" in details else ("flow", start.flow)
+        groups.setdefault(group, []).append(flow)
+    flows = [members[0] if kind == "flow" else merged(members) for (kind, _), members in groups.items()]
     changes = [(event.time, (event.source, event.target), event.value) for event in record.of("capacity")]
     links = record.topology
     for violation in audit_flows(

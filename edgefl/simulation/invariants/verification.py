@@ -1,4 +1,4 @@
-"""All laws together."""
+"""All invariants together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edgefl.simulation.invariants.record import Record
 
 
 def violations(record: Record) -> Iterator[str]:
-    """Every violated law of a run as one sentence; empty if the log is consistent."""
+    """Yield each violation in a run as one sentence; nothing if the log is consistent."""
     if not record.events:
         yield "the log is empty"
         return
