@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -90,6 +91,17 @@ def test_a_call_whose_executor_has_ended_is_not_waited_for_for_ever(monkeypatch)
     monkeypatch.setattr(pool, "_executor", type("Ended", (), {"_executor_manager_thread": threading.Thread()})())
     with pytest.raises(PoolBroken, match="closed"):
         pool._next(worker_pool.SimpleQueue(), None)
+
+
+def test_a_process_of_multiprocessing_ends_its_own_worker_processes():
+    """It would wait for them until they end for want of work."""
+    shared_pool(2).wait()
+    process = multiprocessing.get_context("fork").Process(target=lambda: shared_pool(1).wait())
+    process.start()
+    process.join(0.75 * worker_pool._IDLE_SECONDS)
+    ended = process.exitcode
+    process.kill()
+    assert ended == 0
 
 
 class Exiting(CrossEntropy):

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Future
 from contextlib import contextmanager
 from functools import cache
+from multiprocessing.util import Finalize
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -221,6 +222,7 @@ def _forked() -> None:
     global _shared, _lock, _pools
     _of_the_parent.extend(_pools)
     _shared, _lock, _pools = None, threading.Lock(), weakref.WeakSet()
+    _close_at_exit.cache_clear()
     loky = sys.modules.get("loky.process_executor")
     if loky is not None:
         loky._threads_wakeups.clear()  # loky's own exit would wait for threads that the copy does not have
@@ -236,12 +238,13 @@ def _close_at_exit() -> None:
     Called after loky has registered its own function, so that this one runs first: loky's waits until workers that
     still start have imported PyTorch.
     """
+    Finalize(None, _close_all, exitpriority=100)  # the end of a process of ``multiprocessing``
     threading._register_atexit(_close_all)  # type: ignore[attr-defined]  # as loky does
 
 
 def _close_all() -> None:
-    for pool in list(_pools):
-        pool.close()
+    while _pools:
+        _pools.pop().close()
 
 
 def shared_pool(size: int) -> WorkerPool:
