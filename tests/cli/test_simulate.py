@@ -200,7 +200,7 @@ def test_the_shipped_scenarios_are_listed_with_what_each_is_for(capsys):
     assert main(["scenario", "list", "--json"]) == 0
     listed = {row["name"]: row["purpose"] for row in json.loads(capsys.readouterr().out)}
     assert list(listed) == list(shipped.files("scenarios"))
-    assert listed["lte_rural"] == "Phones on rural LTE: slow, swinging links with outages, and uplinks slower still"
+    assert listed["lte_rural"] == "Phones on rural LTE: slow, varying links with outages, and slower uplinks"
     assert all(purpose[0].isupper() and len(purpose) > 20 for purpose in listed.values())
     assert main(["scenario", "list"]) == 0
     printed = capsys.readouterr().out
