@@ -70,6 +70,17 @@ def input_files(part: Any) -> dict[str, str]:
     return dict(_found(part, ""))
 
 
+def parts_of(part: Any) -> Iterator[Any]:
+    """A part and all its nested parts, through the same containers as :func:`input_files`.
+
+    >>> list(parts_of({"a": [1, 2]}))
+    [{'a': [1, 2]}, [1, 2], 1, 2]
+    """
+    yield part
+    for _, value, _ in _members(part):
+        yield from parts_of(value)
+
+
 def _found(part: Any, path: str) -> Iterator[tuple[str, str]]:
     for name, value, marked in _members(part):
         here = f"{path}.{name}" if path else name

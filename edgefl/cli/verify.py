@@ -19,6 +19,7 @@ def verify(
     The exit code is 1 if a rule is violated.
     """
     from edgefl.experiment.directory import read_run_summary
+    from edgefl.rerun.verify import other_software
     from edgefl.rerun.verify import verify as violations_in
 
     violations = violations_in(run)
@@ -29,4 +30,6 @@ def verify(
         raise typer.Exit(1)
     summary = read_run_summary(run)
     note = "" if summary.of_this_version else f"; not executed again, because edgefl {summary.edgefl} wrote it"
+    if (made_with := other_software(run, summary)) is not None:
+        note += f"; it was made with {made_with}, of which other versions are installed here"
     say(f"{run}: every invariant holds{note}")

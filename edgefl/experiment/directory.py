@@ -14,6 +14,7 @@ from edgefl.durable_file import aside, flush_folder, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.folder_lock import FolderLock
 from edgefl.experiment.inputs import Input, check_inputs, digests
+from edgefl.experiment.software import in_words
 from edgefl.experiment.state import Choices, Finished, State, read_state
 from edgefl.record import RunPaths, names
 from edgefl.record.summary import SeedResult, Summary, is_summary, read_summary
@@ -38,6 +39,7 @@ class RunDirectory:
         choices: the command's choices.
         finished: the finished runs, by (label, seed).
         inputs: digests of what the runs read, by field of the scenario.
+        software: versions of the packages on which results depend, by name.
         opened: whether the scenario is written, so that the run can be resumed.
 
     Raises:
@@ -52,6 +54,7 @@ class RunDirectory:
         self.paths = RunPaths(path)
         self.finished: dict[tuple[str, int], Finished] = {}
         self.inputs: dict[str, str] = {}
+        self.software: dict[str, str] = {}
         self.opened = False
         self._asked = choices
         self._state_read: State | None = None
@@ -146,6 +149,23 @@ class RunDirectory:
             check_inputs(self.inputs, found, complete=True)
         self.inputs |= digests(found)
 
+    def use_software(self, found: Mapping[str, str]) -> None:
+        """Record the packages of a new run; check that a resumed run has those with which it began.
+
+        Args:
+            found: versions of the installed packages on which results depend, by name.
+
+        Raises:
+            UserError: the run began with others.
+        """
+        if self._asked is None and self.software != found:
+            raise UserError(
+                f"the run began with {in_words(self.software)}, found {in_words(found)}; their results may differ, so "
+                "only the former can continue it",
+                file=str(self.path),
+            )
+        self.software = dict(found)
+
     def run_finished(self, label: str, seed: int, entry: SeedResult, costs: list[tuple[int, int]]) -> None:
         """Record that a run is complete: its tables are written, its journal and checkpoints no longer needed."""
         self.finished[label, seed] = Finished(label=label, seed=seed, entry=entry, costs=costs)
@@ -185,7 +205,13 @@ class RunDirectory:
         write_durably(self.paths.state, self._state(self.finished.values()))
 
     def _state(self, finished: Iterable[Finished]) -> str:
-        state = State(edgefl=__version__, inputs=self.inputs, choices=self.choices, finished=tuple(finished))
+        state = State(
+            edgefl=__version__,
+            inputs=self.inputs,
+            software=self.software,
+            choices=self.choices,
+            finished=tuple(finished),
+        )
         return json.dumps(state.model_dump(mode="json", exclude_unset=True), allow_nan=False)
 
     def _check_place(self) -> None:
@@ -212,7 +238,7 @@ class RunDirectory:
     def _read(self) -> None:
         self._state_read = state = read_state(self._state_file())
         self.paths.check_own(state.choices.methods)
-        self.choices, self.inputs = state.choices, dict(state.inputs)
+        self.choices, self.inputs, self.software = state.choices, dict(state.inputs), dict(state.software)
         self.opened = self.paths.state.exists()
         self.finished = {(each.label, each.seed): each for each in state.finished}
 

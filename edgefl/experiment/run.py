@@ -18,6 +18,7 @@ from edgefl.experiment.inputs import Inputs
 from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.pausing import Pause
 from edgefl.experiment.progress import Progress, Silent
+from edgefl.experiment.software import software_of
 from edgefl.experiment.state import Choices
 from edgefl.experiment.step_costs import write_costs
 from edgefl.experiment.wiring import shared_world, step_costs
@@ -142,6 +143,7 @@ class _Experiment:
         self._progress = progress
         self._inputs = Inputs(scenario, directory.path)
         self._check_inputs()
+        directory.use_software(software_of(scenario))
         self._fault: PartFault | None = None
         self._methods = [scenario.method(label) for label in self._choices.methods]
         self._costs = step_costs(scenario, [method.label for method in self._methods])
@@ -200,7 +202,7 @@ class _Experiment:
             for method in self._methods
         }
         write_costs(self._costs, paths.costs)
-        write_summary(self._scenario.name, entries, paths.summary, self._directory.inputs)
+        write_summary(self._scenario.name, entries, paths.summary, self._directory.inputs, self._directory.software)
         self._directory.all_finished()
 
     def check_faults(self) -> None:

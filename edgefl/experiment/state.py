@@ -68,12 +68,14 @@ class State(_Checked):
     Attributes:
         edgefl: the version that created it.
         inputs: digests of the runs' input files, by field of the scenario.
+        software: versions of the packages on which results depend, by name.
         choices: the command's options.
         finished: the finished runs.
     """
 
     edgefl: str
     inputs: dict[str, str]
+    software: dict[str, str]
     choices: Choices
     finished: tuple[Finished, ...] = Field(strict=False)
 

@@ -185,6 +185,7 @@ class Summary(_Part):
         scenario: the scenario's name.
         edgefl: the version that wrote it.
         inputs: digests of the input files, by field of the scenario; empty in runs of edgefl 0.1.0.
+        software: versions of the packages on which its results depend, by name; empty in runs of edgefl 0.1.0.
         chosen: labels of the methods that were run; ``None`` in runs of edgefl 0.1.0.
         methods: a result for each seed, by label.
     """
@@ -193,6 +194,7 @@ class Summary(_Part):
     scenario: str
     edgefl: str
     inputs: dict[str, str] = Field(default_factory=dict)
+    software: dict[str, str] = Field(default_factory=dict)
     chosen: tuple[str, ...] | None = None
     methods: dict[str, tuple[SeedResult, ...]] = Field(min_length=1)
 
@@ -223,7 +225,11 @@ def read_summary(path: Path) -> tuple[dict[str, Any], Summary]:
 
 
 def write_summary(
-    scenario: str, results: Mapping[str, Sequence[SeedResult]], path: Path, inputs: Mapping[str, str]
+    scenario: str,
+    results: Mapping[str, Sequence[SeedResult]],
+    path: Path,
+    inputs: Mapping[str, str],
+    software: Mapping[str, str],
 ) -> None:
     """Write the file; the same results give the same bytes.
 
@@ -232,12 +238,14 @@ def write_summary(
         results: one for each seed, by label.
         path: the file.
         inputs: digests of the input files, by field of the scenario.
+        software: versions of the packages on which the results depend, by name.
     """
     summary = Summary(
         schema=SCHEMA,
         scenario=scenario,
         edgefl=__version__,
         inputs=dict(sorted(inputs.items())),
+        software=dict(software),
         chosen=tuple(results),
         methods={label: tuple(each) for label, each in results.items()},
     )

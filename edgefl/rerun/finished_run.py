@@ -45,6 +45,7 @@ class FinishedRun:
         labels: the methods, in the scenario's order.
         entries: their entries of the summary, one for each seed, by label.
         costs: their step costs, by label.
+        software: versions of the packages on which their training depended, by name.
 
     Raises:
         UserError: no finished run, a damaged file, or a protocol under which the order of arrivals decides what is
@@ -56,6 +57,7 @@ class FinishedRun:
         self.paths = RunPaths(path)
         summary = read_run_summary(path)
         self.entries = summary.methods
+        self.software = summary.software
         self._summary = summary
         for label in methods or ():
             if label not in self.entries:

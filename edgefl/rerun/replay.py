@@ -111,7 +111,7 @@ class Replay:
             entries[label].append(entry)
         write_costs(self._run.costs, RunPaths(folder).costs)
         inputs = {**inputs, SCENARIO: digest_of_scenario(data)}
-        write_summary(scenario.name, entries, RunPaths(folder).summary, inputs)
+        write_summary(scenario.name, entries, RunPaths(folder).summary, inputs, self._run.software)
 
     def _copy(self, label: str, seed: int, folder: Path, names: Iterable[str]) -> None:
         """Copy those of these files that the finished run has."""

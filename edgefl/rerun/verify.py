@@ -9,6 +9,7 @@ from pathlib import Path
 from edgefl.errors import UserError
 from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.inputs import DATA, SCENARIO, Inputs, digest_of_scenario
+from edgefl.experiment.software import in_words, software_of
 from edgefl.experiment.step_costs import cost_entries
 from edgefl.experiment.wiring import compute_seconds
 from edgefl.fleet import assign
@@ -65,6 +66,12 @@ def held_to(run: Path, summary: Summary, scenario: Scenario) -> list[str]:
     if not found:
         found += check_sensitivity(run, summary)
     return found
+
+
+def other_software(run: Path, summary: Summary) -> str | None:
+    """The packages that a run was made with, in words, if other versions are installed here."""
+    here = software_of(load_scenario(RunPaths(run).scenario))
+    return in_words(summary.software) if summary.software and summary.software != here else None
 
 
 def _other_runs(scenario: Scenario, summary: Summary) -> Iterator[str]:

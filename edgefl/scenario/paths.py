@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from edgefl.errors import UserError
+from edgefl.training.base import ENGINES
 from edgefl.user_path import user_path
 
 FILES = (
@@ -44,22 +45,30 @@ def found_below(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def what_decides(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of a resolved scenario's data without values that do not affect results: file locations and the engine.
+    """A copy of a resolved scenario's data without values that do not affect results.
 
-    Profiles are part of a resolved scenario. The contents of other files are compared elsewhere.
+    These are the locations of files, and the choice among the engines that agree bit for bit. Profiles are part of a
+    resolved scenario. The contents of other files are compared elsewhere.
 
     >>> what_decides({"data": {"root": "/images", "clients": 8}})
     {'data': {'root': None, 'clients': 8}}
     """
     result = copy.deepcopy(dict(data))
-    for pattern in (*FILES, "training.engine.kind"):
+    for pattern in FILES:
         if not pattern.endswith(".profile"):
             _each(result, pattern.split("."), _emptied)
+    _each(result, ["training", "engine", "kind"], _emptied_if_alike)
     return result
 
 
 def _emptied(container: Any, key: Any) -> None:
     container[key] = None
+
+
+def _emptied_if_alike(container: Any, key: Any) -> None:
+    kind = container[key]
+    if kind == "auto" or (kind in ENGINES.names() and ENGINES[kind].alike):
+        container[key] = None
 
 
 def _anchor(container: Any, pattern: list[str], folder: Path) -> None:

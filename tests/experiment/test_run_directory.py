@@ -80,7 +80,7 @@ def test_without_training_the_world_is_the_same(small, tmp_path):
 def test_the_summary_holds_what_its_schema_says_and_nothing_of_the_machine(small, tmp_path):
     folder = run(small(budgets={"seconds": 1.0, "bytes": "1 MB"}), out=tmp_path / "run")
     summary = json.loads((folder / "summary.json").read_text())
-    assert set(summary) == {"schema", "scenario", "edgefl", "inputs", "methods"}
+    assert set(summary) == {"schema", "scenario", "edgefl", "inputs", "software", "chosen", "methods"}
     entry = summary["methods"]["fedavg"][0]
     assert set(entry) == {
         "seed", "stop", "accuracy", "seconds", "rounds", "flops", "joules", "bytes", "communication", "targets",

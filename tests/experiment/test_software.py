@@ -1,0 +1,83 @@
+"""What computed a run's numbers is recorded: a resumption with other packages or another arithmetic is refused."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from importlib import metadata
+from types import ModuleType
+
+import pytest
+
+from edgefl.cli import main
+from edgefl.errors import UserError
+from edgefl.experiment import resume, run
+from edgefl.experiment.software import software_of
+from edgefl.methods.servers.mean import Mean
+from edgefl.record.names import SCENARIO, STATE, SUMMARY
+from edgefl.training.base import ENGINES
+
+from ..small_runs import Stop, tree
+
+
+@pytest.fixture
+def interrupted(small, tmp_path):
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        run(small(seeds=[0, 1]), out=folder, progress=Stop(6))
+    return folder
+
+
+def test_the_summary_names_the_build_of_torch(small, tmp_path):
+    folder = run(small(), out=tmp_path / "run", train=False)
+    assert json.loads((folder / SUMMARY).read_text())["software"] == {"torch": metadata.version("torch")}
+
+
+def test_another_build_of_torch_cannot_continue_a_run(interrupted):
+    state = json.loads((interrupted / STATE).read_text())
+    state["software"]["torch"] = "1.0.0"
+    (interrupted / STATE).write_text(json.dumps(state))
+    before = tree(interrupted)
+    with pytest.raises(UserError, match=r"the run began with torch 1\.0\.0, found torch [2-9]"):
+        resume(interrupted)
+    assert tree(interrupted) == before
+
+
+def test_verify_only_mentions_another_build_of_torch(small, tmp_path, capsys):
+    folder = run(small(), out=tmp_path / "run")
+    summary = json.loads((folder / SUMMARY).read_text())
+    summary["software"]["torch"] = "1.0.0"
+    (folder / SUMMARY).write_text(json.dumps(summary))
+    assert main(["verify", str(folder)]) == 0
+    assert "it was made with torch 1.0.0, of which other versions are installed here" in capsys.readouterr().out
+
+
+def test_the_package_of_a_plug_in_that_the_scenario_uses_is_recorded(small, monkeypatch):
+    """Its objects are of its module, whoever registered it."""
+    module = ModuleType("others_parts")
+    monkeypatch.setitem(sys.modules, "others_parts", module)
+    part = type("Other", (Mean,), {"__module__": "others_parts.servers"})
+    monkeypatch.setattr("edgefl.experiment.software.packages_distributions", lambda: {"others_parts": ["others-parts"]})
+    monkeypatch.setattr(
+        "edgefl.experiment.software.version", lambda name: "3.1" if name == "others-parts" else metadata.version(name)
+    )
+    scenario = small()
+    from edgefl.experiment import software
+
+    own = software.recipe_of
+    assert "others-parts" not in software_of(scenario)
+    monkeypatch.setattr(software, "recipe_of", lambda *each: replace(own(*each), server=part()))
+    assert software_of(scenario) == {"others-parts": "3.1", "torch": metadata.version("torch")}
+
+
+@pytest.mark.parametrize("engine", sorted(ENGINES.names()))
+def test_an_engine_that_rounds_otherwise_cannot_continue_a_run(interrupted, small, tmp_path, engine):
+    file = interrupted / SCENARIO
+    file.write_text(file.read_text().replace("kind: auto", f"kind: {engine}"))
+    if ENGINES[engine].alike:
+        if engine != "ray":
+            assert not (resume(interrupted) / STATE).exists()
+        return
+    with pytest.raises(UserError, match="has changed since the run began"):
+        resume(interrupted)
