@@ -238,7 +238,7 @@ def _close_at_exit() -> None:
     Called after loky has registered its own function, so that this one runs first: loky's waits until workers that
     still start have imported PyTorch.
     """
-    Finalize(None, _close_all, exitpriority=100)  # the end of a process of ``multiprocessing``
+    Finalize(None, _close_all, exitpriority=100)  # such processes skip the function below
     threading._register_atexit(_close_all)  # type: ignore[attr-defined]  # as loky does
 
 
