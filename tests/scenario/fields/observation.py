@@ -169,8 +169,8 @@ def _aftermath(conclusion: Conclusion, scenario: Scenario) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         entry = conclusion.write(scenario, SeedPaths(Path(folder)))
         files = sorted((file.name, hash(file.read_bytes())) for file in Path(folder).iterdir())
-    personal = entry.get("personalisation", {}).get("mean", 0.0)
-    return {"left": (json.dumps(entry), *map(str, files)), "personalised": personal}
+    personal = entry["personalisation"].mean if "personalisation" in entry else 0.0
+    return {"left": (*map(repr, entry.items()), *map(str, files)), "personalised": personal}
 
 
 def _summed(outcome: Outcome, log: EventLog, **extra: Any) -> Seen:
