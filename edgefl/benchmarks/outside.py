@@ -20,7 +20,7 @@ from edgefl.models.registry import build_model
 from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths
 from edgefl.scenario import Scenario
-from edgefl.training.base import Around, Arrived, Engine, JobResult, JobTask, unnoticed
+from edgefl.training.base import Around, Arrived, Engine, JobResult, JobTask, ignored
 from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
 from edgefl.training.device import choose_device
@@ -44,7 +44,7 @@ class Watched(Around):
         self._seconds = seconds
         self._overlaps = overlaps
 
-    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = ignored) -> list[JobResult]:
         """Train all jobs."""
         aside: list[float] = []
 

@@ -105,14 +105,14 @@ Arrived = Callable[[int, JobResult], None]
 """Called with the index of a job and its result."""
 
 
-def unnoticed(place: int, result: JobResult) -> None:
+def ignored(place: int, result: JobResult) -> None:
     """Ignore the result."""
 
 
 class Engine(Protocol):
     """Trains jobs. Every engine returns for every job the result that :func:`train_job` returns for it alone."""
 
-    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = ignored) -> list[JobResult]:
         """Train all jobs and return the results in the order of the tasks, independent of the order of execution.
 
         Args:
@@ -188,7 +188,7 @@ class Around:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = ignored) -> list[JobResult]:
         """Train all jobs."""
         return self._engine.train(tasks, arrived)
 
@@ -201,7 +201,7 @@ class Around:
         self._engine.close()
 
 
-def told(results: Sequence[JobResult], arrived: Arrived) -> list[JobResult]:
+def delivered(results: Sequence[JobResult], arrived: Arrived) -> list[JobResult]:
     """Call ``arrived`` with every result, and return the results."""
     for place, result in enumerate(results):
         arrived(place, result)

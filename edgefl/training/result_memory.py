@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from edgefl.training.base import Arrived, Engine, JobResult, JobTask, told, unnoticed
+from edgefl.training.base import Arrived, Engine, JobResult, JobTask, delivered, ignored
 from edgefl.training.job import Evaluation
 
 LIMIT_BYTES = 1 << 30
@@ -88,7 +88,7 @@ class RememberingEngine:
         self._ground = ground
         self._device = device
 
-    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = ignored) -> list[JobResult]:
         """Train the jobs without a stored result; see :class:`~edgefl.training.base.Engine`."""
         digests: dict[int, str] = {}
         keys = [signature(task, self._ground, digests) for task in tasks]
@@ -102,7 +102,7 @@ class RememberingEngine:
             key = keys[place]
             if key is not None:
                 self._memory.put(key, result)
-        return told([result for result in known if result is not None], arrived)
+        return delivered([result for result in known if result is not None], arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Return accuracy and mean cross-entropy on the evaluation split."""

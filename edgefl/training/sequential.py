@@ -10,7 +10,7 @@ from torch import Tensor
 
 from edgefl.methods.precision import Precision
 from edgefl.models.block_model import BlockModel
-from edgefl.training.base import Arrived, JobData, JobResult, JobTask, told, unnoticed
+from edgefl.training.base import Arrived, JobData, JobResult, JobTask, delivered, ignored
 from edgefl.training.evaluation import evaluate_batch, total
 from edgefl.training.job import Evaluation
 from edgefl.training.local_training import train_job
@@ -34,9 +34,11 @@ class SequentialEngine:
         self._data = data
         self._precision = precision
 
-    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = ignored) -> list[JobResult]:
         """Train all jobs; see :class:`~edgefl.training.base.Engine`."""
-        return told([train_job(task, self._model, self._data, precision=self._precision) for task in tasks], arrived)
+        return delivered(
+            [train_job(task, self._model, self._data, precision=self._precision) for task in tasks], arrived
+        )
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split."""

@@ -31,7 +31,7 @@ from edgefl.errors import UserError
 from edgefl.methods.build import build_method
 from edgefl.methods.rules.base import LocalOptions
 from edgefl.models.registry import MODELS, build_model
-from edgefl.training.base import told, unnoticed
+from edgefl.training.base import delivered, ignored
 from edgefl.training.choice import engines_on
 
 CPU = torch.device("cpu")
@@ -144,9 +144,9 @@ def test_the_time_outside_training_is_a_share_of_the_whole(small):
 class Slow:
     """An engine whose every job takes 20 ms of the caller's time."""
 
-    def train(self, tasks, arrived=unnoticed):
+    def train(self, tasks, arrived=ignored):
         time.sleep(0.02 * len(tasks))
-        return told([None] * len(tasks), arrived)
+        return delivered([None] * len(tasks), arrived)
 
     def evaluate(self, vector, mode):
         time.sleep(0.02)

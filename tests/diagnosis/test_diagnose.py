@@ -11,7 +11,6 @@ from torch.func import hessian
 from typer.testing import CliRunner
 
 from edgefl.cli.app import app
-from edgefl.data.federated import load_federated
 from edgefl.diagnosis.diagnose import _batches, diagnose
 from edgefl.errors import UserError
 from edgefl.experiment import run
@@ -34,7 +33,7 @@ def test_eigenvalue_and_trace_are_those_of_the_dense_hessian(finished):
     model = skeleton(scenario)
     vector = read_model(folder / "fedavg/seed-0/final.safetensors", model.layout)
     parameters, buffers = model.layout.split(vector.double())
-    batches = _batches(load_federated(scenario.data, 0), scenario, 0, 2)
+    batches = _batches(scenario, 0, "cpu", 2)
     inputs = torch.cat([batch.inputs for batch in batches]).double()
     labels = torch.cat([batch.labels for batch in batches])
 

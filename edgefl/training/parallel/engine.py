@@ -16,7 +16,7 @@ from torch import Tensor
 from edgefl.methods.precision import Precision
 from edgefl.models.block_model import BlockModel
 from edgefl.torch_settings import neutral_torch
-from edgefl.training.base import Arrived, JobData, JobResult, JobTask, told, unnoticed
+from edgefl.training.base import Arrived, JobData, JobResult, JobTask, delivered, ignored
 from edgefl.training.evaluation import BatchScore, evaluate_batch, total
 from edgefl.training.job import Evaluation
 from edgefl.training.local_training import Abandoned, train_job
@@ -77,7 +77,7 @@ class ParallelEngine:
         self._seconds = self._seconds_at_break = 0.0
         self._steps = 0
 
-    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = ignored) -> list[JobResult]:
         """Train all jobs, the longest first, so that all cores finish at about the same time."""
         order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
         start = perf_counter()
@@ -100,7 +100,7 @@ class ParallelEngine:
         start = perf_counter()
         results = self._spread(work, order)
         self._took(start, tasks)
-        return told(results, arrived)
+        return delivered(results, arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split; batches are summed in their order."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from edgefl.errors import EdgeflError
 from edgefl.methods.precision import Precision
 from edgefl.models.block_model import BlockModel
-from edgefl.training.base import Arrived, JobData, JobResult, JobTask, unnoticed
+from edgefl.training.base import Arrived, JobData, JobResult, JobTask, ignored
 from edgefl.training.evaluation import BatchScore
 from edgefl.training.parallel import pool_worker
 from edgefl.training.parallel.pool_worker import Ground, Job, Sent, Trained, Unreadable, received, sent
@@ -79,7 +79,7 @@ class PoolTraining:
         tasks: Sequence[JobTask],
         order: Sequence[int],
         patience: float | None = None,
-        arrived: Arrived = unnoticed,
+        arrived: Arrived = ignored,
     ) -> list[JobResult]:
         """Train all jobs, started in this ``order``.
 

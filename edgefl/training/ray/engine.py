@@ -11,7 +11,7 @@ from torch import Tensor
 
 from edgefl.methods.precision import Precision
 from edgefl.models.block_model import BlockModel
-from edgefl.training.base import Arrived, JobData, JobResult, JobTask, told, unnoticed
+from edgefl.training.base import Arrived, JobData, JobResult, JobTask, delivered, ignored
 from edgefl.training.evaluation import BatchScore, total
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation
@@ -57,13 +57,13 @@ class RayEngine:
         self._score = self._ray.remote(**asked)(score_batches)
         self._place = [self._ray.put(Ground(model, data, device, precision))]
 
-    def train(self, tasks: Sequence[JobTask], arrived: Arrived = unnoticed) -> list[JobResult]:
+    def train(self, tasks: Sequence[JobTask], arrived: Arrived = ignored) -> list[JobResult]:
         """Train all jobs, the longest first; see :class:`~edgefl.training.base.Engine`."""
         parcels = self._parcels(tasks)
         order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
         begun = {index: self._train.remote(self._place, parcels[index]) for index in order}
         results = [result_of(self._fetched(begun[index], task), self._device) for index, task in enumerate(tasks)]
-        return told(results, arrived)
+        return delivered(results, arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split; batches are summed in their order.
