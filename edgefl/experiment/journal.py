@@ -21,7 +21,7 @@ from edgefl.record.events import Event
 _COLUMNS = {
     "events": "position INTEGER PRIMARY KEY, figures BLOB NOT NULL, words TEXT NOT NULL",
     "rounds": "round INTEGER PRIMARY KEY, events INTEGER NOT NULL",
-    "checkpoints": "round INTEGER PRIMARY KEY, manifest TEXT NOT NULL",
+    "manifests": "round INTEGER PRIMARY KEY, manifest TEXT NOT NULL",
 }
 _TABLES = {name: f"CREATE TABLE {name} ({columns})" for name, columns in _COLUMNS.items()}
 
@@ -76,7 +76,7 @@ class Journal:
     def checkpoints(self) -> list[tuple[int, str]]:
         """Rounds that have a checkpoint, newest first, with the names of their manifests."""
         with self._sound():
-            found = list(self._file.execute("SELECT round, manifest FROM checkpoints ORDER BY round DESC"))
+            found = list(self._file.execute("SELECT round, manifest FROM manifests ORDER BY round DESC"))
             return [(_of(int, round), _of(str, manifest)) for round, manifest in found]
 
     def take(self, events: Sequence[Event]) -> None:
@@ -127,13 +127,13 @@ class Journal:
         """
         with self._sound():
             self._file.execute("PRAGMA synchronous=FULL")
-            self._file.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", (round, manifest))
+            self._file.execute("INSERT OR REPLACE INTO manifests VALUES (?, ?)", (round, manifest))
             self._file.execute("PRAGMA synchronous=NORMAL")
 
     def forget(self, round: int) -> None:
         """Remove the record of the unusable checkpoint of ``round``."""
         with self._sound():
-            self._file.execute("DELETE FROM checkpoints WHERE round = ?", (round,))
+            self._file.execute("DELETE FROM manifests WHERE round = ?", (round,))
 
     @contextmanager
     def _sound(self) -> Iterator[None]:

@@ -14,11 +14,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edgefl.durable_file import aside, flush_folder, make_folder, remove_unfinished
 from edgefl.errors import UserError
 from edgefl.record import names
-from edgefl.record.summary import SeedResult
+
+if TYPE_CHECKING:
+    from edgefl.record.summary import SeedResult
 
 _KINDS = (
     (stat.S_ISLNK, "a symbolic link"),

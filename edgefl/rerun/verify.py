@@ -51,8 +51,9 @@ def held_to(run: Path, summary: Summary, scenario: Scenario) -> list[str]:
         summary: the content of its ``summary.json``.
         scenario: the scenario of the run directory.
     """
+    file = RunPaths(run).costs
     try:
-        costs = read_json(RunPaths(run).costs)
+        costs = read_json(file)
         verification = _Verification(run, scenario, summary, cost_entries(costs))
     except (UserError, ValueError, KeyError, TypeError, AttributeError) as error:
         return [f"costs.json cannot be read: {error.message if isinstance(error, UserError) else error}"]

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -117,12 +118,14 @@ def test_a_stopped_run_says_so_first_and_then_how_to_go_on(capsys, monkeypatch, 
     assert main(["simulate", "--resume", str(folder)]) == 0
 
 
-def test_verify_says_what_is_broken_and_exits_with_1(capsys, failing, tmp_path):
+def test_verify_says_what_is_broken_and_exits_with_1(capsys, failing, monkeypatch, tmp_path):
     failing(lambda path: ["time goes back in row 7"])
     assert main(["verify", str(tmp_path)]) == 1
     assert capsys.readouterr().out == "time goes back in row 7\n"
     failing(lambda path: [])
-    (tmp_path / "summary.json").write_text('{"schema": 1, "methods": {}}')
+    summary = SimpleNamespace(of_this_version=True)
+    monkeypatch.setattr("edgefl.experiment.directory.read_run_summary", lambda run: summary)
+    monkeypatch.setattr("edgefl.rerun.verify.other_software", lambda run, summary: None)
     assert main(["verify", str(tmp_path)]) == 0
     assert "every invariant holds" in capsys.readouterr().out
 

@@ -95,14 +95,14 @@ FORGERIES = {
     "feedback with other numbers": [details("feedback", '{"width": 1.0}')],
     "an evaluation without numbers": [details("evaluation", "{}")],
     "an aggregation without clients": [details("aggregation", "{}")],
-    "a manifest that is a number": ["UPDATE checkpoints SET manifest = x'00'"],
+    "a manifest that is a number": ["UPDATE manifests SET manifest = x'00'"],
     "no table of rounds": ["DROP TABLE rounds"],
     "other tables": [
-        *("DROP TABLE events", "DROP TABLE rounds", "DROP TABLE checkpoints"),
+        *("DROP TABLE events", "DROP TABLE rounds", "DROP TABLE manifests"),
         "CREATE TABLE a (b)",
     ],
     "a table more": ["CREATE TABLE more (a)"],
-    "a table of other columns": ["DROP TABLE checkpoints", "CREATE TABLE checkpoints (a)"],
+    "a table of other columns": ["DROP TABLE manifests", "CREATE TABLE manifests (a)"],
     "an index": ["CREATE INDEX i ON rounds (events)"],
     "a trigger": ["CREATE TRIGGER t AFTER INSERT ON rounds BEGIN DELETE FROM events; END"],
     "a view that never ends": [
@@ -164,7 +164,7 @@ def forged_manifest(folder: Path, change) -> str:
     name = f"{old.name.rpartition('-')[0]}-{hashlib.blake2b(text, digest_size=16).hexdigest()}.json"
     old.unlink()
     (checkpoints / name).write_bytes(text)
-    changed(folder, f"UPDATE checkpoints SET manifest = '{name}'")
+    changed(folder, f"UPDATE manifests SET manifest = '{name}'")
     return name
 
 
@@ -209,7 +209,7 @@ def test_a_checkpoint_after_the_last_round_is_no_end(received):
         return {**data, "round": 30}
 
     forged_manifest(received, later)
-    changed(received, "UPDATE checkpoints SET round = 30")
+    changed(received, "UPDATE manifests SET round = 30")
     with pytest.raises(Exception, match="cannot be resumed"):
         resume(received)
     assert not (received / names.SUMMARY).exists()

@@ -260,7 +260,7 @@ def test_a_run_of_another_version_is_refused_for_resumption(small, tmp_path, mon
         run(small(), out=tmp_path / "run")
     state = tmp_path / "run" / STATE
     state.write_text(json.dumps({**json.loads(state.read_text()), "edgefl": "0.0.1"}))
-    with pytest.raises(UserError, match=r"begun by edgefl 0\.0\.1"):
+    with pytest.raises(UserError, match=r"created by edgefl 0\.0\.1"):
         resume(tmp_path / "run")
     state.write_text("{")
     with pytest.raises(UserError, match="is damaged"):

@@ -15,7 +15,7 @@ import pytest
 
 from edgefl.experiment import is_interrupted
 from edgefl.scenario.writing import dump_yaml
-from edgefl.training import parallel
+from edgefl.training.parallel import engine as parallel
 
 from ..small_runs import SMALL
 

@@ -58,7 +58,7 @@ def _writing(method):
 
 @pytest.mark.parametrize(
     ("place", "told"),
-    [("_train", "before this aggregation"), ("evaluate", "before this aggregation"), ("feedback", "was evaluated")],
+    [("_train", "before this one"), ("evaluate", "before this one"), ("feedback", "the evaluated model is not")],
 )
 def test_a_model_that_is_written_to_is_noticed(small, tmp_path, monkeypatch, place, told):
     scenario = small(methods=[{"method": "fedbr", "as": "fedavg"}])

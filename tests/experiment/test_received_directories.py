@@ -346,7 +346,7 @@ def test_a_journal_that_names_a_checkpoint_elsewhere_is_refused(interrupted, tmp
     for name in names.JOURNALS[1:]:
         (folder / "twin/seed-0" / name).unlink()
     journal = sqlite3.connect(folder / "twin/seed-0/journal.sqlite")
-    journal.execute("UPDATE checkpoints SET manifest = '../../../outside/' || manifest")
+    journal.execute("UPDATE manifests SET manifest = '../../../outside/' || manifest")
     journal.commit()
     journal.close()
     with pytest.raises(UserError, match="found a path"):
