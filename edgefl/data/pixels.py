@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from edgefl.data.sharding import Integers
 from edgefl.errors import WrongAnswer, one_line
+from edgefl.wording import with_article
 
 MOST_CLASSES = 100_000
 """Maximum number of classes; a larger label is not the number of a class."""
@@ -194,5 +195,6 @@ def _kind(value: Any) -> str:
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         name = type(value).__name__
         module = type(value).__module__.partition(".")[0]
-        return f"a {module}.{name} of {str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
+        kind = with_article(f"{module}.{name}")
+        return f"{kind} of {str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
     return one_line(value)

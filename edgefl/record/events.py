@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from edgefl.errors import UserError
 from edgefl.json_file import parse_json
-from edgefl.record.ranges import check_table
 
 NOBODY = -1
 """The value of the columns ``client``, ``flow`` and ``round`` in rows without one."""
@@ -137,29 +135,3 @@ def _text(value: Any) -> str:
         # As in JSON; the encoder gives the same result, but needs ten times as long to set up.
         return float.__repr__(value) if math.isfinite(value) else f'"{value!r}"'
     return json.dumps(value)
-
-
-def read_events(file: Path) -> Iterator[Event]:
-    """Yield the rows of one run's log.
-
-    Raises:
-        UserError: the file cannot be read, or lacks a column.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from edgefl.record.tables import EVENTS  # tables imports this module
-
-    try:
-        table = pq.read_table(file, columns=list(Event._fields), page_checksum_verification=True)
-        missing = [name for name in Event._fields if name not in table.column_names]
-    except FileNotFoundError:
-        raise UserError("cannot be read: no such file", file=str(file)) from None
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"cannot be read: {reason}", file=str(file)) from None
-    if missing:
-        raise UserError(f"expected the columns of an event log, found no {', '.join(missing)}", file=str(file))
-    check_table(table, EVENTS, file)
-    for batch in table.to_batches():
-        yield from map(Event._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))

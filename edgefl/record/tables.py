@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from edgefl.durable_file import durable_file, write_durably
 from edgefl.errors import UserError
 from edgefl.record.events import Event
-from edgefl.record.ranges import check_types
+from edgefl.record.ranges import check_table, check_types
 from edgefl.record.rounds import RoundRow
 
 _WORD = pa.dictionary(pa.int32(), pa.string())
@@ -189,3 +189,24 @@ def read_table(path: Path, schema: pa.Schema) -> dict[str, list[Any]]:
     except UserError as error:
         raise ValueError(f"{path.name}: {error.field}: {error.message}") from None
     return {name: table.column(name).to_pylist() for name in schema.names}
+
+
+def read_events(file: Path) -> Iterator[Event]:
+    """Yield the rows of one run's log.
+
+    Raises:
+        UserError: the file cannot be read, or lacks a column.
+    """
+    try:
+        table = pq.read_table(file, columns=list(Event._fields), page_checksum_verification=True)
+        missing = [name for name in Event._fields if name not in table.column_names]
+    except FileNotFoundError:
+        raise UserError("cannot be read: no such file", file=str(file)) from None
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"cannot be read: {reason}", file=str(file)) from None
+    if missing:
+        raise UserError(f"expected the columns of an event log, found no {', '.join(missing)}", file=str(file))
+    check_table(table, EVENTS, file)
+    for batch in table.to_batches():
+        yield from map(Event._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))

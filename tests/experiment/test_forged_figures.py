@@ -12,7 +12,7 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.experiment import run
-from edgefl.record.events import read_events
+from edgefl.record.tables import read_events
 from edgefl.report.run_result import RunResult
 from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check

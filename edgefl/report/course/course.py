@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edgefl.record import SeedPaths
-from edgefl.record.events import NOBODY, Event, read_events
+from edgefl.record.events import NOBODY, Event
 
 
 class Transfer(NamedTuple):
@@ -144,6 +144,8 @@ def read_course(folder: Path) -> Course:
     Raises:
         UserError: the log cannot be read.
     """
+    from edgefl.record.tables import read_events  # imports pyarrow
+
     return course_of(read_events(SeedPaths(folder).events))
 
 
