@@ -126,6 +126,7 @@ ENDS = {
 BLOCKS = {"a part's call": lambda: blaming("mine", 0, "loss"), "a method's run": process_state_kept}
 
 
+@pytest.mark.usefixtures("ctrl_c_raises")
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize("end", ENDS)
 def test_a_copy_that_a_part_forks_ends_with_the_block(block, end):
