@@ -174,7 +174,7 @@ def remove_unfinished(path: Path) -> None:
 
 
 def _created(unfinished: Path) -> int:
-    """A new file, open and locked; whoever has the lock of the file at this path may write, rename and remove it."""
+    """A new file, open and locked; only the holder of the lock may write, rename and remove it."""
     for _ in range(_TRIES):
         _remove_abandoned_file(unfinished)
         with suppress(FileExistsError):

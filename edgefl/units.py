@@ -111,17 +111,17 @@ _READ_ONLY = re.compile(r"days?|mWh|.*bps|.*FLOPS")
 """Units that are read, but not used for output."""
 
 
-def spelt(quantity: float, dimension: str, *, beside: float | None = None) -> str:
+def spelt(quantity: float, dimension: str, *, like: float | None = None) -> str:
     """A quantity as text that :func:`parse` can read, in the unit that needs the fewest digits.
 
     Args:
         quantity: in the base unit.
         dimension: a key of :data:`UNITS`.
-        beside: another quantity; the unit chosen for it is used.
+        like: another quantity; the unit chosen for it is used.
 
     >>> spelt(35.2e9, "flops_per_second"), spelt(2.0**33, "bytes"), spelt(12.06, "watts"), spelt(68400, "joules")
     ('35.2 GFLOP/s', '8 GiB', '12.06 W', '19 Wh')
-    >>> spelt(0.5, "watts"), spelt(0.5, "watts", beside=1.4)
+    >>> spelt(0.5, "watts"), spelt(0.5, "watts", like=1.4)
     ('500 mW', '0.5 W')
     """
     units = {
@@ -129,7 +129,7 @@ def spelt(quantity: float, dimension: str, *, beside: float | None = None) -> st
         for unit, scale in UNITS[dimension].items()
         if not _READ_ONLY.fullmatch(unit) and not (dimension == "bits_per_second" and unit.endswith("B/s"))
     }
-    shown = quantity if beside is None else beside
+    shown = quantity if like is None else like
     reached = [unit for unit, scale in units.items() if scale <= abs(shown)]
     if not reached:
         least = 1.0 if shown == 0 else min(units.values())

@@ -12,7 +12,7 @@ from edgefl.units import UNITS, dimension_of, parse, spelt
 
 @given(st.sampled_from(sorted(UNITS)), st.floats(1e-9, 1e18), st.floats(1e-9, 1e18) | st.none())
 def test_what_is_written_is_read_back(dimension, quantity, beside):
-    assert parse(spelt(quantity, dimension, beside=beside), dimension) == pytest.approx(quantity, rel=1e-11)
+    assert parse(spelt(quantity, dimension, like=beside), dimension) == pytest.approx(quantity, rel=1e-11)
 
 
 @pytest.mark.parametrize("dimension", sorted(UNITS))

@@ -112,7 +112,7 @@ def _section(path: str, callback: Callable[..., Any]) -> str:
     given = [
         Parameter(each.name, hints[each.name], each.default)
         for each in inspect.signature(callback).parameters.values()
-        if hints[each.name] is not Context  # typer's own, which nobody types
+        if hints[each.name] is not Context  # typer's own, not typed by users
     ]
     arguments = [each for each in given if each.is_argument]
     options = [each for each in given if not each.is_argument]

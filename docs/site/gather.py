@@ -36,7 +36,7 @@ NAVIGATION = {
 """The side bar: pages under headings. A page that stands nowhere fails the build."""
 
 OUTSIDE = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
-"""Files beside ``docs`` to which pages link, and the page that stands for each."""
+"""Files outside ``docs`` to which pages link, and the page that stands for each."""
 
 _LINK = re.compile(r"(\]\()([^)#\s]+)")
 
@@ -68,7 +68,7 @@ def pages() -> dict[str, str]:
 
 
 def led(page: str, text: str) -> str:
-    """A page whose links to files beside ``docs``, right on a code host, lead to the pages that stand for them."""
+    """A page whose links to files outside ``docs``, right on a code host, lead to the pages that stand for them."""
     here = posixpath.dirname(page)
 
     def lead(match: re.Match[str]) -> str:

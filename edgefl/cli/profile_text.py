@@ -42,7 +42,7 @@ def with_units(part: BaseModel, data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _spelt(value: Any, data: Any, dimension: str | None, nominal: float | None = None) -> Any:
     if isinstance(value, float) and dimension is not None:
-        return spelt(value, dimension, beside=nominal)
+        return spelt(value, dimension, like=nominal)
     if hasattr(type(value), "model_fields"):
         return with_units(value, data)
     if isinstance(value, Mapping):

@@ -27,7 +27,7 @@ class _Output(LentStream):
         """Write, as the stream does.
 
         Raises:
-            ReaderGone: nobody reads it any more.
+            ReaderGone: the reader has closed it.
             OutputFailed: another error of the system.
         """
         with _said():

@@ -222,7 +222,7 @@ def _check_choice(name: str, recipe: Recipe, chosen: ServerUpdate, said: set[str
     shared = _shared(recipe)
     if not recipe.server_choice and chosen.model_fields_set & shared:
         option = min(chosen.model_fields_set & shared)
-        raise UserError(f"'{option}' concerns clients as well; set it beside 'method'", field=f"server.{option}")
+        raise UserError(f"'{option}' concerns clients as well; set it next to 'method'", field=f"server.{option}")
     for option in sorted(said & (own - shared)):
         raise UserError(
             f"'{option}' is an option of the server update '{server_name(recipe.server)}'; set the options of "

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from edgefl.errors import UserError
 from edgefl.json_file import parse_json
 
-NOBODY = -1
+ABSENT = -1
 """The value of the columns ``client``, ``flow`` and ``round`` in rows without one."""
 
 
@@ -39,10 +39,10 @@ class Event(NamedTuple):
 
     time: float
     kind: str
-    round: int = NOBODY
-    client: int = NOBODY
+    round: int = ABSENT
+    client: int = ABSENT
     item: str = ""
-    flow: int = NOBODY
+    flow: int = ABSENT
     source: str = ""
     target: str = ""
     bytes: float = 0.0
@@ -84,11 +84,11 @@ class EventLog:
         self,
         time: float,
         kind: str,
-        round: int = NOBODY - 1,
-        client: int = NOBODY,
+        round: int = ABSENT - 1,
+        client: int = ABSENT,
         *,
         item: str = "",
-        flow: int = NOBODY,
+        flow: int = ABSENT,
         source: str = "",
         target: str = "",
         bytes: float = 0.0,

@@ -40,8 +40,8 @@ class ReplayedLearner(RecordedLearner):
             reason = self._recording.reason
             raise self._refusal(round, f"the finished run ended by '{reason}' before this round")
         if known is not None and sorted(known) != here:
-            clients = ", ".join(str(client) for client, _ in sorted(known)) or "nobody"
-            others = ", ".join(str(client) for client, _ in here) or "nobody"
+            clients = ", ".join(str(client) for client, _ in sorted(known)) or "none"
+            others = ", ".join(str(client) for client, _ in here) or "none"
             raise self._refusal(round, f"clients {clients} were aggregated, here it would be {others}")
         for job in here:
             self._check(job, round)

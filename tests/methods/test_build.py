@@ -109,7 +109,7 @@ def test_fedbr_that_always_sends_the_whole_model_may_have_any_server() -> None:
         ({"method": "fedavg", "server": {"beta": 1}}, "kind"),
         ({"method": "fedavg", "local": {"learning_rate": 1}}, "local.learning_rate"),
         ({"method": "fedadc", "server": "mean"}, "keeps its own server update"),
-        ({"method": "fedadc", "server": {"kind": "fedadc", "beta_l": 0.3}}, "beside 'method'"),
+        ({"method": "fedadc", "server": {"kind": "fedadc", "beta_l": 0.3}}, "next to 'method'"),
         ({"method": "fedadc", "local": {"momentum": 0.9}}, "variant: double"),
         ({"method": "scaffold", "server": "mean"}, "control variate"),
         ({"method": "fedavg", "server": "scaffold"}, "must follow the server's 'control'"),

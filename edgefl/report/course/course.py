@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edgefl.record import SeedPaths
-from edgefl.record.events import NOBODY, Event
+from edgefl.record.events import ABSENT, Event
 
 
 class Transfer(NamedTuple):
@@ -211,7 +211,7 @@ class _Reader:
     def on_compute_start(self, event: Event) -> None:
         group = re.match(r"group(\d+)/", event.item)
         profile = self._profiles.get(event.item, "")
-        self.course.groups.setdefault(event.client, (int(group[1]) if group else NOBODY, profile))
+        self.course.groups.setdefault(event.client, (int(group[1]) if group else ABSENT, profile))
 
     def on_compute_end(self, event: Event) -> None:
         self._computation(event, whole=True)
@@ -230,7 +230,7 @@ class _Reader:
 
     def on_refused(self, event: Event) -> None:
         self.course.refused[event.client] = self.course.refused.get(event.client, 0) + 1
-        self.course.groups.setdefault(event.client, (NOBODY, event.item))
+        self.course.groups.setdefault(event.client, (ABSENT, event.item))
 
     def on_dropout(self, event: Event) -> None:
         self.course.dropouts[event.client] = self.course.dropouts.get(event.client, 0) + 1
