@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import re
 from collections.abc import Mapping, Sequence
 
-from edgefl.printable import printable, printable_line
-from edgefl.report.columns import columns, comparison_grid
+from edgefl.printable import printable_line
+from edgefl.report.columns import comparison_grid
 from edgefl.report.grid import Grid
-from edgefl.report.rows import Row, notes
+from edgefl.report.html import render
+from edgefl.report.rows import Row
 from edgefl.report.statistics import Estimate
 
 
@@ -94,22 +94,7 @@ def _latex_line(cells: Sequence[str]) -> str:
 
 def as_html(rows: Sequence[Row]) -> str:
     """A plain HTML table with the notes below it; every text is escaped."""
-    found = columns(rows)
-    head = "".join(f"<th>{html_text(column.header)}</th>" for column in found)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html_text(column.cell(row).line)}</td>" for column in found) + "</tr>" for row in rows
-    )
-    below = "".join(f"<p><small>{html_text(line)}</small></p>" for line in notes(rows))
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"
-
-
-def html_text(words: object) -> str:
-    """Text escaped for HTML, inside an element or an attribute.
-
-    >>> html_text("<b>'&")
-    '&lt;b&gt;&#x27;&amp;'
-    """
-    return html.escape(printable(str(words)), quote=True)
+    return render("comparison.html.jinja", compared=comparison_grid(rows))
 
 
 def as_csv(rows: Sequence[Row]) -> str:

@@ -51,3 +51,8 @@ class Grid:
     heads: list[Head]
     rows: list[list[Cell]]
     notes: list[str]
+
+    @property
+    def lines(self) -> list[list[str]]:
+        """The rows with each cell on one line."""
+        return [[cell.line for cell in row] for row in self.rows]

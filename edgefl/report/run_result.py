@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgefl.report.formats import as_html, html_text
+from edgefl.report.columns import comparison_grid
+from edgefl.report.html import render
 from edgefl.report.rows import comparison_rows
 from edgefl.report.run_record import RunRecord
 from edgefl.report.verdict import verdict
@@ -30,5 +31,5 @@ class RunResult(RunRecord):
         return accuracy_figure(self)
 
     def _repr_html_(self) -> str:
-        sentences = "".join(f"<p>{html_text(line)}</p>" for line in verdict(self).splitlines())
-        return f"<h4>{html_text(self.name)}</h4>{as_html(comparison_rows(self))}{sentences}"
+        compared = comparison_grid(comparison_rows(self))
+        return render("comparison.html.jinja", title=self.name, compared=compared, sentences=verdict(self).splitlines())

@@ -243,7 +243,7 @@ def _where(conditions: Sequence[Condition]) -> str:
     """
     by_devices: dict[Devices, list[str]] = {}
     for devices, bandwidth in conditions:
-        by_devices.setdefault(devices, []).append(f"{bandwidth:.0%}".replace("%", " %"))
+        by_devices.setdefault(devices, []).append(limit(bandwidth, "fraction"))
     return " and ".join(
         f"with {DEVICE_WORDS[devices]} devices ({', '.join(parts)} bandwidth)" for devices, parts in by_devices.items()
     )

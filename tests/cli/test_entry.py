@@ -22,6 +22,7 @@ HEAVY = (
         "sklearn",
         "pandas",
         "matplotlib",
+        "jinja2",
         "plotly",
         "pyarrow",
         "pydantic",

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from html.parser import HTMLParser
+from importlib.resources import files
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jinja2 import UndefinedError
 
 from edgefl.errors import UserError
+from edgefl.printable import printable
+from edgefl.report.html import _environment
 from edgefl.report.page import page, write_page
-from edgefl.report.page.markup import embedded, text
 from edgefl.report.page.pareto import Point, front
 from edgefl.report.rows import comparison_rows
 
@@ -102,7 +106,7 @@ def test_no_name_can_leave_its_place(make_run):
     assert Elements(written).open == []
     assert "onerror=alert(1)>" not in written.replace("&gt;", "").replace("\\u003e", "")
     assert data_of(written)["names"][0] == name
-    assert text(HOSTILE) in written
+    assert html.escape(HOSTILE) in written
 
 
 def test_a_file_that_cannot_be_written_is_the_users_error(make_run, tmp_path):
@@ -111,10 +115,28 @@ def test_a_file_that_cannot_be_written_is_the_users_error(make_run, tmp_path):
 
 
 @given(st.text())
-def test_embedded_data_ends_no_element_and_comes_out_as_it_went_in(words):
-    written = embedded([words])
-    assert "<" not in written
-    assert json.loads(written) == [words]
+def test_data_for_a_script_ends_no_element_and_comes_out_as_it_went_in(words):
+    written = _environment().from_string("{{ data | tojson }}").render(data={"words": words})
+    assert not re.search("[<>&\u2028\u2029]", written)
+    assert json.loads(written) == {"words": printable(words)}
+
+
+def test_a_missing_variable_of_a_template_is_an_error():
+    with pytest.raises(UndefinedError, match="missing"):
+        _environment().from_string("{{ missing }}").render()
+
+
+def test_a_figure_that_is_not_finite_is_the_users_error():
+    with pytest.raises(UserError, match="not finite"):
+        _environment().from_string("{{ data | tojson }}").render(data=float("nan"))
+
+
+def test_no_text_of_a_template_is_marked_as_safe_but_files_and_plotlys_script():
+    folder = files("edgefl.report") / "templates"
+    texts = [file.read_text(encoding="utf-8") for file in folder.iterdir() if file.name.endswith(".jinja")]
+    marked = [found for words in texts for found in re.findall(r"\{\{ (.*?) \| safe", words)]
+    assert sorted(marked) == ['file("page.css")', 'file("page.js")', "plotly"]
+    assert not [words for words in texts if "autoescape" in words]
 
 
 COSTS = st.integers(0, 12)

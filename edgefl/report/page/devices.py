@@ -7,9 +7,8 @@ from typing import Any
 
 from edgefl.report.course import ClientUse, use_of_clients
 from edgefl.report.course.usage import by_device
-from edgefl.report.page.markup import choice, figure, note, paragraph, table, text
 from edgefl.report.page.series import Series
-from edgefl.report.quantities import estimate, quantity
+from edgefl.report.quantities import estimate, limit, quantity
 from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import mean_or_none
@@ -17,31 +16,23 @@ from edgefl.report.statistics import mean_or_none
 _BUSY = ("download", "compute", "upload")
 
 
-def devices_section(series: Sequence[Series]) -> str:
-    """Each kind of device under each method, and every client of one method; empty without event logs."""
+def devices_data(series: Sequence[Series]) -> dict[str, Any]:
+    """Rows for each kind of device under each method, and the methods with event logs.
+
+    ``batteries``: whether a device has a battery, so that its use is a column.
+    """
     logged = [one for one in series if one.courses]
-    if not logged:
-        return ""
-    methods = [(str(number), one.name) for number, one in enumerate(series) if one.courses]
-    headers = ["method", "device", "clients", "jobs each", "busy/job", "down/job", "up/job", "energy/job"]
-    rows = [row for one in logged for row in _kinds(one)]
-    if any(row[-1] != "–" for row in rows):
-        headers.append("battery used, maximum")
-    rows = [row[: len(headers)] for row in rows]
-    return (
-        choice("clients-method", "Clients of", methods)
-        + figure("clients-drawing", "Each client's busy seconds and joules in the run; the tables have the figures")
-        + note("One marker for each client and seed. Busy: the client downloads, computes or uploads.")
-        + _energy(logged)
-        + "<details><summary>Seconds, bytes and joules of each kind of device with each method</summary>"
-        + table("Mean over the clients of a kind and the seeds", headers, rows, words=2)
-        + '</details><details id="clients-details"><summary>Every client of the chosen method</summary>'
-        '<div class="wide" tabindex="0" role="region" aria-label="Every client"><table id="clients-table"></table>'
-        "</div></details>"
-    )
+    kinds = [row for one in logged for row in _kinds(one)]
+    batteries = any(row[-1] != "–" for row in kinds)
+    return {
+        "methods": {number: one.name for number, one in enumerate(series) if one.courses},
+        "energy": _energy(logged),
+        "kinds": kinds if batteries else [row[:-1] for row in kinds],
+        "batteries": batteries,
+    }
 
 
-def _energy(logged: Sequence[Series]) -> str:
+def _energy(logged: Sequence[Series]) -> list[list[str]]:
     """Joules per job by kind of device, one column for each method, the mean over all kinds first."""
     found = [[use for course in one.courses for use in use_of_clients(course)] for one in logged]
     kinds = list(dict.fromkeys(kind for uses in found for kind in by_device(uses)))
@@ -51,8 +42,7 @@ def _energy(logged: Sequence[Series]) -> str:
         return quantity(sum(sum(use.joules.values()) for use in uses) / jobs, "joules") if jobs else "–"
 
     rows = [["all devices", *(joules_a_job(uses) for uses in found)]]
-    rows += [[kind, *(joules_a_job(by_device(uses).get(kind, [])) for uses in found)] for kind in kinds]
-    return table("Energy per job", ["device", *(one.name for one in logged)], rows)
+    return rows + [[kind, *(joules_a_job(by_device(uses).get(kind, [])) for uses in found)] for kind in kinds]
 
 
 def _kinds(one: Series) -> list[list[str]]:
@@ -90,8 +80,8 @@ def _batteries(run: RunResult) -> dict[str, float]:
     }
 
 
-def worst_tenth_section(series: Sequence[Series]) -> str:
-    """The mean over clients next to the worst tenth, if each client has its own part of the test set."""
+def fairness_data(series: Sequence[Series]) -> list[list[str]]:
+    """The mean over clients next to the worst tenth; empty if no client has its own part of the test set."""
     rows = []
     for one in series:
         for words, found in (
@@ -102,29 +92,21 @@ def worst_tenth_section(series: Sequence[Series]) -> str:
             worst = mean_or_none([each.worst_tenth if each else None for each in found])
             if mean is not None and worst is not None:
                 rows.append([one.name, words, estimate(mean, "fraction"), estimate(worst, "fraction")])
-    if not rows:
-        return paragraph(
-            "Not measured in this run: every model was tested on the whole test set. With data.test: partitioned, each "
-            "client has its own part of the test set, and this section shows the worst tenth next to the mean."
-        )
-    return table("Accuracy on each client's own test part", ["method", "of", "mean", "worst tenth"], rows, words=2)
+    return rows
 
 
-def fleet_section(runs: Sequence[RunResult]) -> str:
-    """The devices of each group of the fleet, and the links."""
-    parts = []
+def fleet_data(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
+    """The devices of each group of each run's fleet, and its links; runs without both are left out."""
+    found = []
     for name, run in zip(run_names(runs), runs, strict=True):
-        rows = [_group(group) for group in _groups(run)]
-        if rows:
-            headers = ["device", "description", "share", "link", "rate", "memory", "while computing", "idle"]
-            parts.append(table(f"{name}: the fleet", headers, rows, words=2))
-        links = _mapping(_mapping(run.scenario.get("network")).get("links"))
-        topology = _mapping(_mapping(run.scenario.get("network")).get("topology"))
-        lines = [f"<li><b>{text(link)}</b>: {text(_words(spec))}</li>" for link, spec in links.items()]
-        if topology:
-            lines.insert(0, f"<li><b>topology</b>: {text(_words(topology))}</li>")
-        parts.append(f"<ul>{''.join(lines)}</ul>" if lines else "")
-    return "".join(parts) or paragraph("The scenario has no fleet.")
+        network = _mapping(run.scenario.get("network"))
+        topology = _mapping(network.get("topology"))
+        links = ({"topology": topology} if topology else {}) | _mapping(network.get("links"))
+        groups = [_group(group) for group in _groups(run)]
+        if groups or links:
+            described = {link: _words(spec) for link, spec in links.items()}
+            found.append({"name": name, "groups": groups, "links": described})
+    return found
 
 
 def _groups(run: RunResult) -> list[dict[str, Any]]:
@@ -155,7 +137,7 @@ def _group(group: Mapping[str, Any]) -> list[str]:
 
 def _share(group: Mapping[str, Any]) -> str:
     count, share = group.get("count"), group.get("share")
-    return str(count) if count is not None else f"{share:.0%}".replace("%", " %") if isinstance(share, float) else "–"
+    return str(count) if count is not None else limit(share, "fraction") if isinstance(share, float) else "–"
 
 
 def _nominal(figure: Any) -> float | None:

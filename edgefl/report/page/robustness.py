@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from edgefl.errors import UserError
 from edgefl.record.sensitivity import DEVICES, OWN, Condition
-from edgefl.report.page.markup import note, paragraph, prose, table, text
-from edgefl.report.quantities import quantity
+from edgefl.report.quantities import limit, quantity
 from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
 from edgefl.report.sensitivity import (
@@ -32,54 +32,48 @@ def timed(run: RunResult) -> Timed:
         return error
 
 
-def robustness_section(runs: Sequence[RunResult], timings: Sequence[Timed]) -> str:
+def robustness_data(runs: Sequence[RunResult], timings: Sequence[Timed]) -> list[dict[str, Any]]:
     """For each run, a sentence and a grid for each target and budget, or how to create them."""
-    parts = []
-    for name, run, found in zip(run_names(runs), runs, timings, strict=True):
-        title = f"<h3>{text(name)}</h3>" if len(runs) > 1 else ""
-        parts.append(title + (_found(found) if isinstance(found, Sensitivity) else _missing(run, found)))
-    return "".join(parts)
+    return [
+        {"name": name, **(_found(found) if isinstance(found, Sensitivity) else {"missing": _missing(run, found)})}
+        for name, run, found in zip(run_names(runs), runs, timings, strict=True)
+    ]
 
 
 def _missing(run: RunResult, error: UserError | None) -> str:
     if error is not None:
-        return paragraph(f"Left out: {error}")
+        return f"Left out: {error}"
     if not run.trained:
-        return paragraph("Nothing was trained, so there is no winner.")
-    return paragraph(
+        return "Nothing was trained, so there is no winner."
+    return (
         f"Not calculated for this run. edgefl replay {run.path} --sensitivity times its rounds again on slower and "
         "faster devices and links, without training; the next page then shows which method wins there. This is not "
         "possible if a deadline or asynchronous aggregation lets arrival times decide what is trained."
     )
 
 
-def _found(found: Sensitivity) -> str:
-    sentences = "".join(f"<li>{prose(line)}</li>" for line in robustness(found))
-    grids = "".join(_grid(found, question) for question in found.questions())
-    return f'<ul>{sentences}</ul><div class="grids">{grids}</div>' + "".join(note(line) for line in _notes(found))
+def _found(found: Sensitivity) -> dict[str, Any]:
+    grids = [_grid(found, question) for question in found.questions()]
+    return {"missing": "", "sentences": robustness(found), "grids": grids, "notes": _notes(found)}
 
 
-def _grid(found: Sensitivity, question: Question) -> str:
+def _grid(found: Sensitivity, question: Question) -> dict[str, Any]:
     bandwidths = sorted({condition.bandwidth for condition in found.conditions})
     own = found.answer(question, OWN).leaders
-    head = "".join(f'<th scope="col">{f"{each:.0%}".replace("%", " %")}</th>' for each in bandwidths)
-    body = ""
-    for devices in DEVICES:
-        body += f'<tr><th scope="row">{DEVICE_WORDS[devices]}</th>'
-        for bandwidth in bandwidths:
-            condition = Condition(devices, bandwidth)
-            answer = found.answer(question, condition)
-            stays = condition == OWN or (bool(own) and own[0] in answer.leaders)
-            kind = "own" if condition == OWN else "" if stays else "changed"
-            names = f"{'' if stays else '≠ '}{' = '.join(answer.leaders) or 'none'}"
-            body += f'<td class="{kind}">{prose(names)} <small>{prose(figure_of(answer, question))}</small></td>'
-        body += "</tr>"
-    caption = f"{question.words}: devices by bandwidth"
-    return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="{text(caption)}"><table class="grid">'
-        f'<caption><span>{prose(caption)}</span></caption><thead><tr><th scope="col">devices</th>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+
+    def answer(condition: Condition) -> tuple[str, str, str]:
+        """Its class in HTML, the names of the winners, and their figure."""
+        answer = found.answer(question, condition)
+        stays = condition == OWN or (bool(own) and own[0] in answer.leaders)
+        kind = "own" if condition == OWN else "" if stays else "changed"
+        names = f"{'' if stays else '≠ '}{' = '.join(answer.leaders) or 'none'}"
+        return kind, names, figure_of(answer, question)
+
+    return {
+        "caption": f"{question.words}: devices by bandwidth",
+        "bandwidths": [limit(each, "fraction") for each in bandwidths],
+        "rows": {DEVICE_WORDS[each]: [answer(Condition(each, rate)) for rate in bandwidths] for each in DEVICES},
+    }
 
 
 def _notes(found: Sensitivity) -> list[str]:
@@ -103,7 +97,7 @@ def _notes(found: Sensitivity) -> list[str]:
     return lines
 
 
-def bands(runs: Sequence[RunResult], timings: Sequence[Timed]) -> str:
+def bands(runs: Sequence[RunResult], timings: Sequence[Timed]) -> list[list[str]]:
     """The ranges of each method's seconds and joules over the bounds of profile figures and over the bandwidths."""
     rows = []
     for name, found in zip(run_names(runs), timings, strict=True):
@@ -112,12 +106,7 @@ def bands(runs: Sequence[RunResult], timings: Sequence[Timed]) -> str:
         for label in found.labels:
             shown = f"{name}: {label}" if len(runs) > 1 else label
             rows.append([shown, *(words for kind in ("seconds", "joules") for words in _bands(found, label, kind))])
-    if not rows:
-        return ""
-    headers = ["method", "time", "by devices", "by bandwidth", "energy", "by devices", "by bandwidth"]
-    return table(
-        "Uncertainty of the figures: over the bounds of the profile figures, and ±30 % bandwidth", headers, rows
-    )
+    return rows
 
 
 def _bands(found: Sensitivity, label: str, kind: Spent) -> list[str]:

@@ -1,0 +1,69 @@
+"""HTML from the templates in ``templates``. Jinja escapes every text: names contain any character."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from edgefl.errors import UserError
+from edgefl.printable import printable, printable_data
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def render(template: str, **data: Any) -> str:
+    """A template with this data.
+
+    Args:
+        template: its name, such as ``page.html.jinja``.
+        data: the template's variables; a missing one is an error.
+
+    Raises:
+        UserError: data for a script contains a number that is not finite.
+    """
+    return _environment().get_template(template).render(data)
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("edgefl.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=lambda value: value if hasattr(value, "__html__") else printable(str(value)),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies |= {"json.dumps_function": _json, "json.dumps_kwargs": {"separators": (",", ":")}}
+    environment.filters["prose"] = prose
+    environment.globals["file"] = file
+    return environment
+
+
+def file(name: str) -> str:
+    """The text of a file next to the templates."""
+    return (files("edgefl.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def prose(words: str) -> str:
+    """A sentence without a line break between a number and its sign or unit.
+
+    >>> prose("95.2 ± 0.3 %").count(" ")
+    0
+    """
+    held = re.sub(r" (?=[±\[])|(?<=±) ", "\u00a0", words)
+    return re.sub(r"(?<=[\d\]]) (?=(%|[kMGT]?(B|J|s|FLOP|min|h|days)\b))", "\u00a0", held)
+
+
+def _json(data: Any, **options: Any) -> str:
+    """Data for a script element; Jinja's filter ``tojson`` escapes the signs that could end the element."""
+    try:
+        return json.dumps(printable_data(data), allow_nan=False, **options)
+    except ValueError:
+        raise UserError("cannot be drawn: a figure of this run is not finite") from None
