@@ -32,7 +32,7 @@ def ctrl_c_raises():
 
 
 @pytest.fixture(autouse=True)
-def _threads_train(request, monkeypatch):
+def _one_process_trains(request, monkeypatch):
     """Where a test does not ask for them, worker processes would not see what it replaces in this process."""
     parallel = sys.modules.get("edgefl.training.parallel.engine")
     if parallel is not None and "worker_processes" not in request.fixturenames:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Any, NamedTuple
 
@@ -27,53 +27,58 @@ BATCH = 128
 
 
 class BatchScore(NamedTuple):
-    """Correct predictions, summed cross-entropy and number of images of one batch; the first two stay on the device."""
+    """Correct predictions, summed cross-entropy and number of images of one batch."""
 
-    right: Tensor
-    cross_entropy: Tensor
+    right: int
+    cross_entropy: float
     images: int
 
 
-def evaluate_batch(
-    vector: Tensor, place: slice, model: BlockModel, data: JobData, mode: Mapping[str, Any]
-) -> BatchScore:
-    """Score the model ``vector`` ``[size]`` on one batch, with running statistics and without gradients.
-
-    Every batch is scored on a copy of the model, so that a layer that changes the model cannot affect another batch.
+def evaluate_batches(
+    vector: Tensor, places: Sequence[slice], model: BlockModel, data: JobData, mode: Mapping[str, Any]
+) -> list[BatchScore]:
+    """Score the model ``vector`` ``[size]`` on some batches, with running statistics and without gradients.
 
     Args:
-        vector: the model.
-        place: the images of the batch.
+        vector: the model; the layers get a copy.
+        places: the images of each batch.
         model: the skeleton.
-        data: the source of the batch.
+        data: the source of the batches.
         mode: the differences from :data:`PLAIN`.
 
     Raises:
         WrittenInPlace: a layer wrote into the model.
     """
+    right, cross_entropy, images = [], [], []
     with exact_arithmetic(vector.device), torch.no_grad(), using(**{**PLAIN, **mode}):
-        batch = data.evaluation_batch(place)
         lent = Lent({EVALUATED: vector}, model.layout)
-        logits = model.apply_blocks(model.layout.frozen(*model.layout.split(lent[EVALUATED])), batch.inputs)
+        weights = model.layout.frozen(*model.layout.split(lent[EVALUATED]))
+        for place in places:
+            batch = data.evaluation_batch(place)
+            logits = model.apply_blocks(weights, batch.inputs)
+            lent.check()
+            right.append((logits.argmax(dim=1) == batch.labels).sum())
+            cross_entropy.append(F.cross_entropy(logits.double(), batch.labels, reduction="sum"))
+            images.append(len(batch.labels))
         lent.check(numbers=True)
-        right = (logits.argmax(dim=1) == batch.labels).sum()
-        return BatchScore(right, F.cross_entropy(logits.double(), batch.labels, reduction="sum"), len(batch.labels))
+    if not images:
+        return []
+    # One transfer for all batches: on an accelerator each .item() would wait for the device.
+    return list(map(BatchScore, torch.stack(right).tolist(), torch.stack(cross_entropy).tolist(), images))
 
 
-def total(scores: Iterable[BatchScore]) -> Evaluation:
+def total(scores: Sequence[BatchScore]) -> Evaluation:
     """The evaluation over all batches.
 
     Raises:
         ValueError: there are no images.
     """
-    scores = list(scores)
     images = sum(score.images for score in scores)
     if not images:
         raise ValueError("the evaluation split is empty")
-    # One transfer for all batches: on an accelerator each .item() would wait for the device.
-    right = torch.stack([score.right for score in scores]).tolist()
-    loss = torch.stack([score.cross_entropy for score in scores]).tolist()
-    return Evaluation(sum(right) / images, _sum(loss) / images)
+    return Evaluation(
+        sum(score.right for score in scores) / images, _sum([score.cross_entropy for score in scores]) / images
+    )
 
 
 def _sum(numbers: list[float]) -> float:

@@ -132,6 +132,11 @@ def _beginning(copy: Tensor, tensor: Tensor) -> Tensor:
     return copy[: len(tensor)] if len(tensor.shape) == 1 and len(copy) > len(tensor) else copy
 
 
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Integers by their bytes; comparing whole numbers is several times faster than comparing bytes."""
+
+
 def same_bits(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors of the same shape and type hold the same bits."""
-    return torch.equal(one.contiguous().view(-1).view(torch.uint8), other.contiguous().view(-1).view(torch.uint8))
+    bits = _INTEGERS.get(one.element_size(), torch.uint8)
+    return torch.equal(one.contiguous().view(-1).view(bits), other.contiguous().view(-1).view(bits))

@@ -27,22 +27,7 @@ TRAINING = {"training": True, "track": True, "width": 1.0, "keep": None, "keep_p
 """The mode at the start of every step, independent of the caller's mode."""
 
 
-class Abandoned(Exception):  # noqa: N818  (not an error: the caller is leaving)
-    """Training was stopped between two local steps."""
-
-
-def _never() -> bool:
-    return False
-
-
-def train_job(
-    task: JobTask,
-    model: BlockModel,
-    data: JobData,
-    abandoned: Callable[[], bool] = _never,
-    *,
-    precision: Precision = "float32",
-) -> JobResult:
+def train_job(task: JobTask, model: BlockModel, data: JobData, *, precision: Precision = "float32") -> JobResult:
     """Run the job's local steps one after another; a pure function of ``task`` and ``precision``.
 
     It starts with neutral settings of PyTorch, whatever the caller or another job set.
@@ -51,19 +36,17 @@ def train_job(
         task: the job.
         model: a skeleton that no other thread uses at the same time: a call inserts weights and removes them again.
         data: the source of the batches.
-        abandoned: called before every step; training stops if it returns true.
         precision: precision of a step's products.
 
     Raises:
         TrainingFault: a step failed.
-        Abandoned: ``abandoned`` returned true.
     """
     losses: list[Tensor] = []
     process = os.getpid()
     try:
         with exact_arithmetic(task.start.device, tf32=precision == "tf32"), using(**TRAINING):
-            return _train(task, model, data, abandoned, precision, losses)
-    except (Abandoned, KeyboardInterrupt):
+            return _train(task, model, data, precision, losses)
+    except KeyboardInterrupt:
         raise
     except BaseException as error:  # a loss may even call sys.exit
         end_if_forked(process, error)
@@ -72,14 +55,7 @@ def train_job(
         end_if_forked(process)
 
 
-def _train(  # noqa: PLR0917  (what train_job is given)
-    task: JobTask,
-    model: BlockModel,
-    data: JobData,
-    abandoned: Callable[[], bool],
-    precision: Precision,
-    losses: list[Tensor],
-) -> JobResult:
+def _train(task: JobTask, model: BlockModel, data: JobData, precision: Precision, losses: list[Tensor]) -> JobResult:
     """Train, and append the cross-entropy of every step to ``losses``."""
     layout = model.layout
     received, first_buffers = layout.split(task.start)
@@ -97,8 +73,6 @@ def _train(  # noqa: PLR0917  (what train_job is given)
     draw = draws_of(task)
     sizes: list[int] = []
     for batch in data.batches(task):
-        if abandoned():
-            raise Abandoned
         size = batch.labels.shape[0]
         parameters, loss = local_step(
             task.objective,

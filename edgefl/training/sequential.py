@@ -11,7 +11,7 @@ from torch import Tensor
 from edgefl.methods.precision import Precision
 from edgefl.models.block_model import BlockModel
 from edgefl.training.base import Arrived, JobData, JobResult, JobTask, delivered, ignored
-from edgefl.training.evaluation import evaluate_batch, total
+from edgefl.training.evaluation import evaluate_batches, total
 from edgefl.training.job import Evaluation
 from edgefl.training.local_training import train_job
 
@@ -42,8 +42,7 @@ class SequentialEngine:
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split."""
-        places = self._data.evaluation()
-        return total([evaluate_batch(vector, place, self._model, self._data, mode) for place in places])
+        return total(evaluate_batches(vector, self._data.evaluation(), self._model, self._data, mode))
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""

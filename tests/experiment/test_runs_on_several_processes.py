@@ -1,4 +1,4 @@
-"""Runs that worker processes train: the same files as threads write, also after an interruption or a fault."""
+"""Runs that worker processes train: the same files as one process writes, also after an interruption or a fault."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ WORLDS = {
 
 def with_workers(monkeypatch, *, from_the_first_job_on: bool) -> list[int]:
     """Whether worker processes train; returns how many jobs they are given in each call."""
-    monkeypatch.setitem(ParallelEngine.__init__.__kwdefaults__, "settled", 0.0 if from_the_first_job_on else None)
+    monkeypatch.setitem(ParallelEngine.__init__.__kwdefaults__, "settled", 0 if from_the_first_job_on else None)
     # Groups of rows end within rounds, too.
     monkeypatch.setattr("edgefl.record.tables._ROW_GROUP", 100)
     jobs, train = [], PoolTraining.train

@@ -59,7 +59,7 @@ def in_a_thread(name):
 
 simulate("expected", "sequential")
 in_a_thread("threads")
-parallel.ParallelEngine.__init__.__kwdefaults__["settled"] = 0.0
+parallel.ParallelEngine.__init__.__kwdefaults__["settled"] = 0
 shared_pool(cores()).wait()
 in_a_thread("first")
 (place / "halfway").touch()

@@ -1,6 +1,3 @@
-import signal
-import threading
-
 import pytest
 import torch
 
@@ -9,6 +6,8 @@ from edgefl.training.core import TrainingCore
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import JobId, TrainingJob
 from edgefl.training.parallel.engine import ParallelEngine
+from edgefl.training.parallel.pool_training import PoolTraining
+from edgefl.training.parallel.worker_pool import shared_pool
 from edgefl.training.sequential import SequentialEngine
 
 METHODS = [
@@ -92,13 +91,17 @@ def tasks_of(tiny, clients=range(6)):
     return caught
 
 
-def test_results_come_in_the_order_of_the_tasks_though_the_longest_is_trained_first(tiny):
-    tasks = tasks_of(tiny)
-    results = ParallelEngine(tiny.model(), tiny.data(), 2).train(tasks)
+@pytest.mark.usefixtures("worker_processes")
+def test_results_come_in_the_order_of_the_tasks_though_worker_processes_train_the_longest_first(tiny, monkeypatch):
+    tasks, data, orders = tasks_of(tiny), tiny.data(), []
+    train = PoolTraining.train
+    monkeypatch.setattr(PoolTraining, "train", lambda self, *args: orders.append(args[1]) or train(self, *args))
+    shared_pool(2).wait()
+    results = ParallelEngine(tiny.model(), data, 2).train(tasks)
     assert [len(result.batch_sizes) for result in results] == [task.steps for task in tasks]
-    data = tiny.data()
-    ParallelEngine(tiny.model(), data, 1).train(tasks)
-    assert data.fetched[0] == max(tasks, key=lambda task: task.steps).client
+    assert [[tasks[index].steps for index in order] for order in orders] == [
+        sorted((task.steps for task in tasks), reverse=True)
+    ]
     alone = [SequentialEngine(tiny.model(), data, CPU).train([task])[0] for task in tasks]
     assert all(torch.equal(one.final, other.final) for one, other in zip(results, alone, strict=True))
 
@@ -140,36 +143,6 @@ def test_a_failing_step_is_told_with_method_client_round_and_step(tiny, workers)
     ) as told:
         engine.train(tasks_of(tiny))
     assert isinstance(told.value.__cause__, ValueError)
-
-
-def test_an_interrupt_passes_through_and_leaves_no_thread_behind(tiny):
-    threads = set(threading.enumerate())
-    engine = ParallelEngine(tiny.model(), Failing(tiny.data(), KeyboardInterrupt()), 2)
-    with pytest.raises(KeyboardInterrupt):
-        engine.train(tasks_of(tiny) * 3)
-    assert set(threading.enumerate()) == threads
-
-
-@pytest.mark.usefixtures("ctrl_c_raises")
-def test_an_interrupt_of_the_waiting_thread_stops_the_workers_between_two_steps(tiny):
-    threads = set(threading.enumerate())
-    steps = []
-
-    class Endless:
-        def __getattr__(self, name):
-            return getattr(inner, name)
-
-        def batches(self, task):
-            while True:
-                steps.append(task.client)
-                if len(steps) == 4:
-                    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-                yield inner.evaluation_batch(slice(0, 4))
-
-    inner = tiny.data()
-    with pytest.raises(KeyboardInterrupt):
-        ParallelEngine(tiny.model(), Endless(), 2).train(tasks_of(tiny))
-    assert set(threading.enumerate()) == threads
 
 
 def test_no_tasks_give_no_results(tiny):

@@ -34,7 +34,7 @@ def test_an_empty_split_has_no_accuracy():
 
 
 def test_a_loss_without_a_number_is_reported_as_it_is():
-    scores = [BatchScore(torch.tensor(1), torch.tensor(loss), 2) for loss in (math.inf, 1.0, math.nan)]
+    scores = [BatchScore(1, loss, 2) for loss in (math.inf, 1.0, math.nan)]
     assert total(scores).accuracy == 0.5
     assert math.isnan(total(scores).loss)
 

@@ -1,4 +1,4 @@
-"""Worker processes that train: the same bits, and threads with a word in the log where they cannot do it."""
+"""Worker processes that train: the same bits, and one process with a word in the log where they cannot do it."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_what_the_buffer_has_no_room_for_travels_with_the_message(tiny, monkeypa
     core.close()
 
 
-def test_threads_train_where_there_is_no_memory_to_share(tiny, monkeypatch, caplog):
+def test_one_process_trains_where_there_is_no_memory_to_share(tiny, monkeypatch, caplog):
     def full(size):
         raise OSError("no room")
 
@@ -113,7 +113,7 @@ def test_worker_processes_evaluate_to_the_bits_of_one_batch_after_another(tiny, 
     assert engine._pool is None
 
 
-def test_threads_evaluate_where_worker_processes_are_stuck(tiny, monkeypatch, caplog):
+def test_one_process_evaluates_where_worker_processes_are_stuck(tiny, monkeypatch, caplog):
     (core, engine), reference = with_workers(tiny), tiny.core("sequential")
     for process in workers_of(engine):
         os.kill(process, signal.SIGSTOP)
@@ -138,7 +138,7 @@ def test_short_runs_begin_no_worker_process(tiny, monkeypatch):
     three_rounds(tiny.core("parallel", 2), tiny.method("fedavg"))
 
 
-def test_threads_train_while_worker_processes_begin_and_these_take_over_when_they_are_ready(tiny, monkeypatch):
+def test_one_process_trains_while_worker_processes_begin_and_these_take_over_when_they_are_ready(tiny, monkeypatch):
     method = tiny.method("fedavg")
     reference = three_rounds(tiny.core("sequential"), method)
     core, started = tiny.core("parallel", 2), []
@@ -151,7 +151,7 @@ def test_threads_train_while_worker_processes_begin_and_these_take_over_when_the
         "edgefl.training.parallel.engine.shared_pool", lambda size: started.append(Beginning()) or started[-1]
     )
     engine = engine_of(core)
-    engine._settled = 0.0
+    engine._settled = 0
     assert same(reference, three_rounds(core, method))
     assert len(started) == 1
     assert engine._pool is None
@@ -171,9 +171,9 @@ def test_a_worker_process_that_is_killed_is_told_once_and_another_pool_begins_la
     assert same(reference, three_rounds(core, method))
     assert engine._pool is None
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert "training continues with threads" in caplog.text
+    assert "training continues in this process" in caplog.text
     # As if it had trained for long since.
-    engine._seconds += 1000
+    engine._steps += 100_000
     three_rounds(core, method)
     shared_pool(2).wait()
     assert same(reference, three_rounds(core, method))
@@ -215,14 +215,14 @@ class Unreadable(CrossEntropy):
 
 
 @pytest.mark.parametrize("objective", [Shy(), Unreadable()], ids=lambda each: type(each).__name__)
-def test_threads_train_what_fails_on_its_way_in_whatever_manner_and_workers_train_the_rest(tiny, objective, caplog):
+def test_one_process_trains_what_fails_on_its_way_in_and_workers_train_the_rest(tiny, objective, caplog):
     method, other = tiny.method("fedavg"), tiny.method("fedprox")
     reference = three_rounds(tiny.core("sequential"), method)
     core, engine = with_workers(tiny)
     object.__setattr__(method, "objective", objective)
     assert same(reference, three_rounds(core, method))
     assert len(caplog.records) == 1
-    assert "training uses threads only" in caplog.text
+    assert "training uses one process only" in caplog.text
     jobs = trained_by_workers(engine)
     assert same(three_rounds(tiny.core("sequential"), other), three_rounds(core, other))
     assert sum(jobs) == 18
@@ -305,9 +305,6 @@ def test_no_engine_computes_with_the_settings_of_the_caller(tiny):
     core, engine = with_workers(tiny)
     with torch.backends.mkldnn.flags(enabled=False), torch.autocast("cpu", torch.bfloat16):
         assert same(reference, three_rounds(tiny.core("sequential"), method))
-        threads = tiny.core("parallel", 2)
-        engine_of(threads)._settled = None
-        assert same(reference, three_rounds(threads, method))
         jobs = trained_by_workers(engine)
         assert same(reference, three_rounds(core, method))
     assert sum(jobs) == 18

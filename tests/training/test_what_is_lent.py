@@ -17,7 +17,7 @@ from edgefl.training.lent import Lent, WrittenInPlace
 
 from .intruders import LENT, LOCAL, WAYS, Clamping, check_leaves_others_alone, intruding, plain_model, rounds, write
 
-ENGINES = ["sequential", "threads", "processes", "batched"]
+ENGINES = ["sequential", "parallel", "batched"]
 
 
 @pytest.fixture(params=ENGINES)
@@ -25,10 +25,9 @@ def core_of(request, tiny):
     """Makes a core with one of the engines, for the tiny model or a given one."""
 
     def made(model=None):
-        name = {"threads": "parallel", "processes": "parallel"}.get(request.param, request.param)
-        core = TrainingCore(tiny.data(), model or tiny.model(), 3, engine=name, workers=2)
-        if request.param == "processes":
-            core._own.engine._engine._settled = 0.0
+        core = TrainingCore(tiny.data(), model or tiny.model(), 3, engine=request.param, workers=2)
+        if request.param == "parallel":
+            core._own.engine._engine._settled = 0
         return core
 
     return made

@@ -1,1 +1,1 @@
-"""Engine ``parallel``: one job per core, in threads or worker processes."""
+"""Engine ``parallel``: one job per core, in worker processes."""

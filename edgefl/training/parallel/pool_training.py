@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import cloudpickle
-import torch
 from torch import Tensor
 
 from edgefl.errors import EdgeflError
@@ -130,7 +129,7 @@ class PoolTraining:
         Args:
             vector: the model ``[size]``.
             batches: number of batches.
-            mode: as for ``evaluate_batch``.
+            mode: as for ``evaluate_batches``.
             patience: as for :meth:`train`.
 
         Raises:
@@ -139,17 +138,13 @@ class PoolTraining:
         """
         self._common.clear()
         ground, weights, how = self._ground(), sent(vector, self._common), _pickled(mode, "the mode of an evaluation")
-        scores: dict[int, list[pool_worker.Score]] = {}
+        scores: dict[int, list[BatchScore]] = {}
         calls: list[tuple[int, Call]] = [
             (number, (pool_worker.score, (ground, weights, share, how)))
             for number, share in enumerate(_shares(batches, self._pool.size))
         ]
         self._each(iter(calls), scores.__setitem__, patience)
-        return [
-            BatchScore(torch.tensor(right), torch.tensor(cross_entropy, dtype=torch.float64), images)
-            for number in sorted(scores)
-            for right, cross_entropy, images in scores[number]
-        ]
+        return [score for number in sorted(scores) for score in scores[number]]
 
     def _each(self, calls: Iterator[tuple[int, Call]], done: Any, patience: float | None) -> None:
         try:

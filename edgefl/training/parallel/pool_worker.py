@@ -17,7 +17,7 @@ from edgefl.methods.precision import Precision
 from edgefl.models.block_model import BlockModel
 from edgefl.process_state import process_state_kept
 from edgefl.training.base import JobData, JobTask
-from edgefl.training.evaluation import evaluate_batch
+from edgefl.training.evaluation import BatchScore, evaluate_batches
 from edgefl.training.local_training import train_job
 from edgefl.training.parallel.shared_buffer import ObjectToken, Place, Region, SharedBuffer, Token, load
 from edgefl.training.parcels import Packed, packed, tensors_of_result, unpacked, with_tensors
@@ -61,14 +61,6 @@ class Trained(NamedTuple):
     batch_sizes: tuple[int, ...]
 
 
-class Score(NamedTuple):
-    """A batch's score for sending: correct predictions, summed cross-entropy, and number of images."""
-
-    right: int
-    cross_entropy: float
-    images: int
-
-
 def sent(tensor: Tensor, region: Region) -> Sent:
     """Write a tensor to the shared region, or return it for the message."""
     return region.put(tensor) or packed(tensor)
@@ -97,7 +89,7 @@ def train(ground: Ground, job: Job) -> Trained:
     return Trained({name: sent(each, outbox) for name, each in tensors_of_result(result).items()}, result.batch_sizes)
 
 
-def score(ground: Ground, vector: Sent, batches: range, mode: bytes) -> list[Score]:
+def score(ground: Ground, vector: Sent, batches: range, mode: bytes) -> list[BatchScore]:
     """Evaluate the model ``vector`` on some batches of the evaluation split, in a pickled mode.
 
     Raises:
@@ -107,8 +99,7 @@ def score(ground: Ground, vector: Sent, batches: range, mode: bytes) -> list[Sco
         model, data, buffer = _stand_on(ground)
         weights, places = received(vector, buffer), data.evaluation()
         how: Mapping[str, Any] = _kept(_modes, mode, partial(pickle.loads, mode))
-        scores = [evaluate_batch(weights, places[number], model, data, how) for number in batches]
-    return [Score(int(each.right), float(each.cross_entropy), each.images) for each in scores]
+        return evaluate_batches(weights, [places[number] for number in batches], model, data, how)
 
 
 _models: OrderedDict[Any, BlockModel] = OrderedDict()

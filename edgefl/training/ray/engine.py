@@ -12,7 +12,7 @@ from torch import Tensor
 from edgefl.methods.precision import Precision
 from edgefl.models.block_model import BlockModel
 from edgefl.training.base import Arrived, JobData, JobResult, JobTask, delivered, ignored
-from edgefl.training.evaluation import BatchScore, total
+from edgefl.training.evaluation import total
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation
 from edgefl.training.parcels import PackedResult, Parcel, packed, result_of, tensors_of, without_tensors
@@ -76,12 +76,7 @@ class RayEngine:
         pieces = [batches[start : start + BATCHES_A_PIECE] for start in range(0, len(batches), BATCHES_A_PIECE)]
         sent = self._ray.put(packed(vector))
         begun = [self._score.remote(self._place, sent, piece, dict(mode)) for piece in pieces]
-        scores = [self._answer(reference) for reference in begun]
-        return total(
-            BatchScore(torch.tensor(right), torch.tensor(loss, dtype=torch.float64), images)
-            for piece in scores
-            for right, loss, images in piece
-        )
+        return total([score for reference in begun for score in self._answer(reference)])
 
     def close(self) -> None:
         """Delete model and data from the cluster; the connection stays open for the next engine."""

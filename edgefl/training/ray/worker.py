@@ -14,7 +14,7 @@ import torch
 from edgefl.methods.precision import Precision
 from edgefl.models.block_model import BlockModel
 from edgefl.training.base import JobData
-from edgefl.training.evaluation import evaluate_batch
+from edgefl.training.evaluation import BatchScore, evaluate_batches
 from edgefl.training.local_training import train_job
 from edgefl.training.parcels import Packed, PackedResult, Parcel, packed_result, unpacked, with_tensors
 
@@ -54,12 +54,11 @@ def train_parcel(place: Sequence[Any], parcel: Parcel) -> PackedResult:
 
 def score_batches(
     place: Sequence[Any], vector: Packed, batches: Sequence[slice], mode: Mapping[str, Any]
-) -> list[tuple[int, float, int]]:
-    """Correct predictions, summed cross-entropy and image count of evaluation batches with the model ``vector``."""
+) -> list[BatchScore]:
+    """The scores of the model ``vector`` on evaluation batches."""
     ground = _ground(place)
     weights = unpacked(vector, ground.device)
-    scores = [evaluate_batch(weights, batch, ground.model, ground.data, mode) for batch in batches]
-    return [(int(score.right), float(score.cross_entropy), score.images) for score in scores]
+    return evaluate_batches(weights, batches, ground.model, ground.data, mode)
 
 
 _grounds: OrderedDict[str, Ground] = OrderedDict()
