@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,9 +17,8 @@ from edgefl.record.outputs import output_path, write_output
 from edgefl.user_path import new_user_path, user_path
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from edgefl.report import RunResult
+    from edgefl.report.grid import Table
 
 
 class Format(StrEnum):
@@ -117,14 +116,14 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     # Pages and TensorBoard files show single run directories; tables combine the seeds of a sweep's setting.
     together = html is None and tensorboard is None
     results = [result for run in runs for result in results_in(run, together=together)]
-    if as_json:
-        _write(_json(results, layout, at or (), against), output)
-    elif html is not None or tensorboard is not None:
+    if html is not None or tensorboard is not None:
         _write_html_or_scalars(results, html, tensorboard)
-    elif form is not Format.table:
-        _write(_text(results, form, layout, at or (), against), output)
+        return
+    table = _table(results, layout, at or (), against)
+    if as_json or form is not Format.table:
+        _write(_text(table, None if as_json else form), output)
     else:
-        _print(lambda width: _tables(results, layout, at or (), against, width), output)
+        _print(table, output)
 
 
 _EXCLUDED_BY = {
@@ -150,12 +149,14 @@ def _write(text: str, output: Path | None) -> None:
     write_output(output, printable(text))
 
 
-def _json(results: list[RunResult], layout: Layout, at: Sequence[int], against: Against | None) -> str:
-    from edgefl.report.as_json import comparison_json, paper_json, published_json
+def _table(results: list[RunResult], layout: Layout, at: Sequence[int], against: Against | None) -> Table:
+    from edgefl.report.comparison import comparison
+    from edgefl.report.paper import paper_table
+    from edgefl.report.published_table import published_table
 
     if against is not None:
-        return published_json(results)
-    return paper_json(results, at) if layout is Layout.paper else comparison_json(results)
+        return published_table(results)
+    return paper_table(results, at) if layout is Layout.paper else comparison(*results)
 
 
 def _write_html_or_scalars(results: list[RunResult], html: Path | None, tensorboard: Path | None) -> None:
@@ -172,67 +173,36 @@ def _write_html_or_scalars(results: list[RunResult], html: Path | None, tensorbo
         say(f"{tensorboard}: {len(folders)} runs; tensorboard --logdir {tensorboard}")
 
 
-def _text(results: list[RunResult], form: Format, layout: Layout, at: Sequence[int], against: Against | None) -> str:
-    """The comparison as Markdown, CSV or LaTeX."""
-    from edgefl.report import as_csv, comparison_rows
-    from edgefl.report.columns import comparison_grid
-    from edgefl.report.formats import latex, markdown, markdown_lines
-    from edgefl.report.paper import paper_csv, paper_grid, paper_rows
-    from edgefl.report.published_table import published_csv, published_grid
-    from edgefl.report.verdict import verdicts
+def _text(table: Table, form: Format | None) -> str:
+    """A table as Markdown, CSV or LaTeX, or for ``None`` as JSON."""
+    from edgefl.report.formats import json_text, latex, markdown, markdown_lines, written
 
-    if against is not None:
-        if form is Format.csv:
-            return published_csv(results)
-        grid = published_grid(results)
-    elif layout is Layout.paper:
-        compared = paper_rows(results, at)
-        if form is Format.csv:
-            return paper_csv(compared)
-        grid = paper_grid(compared)
-    else:
-        rows = comparison_rows(*results)
-        if form is Format.csv:
-            return as_csv(rows)
-        grid = comparison_grid(rows)
-        if form is Format.markdown:
-            return "\n".join([markdown(grid), *(markdown_lines(lines, title=run) for run, lines in verdicts(results))])
-    return latex(grid) if form is Format.latex else markdown(grid)
+    if form is None:
+        return json_text(table.data)
+    if form is Format.csv:
+        return written(table.records)
+    if form is Format.latex:
+        return latex(table.grid)
+    return "\n".join([markdown(table.grid), *(markdown_lines(lines, title=run) for run, lines in table.sentences)])
 
 
-def _tables(
-    results: list[RunResult], layout: Layout, at: Sequence[int], against: Against | None, width: int
-) -> Iterable[RenderableType]:
-    """The tables and sentences for a terminal of this width."""
-    if against is not None:
-        from edgefl.cli.published import beside_the_paper
-
-        return beside_the_paper(results)
-    if layout is Layout.paper:
-        from edgefl.report.paper import paper_grid, paper_rows
-        from edgefl.report.table import grid_table
-
-        return [grid_table(paper_grid(paper_rows(results, at)))]
+def _print(table: Table, output: Path | None) -> None:
+    """Print a table and its sentences to the terminal, or write them to a file."""
     from rich.markup import escape
     from rich.padding import Padding
 
-    from edgefl.report import comparison_table
-    from edgefl.report.verdict import verdicts
-
-    parts: list[RenderableType] = [comparison_table(*results, width=width), ""]
-    for run, lines in verdicts(results):
-        parts += [f"{escape(run)}:"] * bool(run)
-        parts += [Padding.indent(escape(line), 2) if run else escape(line) for line in lines]
-    return parts
-
-
-def _print(parts: Callable[[int], Iterable[RenderableType]], output: Path | None) -> None:
-    """Print tables that depend on the width to the terminal, or write them to a file."""
     from edgefl.cli.console import into_file, standard_output
+    from edgefl.report.table import layout
 
     text = io.StringIO()
     console = standard_output() if output is None else into_file(text)
-    for part in list(parts(console.width)):  # make all parts first, so that an error leaves no partial output
-        console.print(part)
+    console.print(layout(table.grid, console.width))
+    if table.sentences:
+        console.print("")
+    for run, lines in table.sentences:
+        if run:
+            console.print(f"{escape(run)}:")
+        for line in lines:
+            console.print(Padding.indent(escape(line), 2) if run else escape(line))
     if output is not None:
         write_output(output, "\n".join(line.rstrip() for line in text.getvalue().split("\n")))

@@ -1,6 +1,6 @@
 """Tables, pictures and sentences about a finished run, made from its run directory only."""
 
-from edgefl.report.formats import as_csv, as_html, as_latex, as_markdown
+from edgefl.report.comparison import as_csv, as_html, as_latex, as_markdown
 from edgefl.report.pictures import write_pictures
 from edgefl.report.rows import Row, comparison_rows
 from edgefl.report.run_result import RunResult

@@ -1,28 +1,16 @@
-"""The comparison as Markdown, CSV, LaTeX and HTML."""
+"""Tables as Markdown, LaTeX, CSV and JSON."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections.abc import Mapping, Sequence
 
 from edgefl.printable import printable_line
-from edgefl.report.columns import comparison_grid
 from edgefl.report.grid import Grid
-from edgefl.report.html import render
-from edgefl.report.rows import Row
-from edgefl.report.statistics import Estimate
-
-
-def as_markdown(rows: Sequence[Row]) -> str:
-    """The comparison in GitHub's Markdown, with the notes below it."""
-    return markdown(comparison_grid(rows))
-
-
-def as_latex(rows: Sequence[Row]) -> str:
-    """The comparison as a ``tabular`` for the booktabs package, with the notes as comments above it."""
-    return latex(comparison_grid(rows))
+from edgefl.report.statistics import Estimate, TimeToTarget
 
 
 def markdown(grid: Grid) -> str:
@@ -92,67 +80,48 @@ def _latex_line(cells: Sequence[str]) -> str:
     return " & ".join(cells) + r" \\"
 
 
-def as_html(rows: Sequence[Row]) -> str:
-    """A plain HTML table with the notes below it; every text is escaped."""
-    return render("comparison.html.jinja", compared=comparison_grid(rows))
-
-
-def as_csv(rows: Sequence[Row]) -> str:
-    """Comma-separated values for machines: base units, full precision, an empty field where there is no figure.
-
-    Each quantity has two columns, its mean and the half width of its 95 % interval; each target has four: the mean
-    time with its half width, the number of seeds that reached it, and the median over all seeds.
-    """
-    records = [_record(row) for row in rows]
-    return written(records)
-
-
 def written(records: Sequence[Mapping[str, object]]) -> str:
     """Records as comma-separated values, with one column for each name that occurs."""
     names = list(dict.fromkeys(name for record in records for name in record))
     text = io.StringIO()
-    writer = csv.DictWriter(text, names, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_field(record.get(name)) for name in names] for record in records)
     return text.getvalue()
 
 
-_QUANTITIES = {
-    "accuracy_final": "final",
-    "accuracy_best": "best",
-    "seconds": "seconds",
-    "rounds": "rounds",
-    "rounds_without_update": "without_update",
-    "refused": "refused",
-    "bytes_down": "bytes_down",
-    "bytes_up": "bytes_up",
-    "bytes_wasted": "bytes_wasted",
-    "joules": "joules",
-    "exposed_seconds": "exposed_seconds",
-    "hidden_seconds": "hidden_seconds",
-    "bytes_down_actual_blocks": "down_actual",
-    "bytes_down_uniform_blocks": "down_uniform",
-    "front_block_age": "front_age",
-}
-
-
-def _record(row: Row) -> dict[str, object]:
-    record: dict[str, object] = {"run": plain_text(row.run), "method": plain_text(row.label), "seeds": row.seeds}
-    for name, attribute in _QUANTITIES.items():
-        record |= estimate_record(name, getattr(row, attribute))
-    for accuracy, target in row.targets.items():
-        name = f"seconds_to_{accuracy:g}"
-        record |= estimate_record(name, target.mean)
-        record |= {f"{name}_reached": target.reached, f"{name}_median": target.median}
-    return record | {"stop": " ".join(f"{reason}:{count}" for reason, count in row.stops)}
+def _field(value: object) -> object:
+    """A field; a text is on one line, and spreadsheets do not read it as a formula."""
+    if not isinstance(value, str):
+        return value
+    text = printable_line(value)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
 
 
 def estimate_record(name: str, value: Estimate | None) -> dict[str, object]:
-    """A mean and the half width of its interval, with their column names in a CSV file."""
-    return {name: value.mean if value else None, f"{name}_half_width": value.half_width if value else None}
+    """A mean and the half width of its interval, with their column names in CSV."""
+    return {name: value and value.mean, f"{name}_half_width": value and value.half_width}
 
 
-def plain_text(text: str) -> str:
-    """A text on one line that spreadsheets do not read as a formula."""
-    text = printable_line(text)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+def target_record(name: str, found: TimeToTarget) -> dict[str, object]:
+    """When a target was reached, with its column names in CSV."""
+    return estimate_record(name, found.mean) | {f"{name}_reached": found.reached, f"{name}_median": found.median}
+
+
+JSON_SCHEMA = 1
+"""Increased when a key is renamed or changes its meaning; new keys do not increase it."""
+
+
+def json_text(data: Mapping[str, object]) -> str:
+    """A table as JSON."""
+    return json.dumps({"schema": JSON_SCHEMA, **data}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def estimate_data(value: Estimate | None) -> dict[str, object] | None:
+    """A figure for JSON."""
+    return value and {"mean": value.mean, "half_width": value.half_width}
+
+
+def target_data(found: TimeToTarget, unit: str) -> dict[str, object]:
+    """When a target was reached, for JSON."""
+    return {"reached": found.reached, unit: estimate_data(found.mean), "median": found.median}

@@ -1,9 +1,9 @@
-"""A table of plain cells, from which all formats are written."""
+"""A table as plain cells and as data, from which all formats are written."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 
 class Cell(NamedTuple):
@@ -24,11 +24,17 @@ class Cell(NamedTuple):
 
 
 class Head(NamedTuple):
-    """A column's heading in two parts; ``text``: the column contains words and is aligned to the left."""
+    """A column's heading in two parts.
+
+    Attributes:
+        text: whether the column contains words and is aligned to the left.
+        section: a table that is too wide is split between sections first.
+    """
 
     group: str
     detail: str = ""
     text: bool = False
+    section: str = ""
 
     @property
     def line(self) -> str:
@@ -53,6 +59,28 @@ class Grid:
     notes: list[str]
 
     @property
+    def names(self) -> int:
+        """How many of the first columns contain words; they name the rows."""
+        return next((number for number, head in enumerate(self.heads) if not head.text), len(self.heads))
+
+    @property
     def lines(self) -> list[list[str]]:
         """The rows with each cell on one line."""
         return [[cell.line for cell in row] for row in self.rows]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table for people and for programs.
+
+    Attributes:
+        grid: its cells as text.
+        records: its rows for CSV, in base units and full precision; ``None`` where there is no figure.
+        data: the same for JSON.
+        sentences: those below the table, by run.
+    """
+
+    grid: Grid
+    records: list[dict[str, object]]
+    data: dict[str, Any]
+    sentences: list[tuple[str, list[str]]] = field(default_factory=list)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgefl.errors import UserError
-from edgefl.report.formats import estimate_record, plain_text, written
-from edgefl.report.grid import Cell, Grid, Head
-from edgefl.report.quantities import CUT_OFF, Unit, cut_off, limit, unit_for
-from edgefl.report.rows import Row, comparison_rows, lost_work, with_run_names
+from edgefl.report.formats import estimate_data, estimate_record, target_data, target_record
+from edgefl.report.grid import Cell, Grid, Head, Table
+from edgefl.report.quantities import CUT_OFF, cut_off, limit, unit_for
+from edgefl.report.rows import Row, comparison_rows, described, lost_work, with_run_names
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import (
     Estimate,
@@ -47,6 +47,13 @@ class PaperRow:
     to: dict[float, TimeToTarget]
     ended: int
     compared: Row
+
+
+def paper_table(runs: Sequence[RunResult], at: Sequence[int] = ()) -> Table:
+    """The table of a paper; see :func:`paper_rows`."""
+    rows = paper_rows(runs, at)
+    data = {"runs": described(runs), "rows": [_data(row) for row in rows]}
+    return Table(paper_grid(rows), [_record(row) for row in rows], data)
 
 
 def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = (), targets: Sequence[float] = ()) -> list[PaperRow]:
@@ -167,7 +174,7 @@ def _rounds(row: PaperRow, target: float, *, best: bool) -> Cell:
     if found is None:
         return Cell(MISSING)
     if found.mean is not None:
-        rounds = Unit("", 1.0)
+        rounds = unit_for([], "count")
         return Cell(rounds.number(found.mean.mean), rounds.spread(found.mean), best)
     count = f"({found.reached}/{found.seeds})" if found.reached else ""
     return Cell(f"{row.ended}+" if found.median is None else f"median {found.median:.0f}", count)
@@ -195,20 +202,30 @@ def _notes(rows: Sequence[PaperRow]) -> list[str]:
     return found + with_run_names([row.compared for row in rows], lost_work)
 
 
-def paper_csv(rows: Sequence[PaperRow]) -> str:
-    """The rows as CSV: full precision, an empty field where there is no figure."""
-    return written([_record(row) for row in rows])
-
-
 def _record(row: PaperRow) -> dict[str, object]:
-    record: dict[str, object] = {"run": plain_text(row.run), "method": plain_text(row.label), "seeds": row.seeds}
-    record["rounds"] = row.ended
-    record |= estimate_record("rounds_without_update", row.compared.without_update)
-    record |= estimate_record("refused", row.compared.refused)
+    """A row for CSV."""
+    record: dict[str, object] = {"run": row.run, "method": row.label, "seeds": row.seeds, "rounds": row.ended}
+    for name in _LOST:
+        record |= estimate_record(name, row.compared[name])
     for round, value in row.at.items():
         record |= estimate_record(f"accuracy_ema_at_{round}", value)
     for target, found in row.to.items():
-        name = f"rounds_to_{target:g}"
-        record |= estimate_record(name, found.mean)
-        record |= {f"{name}_reached": found.reached, f"{name}_median": found.median}
+        record |= target_record(f"rounds_to_{target:g}", found)
     return record
+
+
+def _data(row: PaperRow) -> dict[str, object]:
+    """A row for JSON."""
+    missing = {"mean": None, "half_width": None}
+    return {
+        "run": row.run,
+        "method": row.label,
+        "seeds": row.seeds,
+        "rounds": row.ended,
+        **{name: estimate_data(row.compared[name]) for name in _LOST},
+        "accuracy_ema": [{"round": round, **(estimate_data(value) or missing)} for round, value in row.at.items()],
+        "targets": [{"accuracy": goal, **target_data(found, "rounds")} for goal, found in row.to.items()],
+    }
+
+
+_LOST = ("rounds_without_update", "refused")

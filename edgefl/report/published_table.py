@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from edgefl.report.formats import plain_text, written
-from edgefl.report.grid import Cell, Grid, Head
+from edgefl.report.grid import Cell, Grid, Head, Table
 from edgefl.report.published import Comparison, cells, comparisons, orderings, shortened
-from edgefl.report.rows import run_names
+from edgefl.report.rows import described, run_names
 from edgefl.report.run_result import RunResult
 
 
-def published_grid(runs: Sequence[RunResult]) -> Grid:
+def published_table(runs: Sequence[RunResult]) -> Table:
     """Published numbers, ours and the gaps; below them whether the paper's order holds.
 
     Raises:
@@ -22,37 +21,19 @@ def published_grid(runs: Sequence[RunResult]) -> Grid:
     heads = [Head("run", text=True)] * several + [Head("method", text=True), Head("metric", text=True)]
     heads += [Head("published"), Head("ours"), Head("gap"), Head("source", text=True)]
     rows, notes = [], []
+    records: list[dict[str, object]] = []
+    orders, remarks = [], []
     for name, run in zip(run_names(runs), runs, strict=True):
-        found = comparisons(run)
+        found, start = comparisons(run), f"{name}: " if several else ""
+        ordered = orderings(found)
+        shorter = [note] if (note := shortened(run)) else []
         rows += [[*([Cell(name)] * several), *map(Cell, cells(each))] for each in found]
-        note = shortened(run)
-        start = f"{name}: " if several else ""
-        notes += [f"{start}{line}" for line in [*([note] if note else []), *orderings(found)]]
-    return Grid(heads, rows, notes)
-
-
-def published_records(runs: Sequence[RunResult]) -> list[dict[str, object]]:
-    """One record for each published number, in base units; ``None`` where there is no figure.
-
-    Raises:
-        UserError: a run's scenario has no published numbers.
-    """
-    return [_record(name, each) for name, run in zip(run_names(runs), runs, strict=True) for each in comparisons(run)]
-
-
-def published_csv(runs: Sequence[RunResult]) -> str:
-    """The records as comma-separated values.
-
-    Raises:
-        UserError: a run's scenario has no published numbers.
-    """
-    records = published_records(runs)
-    return written(
-        [
-            {name: plain_text(value) if isinstance(value, str) else value for name, value in each.items()}
-            for each in records
-        ]
-    )
+        notes += [f"{start}{line}" for line in [*shorter, *ordered]]
+        records += [_record(name, each) for each in found]
+        orders.append({"run": name, "sentences": ordered})
+        remarks += [f"{name}: {line}" for line in shorter]
+    data = {"runs": described(runs), "rows": records, "orders": orders, "notes": remarks}
+    return Table(Grid(heads, rows, notes), records, data)
 
 
 def _record(run: str, found: Comparison) -> dict[str, object]:

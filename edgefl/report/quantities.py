@@ -109,7 +109,8 @@ def unit_for(quantities: Sequence[float], dimension: str) -> Unit:
 
     Args:
         quantities: in the base unit.
-        dimension: ``fraction`` (printed in percent), ``rounds``, ``seconds``, ``bytes``, ``joules`` or ``flops``.
+        dimension: ``fraction`` (printed in percent), ``count`` (without a unit), ``rounds``, ``seconds``, ``bytes``,
+            ``joules`` or ``flops``.
 
     >>> unit_for([3.0e8, 1.25e9], "bytes")
     Unit(symbol='GB', scale=1000000000.0, decimals=2)
@@ -117,6 +118,8 @@ def unit_for(quantities: Sequence[float], dimension: str) -> Unit:
     largest = max((abs(quantity) for quantity in quantities), default=0.0)
     if dimension == "fraction":
         return Unit("%", 0.01, 1)
+    if dimension == "count":
+        return Unit("", 1.0)
     ladder = LADDERS[dimension]
     symbol, scale = next((step for step in reversed(ladder) if largest >= FROM.get(*step)), ladder[0])
     figure = largest / scale

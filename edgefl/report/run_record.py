@@ -39,7 +39,10 @@ class RunRecord:
         summary: the contents of ``summary.json``.
         results: the same, typed: for each method's label one :class:`SeedResult` per seed.
         scenario: the contents of the fully resolved ``scenario.yaml``.
+        setting: of a sweep's result, the value of each path that the sweep varied.
     """
+
+    setting: dict[str, Any] | None = None
 
     def __init__(self, path: str | Path) -> None:
         self.path = self.given = user_path(path, argument="path")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgefl.report.columns import comparison_grid
+from edgefl.report.comparison import comparison_grid
 from edgefl.report.html import render
 from edgefl.report.rows import comparison_rows
 from edgefl.report.run_record import RunRecord

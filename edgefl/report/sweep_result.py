@@ -25,9 +25,6 @@ class SettingResult(RunResult):
         setting: the value of each path that the sweep varied.
         runs: the runs of its jobs, one or more seeds each.
         folder: the sweep's folder.
-
-    Attributes:
-        setting: see above.
     """
 
     def __init__(self, name: str, setting: Mapping[str, Any], runs: Sequence[RunResult], folder: Path) -> None:

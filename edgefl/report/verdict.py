@@ -125,7 +125,7 @@ def _targets(rows: Sequence[Row]) -> list[str]:
 
 def _front_blocks(run: RunRecord, rows: Sequence[Row]) -> list[str]:
     """A sentence about methods that train old front blocks because few clients take part in a round."""
-    old = [f"{row.label} ({estimate(row.front_age, 'rounds')})" for row in rows if row.front_age is not None]
+    old = [f"{row.label} ({estimate(age, 'rounds')})" for row in rows if (age := row["blocks.front_age"]) is not None]
     training, data = run.scenario.get("training", {}), run.scenario.get("data", {})
     cohort, clients = training.get("cohort"), data.get("clients")
     if not old or cohort is None or clients is None or cohort >= clients:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from edgefl.report import as_markdown, comparison_rows
-from edgefl.report.as_json import comparison_json
+from edgefl.report.comparison import comparison
 
 from .conftest import seed_result
 
@@ -21,10 +19,10 @@ def personal(seed, gain):
 def test_clients_accuracies_are_means_over_the_seeds(make_run):
     run = make_run({"fedavg": [personal(0, 0.1), personal(1, 0.2)]})
     (row,) = comparison_rows(run)
-    assert row.further["clients", "mean"].mean == pytest.approx(0.5)
-    assert row.further["personalised", "mean"].mean == pytest.approx(0.65)
-    assert row.further["personalised", "worst tenth"].mean == pytest.approx(0.35)
-    (told,) = json.loads(comparison_json([run]))["rows"]
+    assert row["clients.mean"].mean == pytest.approx(0.5)
+    assert row["personalisation.mean"].mean == pytest.approx(0.65)
+    assert row["personalisation.worst_tenth"].mean == pytest.approx(0.35)
+    (told,) = comparison(run).data["rows"]
     # As summary.json calls them.
     assert told["personalisation"]["worst_tenth"]["mean"] == pytest.approx(0.35)
     assert told["clients"]["cumulative"]["mean"] == pytest.approx(0.52)

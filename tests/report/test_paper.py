@@ -13,8 +13,8 @@ import pytest
 from edgefl.cli.entry import main
 from edgefl.errors import UserError
 from edgefl.report import RunResult
-from edgefl.report.formats import latex, markdown
-from edgefl.report.paper import paper_csv, paper_grid, paper_rows
+from edgefl.report.formats import latex, markdown, written
+from edgefl.report.paper import paper_grid, paper_rows, paper_table
 from edgefl.report.statistics import mean_interval
 
 from .conftest import seed_result, target
@@ -103,7 +103,7 @@ def test_the_best_of_a_column_is_bold_with_what_is_tied(smoothed_run):
 
 
 def test_a_csv_holds_full_precision_and_an_empty_field_for_never(smoothed_run):
-    text = paper_csv(paper_rows([smoothed_run({"one": [0.0333]})], at=[10]))
+    text = written(paper_table([smoothed_run({"one": [0.0333]})], at=[10]).records)
     (record,) = csv.DictReader(io.StringIO(text))
     assert float(record["accuracy_ema_at_10"]) == pytest.approx(0.333)
     assert record["rounds_to_0.5"] == "16.0"
@@ -113,15 +113,15 @@ def test_a_csv_holds_full_precision_and_an_empty_field_for_never(smoothed_run):
 def test_refused_jobs_and_rounds_without_an_update_stand_below_and_in_the_csv(make_run):
     idle = [seed_result(seed, rounds=4, refused=3, rounds_without_update=2) for seed in range(2)]
     busy = [seed_result(seed, rounds=4) for seed in range(2)]
-    rows = paper_rows([make_run({"idle": idle, "busy": busy})])
+    table = paper_table([make_run({"idle": idle, "busy": busy})])
     told = [
         "idle: 6 jobs were refused (all 2 seeds together), because a device has less memory than they need "
         "(edgefl plan names the devices).",
         "idle: no update was aggregated in 4 of 8 rounds (all 2 seeds together).",
     ]
-    assert paper_grid(rows).notes[-2:] == told
-    assert not [note for note in paper_grid(rows).notes if note.startswith("busy")]
-    records = csv.DictReader(io.StringIO(paper_csv(rows)))
+    assert table.grid.notes[-2:] == told
+    assert not [note for note in table.grid.notes if note.startswith("busy")]
+    records = csv.DictReader(io.StringIO(written(table.records)))
     assert [(each["refused"], each["rounds_without_update"]) for each in records] == [("3", "2"), ("0", "0")]
 
 

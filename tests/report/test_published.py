@@ -13,8 +13,8 @@ from edgefl.cli.app import app
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.report import RunResult
-from edgefl.report.as_json import published_json
 from edgefl.report.published import cells, comparisons, orderings, shortened
+from edgefl.report.published_table import published_table
 from edgefl.scenario import load_scenario
 from edgefl.scenario.writing import dump_yaml
 
@@ -217,7 +217,7 @@ def test_a_run_shorter_than_the_papers_is_told(result, monkeypatch):
     sentence = f"4 of {whole} rounds: the published numbers are for all {whole}."
     output = CliRunner().invoke(app, ["report", str(made.path), "--against", "paper"]).output
     assert sentence in output
-    assert json.loads(published_json([made]))["notes"] == [f"fedadc_fig1_s2: {sentence}"]
+    assert published_table([made]).data["notes"] == [f"fedadc_fig1_s2: {sentence}"]
 
 
 @pytest.mark.parametrize(("name", "rounds"), [("small", 4), ("fedadc_fig1_s2", 500)])
@@ -233,5 +233,5 @@ def test_a_number_beyond_all_numbers_is_none_for_a_program(result):
     table = pq.read_table(file)
     losses = pa.array([1.0, 2.0, 3.0, float("inf")])
     pq.write_table(table.set_column(table.column_names.index("loss"), "loss", losses), file)
-    (row,) = json.loads(published_json([RunResult(made.path)]))["rows"]
+    (row,) = published_table([RunResult(made.path)]).data["rows"]
     assert (row["published"], row["ours"], row["gap"]) == (0.5, None, None)

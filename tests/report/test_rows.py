@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+from functools import reduce
+from statistics import fmean
+from unittest.mock import ANY
 
 import pytest
 from rich.console import Console
 
 from edgefl.report import as_csv, as_latex, as_markdown, comparison_rows, comparison_table
-from edgefl.report.columns import comparison_grid
+from edgefl.report.comparison import comparison, comparison_grid
+from edgefl.report.figures import FIGURES
 from edgefl.report.rows import notes
 
 from .conftest import seed_result, target
@@ -24,11 +29,11 @@ def printed(run, width):
 def test_a_row_holds_means_over_the_seeds(three_methods):
     rows = {row.label: row for row in comparison_rows(three_methods)}
     assert list(rows) == three_methods.labels
-    assert rows["fedavg"].final.mean == pytest.approx(0.952)
-    assert rows["fedavg"].seconds.mean == pytest.approx(51.0)
+    assert rows["fedavg"]["accuracy.final"].mean == pytest.approx(0.952)
+    assert rows["fedavg"]["seconds"].mean == pytest.approx(51.0)
     assert rows["fedavg"].stops == (("joules", 3),)
-    assert rows["fedavg"].down_actual is None
-    assert rows["fedbr"].down_uniform.mean == 150_000_000
+    assert rows["fedavg"]["blocks.actual"] is None
+    assert rows["fedbr"]["blocks.uniform"].mean == 150_000_000
 
 
 def test_a_target_that_some_seeds_miss_is_counted_never_averaged(three_methods):
@@ -57,7 +62,7 @@ def test_the_age_of_front_blocks_is_a_note_and_a_figure_for_machines(make_run):
         "on average."
     )
     assert [line for line in notes(rows) if "front blocks" in line] == [expected]
-    assert rows[0].front_age is None
+    assert rows[0]["blocks.front_age"] is None
     header, fedavg, fedbr = as_csv(rows).splitlines()
     place = header.split(",").index("front_block_age")
     assert (fedavg.split(",")[place], fedbr.split(",")[place]) == ("", "11.25")
@@ -103,6 +108,39 @@ def test_intervals_are_cut_to_what_is_possible_where_they_are_shown_alone(make_r
     assert float(record["accuracy_final_half_width"]) == pytest.approx(12.7062 * 0.14, rel=1e-5)
     sure = make_run({"a": [seed_result(n, seconds=50.0 + n) for n in range(3)]}, folder="sure")
     assert not [note for note in notes(comparison_rows(sure)) if note.startswith("[")]
+
+
+def test_every_format_has_the_figures_of_the_summary_that_all_seeds_have(make_run):
+    on_clients = {"mean": 0.7, "cumulative": 0.72, "worst_tenth": 0.4}
+    both = {"rounds_without_update": 1, "refused": 3}
+    full = [seed_result(seed, clients=on_clients, ensemble={"final": 0.9, "best": 0.95}, **both) for seed in range(2)]
+    partly = [seed_result(0, clients=on_clients, **both), seed_result(1, **both)]
+    run = make_run({"fedavg": full, "moon": partly})
+    rows = comparison_rows(run)
+    summary = json.loads((run.path / "summary.json").read_text(encoding="utf-8"))["methods"]
+    for row, record, data in zip(
+        rows, csv.DictReader(io.StringIO(as_csv(rows))), comparison(run).data["rows"], strict=True
+    ):
+        for figure in FIGURES:
+            at_each = [
+                reduce(lambda part, name: part and part.get(name), figure.path.split("."), seed)
+                for seed in summary[row.label]
+            ]
+            expected = None if None in at_each else fmean(at_each)
+            in_json = reduce(lambda part, name: part and part.get(name), figure.path.split("."), data)
+            assert in_json == (None if expected is None else {"mean": pytest.approx(expected), "half_width": ANY}), (
+                figure
+            )
+            if figure.name in record:
+                assert (
+                    record[figure.name] == ""
+                    if expected is None
+                    else float(record[figure.name]) == pytest.approx(expected)
+                )
+            else:
+                assert figure.path.startswith(("blocks", "personalisation"))
+    assert "clients worst tenth, %" in as_markdown(rows)
+    assert "personalised" not in as_markdown(rows)
 
 
 def test_csv_holds_what_was_done_in_vain(make_run):

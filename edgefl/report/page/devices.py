@@ -101,11 +101,10 @@ def fleet_data(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
     for name, run in zip(run_names(runs), runs, strict=True):
         network = _mapping(run.scenario.get("network"))
         topology = _mapping(network.get("topology"))
-        links = ({"topology": topology} if topology else {}) | _mapping(network.get("links"))
+        links = [*([("topology", topology)] if topology else []), *_mapping(network.get("links")).items()]
         groups = [_group(group) for group in _groups(run)]
         if groups or links:
-            described = {link: _words(spec) for link, spec in links.items()}
-            found.append({"name": name, "groups": groups, "links": described})
+            found.append({"name": name, "groups": groups, "links": [(link, _words(spec)) for link, spec in links]})
     return found
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from edgefl.report.columns import comparison_grid
+from edgefl.report.comparison import comparison_grid
 from edgefl.report.course import brake_of, held_back, traffic_of
 from edgefl.report.page.devices import devices_data, fairness_data, fleet_data
 from edgefl.report.page.figures import front_over
@@ -54,8 +54,7 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series], timings: Seque
 
 def _outcome(runs: Sequence[RunResult], timings: Sequence[Timed]) -> dict[str, Any]:
     compared = comparison_grid(comparison_rows(*runs))
-    words = next((number for number, head in enumerate(compared.heads) if not head.text), 1)
-    return {"verdicts": verdicts(runs), "compared": compared, "words": words, "bands": bands(runs, timings)}
+    return {"verdicts": verdicts(runs), "compared": compared, "bands": bands(runs, timings)}
 
 
 def _front(series: Sequence[Series]) -> list[tuple[str, str]]:
