@@ -209,11 +209,19 @@ def dies(*arguments):
 def test_a_process_that_dies_fails_its_job_alone(file, tmp_path, monkeypatch):
     jobs = jobs_of(file, CHANGES, settings_of(GRID), train=False)
     monkeypatch.setattr("edgefl.sweep.processes.run_job", dies)
-    monkeypatch.setattr("edgefl.sweep.processes._begin", None)
     failures = {}
     run_all(jobs, tmp_path, 2, lambda job, failure: failures.update({job.id: failure}))
     assert set(failures) == {job.id for job in jobs}
     assert all("process died" in failure for failure in failures.values())
+
+
+def test_a_script_without_a_main_guard_runs_once(file, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(f"open({str(tmp_path / 'runs')!r}, 'a').write('once ')\nfrom edgefl.cli import main\nmain()\n")
+    command = [sys.executable, str(script), "sweep", file, "--grid", "training.local.lr=0.1,0.2", "--no-train"]
+    subprocess.run([*command, "--out", str(tmp_path / "out")], check=True, capture_output=True, timeout=300)
+    assert (tmp_path / "runs").read_text() == "once "
+    assert len(pq.read_table(tmp_path / "out" / "sweep.parquet")) > 1
 
 
 def test_the_best_setting_is_that_with_the_greatest_mean_over_the_seeds(file):
