@@ -15,12 +15,14 @@ from edgefl.version import __version__
 if TYPE_CHECKING:
     from edgefl.api import simulate
     from edgefl.errors import UserError
+    from edgefl.record.listener import Listener
     from edgefl.report import RunResult
     from edgefl.scenario import Scenario, load_scenario
 
-__all__ = ["RunResult", "Scenario", "UserError", "__version__", "load_scenario", "simulate"]
+__all__ = ["Listener", "RunResult", "Scenario", "UserError", "__version__", "load_scenario", "simulate"]
 
 _HOME = {
+    "Listener": "edgefl.record.listener",
     "RunResult": "edgefl.report",
     "Scenario": "edgefl.scenario",
     "UserError": "edgefl.errors",

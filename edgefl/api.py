@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, get_args
 from edgefl.errors import UserError, one_line
 from edgefl.experiment import run
 from edgefl.hardware import DeviceName, EngineKind
+from edgefl.record.listener import Listener
 from edgefl.report import RunResult
 from edgefl.scenario import Scenario, load_scenario, rehearse, with_overrides
 from edgefl.user_path import new_user_path
 
 if TYPE_CHECKING:
-    from edgefl.experiment.progress import Progress
     from edgefl.scenario.overrides import Overrides
-
-_MOMENTS = ("begin", "round", "end", "shared", "close")
-"""The methods of :class:`edgefl.experiment.progress.Progress`."""
 
 
 def simulate(
@@ -30,7 +27,7 @@ def simulate(
     device: DeviceName = "auto",
     engine: EngineKind | None = None,
     train: bool = True,
-    progress: Progress | None = None,
+    listeners: Sequence[Listener] = (),
 ) -> RunResult:
     """Run a scenario and return its results.
 
@@ -43,7 +40,7 @@ def simulate(
         device: where training runs.
         engine: how training runs; the scenario's ``training.engine`` if not given.
         train: false simulates only devices and network, without accuracies.
-        progress: is called after each round; see :class:`edgefl.experiment.progress.Progress`.
+        listeners: follow the runs; see :class:`edgefl.Listener`.
 
     Raises:
         UserError: something in the scenario or the arguments is wrong, or ``out`` is not empty.
@@ -53,7 +50,7 @@ def simulate(
         edgefl.experiment.RunMoved: the folder was moved or removed during the run.
     """
     folder = new_user_path(out, argument="out")
-    _check_choices(methods, device, engine, train, progress)
+    _check_choices(methods, device, engine, train, listeners)
     if not isinstance(scenario, Scenario):
         scenario = load_scenario(scenario, overrides)
     elif overrides:
@@ -66,12 +63,12 @@ def simulate(
         device=device,
         engine=engine,
         train=train,
-        progress=progress,
+        listeners=listeners,
     )
     return RunResult(finished)
 
 
-def _check_choices(methods: object, device: object, engine: object, train: object, progress: object) -> None:
+def _check_choices(methods: object, device: object, engine: object, train: object, listeners: object) -> None:
     """Check the arguments that no other part checks with the argument's name.
 
     Raises:
@@ -89,10 +86,10 @@ def _check_choices(methods: object, device: object, engine: object, train: objec
         ),
         ("train", train, isinstance(train, bool), "True or False"),
         (
-            "progress",
-            progress,
-            progress is None or all(callable(getattr(progress, name, None)) for name in _MOMENTS),
-            f"an object with the methods {', '.join(_MOMENTS)}",
+            "listeners",
+            listeners,
+            isinstance(listeners, Sequence) and all(isinstance(each, Listener) for each in listeners),
+            "a list of edgefl.Listener",
         ),
     )
     for name, value, right, expected in checks:

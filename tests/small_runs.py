@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from edgefl.experiment.progress import Silent
+from edgefl.record.events import Event
+from edgefl.record.listener import Listener
 
 SMALL: dict[str, Any] = {
     "name": "small",
@@ -49,13 +50,23 @@ CELLS: dict[str, Any] = {
 }
 
 
-class Stop(Silent):
+class Rows(Listener):
+    """Keeps the rows of the log."""
+
+    def __init__(self) -> None:
+        self.rows: list[Event] = []
+
+    def events(self, rows):
+        self.rows.extend(rows)
+
+
+class Stop(Listener):
     """Ctrl-C at the end of the n-th round, whichever run it belongs to."""
 
     def __init__(self, rounds: int) -> None:
         self._rounds = rounds
 
-    def round(self, label, seed, round, seconds, accuracy):
+    def round_ended(self, row):
         self._rounds -= 1
         if self._rounds == 0:
             raise KeyboardInterrupt

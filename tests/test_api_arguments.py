@@ -9,7 +9,6 @@ import pytest
 
 import edgefl
 from edgefl.errors import UserError
-from edgefl.experiment.progress import Progress, Silent
 
 WRONG = {
     "scenario": [None, 3, b"small", ["a"], object(), "\0"],
@@ -19,7 +18,7 @@ WRONG = {
     "device": [None, 3, "gpu", ["cpu"], object()],
     "engine": [3, "fast", ["auto"], object()],
     "train": [None, 1, "no"],
-    "progress": [3, "yes", object(), print],
+    "listeners": [None, 3, "yes", object(), print, [print], [edgefl.Listener]],
 }
 
 
@@ -45,13 +44,6 @@ def test_a_wrong_argument_is_refused_by_its_name(name, value, tmp_path, monkeypa
 
 def test_every_argument_is_tried():
     assert set(inspect.signature(edgefl.simulate).parameters) == set(WRONG)
-
-
-def test_progress_is_checked_by_all_its_methods():
-    from edgefl.api import _MOMENTS
-
-    assert set(_MOMENTS) == {name for name in vars(Progress) if not name.startswith("_")}
-    assert all(callable(getattr(Silent(), name)) for name in _MOMENTS)
 
 
 @pytest.mark.parametrize("value", [None, 3, b"x", "\0", object()])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 PARTS = {
     "Run and look": ["simulate", "load_scenario", "RunResult", "UserError", "experiment.RunsFailed",
-                     "experiment.NotWritten", "experiment.progress.Progress"],
+                     "experiment.NotWritten", "Listener"],
     "Runs": ["experiment.run", "experiment.resume", "rerun.replay.replay", "rerun.verify.verify"],
     "Network": ["network.FlowNetwork", "network.Flow", "network.StepTrace", "network.read_mahimahi", "network.read_csv",
                 "network.Transport", "network.lv08"],
@@ -28,9 +28,9 @@ PARTS = {
 """Headings, and the names below each as one imports them from edgefl."""
 
 INTRODUCTION = """
-``edgefl.simulate``, ``edgefl.load_scenario``, ``edgefl.Scenario``, ``edgefl.RunResult`` and ``edgefl.UserError`` are
-all that most programs need; a scenario's fields are those of :doc:`its file <scenario>`. Below them stand the parts
-that can be used alone, and the bases of :doc:`parts of your own <../extending>`.
+``edgefl.simulate``, ``edgefl.load_scenario``, ``edgefl.Scenario``, ``edgefl.RunResult``, ``edgefl.Listener`` and
+``edgefl.UserError`` are all that most programs need; a scenario's fields are those of :doc:`its file <scenario>`. Below
+them stand the parts that can be used alone, and the bases of :doc:`parts of your own <../extending>`.
 """
 
 

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from edgefl.data.federated import load_federated
 from edgefl.experiment.one_run import OneRun
-from edgefl.experiment.progress import Silent
 from edgefl.experiment.wiring import shared_world, step_costs
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import build_model
@@ -112,7 +111,7 @@ def share_outside(scenario: Scenario, device: str = "auto") -> list[dict[str, An
                 began, before = perf_counter(), core.working_seconds
                 with tempfile.TemporaryDirectory() as folder:
                     one = OneRun(scenario, method, world, costs[method.label], RunPaths(Path(folder)))
-                    rounds = one.trained(Silent(), core, data).rounds
+                    rounds = one.trained(core, data).rounds
                 spent[method.label].add(rounds, perf_counter() - began, core.working_seconds - before)
         everything.add(0, perf_counter() - start, core.working_seconds)
     everything.rounds = sum(each.rounds for each in spent.values())

@@ -2,57 +2,33 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from edgefl.cli.console import standard_error
-
-if TYPE_CHECKING:
-    from edgefl.experiment.progress import Progress
-
-_Run = tuple[str, int]
+from edgefl.record.listener import Listener
+from edgefl.record.rounds import RoundRow
+from edgefl.record.summary import SeedResult
 
 
 @contextmanager
-def watching(console: Console | None = None) -> Iterator[Progress]:
+def watching(console: Console | None = None) -> Iterator[Listener]:
     """A progress display: live bars on a terminal, a few plain lines otherwise; always closed at the end."""
     console = console or standard_error()
-    progress: Progress = Live(console) if console.is_terminal else Lines(console)
+    if not console.is_terminal:
+        yield Lines(console)
+        return
+    live = Live(console)
     try:
-        yield progress
+        yield live
     finally:
-        progress.close()
-
-
-@dataclass
-class _Standing:
-    """The progress of a run and its start time: a run begins when the one before it ends."""
-
-    started: float
-    rounds: int = 0
-    seconds: float = 0.0
-    accuracy: float | None = None
-
-    def advance(self, round: int, seconds: float, accuracy: float | None) -> None:
-        self.rounds = round
-        self.seconds = seconds
-        if accuracy is not None:
-            self.accuracy = accuracy
-
-    def rounds_per_second(self, now: float) -> str:
-        return f"{self.rounds / (now - self.started):.1f} rounds/s" if now > self.started else "– rounds/s"
-
-    @property
-    def accuracy_text(self) -> str:
-        return "accuracy –" if self.accuracy is None else f"accuracy {self.accuracy:6.1%}"
+        live.close()
 
 
 def virtual_time(seconds: float) -> str:
@@ -67,70 +43,87 @@ def virtual_time(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-@dataclass
-class Lines:
-    """Sparse plain lines: the start, every quarter of a long run, and the end of each run."""
+class _Display(Listener):
+    """The figures of the current run.
 
-    console: Console
-    clock: Callable[[], float] = time.perf_counter
-    _rounds: int = 0
-    _remaining: int = 0
-    _standings: dict[_Run, _Standing] = field(default_factory=dict)
-    _last: float = 0.0
-    _since: float = 0.0
+    Args:
+        console: where to print.
+        clock: returns the seconds of the wall clock.
+    """
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._console = console
+        self._clock = clock
+        self._most = 0
+
+    def began(self, runs: list[tuple[str, int]], rounds: int) -> None:
+        """See :class:`Listener`."""
+        self._most = rounds
+
+    def run_began(self, label: str, seed: int) -> None:
+        """See :class:`Listener`."""
+        self._run = f"{label} seed {seed}"
+        self._started = self._clock()
+        self._rounds, self._seconds, self._accuracy = 0, 0.0, math.nan
+
+    def round_ended(self, row: RoundRow) -> None:
+        """See :class:`Listener`."""
+        self._rounds, self._seconds = row.round, row.seconds
+        if not math.isnan(row.accuracy):
+            self._accuracy = row.accuracy
+
+    def results_reused(self, seed: int, trained: int, found: int) -> None:
+        """See :class:`Listener`."""
+        self._print(f"seed {seed}: {trained} jobs trained, {found} results reused")
+
+    def _facts(self) -> tuple[str, str, str]:
+        """Virtual time, accuracy and speed."""
+        took = self._clock() - self._started
+        return (
+            f"{virtual_time(self._seconds)} virtual",
+            "accuracy –" if math.isnan(self._accuracy) else f"accuracy {self._accuracy:6.1%}",
+            f"{self._rounds / took:.1f} rounds/s" if took > 0 else "– rounds/s",
+        )
+
+    def _print(self, text: str) -> None:
+        self._console.print(escape(text), soft_wrap=True)
+
+
+class Lines(_Display):
+    """Sparse plain lines: the start, the current run at most every ten seconds, and the end of each run."""
 
     QUIET_SECONDS = 10.0
     """The shortest interval between two lines on unfinished runs."""
 
-    def begin(self, runs: list[tuple[str, int]], rounds: int) -> None:
-        """See :class:`Progress`."""
-        self._rounds, self._remaining, self._last = rounds, len(runs), self.clock()
-        self._since = self._last
+    def began(self, runs: list[tuple[str, int]], rounds: int) -> None:
+        """See :class:`Listener`."""
+        super().began(runs, rounds)
+        self._remaining, self._last = len(runs), self._clock()
         self._print(f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} of at most {rounds} rounds")
 
-    def round(self, label: str, seed: int, round: int, seconds: float, accuracy: float | None) -> None:
-        """See :class:`Progress`."""
-        now = self.clock()
-        standing = self._standings.setdefault((label, seed), _Standing(started=self._since))
-        standing.advance(round, seconds, accuracy)
+    def round_ended(self, row: RoundRow) -> None:
+        """See :class:`Listener`."""
+        super().round_ended(row)
+        now = self._clock()
         if now - self._last >= self.QUIET_SECONDS:
             self._last = now
-            self._print(f"{self._described((label, seed), now)}")
+            self._print(self._described())
 
-    def end(self, label: str, seed: int, reason: str) -> None:
-        """See :class:`Progress`."""
-        self._remaining -= 1
-        now = self.clock()
-        self._standings.setdefault((label, seed), _Standing(started=self._since))
-        self._print(f"{self._described((label, seed), now)}; ended by {reason}; {self._remaining} to go")
-        self._last = self._since = now
+    def run_ended(self, result: SeedResult) -> None:
+        """See :class:`Listener`."""
+        self._remaining, self._last = self._remaining - 1, self._clock()
+        self._print(f"{self._described()}; ended by {result.stop.reason}; {self._remaining} to go")
 
-    def shared(self, seed: int, trained: int, found: int) -> None:
-        """See :class:`Progress`."""
-        self._print(f"seed {seed}: {trained} jobs trained, {found} results reused")
-
-    def close(self) -> None:
-        """See :class:`Progress`."""
-
-    def _described(self, run: _Run, now: float) -> str:
-        standing = self._standings[run]
-        parts = [
-            f"{run[0]} seed {run[1]}: round {standing.rounds}/{self._rounds}",
-            f"{virtual_time(standing.seconds)} virtual",
-            standing.accuracy_text,
-            standing.rounds_per_second(now),
-        ]
-        return ", ".join(parts)
-
-    def _print(self, text: str) -> None:
-        self.console.print(escape(text), soft_wrap=True)
+    def _described(self) -> str:
+        return ", ".join((f"{self._run}: round {self._rounds}/{self._most}", *self._facts()))
 
 
-class Live:
-    """A bar for each active run, a line for each finished one, and a bar for all runs at the bottom."""
+class Live(_Display):
+    """A bar for the current run, a line for each finished one, and a bar for all runs."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._bars = Bars(
+        super().__init__(console, clock)
+        self._bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
@@ -139,60 +132,30 @@ class Live:
             console=console,
             transient=True,
         )
-        self._clock = clock
-        self._since = clock()
-        self._rounds = 0
-        self._everything: TaskID | None = None
-        self._tasks: dict[_Run, TaskID] = {}
-        self._standings: dict[_Run, _Standing] = {}
 
-    def begin(self, runs: list[tuple[str, int]], rounds: int) -> None:
-        """See :class:`Progress`."""
-        self._rounds, self._since = rounds, self._clock()
+    def began(self, runs: list[tuple[str, int]], rounds: int) -> None:
+        """See :class:`Listener`."""
+        super().began(runs, rounds)
         self._bars.start()
-        self._everything = self._bars.add_task(f"all {len(runs)} runs", total=len(runs) * rounds, facts="rounds")
+        self._all = self._bars.add_task(f"all {len(runs)} runs", total=len(runs) * rounds, facts="rounds")
 
-    def round(self, label: str, seed: int, round: int, seconds: float, accuracy: float | None) -> None:
-        """See :class:`Progress`."""
-        standing = self._standing((label, seed))
-        self._advance_everything(round - standing.rounds)
-        standing.advance(round, seconds, accuracy)
-        self._bars.update(
-            self._tasks[label, seed], completed=standing.rounds, facts=escape(self._facts(standing)), refresh=False
-        )
+    def run_began(self, label: str, seed: int) -> None:
+        """See :class:`Listener`."""
+        super().run_began(label, seed)
+        self._bar = self._bars.add_task(escape(self._run), total=self._most, facts="")
 
-    def end(self, label: str, seed: int, reason: str) -> None:
-        """See :class:`Progress`."""
-        standing = self._standing((label, seed))
-        self._advance_everything(self._rounds - standing.rounds)
-        self._since = self._clock()
-        self._bars.remove_task(self._tasks.pop((label, seed)))
-        name = escape(f"{label} seed {seed}")
-        self._bars.console.print(f"{name}  {standing.rounds} rounds  {self._facts(standing)}  ended by {reason}")
+    def round_ended(self, row: RoundRow) -> None:
+        """See :class:`Listener`."""
+        super().round_ended(row)
+        self._bars.advance(self._all)
+        self._bars.update(self._bar, completed=row.round, facts="  ".join(self._facts()), refresh=False)
 
-    def shared(self, seed: int, trained: int, found: int) -> None:
-        """See :class:`Progress`."""
-        self._bars.console.print(f"seed {seed}: {trained} jobs trained, {found} results reused")
+    def run_ended(self, result: SeedResult) -> None:
+        """See :class:`Listener`."""
+        self._bars.advance(self._all, self._most - self._rounds)
+        self._bars.remove_task(self._bar)
+        self._print("  ".join((self._run, f"{self._rounds} rounds", *self._facts(), f"ended by {result.stop.reason}")))
 
     def close(self) -> None:
-        """See :class:`Progress`."""
+        """Remove the bars."""
         self._bars.stop()
-
-    def _standing(self, run: _Run) -> _Standing:
-        if run not in self._tasks:
-            name = escape(f"{run[0]} seed {run[1]}")
-            self._tasks[run] = self._bars.add_task(name, total=self._rounds, facts="")
-            self._standings[run] = _Standing(started=self._since)
-        return self._standings[run]
-
-    def _advance_everything(self, rounds: int) -> None:
-        if self._everything is not None:
-            self._bars.advance(self._everything, rounds)
-
-    def _facts(self, standing: _Standing) -> str:
-        facts = (
-            f"{virtual_time(standing.seconds)} virtual",
-            standing.accuracy_text,
-            standing.rounds_per_second(self._clock()),
-        )
-        return "  ".join(facts)

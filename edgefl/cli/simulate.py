@@ -95,7 +95,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     from edgefl.cli.progress import watching
     from edgefl.experiment import run
 
-    with _finishing(folder, scenario, as_json=as_json), _quiet(as_json), watching() as progress:
+    with _finishing(folder, scenario, as_json=as_json), _quiet(as_json), watching() as display:
         run(
             chosen,
             out=folder,
@@ -104,7 +104,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             engine=engine,
             train=not no_train,
             cache=not no_cache,
-            progress=progress,
+            listeners=[display],
         )
 
 
@@ -128,8 +128,8 @@ def _resume(folder: Path, *, as_json: bool) -> None:
     from edgefl.cli.progress import watching
     from edgefl.experiment import resume
 
-    with _finishing(folder, str(folder), as_json=as_json), _quiet(as_json), watching() as progress:
-        resume(folder, progress=progress)
+    with _finishing(folder, str(folder), as_json=as_json), _quiet(as_json), watching() as display:
+        resume(folder, listeners=[display])
 
 
 @contextmanager

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from edgefl.experiment.client_accuracy import accuracy_of_clients
 from edgefl.methods.recipe import Method
 from edgefl.record import SeedPaths
+from edgefl.record.listener import Listener
 from edgefl.record.summary import ClientResult
 from edgefl.scenario import Scenario
 
@@ -25,44 +26,48 @@ def keepsakes_of(scenario: Scenario) -> Keepsakes:
     return Keepsakes(scenario.evaluation.ensemble, clients=scenario.keep_models == "clients")
 
 
-@dataclass(frozen=True)
-class Conclusion:
+@dataclass
+class Conclusion(Listener):
     """The end of one method's run with one seed.
 
     Attributes:
+        scenario: the scenario.
+        paths: the run's files.
         core: data, skeletons and engine of the seed.
         data: the clients' data.
         seed: the seed.
         method: the trained method.
         learner: the learner that trained it; ``keepsakes`` contains what it kept.
-        rounds: rounds of the run.
+        results: the additional figures of the summary.
     """
 
+    scenario: Scenario
+    paths: SeedPaths
     core: TrainingCore
     data: FederatedData
     seed: int
     method: Method
     learner: MethodLearner
     keepsakes: Keepsakes
-    rounds: int
+    results: dict[str, ClientResult] = field(default_factory=dict)
 
-    def write(self, scenario: Scenario, paths: SeedPaths) -> dict[str, ClientResult]:
-        """Write models and tables as the run's files; return the additional figures of the summary."""
+    def simulated(self, rounds: int) -> None:
+        """Write models and tables as the run's files."""
         from edgefl.experiment.models import write_clients, write_model
 
-        final = self.learner.model(self.rounds)
+        final = self.learner.model(rounds)
         model = self.method.objective.adapt(self.core.model)
-        if scenario.keep_models != "none":
-            write_model(final, model.layout, paths.final_model)
-        if scenario.keep_models == "clients":
-            write_clients(self.keepsakes.local, model.layout, paths.client_models)
-        return accuracy_of_clients(
+        if self.scenario.keep_models != "none":
+            write_model(final, model.layout, self.paths.final_model)
+        if self.scenario.keep_models == "clients":
+            write_clients(self.keepsakes.local, model.layout, self.paths.client_models)
+        self.results = accuracy_of_clients(
             self.method,
             final,
-            self.rounds,
+            rounds,
             core=self.core,
             data=self.data,
             seed=self.seed,
-            personalisation=scenario.personalisation,
-            path=paths.clients,
+            personalisation=self.scenario.personalisation,
+            path=self.paths.clients,
         )

@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
-from collections.abc import Sequence
 
 from edgefl.record.events import Event
+from edgefl.record.listener import Listener
 from edgefl.simulation.rounds import STALL_ROUNDS
 from edgefl.simulation.run import Outcome
 
 _READ = frozenset({"stalled", "diverged", "aggregation", "refused", "dropout", "lost", "transfer_drop"})
 
 
-class EarlyEnd:
-    """Reads a log while it is written, and keeps the facts for the sentence."""
+class EarlyEnd(Listener):
+    """Keeps the facts for the sentence while the run goes on.
 
-    def __init__(self) -> None:
+    Args:
+        rounds: later rounds do not count.
+    """
+
+    def __init__(self, rounds: float = math.inf) -> None:
+        self._rounds = rounds
         self._stated: str | None = None
         self._in_vain: Counter[str] = Counter()
         self._broken_off = -1.0
 
-    def take(self, events: Sequence[Event]) -> None:
+    def events(self, rows: list[Event]) -> None:
         """Process the next rows."""
-        for event in [event for event in events if event.kind in _READ]:
+        for event in [event for event in rows if event.kind in _READ]:
             match event.kind:
                 case "stalled" | "diverged":
                     self._stated = json.loads(event.detail)["reason"]
+                case "transfer_drop":
+                    self._broken_off = event.time
+                case _ if event.round > self._rounds:
+                    continue
                 case "aggregation" if event.value:
                     self._in_vain.clear()
                 case "refused":
@@ -35,8 +45,6 @@ class EarlyEnd:
                     self._in_vain[f"dropped out ({event.item})"] += 1
                 case "lost" if event.item == "late":
                     self._in_vain["were late"] += 1
-                case "transfer_drop":
-                    self._broken_off = event.time
 
     def why(self, outcome: Outcome) -> str | None:
         """The sentence; ``None`` if the stop reason is sufficient."""

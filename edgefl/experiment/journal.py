@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from edgefl.errors import EdgeflError, UserError
 from edgefl.experiment.recording import DAMAGED, Recording, recording_of
 from edgefl.record.events import Event
+from edgefl.record.listener import Listener
 
 _COLUMNS = {
     "events": "position INTEGER PRIMARY KEY, figures BLOB NOT NULL, words TEXT NOT NULL",
@@ -45,7 +46,7 @@ class LogDiffers(EdgeflError):  # noqa: N818  (what it says of the log)
     """A re-executed run differs from the rows in its journal."""
 
 
-class Journal:
+class Journal(Listener):
     """The journal of one run; use as a context manager.
 
     Args:
@@ -79,14 +80,14 @@ class Journal:
             found = list(self._file.execute("SELECT round, manifest FROM manifests ORDER BY round DESC"))
             return [(_of(int, round), _of(str, manifest)) for round, manifest in found]
 
-    def take(self, events: Sequence[Event]) -> None:
+    def events(self, rows: list[Event]) -> None:
         """Add the next rows; those that an earlier process also wrote are compared with its rows.
 
         Raises:
             LogDiffers: a row differs from the written one.
         """
-        known = min(self._known_events - self._position, len(events))
-        for event in events[: max(known, 0)]:
+        known = min(self._known_events - self._position, len(rows))
+        for event in rows[: max(known, 0)]:
             with self._sound():
                 then = next(self._known)
             # NaN is not equal to itself, but is written in the same way.
@@ -94,7 +95,7 @@ class Journal:
                 was, now = json.dumps(then), json.dumps(event)
                 raise LogDiffers(f"event {self._position} was {was}, and is now {now}: the run cannot be resumed")
             self._position += 1
-        fresh = events[max(known, 0) :]
+        fresh = rows[max(known, 0) :]
         if fresh:
             self._rows.append((self._position, *packed(fresh)))
             self._position += len(fresh)

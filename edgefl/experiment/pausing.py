@@ -1,17 +1,17 @@
-"""Pause a run: all results are on disk, and the run can be resumed with the same outcome."""
+"""Pause a run: its figures are on disk, and the run can be resumed with the same outcome."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from edgefl.durable_file import write_durably
 from edgefl.errors import EdgeflError
 from edgefl.json_file import read_json
 from edgefl.record import SeedPaths
+from edgefl.record.listener import Listener
 from edgefl.record.rounds import RoundRow
 
 
@@ -54,34 +54,52 @@ class Paused(EdgeflError):  # noqa: N818  (not an error)
         return f"{self.label} paused after round {self.round}"
 
 
-def write_standing(paths: SeedPaths, pause: Pause, seed: int, rows: Sequence[RoundRow]) -> None:
-    """Add a run's current figures to those of its earlier pauses.
+@dataclass
+class Pausing(Listener):
+    """Pauses one run, unless the pause is not before its last round.
 
-    Args:
-        paths: the run's files.
-        pause: the reached pause.
+    Attributes:
+        pause: when to pause it.
+        label: the method's label.
         seed: the run's seed.
-        rows: the run's rounds.
+        last: the last round.
+        paths: the run's files.
     """
-    known = read_standings(paths)
-    evaluated = [row for row in rows if not math.isnan(row.accuracy)]
-    last = evaluated[-1] if evaluated else None
-    known[pause.name] = {
-        "seed": seed,
-        "stop": "paused",
-        "rounds": rows[-1].round,
-        "rounds_without_update": sum(not row.aggregated for row in rows),
-        "refused": sum(row.refused for row in rows),
-        "seconds": float(rows[-1].seconds),
-        "accuracy_final": last and float(last.accuracy),
-        "accuracy_best": max((float(row.accuracy) for row in evaluated), default=None),
-        "accuracy_ema": last and float(last.accuracy_ema),
-        "bytes_down": sum(row.bytes_down for row in rows),
-        "bytes_up": sum(row.bytes_up for row in rows),
-        "flops": float(sum(row.flops for row in rows)),
-        "joules": float(sum(row.joules for row in rows)),
-    }
-    write_durably(paths.standings, json.dumps(known))
+
+    pause: Pause
+    label: str
+    seed: int
+    last: int
+    paths: SeedPaths
+    _rows: list[RoundRow] = field(default_factory=list)
+
+    def round_ended(self, row: RoundRow) -> None:
+        """Write the figures and raise :class:`Paused` if it is time to pause."""
+        self._rows.append(row)
+        if row.round < self.last and self.pause.reached(row.round, row.seconds):
+            known = read_standings(self.paths)
+            write_durably(self.paths.standings, json.dumps(known | {self.pause.name: self._standing()}))
+            raise Paused(self.label, row.round)
+
+    def _standing(self) -> dict[str, Any]:
+        rows = self._rows
+        evaluated = [row for row in rows if not math.isnan(row.accuracy)]
+        last = evaluated[-1] if evaluated else None
+        return {
+            "seed": self.seed,
+            "stop": "paused",
+            "rounds": rows[-1].round,
+            "rounds_without_update": sum(not row.aggregated for row in rows),
+            "refused": sum(row.refused for row in rows),
+            "seconds": float(rows[-1].seconds),
+            "accuracy_final": last and float(last.accuracy),
+            "accuracy_best": max((float(row.accuracy) for row in evaluated), default=None),
+            "accuracy_ema": last and float(last.accuracy_ema),
+            "bytes_down": sum(row.bytes_down for row in rows),
+            "bytes_up": sum(row.bytes_up for row in rows),
+            "flops": float(sum(row.flops for row in rows)),
+            "joules": float(sum(row.joules for row in rows)),
+        }
 
 
 def read_standings(paths: SeedPaths) -> dict[str, dict[str, Any]]:

@@ -13,7 +13,10 @@ from edgefl.errors import UserError
 from edgefl.experiment.checkpoint_writer import CheckpointWriter
 from edgefl.experiment.checkpoints import CheckpointDamaged, read_checkpoint
 from edgefl.experiment.journal import Journal, LogDiffers
+from edgefl.experiment.pausing import Paused
 from edgefl.experiment.recorded_learner import RecordedLearner
+from edgefl.record.listener import Listener
+from edgefl.record.rounds import RoundRow
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Learner, Mixing, TrainingJob
 
 CHECKPOINT_EVERY = 10
@@ -30,11 +33,13 @@ class ResumableLearner(Learner, Protocol):
         """Hold what :meth:`snapshot` gave, instead of what it holds."""
 
 
-class ResumedLearner:
+class ResumedLearner(Listener):
     """Trains with another learner and writes checkpoints; a resumed run first repeats recorded rounds.
 
     Up to the newest valid checkpoint, answers come from the rows of the journal and nothing is trained. Then the
-    checkpoint's tensors are loaded and training continues. As a context manager it completes its last checkpoint.
+    checkpoint's tensors are loaded and training continues. It commits the journal after every round, so the journal
+    comes before it in the list of listeners. As a context manager it completes its last checkpoint; a paused run gets
+    one of its last round, so that nothing is trained again.
 
     Args:
         learner: trains.
@@ -66,10 +71,6 @@ class ResumedLearner:
         if self._held is not None:
             self._answers = RecordedLearner(journal.recording(), method, _missing)
 
-    @property
-    def _live(self) -> bool:
-        return self._held is None
-
     def submit(self, job: TrainingJob) -> None:
         """See :class:`~edgefl.training.job.Learner`."""
         self._answers.submit(job)
@@ -94,23 +95,17 @@ class ResumedLearner:
         """See :class:`~edgefl.training.job.Learner`."""
         return self._answers.evaluate(version)
 
-    def round_ended(self, rounds: int) -> None:
-        """Round number ``rounds`` (from 1) has ended, and the journal has its rows."""
+    def round_ended(self, row: RoundRow) -> None:
+        """Commit the round, and write a checkpoint if it is time for one."""
         if self._held is not None:
-            if rounds == self._until:
+            if row.round == self._until:
                 self._restore(*self._held)
                 self._held, self._answers = None, self._learner
             return
-        self._journal.commit(rounds)
+        self._journal.commit(row.round)
         self._writer.collect()
-        if rounds % CHECKPOINT_EVERY == 0 and rounds != self._last:
-            self._writer.begin(rounds, *self._learner.snapshot())
-
-    def left(self, rounds: int) -> None:
-        """The run is paused after round number ``rounds``; a resumed run continues there and trains nothing again."""
-        if self._live and self._until < rounds:
-            self._writer.begin(rounds, *self._learner.snapshot())
-            self._writer.finish()
+        if row.round % CHECKPOINT_EVERY == 0 and row.round != self._last:
+            self._writer.begin(row.round, *self._learner.snapshot())
 
     def _restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         try:
@@ -130,6 +125,9 @@ class ResumedLearner:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if isinstance(error, Paused) and self._held is None and self._until < error.round:
+            self._writer.begin(error.round, *self._learner.snapshot())
+            self._writer.finish()
         self._writer.__exit__(kind, error, trace)
         if error is None and self._held is not None:
             raise LogDiffers(f"the run ends before round {self._until}, which has a checkpoint: it cannot be resumed")

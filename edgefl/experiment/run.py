@@ -17,12 +17,12 @@ from edgefl.experiment.faults import NotWritten, RunMoved, RunsFailed, storage_r
 from edgefl.experiment.inputs import Inputs
 from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.pausing import Pause
-from edgefl.experiment.progress import Progress, Silent
 from edgefl.experiment.software import software_of
 from edgefl.experiment.state import Choices
 from edgefl.experiment.step_costs import write_costs
 from edgefl.experiment.wiring import shared_world, step_costs
 from edgefl.process_state import process_state_kept
+from edgefl.record.listener import Listener
 from edgefl.record.summary import write_summary
 from edgefl.scenario import Scenario, dump_yaml, load_scenario, resolve, with_overrides
 from edgefl.scenario.overrides import of_engine
@@ -43,7 +43,7 @@ def run(
     engine: str | None = None,
     train: bool = True,
     cache: bool = True,
-    progress: Progress | None = None,
+    listeners: Sequence[Listener] = (),
     pause: Pause | None = None,
 ) -> Path:
     """Run the scenario's methods with each of its seeds, and write a run directory.
@@ -57,7 +57,7 @@ def run(
         train: ``False`` simulates only the system, with placeholder numbers in place of training.
         cache: if methods have equal training jobs, cache results of training on disk until their seed is done. They
             serve equal jobs of other methods, and jobs since the last checkpoint of an interrupted run.
-        progress: receives the progress of the runs.
+        listeners: follow all runs, in this order.
         pause: when to pause a run; the directory can then be resumed, with another pause or none.
 
     Returns:
@@ -77,10 +77,10 @@ def run(
     if engine is not None:
         scenario = with_overrides(scenario, of_engine(engine))
     with RunDirectory(out.absolute(), choices) as directory:
-        return _execute(scenario, directory, progress or Silent(), pause)
+        return _execute(scenario, directory, listeners, pause)
 
 
-def resume(path: Path, *, progress: Progress | None = None, pause: Pause | None = None) -> Path:
+def resume(path: Path, *, listeners: Sequence[Listener] = (), pause: Pause | None = None) -> Path:
     """Resume an interrupted run; the result is identical byte for byte to that of an uninterrupted run.
 
     In a finished directory, runs that failed because of a part of their method start again; once the part is fixed, the
@@ -88,7 +88,7 @@ def resume(path: Path, *, progress: Progress | None = None, pause: Pause | None 
 
     Args:
         path: the run directory.
-        progress: receives the progress of the runs, including rounds that are only re-executed.
+        listeners: follow the runs, including rounds that are only re-executed.
         pause: when to pause again.
 
     Raises:
@@ -100,12 +100,12 @@ def resume(path: Path, *, progress: Progress | None = None, pause: Pause | None 
     with RunDirectory(path.absolute(), None) as directory:
         scenario = load_scenario(directory.paths.scenario)
         directory.check(scenario)
-        return _execute(scenario, directory, progress or Silent(), pause)
+        return _execute(scenario, directory, listeners, pause)
 
 
 @process_state_kept()
-def _execute(scenario: Scenario, directory: RunDirectory, progress: Progress, pause: Pause | None) -> Path:
-    experiment = _Experiment(scenario, directory, progress, pause)
+def _execute(scenario: Scenario, directory: RunDirectory, listeners: Sequence[Listener], pause: Pause | None) -> Path:
+    experiment = _Experiment(scenario, directory, listeners, pause)
     try:
         experiment.begin()
         for seed in scenario.seeds:
@@ -121,8 +121,6 @@ def _execute(scenario: Scenario, directory: RunDirectory, progress: Progress, pa
             raise
         reason, resumable = storage_reason(error), is_interrupted(directory.path)
         raise NotWritten(directory.path, reason, resumable=resumable) from error
-    finally:
-        progress.close()
     experiment.check_faults()
     return directory.path
 
@@ -134,13 +132,15 @@ class _Experiment:
         at: the current position, in words.
     """
 
-    def __init__(self, scenario: Scenario, directory: RunDirectory, progress: Progress, pause: Pause | None) -> None:
+    def __init__(
+        self, scenario: Scenario, directory: RunDirectory, listeners: Sequence[Listener], pause: Pause | None
+    ) -> None:
         self.at = "before the first run"
+        self._listeners = listeners
         self._pause = pause
         self._scenario = scenario
         self._directory = directory
         self._choices = directory.choices
-        self._progress = progress
         self._inputs = Inputs(scenario, directory.path)
         self._check_inputs()
         directory.use_software(software_of(scenario))
@@ -155,7 +155,8 @@ class _Experiment:
         """Report the runs to execute, and start worker processes if they will be needed."""
         runs = [(method.label, seed) for seed in self._scenario.seeds for method in self._methods]
         left = [run for run in runs if run not in self._directory.finished]
-        self._progress.begin(left, self._scenario.training.rounds)
+        for listener in self._listeners:
+            listener.began(left, self._scenario.training.rounds)
         if self._choices.train:
             from edgefl.experiment.worker_start import begin_workers
 
@@ -174,22 +175,30 @@ class _Experiment:
             for method in methods:
                 self._check_inputs()
                 costs = self._costs[method.label]
-                one = OneRun(self._scenario, method, world, costs, self._directory.paths, pause=self._pause)
+                for listener in self._listeners:
+                    listener.run_began(method.label, seed)
+                one = OneRun(
+                    self._scenario,
+                    method,
+                    world,
+                    costs,
+                    self._directory.paths,
+                    listeners=self._listeners,
+                    pause=self._pause,
+                )
                 try:
                     with process_state_kept():  # a part may change it; other methods must not be affected
-                        entry = (
-                            one.timed(self._progress)
-                            if core is None or data is None
-                            else one.trained(self._progress, core, data)
-                        )
+                        entry = one.timed() if core is None or data is None else one.trained(core, data)
                 finally:
                     self.at = f"after round {one.rounds} of {method.label}, seed {seed}"
                 self._fault = self._fault or one.fault
                 self._directory.run_finished(method.label, seed, entry, sorted(costs.used))
-                self._progress.end(method.label, seed, entry.stop.reason)
+                for listener in self._listeners:
+                    listener.run_ended(entry)
         memory = core.memory if core is not None else None
         if memory is not None and memory.found:
-            self._progress.shared(seed, memory.trained, memory.found)
+            for listener in self._listeners:
+                listener.results_reused(seed, memory.trained, memory.found)
         shutil.rmtree(self._directory.paths.results, ignore_errors=True)
 
     def finish(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,8 +25,7 @@ from edgefl.models.registry import build_model
 from edgefl.network.build import build_topology
 from edgefl.network.client_links import ClientLinks
 from edgefl.process_state import process_state_kept
-from edgefl.record.events import EventLog
-from edgefl.record.rounds import RoundRow
+from edgefl.record.listener import Listener
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.scheduling.selection.base import Facts
@@ -119,8 +118,7 @@ def setup_of(
     *,
     learner: Learner,
     trains: bool,
-    log: EventLog,
-    on_round: Callable[[RoundRow], None] | None = None,
+    listeners: Sequence[Listener],
 ) -> Setup:
     """Return one run's setup.
 
@@ -131,8 +129,7 @@ def setup_of(
         costs: the step costs of the method.
         learner: trains, or replaces training.
         trains: whether the learner's results come from training.
-        log: receives the events.
-        on_round: called after every round.
+        listeners: follow the run, in this order.
     """
     method = costs.method
     model = costs.adapted_model()
@@ -162,6 +159,5 @@ def setup_of(
         evaluate_every=scenario.evaluation.every,
         trains=trains,
         seconds=compute_seconds(scenario, chosen, world.seed),
-        log=log,
-        on_round=on_round,
+        listeners=listeners,
     )

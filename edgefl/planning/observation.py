@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from edgefl.experiment.step_costs import StepCosts
@@ -14,6 +14,7 @@ from edgefl.fleet.figure import Bound
 from edgefl.fleet.roofline import step_seconds
 from edgefl.planning.figures import Range
 from edgefl.record.events import Event
+from edgefl.record.listener import Listener
 
 BOUNDS: tuple[Bound, ...] = ("low", "nominal", "high")
 
@@ -43,8 +44,8 @@ class Spent:
         self.lost += other.lost
 
 
-class Observation:
-    """A sink of the event log that collects what each client spent in each round.
+class Observation(Listener):
+    """Collects what each client spent in each round.
 
     Args:
         device: returns the profile of a client.
@@ -69,9 +70,9 @@ class Observation:
         self._ratios: dict[str, dict[Bound, float]] = {}
         self.spent: defaultdict[tuple[int, int], Spent] = defaultdict(Spent)
 
-    def __call__(self, events: Sequence[Event]) -> None:
+    def events(self, rows: list[Event]) -> None:
         """Process events of the log."""
-        for event in events:
+        for event in rows:
             if event.kind == "work":
                 self._ratios[event.item] = self._bounds_of(event)
             elif event.client >= 0:

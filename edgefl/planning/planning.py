@@ -16,7 +16,6 @@ from edgefl.planning.devices import device_plans
 from edgefl.planning.figures import DevicePlan, MethodPlan, Part, Plan, Range
 from edgefl.planning.observation import Observation, Spent
 from edgefl.process_state import process_state_kept
-from edgefl.record.events import Event, EventLog
 from edgefl.record.rounds import RoundRow
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
@@ -90,15 +89,8 @@ def _method_plan(
         given_seconds=isinstance(scenario.cost, SecondsCost),
         alone=_alone(scenario, world),
     )
-    early = EarlyEnd()
-
-    def sink(events: Sequence[Event]) -> None:
-        seen(events)
-        early.take([event for event in events if event.round <= rounds or event.kind in ("stalled", "transfer_drop")])
-
-    setup = setup_of(
-        scenario, method, world, costs, learner=NeutralLearner(), trains=False, log=EventLog(sink, chunk=2048)
-    )
+    early = EarlyEnd(rounds)
+    setup = setup_of(scenario, method, world, costs, learner=NeutralLearner(), trains=False, listeners=[seen, early])
     # Simulate one more round, if there is one, because the last planned round prefetches for it.
     extended = min(rounds + 1, scenario.training.rounds)
     outcome = simulate_run(replace(setup, rounds=extended, stop="rounds"))

@@ -1,18 +1,20 @@
 """The event log: one row for each event, in the order of events.
 
 Every figure that edgefl reports is a sum over these rows, and ``edgefl verify`` checks the rows against the
-simulation's invariants. Rows go to a sink in chunks, so that a long run needs no more memory than a short one.
+simulation's invariants. Listeners receive the rows in batches, so a long run needs no more memory than a short
+one.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from edgefl.errors import UserError
 from edgefl.json_file import parse_json
+from edgefl.record.listener import Listener
 
 ABSENT = -1
 """The value of the columns ``client``, ``flow`` and ``round`` in rows without one."""
@@ -64,21 +66,20 @@ class Event(NamedTuple):
 
 _tuple = tuple.__new__
 
-Sink = Callable[[list[Event]], None]
-
 
 class EventLog:
-    """Collects rows and writes them in chunks.
+    """Collects rows and passes them to listeners.
 
     Args:
-        sink: called with each full chunk, in order; ``None`` keeps all rows in :attr:`rows`.
-        chunk: rows in a chunk.
+        listeners: receive the rows, in this order.
     """
 
-    def __init__(self, sink: Sink | None = None, *, chunk: int = 32_768) -> None:
-        self.rows: list[Event] = []
-        self._sink = sink
-        self._chunk = chunk if sink is not None else math.inf
+    BATCH = 2048
+    """The largest number of rows that are collected."""
+
+    def __init__(self, listeners: Sequence[Listener]) -> None:
+        self._rows: list[Event] = []
+        self._listeners = listeners
 
     def write(
         self,
@@ -103,7 +104,7 @@ class EventLog:
         ``round`` is the exception: here it counts from 0, as in the simulation, and equals the version of the model
         that clients train from.
         """
-        rows, number = self.rows, round + 1
+        rows, number = self._rows, round + 1
         # Create the tuple directly, without the extra call of a named tuple's constructor.
         rows.append(
             _tuple(
@@ -111,14 +112,15 @@ class EventLog:
                 (time, kind, number, client, item, flow, source, target, bytes, seconds, flops, joules, value, detail),
             )
         )
-        if len(rows) >= self._chunk:
+        if len(rows) >= self.BATCH:
             self.flush()
 
     def flush(self) -> None:
-        """Write the pending rows to the sink."""
-        if self._sink is not None and self.rows:
-            self._sink(self.rows)
-            self.rows = []
+        """Pass the collected rows on."""
+        rows, self._rows = self._rows, []
+        if rows:
+            for listener in self._listeners:
+                listener.events(rows)
 
 
 def detail(**facts: Any) -> str:

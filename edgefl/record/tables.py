@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from edgefl.durable_file import durable_file, write_durably
 from edgefl.errors import UserError
 from edgefl.record.events import Event
+from edgefl.record.listener import Listener
 from edgefl.record.ranges import check_table, check_types
 from edgefl.record.rounds import RoundRow
 
@@ -92,8 +93,8 @@ AS_WRITTEN: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True
 """Options for writing every table of a run; the checksums reveal damaged pages."""
 
 
-class EventFile:
-    """Writes events to a Parquet file chunk by chunk; use as a context manager and as the log's sink.
+class EventFile(Listener):
+    """Writes the events of a run to a Parquet file; use as a context manager.
 
     The file gets its name when it is complete. An error leaves no file; resuming computes its rows again.
     """
@@ -122,9 +123,9 @@ class EventFile:
                 self._write(self._waiting)
             self._close()
 
-    def __call__(self, events: Sequence[Event]) -> None:
-        """Append rows; they are written in groups of a fixed size, independent of the size of ``events``."""
-        self._waiting.extend(events)
+    def events(self, rows: list[Event]) -> None:
+        """Append rows; they are written in groups of a fixed size, independent of the number of ``rows``."""
+        self._waiting.extend(rows)
         while len(self._waiting) >= _ROW_GROUP:
             self._write(self._waiting[:_ROW_GROUP])
             del self._waiting[:_ROW_GROUP]

@@ -28,7 +28,8 @@ from edgefl.methods.recipe import METHODS
 from edgefl.models.digest import digest_of_model
 from edgefl.models.layout import Layout
 from edgefl.process_state import process_state_kept
-from edgefl.record.events import Event, EventLog
+from edgefl.record.events import Event
+from edgefl.record.listener import Listener
 from edgefl.record.summary import SeedResult
 from edgefl.record.tables import ROUNDS
 from edgefl.scenario import Scenario
@@ -40,25 +41,22 @@ from edgefl.training.faults import PartFault, blaming
 from edgefl.training.neutral import NeutralLearner
 
 _TRAINED = ("evaluation", "feedback", "diverged")
-_CHUNK = 1024
 
 
 class _EndsHereError(EdgeflError):
     """Raised when there is nothing more to compare."""
 
 
-class _Comparison:
+class _Comparison(Listener):
     """Compares derived rows with the rows of a log."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         self._events = events
         self.position = 0
         self.difference: str | None = None
-        self.early_end = EarlyEnd()
 
-    def take(self, events: Sequence[Event]) -> None:
-        self.early_end.take(events)
-        for event in events:
+    def events(self, rows: list[Event]) -> None:
+        for event in rows:
             if self.position == len(self._events):
                 self.difference = f"the log ends before the {at(event)} that follows from the scenario"
                 raise _EndsHereError
@@ -104,16 +102,15 @@ class ExecutionAgain:
             record: the data of its files.
             label: the method.
         """
-        comparison = _Comparison(record.events)
-        log = EventLog(comparison.take, chunk=_CHUNK)
+        early_end, comparison = EarlyEnd(), _Comparison(record.events)
         outcome: Outcome | None = None
         try:
             with blaming(label, 0, "setup"):
-                setup = self._setup(record, label, log)
+                setup = self._setup(record, label, [early_end, comparison])
             with suppress(_EndsHereError):
                 outcome = simulate_run(setup)
             with suppress(_EndsHereError):
-                log.flush()
+                setup.log.flush()
         except (PartFault, UserError) as error:
             if isinstance(error, UserError) or not record.summary.faulted:
                 yield f"the run cannot be executed again: {error}"
@@ -124,7 +121,7 @@ class ExecutionAgain:
             yield f"{at(record.events[comparison.position])}: does not follow from the scenario"
         elif outcome is not None:
             block_wise = METHODS[self._scenario.method(label).name].scheduler is not None
-            why = comparison.early_end.why(outcome)
+            why = early_end.why(outcome)
             entry = summarise(outcome, record.summary.seed, block_wise=block_wise, why=why)
             yield from _summed_up(record, outcome, entry)
 
@@ -149,7 +146,7 @@ class ExecutionAgain:
         method = recipe_of(self._scenario, self._scenario.method(label))
         return method.objective.adapt(self._model().model).layout
 
-    def _setup(self, record: Record, label: str, log: EventLog) -> Setup:
+    def _setup(self, record: Record, label: str, listeners: Sequence[Listener]) -> Setup:
         trains = is_trained(record)
         recorded = RecordedLearner(recording_of(record.events), label, _EndsHereError) if trains else None
         method = self._scenario.method(label)
@@ -166,7 +163,7 @@ class ExecutionAgain:
 
         learner = recorded or NeutralLearner()
         world = self._world(record.summary.seed)
-        setup = setup_of(self._scenario, method, world, costs, learner=learner, trains=trains, log=log)
+        setup = setup_of(self._scenario, method, world, costs, learner=learner, trains=trains, listeners=listeners)
         return replace(setup, cost=step)
 
     def _new_world(self, seed: int) -> SharedWorld:

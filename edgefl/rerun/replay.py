@@ -11,7 +11,6 @@ from edgefl.durable_file import durable_file, durable_folder, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.inputs import SCENARIO, digest_of_scenario
 from edgefl.experiment.one_run import OneRun
-from edgefl.experiment.progress import Silent
 from edgefl.experiment.recording import Recording
 from edgefl.experiment.step_costs import write_costs
 from edgefl.process_state import process_state_kept
@@ -88,7 +87,7 @@ class Replay:
             one = OneRun(scenario, scenario.method(label), worlds[seed], costs, RunPaths(folder))
             recording = self._recordings[place]
             learner = ReplayedLearner(recording, label, stateful=costs.method.state is not None)
-            return one.replayed(Silent(), learner), sorted(costs.used)
+            return one.replayed(learner), sorted(costs.used)
 
         found = {place: replayed(place) for place in self._recordings}
         known = {(label, each.seed): each for label in self._run.labels for each in self._run.entries[label]}

@@ -89,8 +89,9 @@ class RoundBook:
         self._empty_rounds = 0 if arrived else self._empty_rounds + 1
         if self._empty_rounds >= STALL_ROUNDS:
             world.stop("stalled")
-        if setup.on_round is not None:
-            setup.on_round(self.rows[-1])
+        setup.log.flush()
+        for listener in setup.listeners:
+            listener.round_ended(self.rows[-1])
 
     def evaluate_last(self) -> Evaluation:
         """The newest model's evaluation, even if none was due in its round."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from edgefl.errors import EdgeflError
 from edgefl.process_state import process_state_kept
 from edgefl.record.events import EventLog, detail
+from edgefl.record.listener import Listener
 from edgefl.record.rounds import RoundRow
 from edgefl.simulation.asynchronous import Asynchronous
 from edgefl.simulation.collector import what_was_there_left_alone
@@ -77,8 +78,8 @@ def simulate_run(setup: Setup) -> Outcome:
         if fault is None:
             try:
                 book.evaluate_last()
-                if setup.on_end is not None:
-                    setup.on_end(book.rounds_done)
+                for listener in setup.listeners:
+                    listener.simulated(book.rounds_done)
             except PartFault as raised:
                 fault = raised
         if fault is not None:
@@ -100,8 +101,9 @@ def simulate_run(setup: Setup) -> Outcome:
     )
 
 
-def unbegun_run(label: str, seed: int, limits: Limits, log: EventLog, fault: PartFault) -> Outcome:
-    """The outcome of a run whose setup failed, and its log."""
+def unbegun_run(label: str, seed: int, limits: Limits, listeners: Sequence[Listener], fault: PartFault) -> Outcome:
+    """The outcome of a run whose setup failed; the listeners receive its log."""
+    log = EventLog(listeners)
     log.write(0.0, "run", item=label, value=seed)
     log.write(0.0, "fault", fault.round, fault.client, detail=detail(reason=str(fault)))
     log.write(0.0, "stop", -1, item="fault")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -18,7 +18,7 @@ from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
 from edgefl.record.events import EventLog
-from edgefl.record.rounds import RoundRow
+from edgefl.record.listener import Listener
 from edgefl.scheduling.blocks.base import BlockScheduler
 from edgefl.scheduling.selection.base import Facts, Selector
 from edgefl.simulation.cost_specs import ComputeSeconds
@@ -68,9 +68,7 @@ class Setup:
         trains: whether the learner really trains.
         sizes_up: bytes of the blocks as clients return them; ``sizes`` by default.
         sizes_plain: their bytes as float32; ``sizes`` by default.
-        on_round: called with each round's row.
-        on_end: called once the last model is evaluated, unless a part of the method failed before, with the number of
-            rounds; a :class:`~edgefl.training.faults.PartFault` that it raises becomes the end of the run.
+        listeners: follow the run, in this order.
     """
 
     label: str
@@ -97,14 +95,17 @@ class Setup:
     seconds: ComputeSeconds | None = None
     sizes_up: ModelSizes | None = None
     sizes_plain: ModelSizes | None = None
-    log: EventLog = field(default_factory=EventLog)
-    on_round: Callable[[RoundRow], None] | None = None
-    on_end: Callable[[int], None] | None = None
+    listeners: Sequence[Listener] = ()
 
     @property
     def clients(self) -> int:
         """Clients in the fleet."""
         return len(self.samples)
+
+    @cached_property
+    def log(self) -> EventLog:
+        """The log of all events, for the listeners."""
+        return EventLog(self.listeners)
 
     @cached_property
     def uplink(self) -> tuple[Part, ...]:

@@ -108,7 +108,7 @@ def test_a_stopped_run_says_so_first_and_then_how_to_go_on(capsys, monkeypatch, 
         os.kill(os.getpid(), number)
         time.sleep(10)
 
-    monkeypatch.setattr(Lines, "round", stop)
+    monkeypatch.setattr(Lines, "round_ended", stop)
     folder = tmp_path / "run"
     command = ["simulate", "5g_100clients", "--no-train", "--method", "fedavg", "--seed", "0", "--out", str(folder)]
     assert main(command) == 128 + number

@@ -1,14 +1,15 @@
 """The progress display, live and in lines."""
 
 import io
+import math
 import re
+from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
 from edgefl.cli.progress import Lines, Live, virtual_time, watching
-from edgefl.experiment.progress import Silent
 
 
 class Clock:
@@ -24,17 +25,27 @@ def console(terminal):
     return Console(file=io.StringIO(), force_terminal=terminal, width=200, highlight=False, color_system=None)
 
 
+def row(round, seconds, accuracy):
+    return SimpleNamespace(round=round, seconds=seconds, accuracy=accuracy)
+
+
+def result(reason):
+    return SimpleNamespace(stop=SimpleNamespace(reason=reason))
+
+
 def told(progress, clock=None):
     """Two runs of four rounds, the second one ended early."""
-    progress.begin([("fedavg", 0), ("[b]odd", 1)], 4)
+    progress.began([("fedavg", 0), ("[b]odd", 1)], 4)
+    progress.run_began("fedavg", 0)
     for round in (1, 2, 3, 4):
         if clock is not None:
             clock.seconds += 6
-        progress.round("fedavg", 0, round, round * 30.0, round / 10 if round % 2 else None)
-    progress.end("fedavg", 0, "rounds")
-    progress.round("[b]odd", 1, 1, 7.25, None)
-    progress.end("[b]odd", 1, "joules")
-    progress.close()
+        progress.round_ended(row(round, round * 30.0, round / 10 if round % 2 else math.nan))
+    progress.run_ended(result("rounds"))
+    progress.run_began("[b]odd", 1)
+    progress.round_ended(row(1, 7.25, math.nan))
+    progress.run_ended(result("joules"))
+    progress.results_reused(1, 12, 3)
 
 
 def test_without_a_terminal_there_are_few_lines_with_all_facts():
@@ -49,12 +60,14 @@ def test_without_a_terminal_there_are_few_lines_with_all_facts():
     )
     assert lines[4].startswith("[b]odd seed 1: round 1/4, 7.2 s virtual, accuracy –")
     assert lines[4].endswith("ended by joules; 0 to go")
-    assert len(lines) == 5
+    assert lines[5:] == ["seed 1: 12 jobs trained, 3 results reused"]
 
 
 def test_on_a_terminal_every_finished_run_leaves_a_line():
     screen = console(terminal=True)
-    told(Live(screen))
+    live = Live(screen)
+    told(live)
+    live.close()
     output = screen.file.getvalue()
     assert "fedavg seed 0  4 rounds  2 min 00 s virtual  accuracy  30.0%" in output
     assert "[b]odd seed 1  1 rounds" in output
@@ -74,17 +87,19 @@ def test_the_display_suits_the_console_and_is_closed_after_an_error():
         assert isinstance(progress, Lines)
     try:
         with watching(console(terminal=True)) as progress:
-            progress.begin([("a", 0)], 1)
+            progress.began([("a", 0)], 1)
             raise KeyboardInterrupt
     except KeyboardInterrupt:
         assert not progress._bars.live.is_started
 
 
 def test_an_end_without_a_round_is_told_too():
-    for progress in (Lines(console(terminal=False)), Live(console(terminal=True)), Silent()):
-        progress.begin([("a", 0)], 3)
-        progress.end("a", 0, "stalled")
-        progress.close()
+    for screen in (console(terminal=False), console(terminal=True)):
+        with watching(screen) as progress:
+            progress.began([("a", 0)], 3)
+            progress.run_began("a", 0)
+            progress.run_ended(result("stalled"))
+        assert "ended by stalled" in screen.file.getvalue()
 
 
 @given(st.floats(0, 1e7))

@@ -10,8 +10,8 @@ import edgefl
 from edgefl import shipped
 from edgefl.cli import main
 from edgefl.cli.app import app
-from edgefl.experiment.progress import Silent
 from edgefl.hardware import DEVICES, ENGINE_NAMES, DeviceName, EngineKind
+from edgefl.record.listener import Listener
 from edgefl.scenario import dump_yaml, load_scenario
 from edgefl.training.spec import EngineSpec
 
@@ -82,7 +82,7 @@ def test_the_run_holds_the_whole_scenario_with_its_overrides(capsys, tmp_path):
 
 
 def test_a_run_whose_input_turns_out_wrong_leaves_nothing(capsys, tmp_path, monkeypatch):
-    def timed(self, progress):
+    def timed(self):
         raise edgefl.UserError("the data set is no good", field="data")
 
     monkeypatch.setattr("edgefl.experiment.one_run.OneRun.timed", timed)
@@ -94,9 +94,15 @@ def test_a_run_whose_input_turns_out_wrong_leaves_nothing(capsys, tmp_path, monk
 def test_python_does_the_same_as_the_command(tmp_path):
     seen = []
 
-    class Listener(Silent):
-        def round(self, label, seed, round, seconds, accuracy):
-            seen.append((label, seed, round))
+    class Seen(Listener):
+        def run_began(self, label, seed):
+            seen.append((label, seed))
+
+        def round_ended(self, row):
+            seen.append(row.round)
+
+        def run_ended(self, result):
+            seen.append(result.stop.reason)
 
     result = edgefl.simulate(
         "small.yaml",
@@ -104,11 +110,11 @@ def test_python_does_the_same_as_the_command(tmp_path):
         overrides={"seeds": [0]},
         methods=["prox"],
         train=False,
-        progress=Listener(),
+        listeners=[Seen()],
     )
     assert isinstance(result, edgefl.RunResult)
     assert result.labels == ["prox"]
-    assert seen == [("prox", 0, 1), ("prox", 0, 2)]
+    assert seen == [("prox", 0), 1, 2, "rounds"]
     scenario = edgefl.load_scenario("small.yaml")
     assert isinstance(scenario, edgefl.Scenario)
     again = edgefl.simulate(scenario, out=tmp_path / "again", overrides=["seeds=[0]"], methods=["prox"], train=False)

@@ -51,7 +51,7 @@ def test_a_run_whose_data_changed_meanwhile_is_not_resumed(small, tmp_path, file
     expected = tree(run(scenario, out=tmp_path / "expected"))
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        run(scenario, out=folder, progress=Stop(6))
+        run(scenario, out=folder, listeners=[Stop(6)])
     left = tree(folder)
 
     files(more=1)
@@ -66,6 +66,6 @@ def test_a_run_whose_data_changed_meanwhile_is_not_resumed(small, tmp_path, file
 
 def test_without_training_no_data_are_compared(small, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        run(small(seeds=[0, 1]), out=tmp_path / "run", train=False, progress=Stop(6))
+        run(small(seeds=[0, 1]), out=tmp_path / "run", train=False, listeners=[Stop(6)])
     assert json.loads((tmp_path / "run" / STATE).read_text())["inputs"].keys() == {"scenario"}
     assert (resume(tmp_path / "run") / "summary.json").exists()

@@ -94,7 +94,7 @@ def test_an_input_that_changed_meanwhile_ends_the_resumption_and_names_itself(ki
     expected = tree(run(scenario, out=tmp_path / "expected", train=train))
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        run(scenario, out=folder, train=train, progress=Stop(6))
+        run(scenario, out=folder, train=train, listeners=[Stop(6)])
     left = tree(folder)
     change()
     with pytest.raises(UserError, match="has changed since the run began") as refused:
@@ -112,18 +112,18 @@ def test_an_input_that_changes_between_two_runs_of_one_process_is_noticed(kind, 
     scenario, file, change = kind
 
     class Changing(Stop):
-        def end(self, label, seed, reason):
+        def run_ended(self, result):
             change()
 
     with pytest.raises(UserError, match="has changed since the run began") as refused:
-        run(scenario, out=tmp_path / "run", train=False, progress=Changing(100))
+        run(scenario, out=tmp_path / "run", train=False, listeners=[Changing(100)])
     assert refused.value.file == str(file)
 
 
 def test_another_scenario_is_not_resumed(small, tmp_path):
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        run(small(seeds=[0, 1]), out=folder, train=False, progress=Stop(6))
+        run(small(seeds=[0, 1]), out=folder, train=False, listeners=[Stop(6)])
     file = folder / "scenario.yaml"
     file.write_text(file.read_text().replace("lr: 0.1", "lr: 0.2"))
     with pytest.raises(UserError, match="has changed since the run began") as refused:

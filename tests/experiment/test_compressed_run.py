@@ -73,7 +73,7 @@ def test_a_run_with_codecs_verifies_and_without_training_takes_the_same_bytes_se
 def test_a_resumed_run_with_codecs_is_byte_identical(small, finished, protocol, after, tmp_path):
     scenario, expected = finished(small, protocol)
     with pytest.raises(KeyboardInterrupt):
-        run(scenario, out=tmp_path / "run", progress=Stop(after))
+        run(scenario, out=tmp_path / "run", listeners=[Stop(after)])
     assert tree(resume(tmp_path / "run")) == tree(expected)
 
 

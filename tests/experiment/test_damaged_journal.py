@@ -40,7 +40,7 @@ def expected(scenario, tmp_path_factory) -> dict[str, bytes]:
 def interrupted(scenario, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("interrupted") / "run"
     with pytest.raises(KeyboardInterrupt):
-        run(scenario, out=folder, progress=Stop(11))
+        run(scenario, out=folder, listeners=[Stop(11)])
     assert (folder / "fedavg/seed-0" / names.CHECKPOINTS).is_dir()
     return folder
 
@@ -139,7 +139,7 @@ def test_a_row_in_the_place_of_the_next_one_is_damage_and_no_full_disk(tmp_path)
     event = Event(0.5, "idle")
     with Journal(tmp_path / "journal.sqlite") as journal:
         journal._file.execute("INSERT INTO events VALUES (0, ?, ?)", packed([event]))
-        journal.take([event])
+        journal.events([event])
         with pytest.raises(UserError, match=r"journal damaged \(UNIQUE"):
             journal.commit(1)
 

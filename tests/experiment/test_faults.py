@@ -19,8 +19,8 @@ from edgefl.cli import main
 from edgefl.errors import UserError
 from edgefl.experiment import NotWritten, RunsFailed, is_interrupted, resume, run
 from edgefl.experiment import checkpoints as checkpoints_module
-from edgefl.experiment.progress import Silent
 from edgefl.methods.objectives.fedprox import FedProx
+from edgefl.record.listener import Listener
 from edgefl.record.names import STATE
 from edgefl.report import RunResult
 from edgefl.rerun.verify import verify
@@ -110,7 +110,7 @@ def test_trying_again_can_be_interrupted_and_goes_on(small, tmp_path, monkeypatc
         with pytest.raises(RunsFailed):
             run(scenario, out=folder)
     with pytest.raises(KeyboardInterrupt):
-        resume(folder, progress=StopAfter(11))
+        resume(folder, listeners=[StopAfter(11)])
     assert is_interrupted(folder)
     assert not (folder / "summary.json").exists()
     assert tree(resume(folder)) == tree(expected)
@@ -123,14 +123,14 @@ def test_a_run_that_diverged_is_finished(small, tmp_path):
         resume(folder)
 
 
-class StopAfter(Silent):
+class StopAfter(Listener):
     """Ctrl-C at the end of a round."""
 
     def __init__(self, round: int) -> None:
         self._round = round
 
-    def round(self, label, seed, round, seconds, accuracy):
-        if round == self._round:
+    def round_ended(self, row):
+        if row.round == self._round:
             raise KeyboardInterrupt
 
 

@@ -75,7 +75,7 @@ def test_whatever_edgefl_creates_is_on_the_list(tmp_path):
     data["training"]["rounds"] = 12
     scenario, folder = check(data), tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        run(scenario, out=folder, progress=Stop(23))
+        run(scenario, out=folder, listeners=[Stop(23)])
     found = entries(folder)
     edgefl.experiment.resume(folder)
     write_pictures(RunResult(folder))

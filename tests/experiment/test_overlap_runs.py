@@ -47,7 +47,7 @@ def test_a_resumed_run_with_overlap_is_byte_identical_and_verifies(scenario, tmp
     for number, after in enumerate((11, 17)):
         folder = tmp_path / f"run-{number}"
         with pytest.raises(KeyboardInterrupt):
-            run(scenario(protocol), out=folder, progress=Stop(after))
+            run(scenario(protocol), out=folder, listeners=[Stop(after)])
         assert tree(resume(folder)) == tree(expected)
 
 

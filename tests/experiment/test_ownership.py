@@ -18,7 +18,7 @@ from edgefl.durable_file import aside
 from edgefl.errors import EdgeflError, UserError
 from edgefl.experiment import RunMoved, is_interrupted, resume, run
 from edgefl.experiment.folder_lock import FolderLock
-from edgefl.experiment.progress import Silent
+from edgefl.record.listener import Listener
 from edgefl.record.names import LOCK
 from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check
@@ -28,7 +28,7 @@ from ..small_runs import SMALL, Stop, tree
 
 def interrupted(folder: Path, rounds: int = 2, **options) -> None:
     with pytest.raises(KeyboardInterrupt):
-        run(check(SMALL), out=folder, progress=Stop(rounds), **options)
+        run(check(SMALL), out=folder, listeners=[Stop(rounds)], **options)
 
 
 HOLDINGS = {
@@ -90,30 +90,30 @@ def test_a_mistake_found_late_removes_what_was_made_and_nothing_else(tmp_path, m
     (tmp_path / "notes.txt").write_text("mine")
     before = everything(tmp_path)
 
-    class Mistake(Silent):
-        def begin(self, runs, rounds):
+    class Mistake(Listener):
+        def began(self, runs, rounds):
             if moment == "before the first round":
                 raise UserError("something does not fit")
 
-        def round(self, label, seed, round, seconds, accuracy):
+        def round_ended(self, row):
             raise UserError("something does not fit")
 
     with pytest.raises(UserError, match="does not fit"):
-        run(check(SMALL), out=folder, progress=Mistake())
+        run(check(SMALL), out=folder, listeners=[Mistake()])
     assert everything(tmp_path) == before
 
 
 def test_what_a_stranger_puts_into_the_folder_meanwhile_survives_a_mistake(tmp_path):
     folder = tmp_path / "run"
 
-    class Mistake(Silent):
-        def round(self, label, seed, round, seconds, accuracy):
+    class Mistake(Listener):
+        def round_ended(self, row):
             for place in (folder, folder / "fedavg", folder / "fedavg" / "seed-0"):
                 (place / "notes.txt").write_text("mine")
             raise UserError("something does not fit")
 
     with pytest.raises(UserError, match="does not fit"):
-        run(check(SMALL), out=folder, progress=Mistake())
+        run(check(SMALL), out=folder, listeners=[Mistake()])
     assert tree(folder) == dict.fromkeys(
         ["fedavg/notes.txt", "fedavg/seed-0/notes.txt", "notes.txt"], b"mine"
     )  # fmt: skip
@@ -123,7 +123,7 @@ def test_a_second_process_is_refused_at_every_moment_of_the_first(tmp_path):
     """Also by its own mistakes it changes nothing of the first."""
     folder, refused = tmp_path / "run", []
 
-    class Second(Silent):
+    class Second(Listener):
         def _try(self):
             before = everything(folder)
             for begin in (lambda: run(check(SMALL), out=folder), lambda: resume(folder)):
@@ -132,22 +132,19 @@ def test_a_second_process_is_refused_at_every_moment_of_the_first(tmp_path):
                 refused.append(refusal.value.message)
             assert everything(folder) == before
 
-        def begin(self, runs, rounds):
+        def began(self, runs, rounds):
             self._try()
 
-        def round(self, label, seed, round, seconds, accuracy):
+        def round_ended(self, row):
             self._try()
 
-        def end(self, label, seed, reason):
-            self._try()
-
-        def close(self):
+        def run_ended(self, result):
             self._try()
 
     expected = tree(run(check(SMALL), out=tmp_path / "expected"))
-    run(check(SMALL), out=folder, progress=Second())
+    run(check(SMALL), out=folder, listeners=[Second()])
     assert tree(folder) == expected
-    assert len(refused) == 2 * (1 + 4 + 1 + 1)
+    assert len(refused) == 2 * (1 + 4 + 1)
     assert set(refused) <= {
         "another process is working in this run directory",
         "already contains a run; choose another folder",
@@ -219,10 +216,10 @@ def test_a_run_whose_folder_is_moved_stops_and_goes_on_in_its_new_place(tmp_path
     expected = tree(run(scenario, out=tmp_path / "expected", train=train))
     seen = []
 
-    class Mover(Silent):
-        def round(self, label, seed, round, seconds, accuracy):
-            seen.append(round)
-            if round == 11:
+    class Mover(Listener):
+        def round_ended(self, row):
+            seen.append(row.round)
+            if row.round == 11:
                 folder.rename(elsewhere)
                 if how == "removed":
                     shutil.rmtree(elsewhere)
@@ -231,7 +228,7 @@ def test_a_run_whose_folder_is_moved_stops_and_goes_on_in_its_new_place(tmp_path
                     (folder / "notes.txt").write_text("mine")
 
     with pytest.raises(RunMoved) as stopped:
-        run(scenario, out=folder, progress=Mover(), train=train)
+        run(scenario, out=folder, listeners=[Mover()], train=train)
     assert seen[-1] == 11
     assert "stopped after round 12 of fedavg, seed 0" in str(stopped.value)
     if how == "moved and another in its place":
@@ -250,13 +247,13 @@ def test_a_run_whose_folder_is_moved_stops_and_goes_on_in_its_new_place(tmp_path
 def test_a_run_whose_own_folder_is_moved_stops_and_can_be_resumed(tmp_path):
     folder = tmp_path / "run"
 
-    class Mover(Silent):
-        def round(self, label, seed, round, seconds, accuracy):
-            if round == 2:
+    class Mover(Listener):
+        def round_ended(self, row):
+            if row.round == 2:
                 (folder / "fedavg").rename(tmp_path / "elsewhere")
 
     with pytest.raises(EdgeflError, match="seed-0 was moved or removed; stopped after round 3"):
-        run(check(SMALL), out=folder, progress=Mover())
+        run(check(SMALL), out=folder, listeners=[Mover()])
     assert tree(resume(folder)) == tree(run(check(SMALL), out=tmp_path / "expected"))
 
 
@@ -281,11 +278,11 @@ def fresh(folder):
 
 
 def mistaken(folder):
-    class Mistake(Silent):
-        def round(self, label, seed, round, seconds, accuracy):
+    class Mistake(Listener):
+        def round_ended(self, row):
             raise UserError("something does not fit")
 
-    run(check(SMALL), out=folder, train=False, progress=Mistake())
+    run(check(SMALL), out=folder, train=False, listeners=[Mistake()])
 
 
 PAIRS = {

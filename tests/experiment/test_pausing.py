@@ -1,10 +1,13 @@
 """A run that is left and gone on with ends as one that was never left, and trains nothing twice."""
 
+import sqlite3
+
 import pytest
 
 from edgefl.experiment import resume, run
 from edgefl.experiment.pausing import Pause, Paused, read_standings
 from edgefl.record import RunPaths
+from edgefl.record.listener import Listener
 from edgefl.training import sequential
 from edgefl.training.local_training import train_job
 
@@ -38,6 +41,30 @@ def test_a_run_that_was_left_twice_comes_to_the_same_bytes(small, tmp_path, trai
     for name in ("summary.json", f"{label}/seed-0/rounds.parquet", f"{label}/seed-0/events.parquet"):
         assert (tmp_path / "left" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert sorted(trained) == jobs
+
+
+def test_a_round_is_on_disk_before_a_listener_follows_it_and_a_pause_comes_last(small, tmp_path):
+    paths, seen = RunPaths(tmp_path / "left").of("fedavg", 0), []
+
+    class Seen(Listener):
+        def run_began(self, label, seed):
+            seen.append((label, seed))
+
+        def events(self, rows):
+            seen.extend({event.round for event in rows if event.kind == "round_end"})
+
+        def round_ended(self, row):
+            with sqlite3.connect(paths.journal) as journal:
+                assert list(journal.execute("SELECT MAX(round) FROM rounds")) == [(row.round,)]
+            seen.append(row)
+
+    with pytest.raises(Paused):
+        run(small(), out=tmp_path / "left", engine="sequential", listeners=[Seen()], pause=Pause(rounds=2))
+    begin, *rounds = seen
+    assert begin == ("fedavg", 0)
+    assert [each if isinstance(each, int) else each.round for each in rounds] == [1, 1, 2, 2]
+    with sqlite3.connect(paths.journal) as journal:
+        assert list(journal.execute("SELECT round FROM manifests")) == [(2,)]
 
 
 def test_a_run_is_left_at_the_first_round_that_reaches_the_seconds(small, tmp_path):

@@ -41,7 +41,7 @@ def interrupted(tmp_path_factory) -> Path:
     """In the second method, whose first checkpoint is on disk, as a kill leaves it: with SQLite's own files."""
     folder = tmp_path_factory.mktemp("interrupted") / "run"
     with pytest.raises(KeyboardInterrupt):
-        run(check(LONG), out=folder, progress=Stop(23))
+        run(check(LONG), out=folder, listeners=[Stop(23)])
     for name in names.JOURNALS[1:]:
         (folder / "twin" / "seed-0" / name).touch()
     (folder / names.LOCK).touch()

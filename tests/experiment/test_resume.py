@@ -52,11 +52,11 @@ def test_a_resumed_run_is_byte_identical(uninterrupted, tmp_path, protocol, afte
     scenario, expected = uninterrupted[protocol]
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        run(scenario, out=folder, progress=Stop(after))
+        run(scenario, out=folder, listeners=[Stop(after)])
     assert is_interrupted(folder)
     # Twice: the second process is interrupted as well, two rounds later.
     with pytest.raises(KeyboardInterrupt):
-        resume(folder, progress=Stop(2))
+        resume(folder, listeners=[Stop(2)])
     assert tree(resume(folder)) == tree(expected)
     assert verify(folder) == []
 
@@ -77,7 +77,7 @@ def trained(monkeypatch) -> list[int]:
 def test_up_to_the_checkpoint_nothing_is_trained_again(small, tmp_path, trained):
     scenario = small(training__rounds=13)
     with pytest.raises(KeyboardInterrupt):
-        run(scenario, out=tmp_path / "run", progress=Stop(12))
+        run(scenario, out=tmp_path / "run", listeners=[Stop(12)])
     trained.clear()
     resume(tmp_path / "run")
     assert trained == [10, 11, 12]
@@ -87,7 +87,7 @@ def test_a_damaged_checkpoint_falls_back_to_an_older_one_or_to_none(uninterrupte
     scenario, expected = uninterrupted["synchronous"]
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        run(scenario, out=folder, progress=Stop(12))
+        run(scenario, out=folder, listeners=[Stop(12)])
     blobs = list(folder.rglob("checkpoints/*.safetensors"))
     assert blobs
     for path in blobs:
@@ -100,14 +100,14 @@ def test_what_is_written_after_a_damage_does_not_build_on_what_is_damaged(small,
     expected = run(scenario, out=tmp_path / "expected")
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        run(scenario, out=folder, progress=Stop(22))
+        run(scenario, out=folder, listeners=[Stop(22)])
     for path in folder.rglob("checkpoints/pack-*"):
         spoilt = bytearray(path.read_bytes())
         spoilt[-1] ^= 1
         path.write_bytes(spoilt)
     trained.clear()
     with pytest.raises(KeyboardInterrupt):
-        resume(folder, progress=Stop(12))
+        resume(folder, listeners=[Stop(12)])
     assert trained == list(range(12)), "no checkpoint was of use"
     trained.clear()
     assert tree(resume(folder)) == tree(expected)
@@ -116,7 +116,7 @@ def test_what_is_written_after_a_damage_does_not_build_on_what_is_damaged(small,
 
 def test_a_journal_that_differs_stops_the_run(small, tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        run(small(training__rounds=13), out=tmp_path / "run", progress=Stop(12))
+        run(small(training__rounds=13), out=tmp_path / "run", listeners=[Stop(12)])
     journal = sqlite3.connect(tmp_path / "run/fedavg/seed-0/journal.sqlite")
     rows = unpacked(*journal.execute("SELECT figures, words FROM events WHERE position = 0").fetchone())
     rows[20] = rows[20]._replace(time=rows[20].time + 1.0)
@@ -223,7 +223,7 @@ def test_whatever_a_run_keeps_is_byte_identical_after_a_resumption(small, tmp_pa
     folder, wanted = tmp_path / "run", expected_of[world]
     after = min(after, 13 * len(MORE[world]["methods"]) - 1)
     with pytest.raises(KeyboardInterrupt):
-        run(scenario, out=folder, progress=Stop(after))
+        run(scenario, out=folder, listeners=[Stop(after)])
     found = tree(resume(folder))
     assert sorted(found) == sorted(wanted)
     assert [name for name in wanted if found[name] != wanted[name]] == []

@@ -80,9 +80,9 @@ def test_a_run_that_worker_processes_train_writes_the_same_files(small, tmp_path
     assert len(jobs) > 3 * len(scenario.methods)
 
     with pytest.raises(KeyboardInterrupt):
-        run(scenario, out=tmp_path / "again", engine="parallel", progress=Stop(8))
+        run(scenario, out=tmp_path / "again", engine="parallel", listeners=[Stop(8)])
     with pytest.raises(KeyboardInterrupt):
-        resume(tmp_path / "again", progress=Stop(9))
+        resume(tmp_path / "again", listeners=[Stop(9)])
     assert tree(resume(tmp_path / "again")) == expected
     assert verify(tmp_path / "again") == []
 

@@ -25,7 +25,7 @@ from ..small_runs import Stop, tree
 def interrupted(small, tmp_path):
     folder = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        run(small(seeds=[0, 1]), out=folder, progress=Stop(6))
+        run(small(seeds=[0, 1]), out=folder, listeners=[Stop(6)])
     return folder
 
 

@@ -17,8 +17,8 @@ from edgefl.methods.build import build_method
 from edgefl.methods.payload import ModelSizes
 from edgefl.methods.rules.base import LocalOptions
 from edgefl.network import Transport
-from edgefl.record.events import EventLog
-from edgefl.record.rounds import RoundRow
+from edgefl.record.events import Event
+from edgefl.record.listener import Listener
 from edgefl.record.summary import SeedResult
 from edgefl.scheduling.blocks.base import block_scheduler
 from edgefl.scheduling.selection.base import Facts, selection
@@ -28,6 +28,8 @@ from edgefl.simulation.protocol_specs import protocol as protocol_spec
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
+
+from ..small_runs import Rows
 
 BLOCK = 250_000
 """Bytes of each of the four blocks: a model takes 1 s over 8 Mbit/s."""
@@ -111,12 +113,13 @@ class SmallRun:
     outcome: Outcome
     setup: Setup
     learner: RecordingLearner
+    events: list[Event]
 
     def broken(self, *laws: Any, costs: dict[tuple[int, int], CostEntry] | None = None) -> list[str]:
         """What these laws find wrong in the log."""
         setup = self.setup
         record = Record(
-            events=setup.log.rows,
+            events=self.events,
             rounds={},
             summary=SeedResult.model_construct(seed=setup.seed),
             fleet=setup.fleet,
@@ -131,7 +134,7 @@ class SmallRun:
         """Events of a kind whose columns have these values."""
         return [
             event
-            for event in self.setup.log.rows
+            for event in self.events
             if event.kind == kind and all(getattr(event, name) == value for name, value in columns.items())
         ]
 
@@ -161,13 +164,12 @@ def run() -> Callable[..., SmallRun]:
         topology: Any = None,
         seconds: Any = None,
         transport: Transport | None = None,
-        log: EventLog | None = None,
-        on_round: Callable[[RoundRow], None] | None = None,
+        listeners: Sequence[Listener] = (),
     ) -> SmallRun:
         clients = len(rates)
         chosen = list(devices or [device()] * clients)
         kinds = list({each.name: each for each in chosen}.values())
-        learner = RecordingLearner()
+        learner, log = RecordingLearner(), Rows()
         operators = (SimpleNamespace(flops=1e9, bytes=0.0, count=1),)
         cost = SimpleNamespace(operators=operators, training_flops=1e9, peak_memory_bytes=5e8)
         setup = Setup(
@@ -198,9 +200,8 @@ def run() -> Callable[..., SmallRun]:
             evaluate_every=evaluate_every,
             trains=trains,
             seconds=seconds,
-            log=log or EventLog(),
-            on_round=on_round,
+            listeners=[log, *listeners],
         )
-        return SmallRun(simulate_run(setup), setup, learner)
+        return SmallRun(simulate_run(setup), setup, learner, log.rows)
 
     return make

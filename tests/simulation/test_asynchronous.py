@@ -63,7 +63,7 @@ def test_a_slow_client_delays_no_aggregation_of_the_others(run):
 def test_concurrency_limits_who_is_under_way_and_a_free_slot_is_filled_at_once(run):
     result = run(rates=[8e6] * 6, cohort=2, rounds=4, protocol=asynchronous(concurrency=3, buffer=1))
     under_way = most = 0
-    for event in result.setup.log.rows:
+    for event in result.events:
         under_way += event.kind == "transfer_start" and event.item == "down"
         under_way -= event.kind == "transfer_end" and event.item == "up"
         most = max(most, under_way)

@@ -16,7 +16,7 @@ def test_a_broadcast_model_takes_the_server_link_once_and_every_client_counts_it
         ends[transport.multicast] = [event.time for event in result.of("transfer_end", item="down")]
         assert result.outcome.spent.bytes_down == 4 * MODEL
         assert result.outcome.spent.joules == pytest.approx(
-            sum(event.joules for event in result.setup.log.rows if event.kind not in {"work"})
+            sum(event.joules for event in result.events if event.kind not in {"work"})
         )
     assert ends[False] == pytest.approx([4.0] * 4)
     assert ends[True] == pytest.approx([1.0] * 4)

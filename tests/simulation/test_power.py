@@ -29,7 +29,7 @@ def changed(profile, *, battery=None, **radio):
 def broken(result):
     setup = result.setup
     record = Record(
-        events=setup.log.rows,
+        events=result.events,
         rounds={},
         summary=SeedResult.model_construct(seed=0),
         fleet=setup.fleet,
@@ -102,7 +102,7 @@ def test_a_battery_runs_empty_at_the_exact_moment(run, device, joules, seconds, 
     assert (drop.client, drop.item) == (0, "battery")
     assert drop.time == pytest.approx(seconds, rel=1e-9)
     assert sum(event.joules for event in result.of("idle", client=0)) < joules
-    drawn = [e.joules for e in result.setup.log.rows if e.client == 0 and e.kind != "work"]
+    drawn = [e.joules for e in result.events if e.client == 0 and e.kind != "work"]
     assert sum(drawn) == pytest.approx(joules, rel=1e-5)  # delivered bytes are whole
     assert result.outcome.rows[0].aggregated == 1
     assert broken(result) == []
@@ -192,7 +192,7 @@ def test_a_fleet_of_empty_batteries_waits_for_their_charging(run, device):
 
 def test_a_log_whose_battery_gave_too_little_is_found(run, device):
     result = run(devices=[changed(device(), battery={"capacity": 6.5}), device()], rounds=1)
-    rows = result.setup.log.rows
+    rows = result.events
     index = next(index for index, row in enumerate(rows) if row.kind == "compute_drop")
     rows[index] = rows[index]._replace(joules=1.0)
     assert any("in its battery" in text for text in broken(result))

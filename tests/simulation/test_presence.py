@@ -100,7 +100,7 @@ def test_an_accident_frees_the_overlapped_downlink_of_the_next_round(with_fleet)
 
 def test_an_accident_that_was_taken_out_of_the_log_is_found(with_fleet):
     result = with_fleet(dropout=(0.5,), rounds=3)
-    rows = result.setup.log.rows
+    rows = result.events
     index = next(index for index, row in enumerate(rows) if row.kind == "compute_drop")
     rows[index] = rows[index]._replace(kind="compute_end")
     assert any("an accident was due during it" in text for text in result.broken(*laws.LAWS))

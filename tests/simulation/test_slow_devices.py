@@ -55,7 +55,7 @@ def test_a_hot_computation_that_breaks_off_is_charged_for_its_seconds_and_its_pr
 
 def test_a_duration_that_was_changed_in_the_log_is_found(run, device):
     result = run(devices=[changed(device(), jitter=0.5)] * 2, rounds=2)
-    rows = result.setup.log.rows
+    rows = result.events
     index = next(index for index, row in enumerate(rows) if row.kind == "compute_end")
     rows[index] = rows[index]._replace(seconds=2.0)
     assert any("the work takes" in text for text in broken(result))

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from edgefl.record.listener import Listener
 from edgefl.sweep import jobs as jobs_module
 from edgefl.sweep import jobs_of, settings_of, sweep
 from edgefl.sweep.jobs import run_job
@@ -68,18 +69,15 @@ def dies_once(job, place, sign, files):
     marker = sign.parent.parent / "killed"
     if not marker.exists():
 
-        class Deadly:
-            def begin(self, runs, rounds):
-                pass
-
-            def round(self, label, seed, round, seconds, accuracy):
-                if round == 2:
+        class Deadly(Listener):
+            def round_ended(self, row):
+                if row.round == 2:
                     marker.touch()
                     os.kill(os.getpid(), signal.SIGKILL)
 
         jobs_module.run(
             jobs_module.scenario_of(job), out=place, methods=job.methods, device="cpu", engine="sequential",
-            progress=Deadly(),
+            listeners=[Deadly()],
         )  # fmt: skip
     return run_there(job, place, sign, files)
 

@@ -22,7 +22,7 @@ from edgefl.experiment.wiring import SharedWorld, setup_of
 from edgefl.network.build import build_topology
 from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths
-from edgefl.record.events import Event, EventLog
+from edgefl.record.listener import Listener
 from edgefl.record.rounds import RoundRow
 from edgefl.record.sensitivity import Condition, digest
 from edgefl.record.tables import AS_WRITTEN, SENSITIVITY, write_parquet
@@ -37,6 +37,19 @@ from edgefl.simulation.setup import Setup
 
 class _AllRetimedError(Exception):
     """Raised when the last trained round has ended."""
+
+
+class _TrainedRounds(Listener):
+    """Keeps the rows of the trained rounds, and ends the run after the last one."""
+
+    def __init__(self, rounds: int) -> None:
+        self._rounds = rounds
+        self.rows: list[RoundRow] = []
+
+    def round_ended(self, row: RoundRow) -> None:
+        self.rows.append(row)
+        if row.round >= self._rounds:
+            raise _AllRetimedError
 
 
 @dataclass(frozen=True)
@@ -57,25 +70,19 @@ class _Retiming:
             return str(error)
 
     def _rows(self, scenario: Scenario, world: SharedWorld, condition: Condition) -> list[RoundRow]:
-        found: list[RoundRow] = []
-
-        def on_round(row: RoundRow) -> None:
-            found.append(row)
-            if row.round >= self.rounds:
-                raise _AllRetimedError
-
         if not self.rounds:
             return []
+        found = _TrainedRounds(self.rounds)
         with suppress(_AllRetimedError):
-            simulate_run(replace(self._setup(scenario, world, condition), on_round=on_round))
-        if len(found) < self.rounds:
-            raise UserError(f"the run would have ended after round {len(found)} of {self.rounds}")
-        return found
+            simulate_run(self._setup(scenario, world, condition, found))
+        if len(found.rows) < self.rounds:
+            raise UserError(f"the run would have ended after round {len(found.rows)} of {self.rounds}")
+        return found.rows
 
-    def _setup(self, scenario: Scenario, world: SharedWorld, condition: Condition) -> Setup:
+    def _setup(self, scenario: Scenario, world: SharedWorld, condition: Condition, listener: Listener) -> Setup:
         costs, method = self.run.costs[self.label], scenario.method(self.label)
         learner = ReplayedLearner(self.recording, self.label, stateful=costs.method.state is not None)
-        setup = setup_of(scenario, method, world, costs, learner=learner, trains=False, log=EventLog(_discard))
+        setup = setup_of(scenario, method, world, costs, learner=learner, trains=False, listeners=[listener])
         links = [str(name) for name in world.fleet.link_names()]
         topology = build_topology(scenario.network.topology, scenario.network.links, links)
         scale_topology(topology, condition.bandwidth)
@@ -179,8 +186,3 @@ def _summed(amounts: Sequence[float]) -> list[float]:
         total += amount
         sums.append(total)
     return sums
-
-
-def _discard(events: Sequence[Event]) -> None:
-    """Discard the log of a re-timing."""
-    del events

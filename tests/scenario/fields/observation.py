@@ -20,7 +20,7 @@ from edgefl.experiment.wiring import recipe_of, setup_of, shared_world
 from edgefl.fleet import step_signature
 from edgefl.models.registry import ModelSpec, build_model
 from edgefl.planning.planning import plan
-from edgefl.record.events import EventLog
+from edgefl.record.listener import Listener
 from edgefl.record.paths import SeedPaths
 from edgefl.scenario.components import Named
 from edgefl.scenario.loading import check
@@ -31,6 +31,8 @@ from edgefl.sweep.settings import settings_of
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import Learner
 from edgefl.training.neutral import NeutralLearner
+
+from ...small_runs import Rows
 
 BASE: dict[str, Any] = {
     "name": "small",
@@ -146,34 +148,35 @@ def _seen(text: str, trains: bool) -> Seen:
     reads_labels = "label_support" in scenario.training.selection.spec.start(seed).reads
     data = _loaded(scenario.data, seed, scenario.evaluation.split) if trains or reads_labels else None
     shared = shared_world(scenario, seed, data)
-    log = EventLog()
+    log = Rows()
 
-    def run(learner: Learner) -> Outcome:
-        return simulate_run(setup_of(scenario, method, shared, costs, learner=learner, trains=trains, log=log))
+    def run(learner: Learner, *listeners: Listener) -> Outcome:
+        followers = [log, *listeners]
+        return simulate_run(
+            setup_of(scenario, method, shared, costs, learner=learner, trains=trains, listeners=followers)
+        )
 
     shards = {"smallest": int(shared.samples.min()), "largest": int(shared.samples.max())}
     if data is None or not trains:
         return _summed(run(NeutralLearner()), log, **shards)
     shards["held"] = float((data.label_counts > 0).sum(axis=1).mean())
     kept = keepsakes_of(scenario)
-    with TrainingCore.of(data, scenario.model.spec, seed, engine=scenario.training.engine) as core:
+    with (
+        TrainingCore.of(data, scenario.model.spec, seed, engine=scenario.training.engine) as core,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         learner = core.learner(costs.method, kept)
         first = learner.model(0).clone()
-        outcome = run(learner)
+        conclusion = Conclusion(scenario, SeedPaths(Path(folder)), core, data, seed, costs.method, learner, kept)
+        outcome = run(learner, conclusion)
         moved = float(torch.linalg.vector_norm(learner.model(outcome.rounds) - first))
-        conclusion = Conclusion(core, data, seed, costs.method, learner, kept, outcome.rounds)
-        return _summed(outcome, log, moved=moved, **shards, **_aftermath(conclusion, scenario))
-
-
-def _aftermath(conclusion: Conclusion, scenario: Scenario) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        entry = conclusion.write(scenario, SeedPaths(Path(folder)))
         files = sorted((file.name, hash(file.read_bytes())) for file in Path(folder).iterdir())
-    personal = entry["personalisation"].mean if "personalisation" in entry else 0.0
-    return {"left": (*map(repr, entry.items()), *map(str, files)), "personalised": personal}
+    left = (*map(repr, conclusion.results.items()), *map(str, files))
+    personal = conclusion.results.get("personalisation")
+    return _summed(outcome, log, moved=moved, left=left, personalised=personal.mean if personal else 0.0, **shards)
 
 
-def _summed(outcome: Outcome, log: EventLog, **extra: Any) -> Seen:
+def _summed(outcome: Outcome, log: Rows, **extra: Any) -> Seen:
     spent, rows = outcome.spent, outcome.rows
     working: dict[int, set[int]] = {row.round: set() for row in rows}
     for event in log.rows:
