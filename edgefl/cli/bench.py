@@ -128,26 +128,21 @@ def _outside(name: str, device: str, *, quick: bool) -> list[dict[str, Any]]:
 
 
 def _print(result: dict[str, Any]) -> None:
-    from rich import box
-    from rich.table import Table
+    from edgefl.cli.console import print_table
 
-    from edgefl.cli.console import standard_output
-
-    console = standard_output()
     steps = f"{result['steps']} local step{'s' if result['steps'] != 1 else ''}"
-    title = f"{result['case']}: cohort {result['cohort']} x batch {result['batch']}, {steps}"
-    table = Table(box=box.SIMPLE, title=title, title_justify="left")
-    table.add_column("", no_wrap=True)
-    headings = ("images/s", "local steps/s", "x same batch", "x cohort's batch", "peak MB", "all rounds, s")
-    for heading in headings:
-        table.add_column(heading, justify="right")
+    rows = []
     for row in result["rows"]:
         numbers = (
             *(row["images_per_second"], row["local_steps_per_second"], row["to_centralised_same_batch"]),
             *(row["to_centralised_cohorts_batch"], row["peak_bytes"] / 1e6, row["seconds_for_all_rounds"]),
         )
-        table.add_row(row["name"], *("" if number is None else _three_digits(number) for number in numbers))
-    console.print(table)
+        rows.append([row["name"], *("" if number is None else _three_digits(number) for number in numbers)])
+    print_table(
+        ["", "images/s", "local steps/s", "x same batch", "x cohort's batch", "peak MB", "all rounds, s"],
+        rows,
+        title=f"{result['case']}: cohort {result['cohort']} x batch {result['batch']}, {steps}",
+    )
     if "methods" in result:
         _print_methods(result["case"], result["methods"])
 
@@ -162,66 +157,47 @@ def _three_digits(number: float) -> str:
 
 
 def _print_methods(case: str, rows: list[dict[str, Any]]) -> None:
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
+    from edgefl.cli.console import print_table
 
-    from edgefl.cli.console import standard_output
-
-    console = standard_output()
-    table = Table(box=box.SIMPLE, title=f"{case}: one round, relative to FedAvg", title_justify="left")
-    table.add_column("", no_wrap=True)
-    for heading in ("measured", "predicted", "off", "FLOPs", "bytes"):
-        table.add_column(heading, justify="right")
-    for row in rows:
-        ratios = [row["measured"], row["predicted"], row["off"], row["by_flops"], row["by_bytes"]]
-        forms = ("{:.2f}", "{:.2f}", "{:+.0%}", "{:.2f}", "{:.2f}")
-        cells = ("" if ratio is None else form.format(ratio) for form, ratio in zip(forms, ratios, strict=True))
-        table.add_row(row["method"], *cells)
-    console.print(table)
+    forms = {"measured": "{:.2f}", "predicted": "{:.2f}", "off": "{:+.0%}", "by_flops": "{:.2f}", "by_bytes": "{:.2f}"}
+    print_table(
+        ["", "measured", "predicted", "off", "FLOPs", "bytes"],
+        [
+            [row["method"], *("" if row[name] is None else form.format(row[name]) for name, form in forms.items())]
+            for row in rows
+        ],
+        title=f"{case}: one round, relative to FedAvg",
+    )
     for row in rows:
         if row["reason"]:
-            console.print(escape(f"{row['method']}: {row['reason']}"))
+            say(f"{row['method']}: {row['reason']}")
 
 
 def _print_outside(rows: list[dict[str, Any]]) -> None:
-    from rich import box
-    from rich.table import Table
+    from edgefl.cli.console import print_table
 
-    from edgefl.cli.console import standard_output
-
-    title = f"{rows[0]['scenario']}: wall-clock outside training and evaluation"
-    table = Table(box=box.SIMPLE, title=title, title_justify="left")
-    table.add_column("", no_wrap=True)
-    for heading in ("rounds", "seconds", "outside, s", "share"):
-        table.add_column(heading, justify="right")
+    cells = []
     for row in rows:
-        outside = row["seconds"] - row["working_seconds"]
-        cells = (f"{row['rounds']:,}", f"{row['seconds']:.2f}", f"{outside:.2f}", f"{100 * row['share_outside']:.1f} %")
-        table.add_row(row["method"], *cells)
-    standard_output().print(table)
+        outside, share = row["seconds"] - row["working_seconds"], f"{100 * row['share_outside']:.1f} %"
+        cells.append([row["method"], f"{row['rounds']:,}", f"{row['seconds']:.2f}", f"{outside:.2f}", share])
+    title = f"{rows[0]['scenario']}: wall-clock outside training and evaluation"
+    print_table(["", "rounds", "seconds", "outside, s", "share"], cells, title=title)
 
 
 def _print_world(found: dict[str, Any]) -> None:
-    from rich import box
-    from rich.table import Table
+    from edgefl.cli.console import print_table
 
-    from edgefl.cli.console import standard_output
-
-    console = standard_output()
-    table = Table(box=box.SIMPLE)
-    for heading in ("concurrent flows", "flows/s", "events/s", "SimPy alone, events/s", "share"):
-        table.add_column(heading, justify="right")
+    rows = []
     for row in found["steady"]:
         events, bare = row["events_per_second"], row["bare_events_per_second"]
         numbers = (f"{number:,.0f}" for number in (row["concurrent"], row["flows_per_second"], events, bare))
-        table.add_row(*numbers, f"{events / bare:.2f}")
-    console.print(table)
+        rows.append([*numbers, f"{events / bare:.2f}"])
+    print_table(["concurrent flows", "flows/s", "events/s", "SimPy alone, events/s", "share"], rows, words=())
     for row in found["rounds"]:
         seconds = f"{row['seconds']:.2f} s ({row['cpu_seconds']:.2f} s of one core)"
-        console.print(f"one round of {row['clients']:,} clients, each limited by {row['held_back_by']}: {seconds}")
+        say(f"one round of {row['clients']:,} clients, each limited by {row['held_back_by']}: {seconds}")
     fleet = found["fleet"]
-    console.print(
+    say(
         f"{fleet['rounds']:,} rounds of {fleet['cohort']} of {fleet['clients']:,} clients without training: "
         f"{fleet['seconds']:.1f} s ({fleet['cpu_seconds']:.1f} s of one core), peak "
         f"{fleet['peak_bytes'] / 2**20:,.0f} MiB with imports, {fleet['written_bytes'] / 1e6:.1f} MB written"

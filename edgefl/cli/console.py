@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
-from typing import TextIO
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.markup import escape
 from rich.segment import Segment
 
 from edgefl.printable import printable
+
+if TYPE_CHECKING:
+    from edgefl.report.grid import Cell
 
 WIDTH_OF_A_FILE = 200
 
@@ -52,3 +56,31 @@ def standard_error() -> Console:
     # The stream as it is now: a part of a method may replace ``sys.stderr``.
     console = _SafeConsole(file=sys.stderr, highlight=False)
     return console if console.is_terminal else _SafeConsole(file=sys.stderr, highlight=False, width=width_of_a_file())
+
+
+def print_table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str | Cell]],
+    *,
+    title: str = "",
+    notes: Sequence[str] = (),
+    words: Sequence[int] = (0,),
+) -> None:
+    """Print a table on standard output.
+
+    Args:
+        heads: a heading for each column.
+        rows: cells; the detail of a cell is printed next to its figure, or below it in a narrow terminal.
+        title: a line above the table.
+        notes: sentences below it.
+        words: the columns that contain words and are aligned to the left.
+    """
+    from edgefl.report.grid import Cell, Grid, Head
+    from edgefl.report.table import layout
+
+    console = standard_output()
+    if title:
+        console.print(escape(title))
+    cells = [[Cell(each) if isinstance(each, str) else each for each in row] for row in rows]
+    grid = Grid([Head(head, text=number in words) for number, head in enumerate(heads)], cells, list(notes))
+    console.print(layout(grid, console.width))

@@ -11,8 +11,6 @@ from edgefl.cli.printing import say
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from edgefl.cost import CostModel
     from edgefl.cost.method_cost import MethodCost
     from edgefl.methods.recipe import Method
@@ -95,42 +93,27 @@ def _name_of(row: MethodCost) -> dict[str, str]:
 
 
 def _print(rows: list[MethodCost | dict[str, Any]], fedavg_flops: float, images: str) -> None:
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
+    from edgefl.cli.console import print_table
 
-    from edgefl.cli.console import standard_output
-
-    console = standard_output()
-    measured = [row for row in rows if not isinstance(row, dict)]
-    work, memory = Table(box=box.SIMPLE), Table(box=box.SIMPLE)
-    for table, headings in (
-        (work, ("layer MMACs", "forward MMACs", "training MFLOPs", "x FedAvg", "Eq. 3", "launches")),
-        (memory, ("MB touched", "peak MB", "stored M", "kept M", "down MB", "up MB")),
-    ):
-        table.add_column("method", no_wrap=True)
-        for heading in ("blocks", *headings):
-            table.add_column(heading, justify="right", min_width=5)
-    for row in measured:
-        step, stored = row.step, row.stored
-        _add(work, row, step.layer_macs / 1e6, step.forward_macs / 1e6, step.training_flops / 1e6,
-             step.training_flops / fedavg_flops, row.paper_factor, float(step.launches))  # fmt: skip
-        _add(memory, row, step.bytes_touched / 1e6, step.peak_memory_bytes / 1e6, stored.stored / 1e6,
-             stored.between_rounds / 1e6, sum(part.bytes for part in row.down) / 1e6,
-             sum(part.bytes for part in row.up) / 1e6)  # fmt: skip
-    console.print(work)
-    console.print(memory)
-    for refused in (row for row in rows if isinstance(row, dict)):
-        console.print(f"{escape(refused['method'])}: {escape(refused['refused'])}")
-    console.print(
-        f"{images} Eq. 3: FedBR's published factor over FedAvg. stored: parameters in memory while training; kept: "
-        "parameters kept between a client's rounds. MB are 10^6 bytes.",
-        style="dim",
+    heads = ["method", "blocks", "layer MMACs", "forward MMACs", "training MFLOPs", "x FedAvg", "Eq. 3", "launches"]
+    heads += ["MB touched", "peak MB", "stored M", "kept M", "down MB", "up MB"]
+    print_table(
+        heads,
+        [_cells(row, fedavg_flops) for row in rows if not isinstance(row, dict)],
+        notes=[
+            f"{images} Eq. 3: FedBR's published factor over FedAvg. stored: parameters in memory while training; kept: "
+            "parameters kept between a client's rounds. MB are 10^6 bytes."
+        ],
+        words=(0, 1),
     )
+    for refused in (row for row in rows if isinstance(row, dict)):
+        say(f"{refused['method']}: {refused['refused']}")
 
 
-def _add(table: Table, row: MethodCost, *numbers: float | None) -> None:
-    from rich.markup import escape
-
-    shown = ("" if number is None else f"{number:,.4g}" for number in numbers)
-    table.add_row(escape(row.label), str(row.alpha), *shown)
+def _cells(row: MethodCost, fedavg_flops: float) -> list[str]:
+    step, stored = row.step, row.stored
+    numbers: list[float | None] = [step.layer_macs / 1e6, step.forward_macs / 1e6, step.training_flops / 1e6]
+    numbers += [step.training_flops / fedavg_flops, row.paper_factor, float(step.launches)]
+    numbers += [step.bytes_touched / 1e6, step.peak_memory_bytes / 1e6, stored.stored / 1e6]
+    numbers += [stored.between_rounds / 1e6, *(sum(part.bytes for part in way) / 1e6 for way in (row.down, row.up))]
+    return [row.label, str(row.alpha), *("" if number is None else f"{number:,.4g}" for number in numbers)]

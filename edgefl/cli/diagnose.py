@@ -78,29 +78,18 @@ def _draw(found: list[Diagnosis], path: Path) -> None:
 
 
 def _print(found: list[Diagnosis]) -> None:
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
+    from edgefl.cli.console import print_table
 
-    from edgefl.cli.console import standard_output
-
-    table = Table(box=box.SIMPLE)
-    table.add_column("method", no_wrap=True)
-    headings = ["seed", "λ_max", "trace"]
     compared = any(each.clients for each in found)
+    heads = ["method", "seed", "λ_max", "trace"]
     if compared:
-        headings += ["clients", "their λ_max", "their trace", "H_N", "H_D", "H_N, entries", "H_D, entries"]
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    for each in found:
-        table.add_row(escape(each.label), str(each.seed), *_cells(each, compared=compared))
-    console = standard_output()
-    console.print(table)
-    if compared:
-        console.print(
-            "H_N and H_D use one number for each parameter tensor, as the authors' code does; the entries columns use "
-            "one for each parameter."
-        )
+        heads += ["clients", "their λ_max", "their trace", "H_N", "H_D", "H_N, entries", "H_D, entries"]
+    note = (
+        "H_N and H_D use one number for each parameter tensor, as the authors' code does; the entries columns use one "
+        "for each parameter."
+    )
+    rows = [[each.label, str(each.seed), *_cells(each, compared=compared)] for each in found]
+    print_table(heads, rows, notes=[note] * compared)
 
 
 def _cells(each: Diagnosis, *, compared: bool) -> list[str]:

@@ -87,24 +87,18 @@ def _print(what: str, rows: Mapping[str, Mapping[str, Any]], *, detailed: bool, 
     if as_json:
         say(json.dumps({what: [{"name": name, **row} for name, row in rows.items()]}, indent=2))
         return
-    from rich.markup import escape
-    from rich.table import Table
+    from edgefl.cli.console import print_table
 
-    from edgefl.cli.console import standard_output
-
-    console = standard_output()
     columns = [column for column in ("summary", "paper") if any(column in row for row in rows.values())]
-    table = Table("name", *columns, box=None, pad_edge=False, header_style="bold")
-    for name, row in rows.items():
-        table.add_row(escape(name), *(escape(row.get(column, "")) for column in columns))
-    console.print(table)
-    if not detailed:
-        console.print(f"Options of one: edgefl {what} NAME", style="dim")
-        return
-    for row in rows.values():
-        options = Table("option", "default", "meaning", box=None, pad_edge=False, header_style="bold")
-        for option, described in row["options"].items():
-            default = "(required)" if described["required"] else json.dumps(described["default"])
-            options.add_row(escape(option), escape(default), escape(described["description"]))
-        console.print()
-        console.print(options)
+    print_table(
+        ["name", *columns],
+        [[name, *(row.get(column, "") for column in columns)] for name, row in rows.items()],
+        notes=[] if detailed else [f"Options of one: edgefl {what} NAME"],
+        words=range(3),
+    )
+    for row in rows.values() if detailed else ():
+        options = [
+            [option, "(required)" if each["required"] else json.dumps(each["default"]), each["description"]]
+            for option, each in row["options"].items()
+        ]
+        print_table(["option", "default", "meaning"], options, words=range(3))

@@ -14,12 +14,8 @@ import typer
 from edgefl.cli.printing import say
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from edgefl.planning import BudgetPlan, MethodPlan, Plan, Range
-
-_WIDE = 120
-"""Columns of a terminal in which a device's row fits on one line."""
+    from edgefl.planning import BudgetPlan, DevicePlan, Plan, Range
+    from edgefl.report.grid import Cell
 
 
 def plan(  # noqa: PLR0917  (Typer reads options from the signature)
@@ -85,90 +81,77 @@ def _made(
 
 
 def _print(made: Plan) -> None:
-    from rich.markup import escape
-
-    from edgefl.cli.console import standard_output
-
-    console = standard_output()
-    # On a narrow terminal a figure's bounds, and the available memory, are printed on the line below it.
-    separator = " " if console.width >= _WIDE else "\n"
-    console.print(_methods_table(made))
-    for each in made.methods:
-        console.print()
-        console.print(_devices_table(each, separator))
-    console.print()
-    for each in made.methods:
-        if each.holds_back is not None:
-            console.print(escape(f"{each.label}: rounds wait for {each.holds_back}."))
-        if each.in_vain is not None:
-            console.print(escape(f"{each.label}: {each.in_vain}."))
-        for device in each.devices:
-            if device.why is not None:
-                which = f"{device.refused} of {device.clients} {device.device}"
-                console.print(escape(f"{each.label}: {which} cannot train this: {device.why}."))
-        for budget in each.budgets:
-            console.print(escape(f"{each.label}: {_reach(budget)}"))
-    console.print(
-        f"Nothing was trained: means over {made.rounds} simulated rounds, seed {made.seed}; "
-        "in brackets the bounds that the device profiles allow."
-    )
-
-
-def _methods_table(made: Plan) -> Table:
-    from rich.table import Table
-
+    from edgefl.cli.console import print_table
     from edgefl.report.quantities import quantity
 
-    table = Table("a round of", box=None, pad_edge=False)
-    for header in ("rounds", "time", "down", "up", "energy", "joins", "counts"):
-        table.add_column(header, justify="right")
-    for each in made.methods:
-        table.add_row(
+    methods: list[list[str | Cell]] = [
+        [
             each.label,
             str(each.rounds),
-            "–" if math.isnan(each.seconds) else quantity(each.seconds, "seconds"),
+            _quantity(None if math.isnan(each.seconds) else each.seconds, "seconds"),
             quantity(each.bytes_down, "bytes"),
             quantity(each.bytes_up, "bytes"),
             _range(each.joules, "joules"),
             f"{each.participants:.3g}",
             f"{each.aggregated:.3g}",
-        )
-    return table
+        ]
+        for each in made.methods
+    ]
+    print_table(["a round of", "rounds", "time", "down", "up", "energy", "joins", "counts"], methods)
+    heads = ["clients", "memory", "computes", "down", "up", "energy", "closes"]
+    for each in made.methods:
+        print_table([each.label, *heads], map(_device, each.devices))
+    for each in made.methods:
+        if each.holds_back is not None:
+            say(f"{each.label}: rounds wait for {each.holds_back}.")
+        if each.in_vain is not None:
+            say(f"{each.label}: {each.in_vain}.")
+        for device in each.devices:
+            if device.why is not None:
+                which = f"{device.refused} of {device.clients} {device.device}"
+                say(f"{each.label}: {which} cannot train this: {device.why}.")
+        for budget in each.budgets:
+            say(f"{each.label}: {_reach(budget)}")
+    say(
+        f"Nothing was trained: means over {made.rounds} simulated rounds, seed {made.seed}; "
+        "in brackets the bounds that the device profiles allow."
+    )
 
 
-def _devices_table(made: MethodPlan, separator: str) -> Table:
-    from rich.table import Table
-
+def _device(device: DevicePlan) -> list[str | Cell]:
+    from edgefl.report.grid import Cell
     from edgefl.report.quantities import quantity
 
-    table = Table(box=None, pad_edge=False)
-    table.add_column(made.label, no_wrap=True)
-    for header in ("clients", "memory", "computes", "down", "up", "energy", "closes"):
-        table.add_column(header, justify="right")
-    for device in made.devices:
-        seconds = device.download_seconds, device.upload_seconds
-        table.add_row(
-            device.device,
-            str(device.clients) if not device.refused else f"{device.clients - device.refused}/{device.clients}",
-            f"{quantity(device.peak_memory_bytes, 'bytes')}{separator}of "
-            f"{quantity(device.training_memory_bytes.nominal, 'bytes')}",
-            _range(device.compute_seconds, "seconds", separator),
-            *("–" if each is None else quantity(each, "seconds") for each in seconds),
-            "–" if device.joules is None else _range(device.joules, "joules", separator),
-            f"{100 * device.closes:.0f} %",
-        )
-    return table
+    available = quantity(device.training_memory_bytes.nominal, "bytes")
+    return [
+        device.device,
+        str(device.clients) if not device.refused else f"{device.clients - device.refused}/{device.clients}",
+        Cell(quantity(device.peak_memory_bytes, "bytes"), f"of {available}"),
+        _range(device.compute_seconds, "seconds"),
+        _quantity(device.download_seconds, "seconds"),
+        _quantity(device.upload_seconds, "seconds"),
+        Cell("–") if device.joules is None else _range(device.joules, "joules"),
+        f"{100 * device.closes:.0f} %",
+    ]
 
 
-def _range(figure: Range, dimension: str, separator: str = " ") -> str:
+def _quantity(value: float | None, dimension: str) -> str:
+    from edgefl.report.quantities import quantity
+
+    return "–" if value is None else quantity(value, dimension)
+
+
+def _range(figure: Range, dimension: str) -> Cell:
+    """The nominal value, and its bounds as the detail."""
+    from edgefl.report.grid import Cell
     from edgefl.report.quantities import quantity
 
     nominal, low, high = (quantity(number, dimension) for number in (figure.nominal, figure.low, figure.high))
     if figure.low == figure.high:
-        return nominal
+        return Cell(nominal)
     if len({each.split()[-1] for each in (nominal, low, high)}) == 1:
         low, high = low.split()[0], high.split()[0]  # print the unit once
-    return f"{nominal}{separator}[{low}, {high}]".replace("[", "\\[")
+    return Cell(nominal, f"[{low}, {high}]")
 
 
 def _reach(budget: BudgetPlan) -> str:

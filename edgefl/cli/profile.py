@@ -33,17 +33,9 @@ def list_profiles(as_json: Json = False) -> None:
     if as_json:
         say(json.dumps([_summary(profile) for profile in profiles], indent=2))
         return
-    from rich import box
-    from rich.table import Table
+    from edgefl.cli.console import print_table
 
-    from edgefl.cli.console import standard_output
-
-    table = Table(box=box.SIMPLE, caption="GFLOP/s: fp32, achievable in training. W: the whole device.")
-    for heading in ("name", "kind"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("GFLOP/s", "GB/s", "GiB", "W idle", "W training"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("verified")
+    rows = []
     for profile in profiles:
         numbers = (
             value(profile.compute.fp32_achievable) / 1e9,
@@ -53,8 +45,13 @@ def list_profiles(as_json: Json = False) -> None:
             value(profile.power.compute),
         )
         verified = "yes" if profile.provenance.verified else "no"
-        table.add_row(profile.name, profile.kind, *(f"{number:.4g}" for number in numbers), verified)
-    standard_output().print(table)
+        rows.append([profile.name, profile.kind, *(f"{number:.4g}" for number in numbers), verified])
+    print_table(
+        ["name", "kind", "GFLOP/s", "GB/s", "GiB", "W idle", "W training", "verified"],
+        rows,
+        notes=["GFLOP/s: fp32, achievable in training. W: the whole device."],
+        words=(0, 1, 7),
+    )
 
 
 @app.command()

@@ -36,17 +36,11 @@ def list_scenarios(
     if as_json:
         say(json.dumps([{"name": name, "purpose": _purpose(path)} for name, path in found.items()], indent=2))
         return
-    from rich.markup import escape
-    from rich.table import Table
+    from edgefl.cli.console import print_table
 
-    from edgefl.cli.console import standard_output
-
-    table = Table("name", "purpose", box=None, pad_edge=False, header_style="bold")
-    for name, purpose in here.items():
-        table.add_row(escape(name), escape(purpose))
-    for folder, count in below.items():
-        table.add_row(f"{escape(folder)}/", f"{count} scenarios: edgefl scenario list {escape(folder)}", style="dim")
-    standard_output().print(table)
+    rows = list(here.items())
+    rows += [(f"{folder}/", f"{count} scenarios: edgefl scenario list {folder}") for folder, count in below.items()]
+    print_table(["name", "purpose"], rows, words=range(2))
 
 
 def _purpose(path: Path) -> str:

@@ -1,10 +1,9 @@
 """Tables, pictures and sentences about a finished run, made from its run directory only."""
 
-from edgefl.report.comparison import as_csv, as_html, as_latex, as_markdown
+from edgefl.report.comparison import as_csv, as_html, as_latex, as_markdown, comparison_table
 from edgefl.report.pictures import write_pictures
 from edgefl.report.rows import Row, comparison_rows
 from edgefl.report.run_result import RunResult
-from edgefl.report.table import comparison_table
 from edgefl.report.verdict import verdict
 
 __all__ = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from edgefl.report.figures import COST, FIGURES, OUTCOME, Figure, nested
 from edgefl.report.formats import estimate_data, estimate_record, latex, markdown, target_data, target_record, written
@@ -12,7 +12,11 @@ from edgefl.report.html import render
 from edgefl.report.quantities import limit, unit_for
 from edgefl.report.rows import Row, comparison_rows, described, notes
 from edgefl.report.run_record import RunRecord
+from edgefl.report.table import layout
 from edgefl.report.verdict import verdict, verdicts
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
 
 MISSING = "–"
 
@@ -23,6 +27,20 @@ def comparison(*runs: RunRecord) -> Table:
     shown = [{**each, "verdict": verdict(run).split("\n")} for each, run in zip(described(runs), runs, strict=True)]
     data = {"runs": shown, "rows": [_data(row) for row in rows], "notes": notes(rows)}
     return Table(comparison_grid(rows), _records(rows), data, verdicts(runs))
+
+
+def comparison_table(*runs: RunRecord, width: int | None = None) -> RichTable:
+    """The methods of one or several runs, with every figure of the summaries.
+
+    Args:
+        runs: finished runs.
+        width: columns of the terminal; ``None`` for the actual width.
+    """
+    if width is None:
+        from rich.console import Console
+
+        width = Console().width
+    return layout(comparison_grid(comparison_rows(*runs)), width)
 
 
 def as_markdown(rows: Sequence[Row]) -> str:

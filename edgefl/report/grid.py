@@ -60,8 +60,8 @@ class Grid:
 
     @property
     def names(self) -> int:
-        """How many of the first columns contain words; they name the rows."""
-        return next((number for number, head in enumerate(self.heads) if not head.text), len(self.heads))
+        """How many of the first columns name the rows: those with words, or one if all columns contain words."""
+        return next((number for number, head in enumerate(self.heads) if not head.text), 1)
 
     @property
     def lines(self) -> list[list[str]]:

@@ -6,29 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from edgefl.printable import printable_line
-from edgefl.report.comparison import comparison_grid
 from edgefl.report.grid import Grid
-from edgefl.report.rows import comparison_rows
-from edgefl.report.run_result import RunResult
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 _GAP = 2  # blanks between two columns: one of padding and the box's own blank divider
-
-
-def comparison_table(*runs: RunResult, width: int | None = None) -> Table:
-    """The methods of one or several runs, with every figure of the summaries.
-
-    Args:
-        runs: finished runs.
-        width: columns of the terminal; ``None`` for the actual width.
-    """
-    if width is None:
-        from rich.console import Console
-
-        width = Console().width
-    return layout(comparison_grid(comparison_rows(*runs)), width)
 
 
 def layout(grid: Grid, width: int) -> Table:
