@@ -15,15 +15,15 @@ from edgefl.scenario import Scenario
 if TYPE_CHECKING:
     from edgefl.data.federated import FederatedData
     from edgefl.training.core import TrainingCore
-    from edgefl.training.keepsakes import Keepsakes
+    from edgefl.training.kept_models import KeptModels
     from edgefl.training.learner import MethodLearner
 
 
-def keepsakes_of(scenario: Scenario) -> Keepsakes:
+def kept_models_of(scenario: Scenario) -> KeptModels:
     """What a learner must keep for this scenario."""
-    from edgefl.training.keepsakes import Keepsakes
+    from edgefl.training.kept_models import KeptModels
 
-    return Keepsakes(scenario.evaluation.ensemble, clients=scenario.keep_models == "clients")
+    return KeptModels(scenario.evaluation.ensemble, clients=scenario.keep_models == "clients")
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Conclusion(Listener):
         data: the clients' data.
         seed: the seed.
         method: the trained method.
-        learner: the learner that trained it; ``keepsakes`` contains what it kept.
+        learner: the learner that trained it; ``kept_models`` contains what it kept.
         results: the additional figures of the summary.
     """
 
@@ -48,7 +48,7 @@ class Conclusion(Listener):
     seed: int
     method: Method
     learner: MethodLearner
-    keepsakes: Keepsakes
+    kept_models: KeptModels
     results: dict[str, ClientResult] = field(default_factory=dict)
 
     def simulated(self, rounds: int) -> None:
@@ -60,7 +60,7 @@ class Conclusion(Listener):
         if self.scenario.keep_models != "none":
             write_model(final, model.layout, self.paths.final_model)
         if self.scenario.keep_models == "clients":
-            write_clients(self.keepsakes.local, model.layout, self.paths.client_models)
+            write_clients(self.kept_models.local, model.layout, self.paths.client_models)
         self.results = accuracy_of_clients(
             self.method,
             final,

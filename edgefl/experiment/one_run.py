@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from edgefl.cost.recorder import DataDependentError
-from edgefl.experiment.conclusion import Conclusion, keepsakes_of
+from edgefl.experiment.conclusion import Conclusion, kept_models_of
 from edgefl.experiment.early_end import EarlyEnd
 from edgefl.experiment.journal import Journal
 from edgefl.experiment.pausing import Pause, Pausing
@@ -91,7 +91,7 @@ class OneRun(Listener):
     def trained(self, core: TrainingCore, data: FederatedData) -> SeedResult:
         """Simulate with training, and store the results on disk after every round."""
         scenario, method, seed = self._scenario, self._costs.method, self._world.seed
-        kept = keepsakes_of(scenario)
+        kept = kept_models_of(scenario)
         try:
             with blaming(self._method.label, 0, "setup"):
                 learner = core.learner(method, kept)

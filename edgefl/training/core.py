@@ -18,13 +18,13 @@ from edgefl.training.base import ENGINES, Around, Engine, EngineInputs, JobData
 from edgefl.training.choice import check_precision, choose_engine
 from edgefl.training.client_data import ClientData
 from edgefl.training.job import Evaluation
-from edgefl.training.keepsakes import Keepsakes
+from edgefl.training.kept_models import KeptModels
 from edgefl.training.learner import MethodLearner
 from edgefl.training.result_memory import RememberingEngine, ResultMemory, content_of
 from edgefl.training.spec import EngineSpec
 
 
-class Ground(NamedTuple):
+class AdaptedModel(NamedTuple):
     """Shared by methods that train the same model: its skeleton, its initial weights and its engine."""
 
     model: BlockModel
@@ -35,7 +35,7 @@ class Ground(NamedTuple):
 class TrainingCore:
     """Data on the training device, one skeleton, one initial model and one engine; creates a learner for each method.
 
-    A method whose objective adapts the model (MOON's projection head) gets its own :class:`Ground`. Blocks are
+    A method whose objective adapts the model (MOON's projection head) gets its own :class:`AdaptedModel`. Blocks are
     initialised in order from one generator, so the blocks before the first change have the same initial values as in
     all other methods.
 
@@ -79,8 +79,8 @@ class TrainingCore:
         check_precision(self._spec.precision, self._device)
         self.engine_name = choose_engine(self._spec.kind, self._device, workers)
         self.data = data
-        self._own = self._ground(model)
-        self._adapted: list[tuple[Objective, Ground]] = []
+        self._own = self._ready(model)
+        self._adapted: list[tuple[Objective, AdaptedModel]] = []
 
     @classmethod
     def of(
@@ -108,32 +108,38 @@ class TrainingCore:
         """The scenario's initial model x^0 ``[size]``."""
         return self._own.initial
 
-    def learner(self, method: Method, keepsakes: Keepsakes | None = None) -> MethodLearner:
-        """A new learner for ``method``, at model version 0; ``keepsakes`` selects additional values to keep.
+    def learner(self, method: Method, kept_models: KeptModels | None = None) -> MethodLearner:
+        """A new learner for ``method``, at model version 0; ``kept_models`` selects additional values to keep.
 
         Raises:
             UserError: the method's objective cannot train the scenario's model.
             ValueError: the method's parts do not fit together.
         """
-        ground = self._ground_of(method.objective)
+        adapted = self._adapted_to(method.objective)
         return MethodLearner(
-            method, ground.model, ground.initial.clone(), self.data, ground.engine, seed=self._seed, keepsakes=keepsakes
+            method,
+            adapted.model,
+            adapted.initial.clone(),
+            self.data,
+            adapted.engine,
+            seed=self._seed,
+            kept_models=kept_models,
         )
 
-    def _ground_of(self, objective: Objective) -> Ground:
-        for known, ground in self._adapted:
+    def _adapted_to(self, objective: Objective) -> AdaptedModel:
+        for known, adapted in self._adapted:
             if known == objective:
-                return ground
+                return adapted
         model = objective.adapt(self.model)
         if model is self.model:
             return self._own
-        self._adapted.append((objective, self._ground(model)))
+        self._adapted.append((objective, self._ready(model)))
         return self._adapted[-1][1]
 
-    def _ground(self, model: BlockModel) -> Ground:
+    def _ready(self, model: BlockModel) -> AdaptedModel:
         initial = initial_vector(model, self._seed).to(self._device)
         model = model.to(self._device)
-        return Ground(model, initial, SharedEvaluation(self.engine_for(model)))
+        return AdaptedModel(model, initial, SharedEvaluation(self.engine_for(model)))
 
     def engine_for(self, model: BlockModel) -> Engine:
         """A new engine for a skeleton on the training device; the caller closes it."""
@@ -143,13 +149,13 @@ class TrainingCore:
         engine = entry.build(given)
         if self.memory is None or not entry.alike:
             return engine
-        ground = f"{torch.__version__} {self._device} {spec.precision} {model}"
-        return RememberingEngine(engine, self.memory, ground, self._device)
+        key = f"{torch.__version__} {self._device} {spec.precision} {model}"
+        return RememberingEngine(engine, self.memory, key, self._device)
 
     def close(self) -> None:
         """Release the engines' workers and memory."""
-        for ground in [self._own, *(ground for _, ground in self._adapted)]:
-            ground.engine.close()
+        for each in [self._own, *(adapted for _, adapted in self._adapted)]:
+            each.engine.close()
 
     def __enter__(self) -> Self:
         return self

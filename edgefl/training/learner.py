@@ -17,8 +17,8 @@ from edgefl.training.client_states import ClientStates, State
 from edgefl.training.epochs import epoch_losses
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 from edgefl.training.job_inputs import JobInputs, JobResolver, Received
-from edgefl.training.keepsakes import Keepsakes
-from edgefl.training.memory import LearnerMemory
+from edgefl.training.kept_models import KeptModels
+from edgefl.training.learner_state import LearnerState
 from edgefl.training.server_model import Outcome, ServerModel
 from edgefl.training.wire import Wire
 
@@ -48,7 +48,7 @@ class MethodLearner:
         data: the clients' data.
         engine: trains and evaluates.
         seed: the run's seed, for random choices of a codec.
-        keepsakes: additional values to keep.
+        kept_models: additional values to keep.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class MethodLearner:
         engine: Engine,
         *,
         seed: int = 0,
-        keepsakes: Keepsakes | None = None,
+        kept_models: KeptModels | None = None,
     ) -> None:
         self._method = method
-        self._keepsakes = keepsakes or Keepsakes()
+        self._kept_models = kept_models or KeptModels()
         self._data = data
         self._engine = engine
         self._evaluation_mode = method.objective.evaluation_mode(model)
@@ -126,7 +126,7 @@ class MethodLearner:
             self._versions[version + 1] = self._server.sent()
             self._digests = Digests(before, digest_of_model(self._server.vector))
             local = {id.client: outcome.final for id, outcome in arrived.items()}
-            self._keepsakes.aggregated(self._server.vector, local)
+            self._kept_models.aggregated(self._server.vector, local)
             for client in {id.client for id in arrived}:
                 self._feedback[client] = {}
             for id, outcome in arrived.items():
@@ -163,7 +163,7 @@ class MethodLearner:
         """Accuracy and loss of a kept model version, with its ensemble's accuracy; computed once."""
         if version not in self._evaluations:
             found = self._engine.evaluate(self.model(version), self._evaluation_mode)
-            average = self._keepsakes.average
+            average = self._kept_models.average
             if average is not None and version == self._server.version:
                 found = found._replace(ensemble=self._engine.evaluate(average, self._evaluation_mode).accuracy)
             self._evaluations[version] = found._replace(model=digest_of_model(self.model(version)))
@@ -178,7 +178,7 @@ class MethodLearner:
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The learner's complete state between two rounds: tensors by name, and the rest as JSON data."""
-        tensors, facts = LearnerMemory(
+        tensors, facts = LearnerState(
             version=self._server.version,
             vector=self._server.vector,
             server=self._server.state,
@@ -189,7 +189,7 @@ class MethodLearner:
             states=self._states.kept(),
             tips=self._states.last_jobs(),
         ).packed()
-        return {**tensors, **self._keepsakes.packed()}, facts
+        return {**tensors, **self._kept_models.packed()}, facts
 
     def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Restore a state from :meth:`snapshot`; feedback of earlier rounds is discarded.
@@ -197,7 +197,7 @@ class MethodLearner:
         Raises:
             KeyError: something is missing.
         """
-        memory = LearnerMemory.unpacked(tensors, facts).to(self._server.vector.device)
+        memory = LearnerState.unpacked(tensors, facts).to(self._server.vector.device)
         self._versions = dict(memory.versions)
         self._server.resume(memory.version, memory.vector, memory.server, self._versions[memory.version])
         self._waiting = {job.id: job for job in memory.waiting}
@@ -205,7 +205,7 @@ class MethodLearner:
         self._outcomes = dict(memory.outcomes)
         self._states = ClientStates(memory.states, memory.tips)
         self._feedback, self._evaluations = {}, {}
-        self._keepsakes.restore(tensors, memory.vector.device)
+        self._kept_models.restore(tensors, memory.vector.device)
 
     def _received(self, version: int) -> Received:
         try:

@@ -41,7 +41,7 @@ def method(entry):
     return build_method(entry, LocalOptions(batch=4))
 
 
-def test_moon_begins_with_every_other_methods_front_and_has_ground_of_its_own(core):
+def test_moon_begins_with_every_other_methods_front_and_has_its_own_adapted_model(core):
     moon, fedavg = core.learner(method("moon")), core.learner(method("fedavg"))
     front = sum(entry.numel for entry in core.model.layout.parameters if entry.block < 2)
     assert torch.equal(moon.model(0)[:front], fedavg.model(0)[:front])

@@ -53,7 +53,7 @@ def test_worker_processes_train_to_the_bits_of_one_after_another(tiny, entry, ca
     method = tiny.method(entry, **({"drop_last": True} if entry == "fedalign" else {}))
     reference = three_rounds(tiny.core("sequential"), method)
     core = tiny.core("parallel", 2)
-    engine = core._ground_of(method.objective).engine._engine
+    engine = core._adapted_to(method.objective).engine._engine
     shared_pool(2).wait()
     engine._pool_by_now()
     jobs = trained_by_workers(engine)

@@ -17,7 +17,7 @@ from edgefl.models.block_model import BlockModel
 from edgefl.training.base import Arrived, JobData, JobResult, JobTask, ignored
 from edgefl.training.evaluation import BatchScore
 from edgefl.training.parallel import pool_worker
-from edgefl.training.parallel.pool_worker import Ground, Job, Sent, Trained, Unreadable, received, sent
+from edgefl.training.parallel.pool_worker import Job, Sent, SharedInputs, Trained, Unreadable, received, sent
 from edgefl.training.parallel.shared_buffer import Region, SharedBuffer, SharedObject
 from edgefl.training.parallel.worker_pool import Call, PoolBroken, WorkerPool
 from edgefl.training.parcels import as_result, tensors_of, without_tensors
@@ -100,7 +100,7 @@ class PoolTraining:
         several = {id(each): each for named in tensors for each in named.values() if readers[id(each)] > 1}
         self._common.clear()
         common = {number: sent(tensor, self._common) for number, tensor in several.items()}
-        ground, free, slots = self._ground(), list(range(self._slots)), dict[int, int]()
+        inputs, free, slots = self._shared_inputs(), list(range(self._slots)), dict[int, int]()
         results: dict[int, JobResult] = {}
 
         def calls() -> Iterator[tuple[int, Call]]:
@@ -110,7 +110,7 @@ class PoolTraining:
                 on_the_way = self._sent(tensors[index], common, self._inboxes[slot])
                 plain = {name: getattr(tasks[index], name) for name in _PLAIN}
                 job = Job(methods[index], plain, on_the_way, self._outboxes[slot])
-                yield index, (pool_worker.train, (ground, job))
+                yield index, (pool_worker.train, (inputs, job))
 
         def done(index: int, answer: Trained) -> None:
             named = {name: received(each, self._buffer).clone() for name, each in answer.tensors.items()}
@@ -137,10 +137,14 @@ class PoolTraining:
             PoolBroken: a worker process ended or is stuck.
         """
         self._common.clear()
-        ground, weights, how = self._ground(), sent(vector, self._common), _pickled(mode, "the mode of an evaluation")
+        inputs, weights, how = (
+            self._shared_inputs(),
+            sent(vector, self._common),
+            _pickled(mode, "the mode of an evaluation"),
+        )
         scores: dict[int, list[BatchScore]] = {}
         calls: list[tuple[int, Call]] = [
-            (number, (pool_worker.score, (ground, weights, share, how)))
+            (number, (pool_worker.score, (inputs, weights, share, how)))
             for number, share in enumerate(_shares(batches, self._pool.size))
         ]
         self._each(iter(calls), scores.__setitem__, patience)
@@ -152,8 +156,8 @@ class PoolTraining:
         except Unreadable as error:
             raise NotSendable(f"a worker process cannot read what it was sent ({error})") from None
 
-    def _ground(self) -> Ground:
-        return Ground(self._model.token, self._data.token, self._buffer.token, self._precision)
+    def _shared_inputs(self) -> SharedInputs:
+        return SharedInputs(self._model.token, self._data.token, self._buffer.token, self._precision)
 
     @staticmethod
     def _sent(tensors: Mapping[str, Tensor], common: Mapping[int, Sent], inbox: Region) -> dict[str, Sent]:

@@ -36,7 +36,7 @@ class Unreadable(EdgeflError):  # noqa: N818  (what it is)
     """A received object cannot be unpickled; for example, its class cannot be imported."""
 
 
-class Ground(NamedTuple):
+class SharedInputs(NamedTuple):
     """Shared by all jobs of an engine: model and data as shared objects, and the buffer for tensors."""
 
     model: ObjectToken
@@ -71,7 +71,7 @@ def received(tensor: Sent, buffer: SharedBuffer) -> Tensor:
     return buffer.at(tensor) if isinstance(tensor, Place) else unpacked(tensor, _CPU)
 
 
-def train(ground: Ground, job: Job) -> Trained:
+def train(shared: SharedInputs, job: Job) -> Trained:
     """Train one job.
 
     Raises:
@@ -79,24 +79,24 @@ def train(ground: Ground, job: Job) -> Trained:
         TrainingFault: a local step failed.
     """
     with process_state_kept():  # reading the method may import a plug-in
-        model, data, buffer = _stand_on(ground)
+        model, data, buffer = _opened(shared)
         method: JobTask = _kept(_methods, job.method, partial(pickle.loads, job.method))
         task = with_tensors(
             replace(method, **job.plain), {name: received(each, buffer) for name, each in job.tensors.items()}
         )
-        result = train_job(task, model, data, precision=ground.precision)
+        result = train_job(task, model, data, precision=shared.precision)
     outbox = Region(buffer, *job.outbox)
     return Trained({name: sent(each, outbox) for name, each in tensors_of_result(result).items()}, result.batch_sizes)
 
 
-def score(ground: Ground, vector: Sent, batches: range, mode: bytes) -> list[BatchScore]:
+def score(shared: SharedInputs, vector: Sent, batches: range, mode: bytes) -> list[BatchScore]:
     """Evaluate the model ``vector`` on some batches of the evaluation split, in a pickled mode.
 
     Raises:
         Unreadable: the model or the data cannot be unpickled.
     """
     with process_state_kept():
-        model, data, buffer = _stand_on(ground)
+        model, data, buffer = _opened(shared)
         weights, places = received(vector, buffer), data.evaluation()
         how: Mapping[str, Any] = _kept(_modes, mode, partial(pickle.loads, mode))
         return evaluate_batches(weights, [places[number] for number in batches], model, data, how)
@@ -109,11 +109,11 @@ _methods: OrderedDict[Any, JobTask] = OrderedDict()
 _modes: OrderedDict[Any, Mapping[str, Any]] = OrderedDict()
 
 
-def _stand_on(ground: Ground) -> tuple[BlockModel, JobData, SharedBuffer]:
+def _opened(shared: SharedInputs) -> tuple[BlockModel, JobData, SharedBuffer]:
     return (
-        _kept(_models, ground.model, partial(load, ground.model)),
-        _kept(_data, ground.data, partial(load, ground.data)),
-        _kept(_buffers, ground.buffer, partial(SharedBuffer.found, ground.buffer)),
+        _kept(_models, shared.model, partial(load, shared.model)),
+        _kept(_data, shared.data, partial(load, shared.data)),
+        _kept(_buffers, shared.buffer, partial(SharedBuffer.found, shared.buffer)),
     )
 
 

@@ -17,7 +17,7 @@ from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation
 from edgefl.training.parcels import PackedResult, Parcel, packed, result_of, tensors_of, without_tensors
 from edgefl.training.ray.cluster import RETRIES, joined, needs
-from edgefl.training.ray.worker import Ground, score_batches, train_parcel
+from edgefl.training.ray.worker import SharedInputs, score_batches, train_parcel
 
 BATCHES_A_PIECE = 16
 """Number of evaluation batches per task, independent of the cluster's size."""
@@ -55,7 +55,7 @@ class RayEngine:
         asked = needs(self._ray, device)
         self._train = self._ray.remote(**asked)(train_parcel)
         self._score = self._ray.remote(**asked)(score_batches)
-        self._place = [self._ray.put(Ground(model, data, device, precision))]
+        self._place = [self._ray.put(SharedInputs(model, data, device, precision))]
 
     def train(self, tasks: Sequence[JobTask], arrived: Arrived = ignored) -> list[JobResult]:
         """Train all jobs, the longest first; see :class:`~edgefl.training.base.Engine`."""

@@ -22,7 +22,7 @@ GROUNDS_KEPT = 2
 """Number of models with their data that a worker keeps: the scenario's, and one that a method adapted."""
 
 
-class Ground(NamedTuple):
+class SharedInputs(NamedTuple):
     """Shared by all jobs: placed in the cluster's object store once, and unpacked once by each worker."""
 
     model: BlockModel
@@ -35,7 +35,7 @@ def train_parcel(place: Sequence[Any], parcel: Parcel) -> PackedResult:
     """Train one job, exactly as the sequential engine does.
 
     Args:
-        place: the reference to the :class:`Ground`, in a list, so that Ray does not unpack it for every job.
+        place: the reference to the :class:`SharedInputs`, in a list, so that Ray does not unpack it for every job.
         parcel: the job.
 
     Returns:
@@ -43,34 +43,34 @@ def train_parcel(place: Sequence[Any], parcel: Parcel) -> PackedResult:
     """
     import ray
 
-    ground = _ground(place)
+    shared = _shared_inputs(place)
     tensors = {
-        name: unpacked(ray.get(one) if isinstance(one, ray.ObjectRef) else one, ground.device)
+        name: unpacked(ray.get(one) if isinstance(one, ray.ObjectRef) else one, shared.device)
         for name, one in parcel.tensors.items()
     }
     task = with_tensors(parcel.task, tensors)
-    return packed_result(train_job(task, ground.model, ground.data, precision=ground.precision))
+    return packed_result(train_job(task, shared.model, shared.data, precision=shared.precision))
 
 
 def score_batches(
     place: Sequence[Any], vector: Packed, batches: Sequence[slice], mode: Mapping[str, Any]
 ) -> list[BatchScore]:
     """The scores of the model ``vector`` on evaluation batches."""
-    ground = _ground(place)
-    weights = unpacked(vector, ground.device)
-    return evaluate_batches(weights, batches, ground.model, ground.data, mode)
+    shared = _shared_inputs(place)
+    weights = unpacked(vector, shared.device)
+    return evaluate_batches(weights, batches, shared.model, shared.data, mode)
 
 
-_grounds: OrderedDict[str, Ground] = OrderedDict()
+_inputs: OrderedDict[str, SharedInputs] = OrderedDict()
 
 
-def _ground(place: Sequence[Any]) -> Ground:
+def _shared_inputs(place: Sequence[Any]) -> SharedInputs:
     import ray
 
     key = place[0].hex()
-    if key not in _grounds:
-        while len(_grounds) >= GROUNDS_KEPT:
-            _grounds.popitem(last=False)
-        _grounds[key] = ray.get(place[0])
-    _grounds.move_to_end(key)
-    return _grounds[key]
+    if key not in _inputs:
+        while len(_inputs) >= GROUNDS_KEPT:
+            _inputs.popitem(last=False)
+        _inputs[key] = ray.get(place[0])
+    _inputs.move_to_end(key)
+    return _inputs[key]

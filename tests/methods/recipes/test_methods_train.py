@@ -22,7 +22,7 @@ from edgefl.training.base import JobTask
 from edgefl.training.core import TrainingCore
 from edgefl.training.ensemble import EnsembleSpec
 from edgefl.training.job import JobId, TrainingJob
-from edgefl.training.keepsakes import Keepsakes
+from edgefl.training.kept_models import KeptModels
 
 LOCAL = LocalOptions(epochs=1, batch=8, lr=0.05, clip_norm=5)
 CLIENTS, IMAGES = 6, 16
@@ -79,7 +79,7 @@ def three_rounds(name: str) -> list[tuple[float, float]]:
     last: dict[int, JobId] = {}
     snapshots: list[tuple[Tensor, Tensor]] = []
     with TrainingCore(Shards(), model, 0, engine="sequential") as core:
-        learner = core.learner(method, Keepsakes(EnsembleSpec(), clients=True))
+        learner = core.learner(method, KeptModels(EnsembleSpec(), clients=True))
         scores = [learner.evaluate(0)]
         for t in range(3):
             ids = []

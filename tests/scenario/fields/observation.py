@@ -14,7 +14,7 @@ from edgefl.cost.law import CostModel
 from edgefl.data.federated import FederatedData, Split, load_federated
 from edgefl.data.spec import DataSpec
 from edgefl.errors import UserError
-from edgefl.experiment.conclusion import Conclusion, keepsakes_of
+from edgefl.experiment.conclusion import Conclusion, kept_models_of
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import recipe_of, setup_of, shared_world
 from edgefl.fleet import step_signature
@@ -160,7 +160,7 @@ def _seen(text: str, trains: bool) -> Seen:
     if data is None or not trains:
         return _summed(run(NeutralLearner()), log, **shards)
     shards["held"] = float((data.label_counts > 0).sum(axis=1).mean())
-    kept = keepsakes_of(scenario)
+    kept = kept_models_of(scenario)
     with (
         TrainingCore.of(data, scenario.model.spec, seed, engine=scenario.training.engine) as core,
         tempfile.TemporaryDirectory() as folder,

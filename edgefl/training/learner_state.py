@@ -15,7 +15,7 @@ from edgefl.training.server_model import Outcome
 
 
 @dataclass
-class LearnerMemory:
+class LearnerState:
     """Everything that a learner needs to continue after a round.
 
     Attributes:
@@ -67,13 +67,13 @@ class LearnerMemory:
         }
 
     @staticmethod
-    def unpacked(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> LearnerMemory:
+    def unpacked(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> LearnerState:
         """The inverse of :meth:`packed`.
 
         Raises:
             KeyError: something is missing.
         """
-        return LearnerMemory(
+        return LearnerState(
             version=int(facts["version"]),
             vector=tensors["latest"],
             server={name: tensors[f"server/{name}"] for name in facts["server"]},
@@ -102,10 +102,10 @@ class LearnerMemory:
             tips={int(client): tuple(_id(id) for id in jobs) for client, jobs in facts["tips"]},
         )
 
-    def to(self, device: Any) -> LearnerMemory:
+    def to(self, device: Any) -> LearnerState:
         """The same memory with its tensors on a device."""
         tensors, facts = self.packed()
-        return LearnerMemory.unpacked({name: tensor.to(device) for name, tensor in tensors.items()}, facts)
+        return LearnerState.unpacked({name: tensor.to(device) for name, tensor in tensors.items()}, facts)
 
 
 _NUMBERS = ("client", "samples", "steps", "loss", "first_loss", "drift")

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from edgefl.training.ensemble import EnsembleSpec, TemporalEnsemble
 
-_PREFIX = "keepsake/"
+_PREFIX = "kept_models/"
 
 
-class Keepsakes:
+class KeptModels:
     """The moving average of the global models and the local models of the last round; each is optional.
 
     Args:
