@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 
@@ -32,7 +31,7 @@ class EarlyEnd(Listener):
         for event in [event for event in rows if event.kind in _READ]:
             match event.kind:
                 case "stalled" | "diverged":
-                    self._stated = json.loads(event.detail)["reason"]
+                    self._stated = event.facts["reason"]
                 case "transfer_drop":
                     self._broken_off = event.time
                 case _ if event.round > self._rounds:

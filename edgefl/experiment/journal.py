@@ -37,9 +37,10 @@ _OF_THE_SYSTEM = frozenset(
 
 T = TypeVar("T")
 
-_WORDS = [Event._fields.index(name) for name in ("kind", "item", "source", "target", "detail")]
+_WHOLE, _WORDS = (
+    [place for place, value in enumerate(Event(0.0, "run")) if isinstance(value, kind)] for kind in (int, str)
+)
 _FIGURES = [place for place in range(len(Event._fields)) if place not in _WORDS]
-_WHOLE = [Event._fields.index(name) for name in ("round", "client", "flow")]
 
 
 class LogDiffers(EdgeflError):  # noqa: N818  (what it says of the log)

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-
 from edgefl.errors import UserError
 from edgefl.record.events import Event
+from edgefl.record.kinds import EventKind
+from edgefl.record.tables import read_events
 from edgefl.training.job import Digests, Evaluation, Feedback
 
 TIMELESS = frozenset({"loss", "distance", "samples", "label_support"})
 """Inputs of decisions that are equal on every network and fleet; all other inputs depend on time."""
 
-_KINDS = ("decision", "transfer_start", "compute_start", "compute_end", "compute_partial", "aggregation", "feedback")
-_WANTED = ("run", *_KINDS, "evaluation", "diverged", "stop")
+_WANTED: tuple[EventKind, ...] = (
+    *("run", "decision", "compute_start", "compute_end", "compute_partial"),
+    *("aggregation", "feedback", "evaluation", "diverged", "stop"),
+)
 DAMAGED = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
 """Errors from rows that no edgefl wrote."""
-
-_ALPHA = re.compile(r"/alpha(\d+)/")
 
 
 class TrainedJob(NamedTuple):
@@ -81,12 +77,8 @@ def read_recording(path: Path) -> Recording:
         UserError: the file cannot be read.
     """
     try:
-        table = pq.read_table(
-            path, columns=["kind", "round", "client", "item", "value", "detail"], page_checksum_verification=True
-        )
-        rows = table.filter(pc.is_in(table["kind"].cast(pa.string()), value_set=pa.array(_WANTED))).to_pylist()
-        return _read(rows)
-    except (OSError, pa.ArrowException, *DAMAGED) as error:
+        return recording_of(read_events(path, _WANTED))
+    except DAMAGED as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"the log cannot be read: {reason}", file=str(path)) from None
 
@@ -97,79 +89,41 @@ def recording_of(events: Iterable[Event]) -> Recording:
     Raises:
         ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError: the rows are damaged.
     """
-    return _read(event._asdict() for event in events if event.kind in _WANTED)
+    recording = Recording()
+    done: dict[int, int] = {}
+    for event in events:
+        if event.kind in _WANTED:
+            _note(recording, event, event.round - 1, done)
+    return recording
 
 
-class _Reader:
-    """Adds the rows of a log to a recording, one by one, in their order."""
-
-    def __init__(self) -> None:
-        self.recording = Recording()
-        self._dispatches: dict[tuple[int, int], int] = {}
-        self._done: dict[int, int] = {}
-        self._pending: list[tuple[int, int]] = []
-
-    def read(self, row: Mapping[str, Any]) -> None:
-        """Add one row."""
-        round, client = row["round"] - 1, row["client"]
-        facts = json.loads(row["detail"]) if row["detail"] else {}
-        match row["kind"]:
-            case "transfer_start" if client >= 0:
-                self._dispatches[client, round] = facts["dispatch"]
-            case "compute_start" | "compute_end" | "compute_partial":
-                self._job(row, (client, self._dispatches[client, round]))
-            case "aggregation":
-                self._aggregation(round, facts)
-            case "feedback":
-                self._feedback(client, facts)
-            case "decision":
-                _note_decision(self.recording, round, row["item"], facts)
-            case _:
-                self._of_the_server(row, facts)
-
-    def _job(self, row: Mapping[str, Any], job: tuple[int, int]) -> None:
-        jobs = self.recording.jobs
-        if row["kind"] == "compute_start":
-            alpha = _ALPHA.search(row["item"])
-            jobs[job] = TrainedJob(row["round"] - 1, int(alpha[1]) if alpha else -1, None, self._done.get(job[0]))
-        else:
-            jobs[job] = jobs[job]._replace(steps=int(row["value"]))
-            self._done[job[0]] = job[1]
-
-    def _aggregation(self, round: int, facts: Mapping[str, Any]) -> None:
-        jobs = list(zip(facts["clients"], facts["dispatches"], strict=True))
-        self.recording.aggregated[round] = jobs
-        self._pending = jobs[::-1]
-        if "model" in facts:
-            self.recording.digests[round + 1] = Digests(facts["before"], facts["model"])
-
-    def _feedback(self, client: int, facts: Mapping[str, Any]) -> None:
-        # The rows follow their aggregation in its order; a client may have several jobs in it.
-        job = self._pending.pop()
-        if job[0] != client:
-            raise ValueError(f"feedback of client {client} without an aggregated job")
-        self.recording.feedback[job] = Feedback(**dict(_floats(facts)))
-
-    def _of_the_server(self, row: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-        recording = self.recording
-        match row["kind"]:
-            case "run" if "model" in facts:
-                recording.digests[0] = Digests("", facts["model"])
-            case "evaluation":
-                numbers = {name: value for name, value in facts.items() if name not in ("ema", "model")}
-                found = Evaluation(**dict(_floats(numbers)), model=facts.get("model", ""))
-                recording.evaluations[row["round"]] = found
-            case "diverged":
-                recording.diverged = (row["round"] - 1, str(facts["reason"]))
-            case "stop":
-                recording.reason = row["item"]
-
-
-def _read(rows: Iterable[Mapping[str, Any]]) -> Recording:
-    reader = _Reader()
-    for row in rows:
-        reader.read(row)
-    return reader.recording
+def _note(recording: Recording, event: Event, round: int, done: dict[int, int]) -> None:
+    """Add a row; ``done`` is the number of each client's last job that was computed to its end."""
+    facts = event.facts
+    match event.kind:
+        case "run" if "model" in facts:
+            recording.digests[0] = Digests("", facts["model"])
+        case "compute_start":
+            recording.jobs[event.job] = TrainedJob(round, event.alpha, None, done.get(event.client))
+        case "compute_end" | "compute_partial":
+            recording.jobs[event.job] = recording.jobs[event.job]._replace(steps=int(event.value))
+            done[event.client] = event.dispatch
+        case "aggregation":
+            recording.aggregated[round] = list(zip(facts["clients"], facts["dispatches"], strict=True))
+            if "model" in facts:
+                recording.digests[event.round] = Digests(facts["before"], facts["model"])
+        case "feedback":
+            recording.feedback[event.job] = Feedback(**dict(_floats(facts)))
+        case "evaluation":
+            numbers = {name: value for name, value in facts.items() if name not in ("ema", "model")}
+            found = Evaluation(**dict(_floats(numbers)), model=facts.get("model", ""))
+            recording.evaluations[event.round] = found
+        case "decision":
+            _note_decision(recording, round, event.item, facts)
+        case "diverged":
+            recording.diverged = (round, str(facts["reason"]))
+        case "stop":
+            recording.reason = event.item
 
 
 def _note_decision(recording: Recording, round: int, what: str, facts: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from edgefl.record.kinds import LOST, Lost
 from edgefl.record.summary import (
     Accuracy,
     Blocks,
@@ -88,14 +89,9 @@ def _bytes(spent: Ledger) -> Bytes:
     )
 
 
-def _fates(spent: Ledger) -> dict[str, int]:
+def _fates(spent: Ledger) -> dict[Lost, int]:
     """Return the wasted bytes by reason; they sum to ``wasted``."""
-    fates = {
-        "late": int(spent.bytes_late),
-        "dropped": int(spent.bytes_dropped),
-        "prefetched_in_vain": int(spent.bytes_prefetched_in_vain),
-        "retried": int(spent.bytes_retried),
-    }
+    fates: dict[Lost, int] = {fate: int(getattr(spent, f"bytes_{fate}")) for fate in LOST if fate != "unfinished"}
     return {**fates, "unfinished": int(spent.bytes - spent.bytes_useful) - sum(fates.values())}
 
 

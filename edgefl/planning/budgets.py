@@ -8,8 +8,8 @@ from itertools import accumulate
 
 from edgefl.planning.figures import BudgetPlan
 from edgefl.planning.observation import Observation
+from edgefl.record.kinds import BudgetKind
 from edgefl.record.rounds import RoundRow
-from edgefl.record.summary import BudgetKind
 from edgefl.scenario import Scenario
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
 from edgefl.fleet.figure import Bound
-from edgefl.record.summary import BudgetKind
+from edgefl.record.kinds import BudgetKind
 
 Part = Literal["download", "compute", "upload", "shared"]
 """Parts of a closing client's time; ``shared`` is the share of its transfer time caused by other clients' transfers."""

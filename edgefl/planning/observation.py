@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from edgefl.experiment.step_costs import StepCosts
-from edgefl.fleet import DeviceProfile, compute_joules, idle_joules, transfer_joules
+from edgefl.fleet import DeviceProfile, FleetAssignment, compute_joules, idle_joules, transfer_joules
 from edgefl.fleet.energy import promotion_joules, tail_joules
 from edgefl.fleet.figure import Bound
 from edgefl.fleet.roofline import step_seconds
@@ -48,7 +47,7 @@ class Observation(Listener):
     """Collects what each client spent in each round.
 
     Args:
-        device: returns the profile of a client.
+        fleet: the device of each client.
         costs: the step costs of the method.
         given_seconds: whether the scenario gives the training time, so the profile's bounds do not affect it.
         alone: returns the seconds of a transfer (round from 0, client, direction, bytes) if no other client
@@ -57,46 +56,42 @@ class Observation(Listener):
 
     def __init__(
         self,
-        device: Callable[[int], DeviceProfile],
+        fleet: FleetAssignment,
         costs: StepCosts,
         *,
         given_seconds: bool,
         alone: Callable[[int, int, str, float], float],
     ) -> None:
-        self._device = device
+        self._fleet = fleet
         self._costs = costs
         self._given = given_seconds
         self._alone = alone
-        self._ratios: dict[str, dict[Bound, float]] = {}
+        self._ratios: dict[tuple[int, int, int], dict[Bound, float]] = {}
         self.spent: defaultdict[tuple[int, int], Spent] = defaultdict(Spent)
 
     def events(self, rows: list[Event]) -> None:
         """Process events of the log."""
         for event in rows:
             if event.kind == "work":
-                self._ratios[event.item] = self._bounds_of(event)
+                self._ratios[event.work] = self._bounds_of(event)
             elif event.client >= 0:
                 self._take(event, self.spent[event.round, event.client])
 
     def _bounds_of(self, event: Event) -> dict[Bound, float]:
-        """Return the seconds of a work item at each bound, relative to nominal."""
+        """Return the seconds of local training at each bound, relative to nominal."""
         if self._given:
             return dict.fromkeys(BOUNDS, 1.0)
-        facts = json.loads(event.detail)
-        profile = self._device_of_group(event.item)
-        seconds = work_seconds(profile, self._costs, facts["alpha"], {int(n): c for n, c in facts["batches"].items()})
+        batches = {int(size): count for size, count in event.facts["batches"].items()}
+        seconds = work_seconds(self._fleet.profiles[event.group], self._costs, event.alpha, batches)
         return {bound: getattr(seconds, bound) / seconds.nominal if seconds.nominal else 1.0 for bound in BOUNDS}
 
-    def _device_of_group(self, key: str) -> DeviceProfile:
-        return self._device(-1 - int(key.split("/", maxsplit=1)[0].removeprefix("group")))
-
     def _take(self, event: Event, spent: Spent) -> None:
-        profile = self._device(event.client)
+        profile = self._fleet.profile_of(event.client)
         match event.kind:
             case "compute_start":
                 spent.participations = 1
             case "compute_end" | "compute_partial" | "compute_drop":
-                for bound, ratio in self._ratios[event.item].items():
+                for bound, ratio in self._ratios[event.work].items():
                     seconds = event.seconds * ratio
                     spent.compute_seconds[bound] += seconds
                     spent.joules[bound] += compute_joules(profile, seconds, bound=bound)

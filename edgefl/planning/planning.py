@@ -82,9 +82,8 @@ def _world(scenario: Scenario, seed: int) -> SharedWorld:
 def _method_plan(
     scenario: Scenario, method: ScenarioMethod, world: SharedWorld, costs: StepCosts, rounds: int
 ) -> MethodPlan:
-    fleet = world.fleet
     seen = Observation(
-        lambda client: fleet.profiles[-1 - client] if client < 0 else fleet.profile_of(client),
+        world.fleet,
         costs,
         given_seconds=isinstance(scenario.cost, SecondsCost),
         alone=_alone(scenario, world),

@@ -14,35 +14,44 @@ from typing import Any, NamedTuple
 
 from edgefl.errors import UserError
 from edgefl.json_file import parse_json
+from edgefl.record.kinds import EventKind
 from edgefl.record.listener import Listener
 
 ABSENT = -1
-"""The value of the columns ``client``, ``flow`` and ``round`` in rows without one."""
+"""The value of a column of whole numbers in rows that have none."""
 
 
 class Event(NamedTuple):
-    """One row of the log.
+    """One row of the log. Columns of whole numbers are -1, and texts are empty, in rows that have none.
 
     Attributes:
         time: virtual seconds since the start.
         kind: the kind of event, see the table in ``docs/time-model.md``.
         round: the round it belongs to, from 1; for prefetches the round that will use them.
-        client: the client, or -1 for the server and the network.
-        item: what was sent, computed, decided or reached, by name.
+        client: the client; -1 for the server and the network.
+        dispatch: the number of the client's job, from 0.
+        group: of local training: the kind of device, an index into the fleet's profiles.
+        alpha: of local training: the number of blocks received.
+        images: of local training: the client's number of images.
+        item: what was sent, decided or reached, or the device that trains, by name.
         flow: the number of the transfer.
         source, target: nodes of the topology.
         bytes: of a transfer: its size at the start, the delivered bytes at its end.
         seconds: its duration.
         flops: floating-point operations executed.
         joules: the device's energy for it.
-        value: the number that belongs to the kind (capacity in bit/s, accuracy, alpha, limit).
+        value: the number that belongs to the kind (capacity in bit/s, accuracy, local steps, limit).
         detail: further facts as JSON.
     """
 
     time: float
-    kind: str
+    kind: EventKind
     round: int = ABSENT
     client: int = ABSENT
+    dispatch: int = ABSENT
+    group: int = ABSENT
+    alpha: int = ABSENT
+    images: int = ABSENT
     item: str = ""
     flow: int = ABSENT
     source: str = ""
@@ -53,6 +62,16 @@ class Event(NamedTuple):
     joules: float = 0.0
     value: float = 0.0
     detail: str = ""
+
+    @property
+    def job(self) -> tuple[int, int]:
+        """The client and the number of its job."""
+        return self.client, self.dispatch
+
+    @property
+    def work(self) -> tuple[int, int, int]:
+        """What local training consists of: rows with the same group, alpha and images are equal work."""
+        return self.group, self.alpha, self.images
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -84,10 +103,14 @@ class EventLog:
     def write(
         self,
         time: float,
-        kind: str,
+        kind: EventKind,
         round: int = ABSENT - 1,
         client: int = ABSENT,
+        dispatch: int = ABSENT,
         *,
+        group: int = ABSENT,
+        alpha: int = ABSENT,
+        images: int = ABSENT,
         item: str = "",
         flow: int = ABSENT,
         source: str = "",
@@ -109,9 +132,12 @@ class EventLog:
         rows.append(
             _tuple(
                 Event,
-                (time, kind, number, client, item, flow, source, target, bytes, seconds, flops, joules, value, detail),
+                (
+                    time, kind, number, client, dispatch, group, alpha, images, item, flow, source, target, bytes,
+                    seconds, flops, joules, value, detail,
+                ),
             )
-        )
+        )  # fmt: skip
         if len(rows) >= self.BATCH:
             self.flush()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
@@ -14,13 +14,11 @@ from edgefl.errors import UserError
 from edgefl.json_file import read_json
 from edgefl.options import Options
 from edgefl.record import names
+from edgefl.record.kinds import BudgetKind, Lost, StopReason
 from edgefl.validation import validated
 from edgefl.version import __version__
 
-SCHEMA = 1
-
-BudgetKind = Literal["seconds", "bytes", "client_bytes", "flops", "joules"]
-
+SCHEMA = 2
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -36,7 +34,7 @@ class _Part(Options):
 class Stop(_Part):
     """Why a run ended, and after which round; ``message`` explains an early end."""
 
-    reason: str
+    reason: StopReason
     round: Count
     message: str | None = None
 
@@ -60,7 +58,7 @@ class Bytes(_Part):
     up: Count
     useful: Count
     wasted: Count
-    by_fate: dict[str, int] = Field(default_factory=dict)
+    by_fate: dict[Lost, int] = Field(default_factory=dict)
     backhaul: Count = 0
 
 
@@ -214,7 +212,10 @@ def read_summary(path: Path) -> tuple[dict[str, Any], Summary]:
     data = read_json(path, missing=True)  # a figure that is not finite counts as missing
     found = data.get("schema") if isinstance(data, dict) else None
     if found != SCHEMA:
-        raise UserError(f"expected a summary of schema {SCHEMA}, found {found!r}", file=name, field="schema")
+        again = "simulate its scenario.yaml again, or use the edgefl that wrote it"
+        if isinstance(data, dict) and isinstance(data.get("edgefl"), str):
+            again += f" ({data['edgefl']})"
+        raise UserError(f"expected a run of schema {SCHEMA}, found {found!r}; {again}", file=name, field="schema")
     summary = validated(Summary, data, file=name)
     for label, results in summary.methods.items():
         if not results:

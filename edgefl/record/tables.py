@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from edgefl.durable_file import durable_file, write_durably
 from edgefl.errors import UserError
 from edgefl.record.events import Event
+from edgefl.record.kinds import EventKind
 from edgefl.record.listener import Listener
 from edgefl.record.ranges import check_table, check_types
 from edgefl.record.rounds import RoundRow
@@ -33,7 +35,11 @@ EVENTS = pa.schema(
         column("kind", _WORD, "", "what happened"),
         column("round", pa.int32(), "", "the round it belongs to, from 1; -1 for none"),
         column("client", pa.int32(), "", "the client concerned; -1 for the server and the network"),
-        column("item", _WORD, "", "what was sent, computed, decided or reached"),
+        column("dispatch", pa.int32(), "", "number of the client's job, from 0; -1 for none"),
+        column("group", pa.int32(), "", "of local training: the kind of device, from 0; -1 for none"),
+        column("alpha", pa.int32(), "", "of local training: the number of blocks received; -1 for none"),
+        column("images", pa.int32(), "", "of local training: the client's number of images; -1 for none"),
+        column("item", _WORD, "", "what was sent, decided or reached, or the device that trains, by name"),
         column("flow", pa.int64(), "", "number of the transfer; -1 for none"),
         column("source", _WORD, "", "node of the topology"),
         column("target", _WORD, "", "node of the topology"),
@@ -192,22 +198,34 @@ def read_table(path: Path, schema: pa.Schema) -> dict[str, list[Any]]:
     return {name: table.column(name).to_pylist() for name in schema.names}
 
 
-def read_events(file: Path) -> Iterator[Event]:
-    """Yield the rows of one run's log.
+def read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
+    """Return a table of a run directory, with its metadata; types and figures are checked.
 
     Raises:
-        UserError: the file cannot be read, or lacks a column.
+        UserError: the file cannot be read, lacks a column, or holds values that a run cannot have.
     """
     try:
-        table = pq.read_table(file, columns=list(Event._fields), page_checksum_verification=True)
-        missing = [name for name in Event._fields if name not in table.column_names]
+        table = pq.read_table(file, page_checksum_verification=True)
+        missing = [name for name in schema.names if name not in table.column_names]
     except FileNotFoundError:
         raise UserError("cannot be read: no such file", file=str(file)) from None
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"cannot be read: {reason}", file=str(file)) from None
     if missing:
-        raise UserError(f"expected the columns of an event log, found no {', '.join(missing)}", file=str(file))
-    check_table(table, EVENTS, file)
+        raise UserError(f"is damaged: it has no column '{missing[0]}'", file=str(file))
+    check_table(table, schema, file)
+    return table
+
+
+def read_events(file: Path, kinds: Collection[EventKind] | None = None) -> Iterator[Event]:
+    """Yield the rows of one run's log, in order; only those of these kinds if any are given.
+
+    Raises:
+        UserError: the file cannot be read, lacks a column, or holds values that a run cannot have.
+    """
+    table = read_parquet(file, EVENTS).select(EVENTS.names)
+    if kinds is not None:
+        table = table.filter(pc.is_in(table["kind"].cast(pa.string()), value_set=pa.array(kinds)))
     for batch in table.to_batches():
         yield from map(Event._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))

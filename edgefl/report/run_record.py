@@ -9,19 +9,12 @@ from typing import TYPE_CHECKING, Any
 from edgefl.errors import UserError, nearest
 from edgefl.printable import printable_line
 from edgefl.record import RunPaths
-from edgefl.record.ranges import check_table
 from edgefl.record.summary import SeedResult, Summary, read_summary
 from edgefl.user_path import user_path
 from edgefl.yaml_file import read_yaml
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-ROUND_COLUMNS = (
-    *("round", "seconds", "accuracy", "accuracy_ema", "loss", "bytes_down", "bytes_up", "flops", "joules"),
-    *("participants", "aggregated"),
-)
-"""Columns that every ``rounds.parquet`` has."""
 
 
 class RunRecord:
@@ -99,29 +92,14 @@ class RunRecord:
         Raises:
             UserError: the run has no such method or seed, or its file cannot be read.
         """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        from edgefl.record.tables import ROUNDS
+        from edgefl.record.tables import ROUNDS, read_parquet
 
         if label not in self.results:
             raise UserError(f"no method '{label}' in this run; {nearest(label, self.labels)}", file=str(self.path))
         if seed not in [result.seed for result in self.results[label]]:
             found = ", ".join(str(result.seed) for result in self.results[label])
             raise UserError(f"no seed {seed} of '{label}' in this run, found {found}", file=str(self.path))
-        file = self.paths.of(label, seed).rounds
-        try:
-            table = pq.read_table(file, page_checksum_verification=True)
-            missing = [name for name in ROUND_COLUMNS if name not in table.column_names]
-        except FileNotFoundError:
-            raise UserError("cannot be read: no such file", file=str(file)) from None
-        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise UserError(f"cannot be read: {reason}", file=str(file)) from None
-        if missing:
-            raise UserError(f"is damaged: it has no column '{missing[0]}'", file=str(file))
-        check_table(table, ROUNDS, file)
-        return table
+        return read_parquet(self.paths.of(label, seed).rounds, ROUNDS)
 
     @cached_property
     def rounds(self) -> pa.Table:

@@ -110,11 +110,8 @@ def _stops(run: RunRecord) -> str:
             seeds = "" if count == len(results) else f" ({_of(count, len(results))})"
             reasons.setdefault(reason, []).append(f"{label}{seeds}")
     clauses = []
-    for reason, methods in reasons.items():
-        if not methods:
-            clauses.append(f"by {limits[reason]}: none")
-        else:
-            clauses.append(f"by {limits.get(reason) or ENDS.get(reason, reason)}: {_and(methods)}")
+    for end, methods in reasons.items():
+        clauses.append(f"by {limits.get(end) or ENDS.get(end, end)}: {_and(methods) if methods else 'none'}")
     return f"Stopped {'; '.join(clauses)}."
 
 

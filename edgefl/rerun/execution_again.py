@@ -29,18 +29,19 @@ from edgefl.models.digest import digest_of_model
 from edgefl.models.layout import Layout
 from edgefl.process_state import process_state_kept
 from edgefl.record.events import Event
+from edgefl.record.kinds import EventKind
 from edgefl.record.listener import Listener
 from edgefl.record.summary import SeedResult
 from edgefl.record.tables import ROUNDS
 from edgefl.scenario import Scenario
-from edgefl.simulation.invariants.record import Record, at, close, facts
+from edgefl.simulation.invariants.record import Record, at, close
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup
 from edgefl.simulation.work import StepCost
 from edgefl.training.faults import PartFault, blaming
 from edgefl.training.neutral import NeutralLearner
 
-_TRAINED = ("evaluation", "feedback", "diverged")
+_TRAINED: tuple[EventKind, ...] = ("evaluation", "feedback", "diverged")
 
 
 class _EndsHereError(EdgeflError):
@@ -78,7 +79,7 @@ class _Comparison(Listener):
 def is_trained(record: Record) -> bool:
     """Whether a run was a run with training."""
     # A part may have failed before any training; then the log has the first model's digest.
-    return any("model" in facts(event) for event in record.of("run")) or any(record.by_kind.get(k) for k in _TRAINED)
+    return any("model" in event.facts for event in record.of("run")) or any(record.by_kind.get(k) for k in _TRAINED)
 
 
 class ExecutionAgain:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import simpy
 
 from edgefl.fleet.battery import Charges
+from edgefl.record.kinds import BudgetKind, StopReason
 from edgefl.simulation.draws import Draws
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.setup import Setup
@@ -45,13 +46,13 @@ class Accounts:
         for budget in self._limits.newly_exhausted(self.ledger):
             self.exhausted(budget.kind, budget.limit)
 
-    def exhausted(self, kind: str, limit: float) -> None:
+    def exhausted(self, kind: BudgetKind, limit: float) -> None:
         """A budget is exhausted."""
         self._log.write(self._env.now, "budget", item=kind, value=limit)
         if not self._goes_on:
             self.stop(kind)
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: StopReason) -> None:
         """End the run at this instant, once."""
         if not self.stopped.triggered:
             self.stopped.succeed(reason)

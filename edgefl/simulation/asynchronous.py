@@ -139,7 +139,7 @@ class Asynchronous:
             prefetch=waiter.prefetch,
         )
         if waiter.prefetch is not None:
-            world.wrote("dispatch", version, client, value=life.job.id.dispatch)
+            world.wrote("dispatch", version, client, life.job.id.dispatch)
         self._begun.append(life)
         self._free[client] = False
         if life.work.fits:

@@ -8,7 +8,8 @@ import simpy
 
 from edgefl.methods.payload import Part
 from edgefl.network.flow import Flow, Node
-from edgefl.simulation.participation import Fate, Participation
+from edgefl.record.kinds import Lost
+from edgefl.simulation.participation import Participation
 from edgefl.simulation.prefetching import CellPrefetch
 from edgefl.simulation.protocol_specs import HierarchicalSpec
 from edgefl.simulation.round_by_round import RoundByRound
@@ -104,7 +105,7 @@ class Cell:
             self._flows.append(self.world.traffic.relay("server", self.node, parts, self.round))
         return hidden
 
-    def _close(self, fate: Fate) -> None:
+    def _close(self, fate: Lost) -> None:
         """Exclude the clients that have not returned."""
         for flow in self._flows:
             self.world.network.cancel(flow)

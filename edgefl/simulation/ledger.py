@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import sub
-from typing import Literal, Self
+from typing import Self
 
+from edgefl.record.kinds import BudgetKind, Lost
 from edgefl.simulation.transfer import Direction
 
 
@@ -73,14 +74,14 @@ class Ledger:
         self.flops += flops
         self.compute_seconds += seconds
 
-    def lost(self, fate: str, bytes: float) -> None:
-        """Add ``bytes`` that were lost; some fates have a total."""
+    def lost(self, fate: Lost, bytes: float) -> None:
+        """Add ``bytes`` that were lost; those of unfinished jobs have no total."""
         total = f"bytes_{fate}"
         if hasattr(self, total):
             setattr(self, total, getattr(self, total) + bytes)
 
-    def of(self, kind: Literal["bytes", "client_bytes", "flops", "joules"]) -> float:
-        """The amount spent of one budget."""
+    def of(self, kind: BudgetKind) -> float:
+        """The amount spent of a budget on an amount, which is one on anything but seconds."""
         spent: float = getattr(self, kind)
         return spent
 

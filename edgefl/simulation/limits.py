@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
-from edgefl.record.summary import BudgetKind
+from edgefl.record.kinds import BudgetKind
 from edgefl.simulation.ledger import Ledger
 
 

@@ -11,13 +11,11 @@ import simpy
 
 from edgefl.methods.payload import Downlink, Part
 from edgefl.network.flow import Flow
+from edgefl.record.kinds import Lost
 from edgefl.simulation.prefetching import Prefetch
 from edgefl.simulation.transfer import Direction
 from edgefl.simulation.work import Work
 from edgefl.simulation.world import World
-
-Fate = Literal["late", "dropped", "prefetched_in_vain", "unfinished"]
-"""Why a participation was not aggregated; ``unfinished``: the run ended first."""
 
 Phase = Literal["download", "compute", "upload", "arrived", "refused", "dropped"]
 
@@ -103,6 +101,11 @@ class Participation:
     def _over(self) -> bool:
         return self.phase in ("arrived", "refused", "dropped")
 
+    @property
+    def _place(self) -> tuple[int, int, int]:
+        """Where the log's rows belong to: the client, the round, and the number of the job."""
+        return self.client, self.round, self.job.id.dispatch
+
     def played(self, blocks: int) -> int:
         """The α of this participation: the scheduler's choice, or M if the client received the whole model."""
         return blocks if self._chosen is None or self.downlink.forced_full else self._chosen
@@ -139,7 +142,7 @@ class Participation:
                 yield flow
             if not self._still("download", attempt):
                 return
-        world.waited(self.client, self.round, self._end_transfer())
+        world.waited(*self._place, self._end_transfer())
         if self.downlink.alpha == world.setup.sizes.blocks:
             world.held[self.client] = self.round
         self.announce()
@@ -161,13 +164,13 @@ class Participation:
         if not self._retries:
             self._submit()
         world.presence.computes(self, seconds, again)
-        world.compute_started(self.client, self.round, self.work, self.job.steps)
+        world.compute_started(self.job, self.work)
         yield world.env.timeout(seconds)
         if not self._still("compute", attempt):
             return
         self._submit()
         self.compute_seconds += self._end_phase()
-        world.compute_ended(self.client, self.round, self.work, self.pace, steps)
+        world.compute_ended(self.job, self.work, self.pace)
         world.last_job[self.client] = self.job.id
 
         self.phase = "upload"
@@ -175,7 +178,7 @@ class Participation:
         yield self._flows[0]
         if not self._still("upload", attempt):
             return
-        world.waited(self.client, self.round, self._end_transfer())
+        world.waited(*self._place, self._end_transfer())
         self.phase = "arrived"
         self.arrived_at = self.reached_at = self._env.now
         world.presence.leaves(self)
@@ -184,7 +187,7 @@ class Participation:
     def refuse(self) -> None:
         """The device does not have enough memory for the job: nothing is sent or trained."""
         self.phase = "refused"
-        self.world.refused(self.client, self.round, self.work)
+        self.world.refused(self.job, self.work)
         self.announce()
         self._on_left(self)
 
@@ -199,11 +202,11 @@ class Participation:
             self._begin_anew()
             return
         self.drop("dropped")
-        self.world.dropped_out(self.client, self.round, reason)
+        self.world.dropped_out(*self._place, reason)
         self.announce()
         self._on_left(self)
 
-    def drop(self, fate: Fate) -> None:
+    def drop(self, fate: Lost) -> None:
         """The round closes (``late``), or the run ends, without this client: its activity is aborted."""
         if self._over:
             return
@@ -215,11 +218,11 @@ class Participation:
         elif self._alive:
             for flow in self._flows:
                 self.world.network.cancel(flow)
-            self.world.waited(self.client, self.round, self._end_phase())
+            self.world.waited(*self._place, self._end_phase())
         self.world.presence.leaves(self)
         if self._submitted:
             self.world.setup.learner.discard(self.job.id)
-        self.world.lost(self.client, self.round, self.job.id.dispatch, fate)
+        self.world.lost(*self._place, fate)
 
     def announce(self) -> None:
         """Report once that it holds everything, or never will."""
@@ -232,8 +235,8 @@ class Participation:
         self._retries -= 1
         self._attempt += 1
         self._break_off_computing()
-        self.world.dropped_out(self.client, self.round, "accident")
-        self.world.lost(self.client, self.round, self.job.id.dispatch, "retried")
+        self.world.dropped_out(*self._place, "accident")
+        self.world.lost(*self._place, "retried")
         self.phase = "download"
         self._flows = [self._send("down", self.downlink.parts)]
         self.world.env.process(self._work_through())
@@ -241,7 +244,7 @@ class Participation:
     def _break_off_computing(self) -> None:
         seconds = self._end_phase()
         self.compute_seconds += seconds
-        self.world.compute_broken_off(self.client, self.round, self.work, self.pace, seconds)
+        self.world.compute_broken_off(self.job, self.work, self.pace, seconds)
 
     def _affordable_steps(self) -> int:
         """H_k, or the number of local steps that leaves time for the upload before the deadline."""
@@ -257,7 +260,7 @@ class Participation:
         """Even one step would be late."""
         self.phase = "dropped"
         self.world.presence.leaves(self)
-        self.world.lost(self.client, self.round, self.job.id.dispatch, "dropped")
+        self.world.lost(*self._place, "dropped")
         self._on_left(self)
 
     def _start_download(self) -> list[Flow]:

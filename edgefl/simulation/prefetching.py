@@ -51,7 +51,7 @@ class Prefetch:
         flow = self.flow
         seconds = (self._world.now if flow.ended is None else flow.ended) - flow.started
         if not self._awake:
-            self._world.waited(self._client, self._round, seconds, prefetching=True)
+            self._world.waited(self._client, self._round, self._dispatch, seconds, prefetching=True)
         return seconds
 
     def drop(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgefl.methods.payloads.blocks import bytes_of_last_blocks
-from edgefl.record.events import detail
+from edgefl.record.events import ABSENT, detail
 from edgefl.record.rounds import RoundRow
 from edgefl.scheduling.blocks.base import BlockFeedback
 from edgefl.scheduling.selection.base import SelectionFeedback
@@ -123,7 +123,8 @@ class RoundBook:
         heard = [setup.learner.feedback(life.job.id) for life in arrived]
         if setup.trains:
             for life, numbers in zip(arrived, heard, strict=True):
-                self.world.wrote("feedback", round, life.client, value=numbers.loss, note=detail(**numbers._asdict()))
+                note = detail(**numbers._asdict())
+                self.world.wrote("feedback", round, life.client, life.job.id.dispatch, value=numbers.loss, note=note)
         if selector is not None:
             clients = np.array([life.client for life in arrived], np.int64)
             told = SelectionFeedback(
@@ -178,7 +179,7 @@ class RoundBook:
             refused=len(lives) - sent.total(),
             exposed_seconds=spent.exposed_seconds,
             hidden_seconds=spent.hidden_seconds,
-            critical_client=-1 if critical is None else critical.client,
+            critical_client=ABSENT if critical is None else critical.client,
             blocks_actual=sum(times * bytes[alpha].actual for alpha, times in sent.items()),
             blocks_uniform=sum(times * bytes[alpha].uniform for alpha, times in sent.items()),
             staleness=sum(round - life.round for life in arrived) / len(arrived) if arrived else 0.0,
@@ -187,12 +188,9 @@ class RoundBook:
             "round_end",
             round,
             row.critical_client,
+            ABSENT if critical is None else critical.job.id.dispatch,
             value=world.now - self._began,
-            note=detail(
-                dispatch=-1 if critical is None else critical.job.id.dispatch,
-                exposed_seconds=row.exposed_seconds,
-                hidden_seconds=row.hidden_seconds,
-            ),
+            note=detail(exposed_seconds=row.exposed_seconds, hidden_seconds=row.hidden_seconds),
         )
         self._before, self._began = total, world.now
         self.rows.append(row)

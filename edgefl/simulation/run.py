@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from edgefl.errors import EdgeflError
 from edgefl.process_state import process_state_kept
 from edgefl.record.events import EventLog, detail
+from edgefl.record.kinds import StopReason
 from edgefl.record.listener import Listener
 from edgefl.record.rounds import RoundRow
 from edgefl.simulation.asynchronous import Asynchronous
@@ -31,8 +32,7 @@ class Outcome:
     """The result of a run.
 
     Attributes:
-        reason: the reason for its end: ``rounds``, ``target``, a kind of budget, ``stalled``, ``diverged`` or
-            ``fault``.
+        reason: the reason for its end.
         rounds: rounds that ended; each produced a model.
         seconds: virtual time at the end.
         spent: totals, including the work in progress when the run ended.
@@ -42,7 +42,7 @@ class Outcome:
         fault: the error of a part of the method, if it ended the run.
     """
 
-    reason: str
+    reason: StopReason
     rounds: int
     seconds: float
     spent: Ledger
@@ -70,7 +70,7 @@ def simulate_run(setup: Setup) -> Outcome:
         try:
             with what_was_there_left_alone():
                 # No events are left, so every transfer waits for a link with zero capacity.
-                reason = world.env.run_until(world.stopped) or "stalled"
+                reason: StopReason = world.env.run_until(world.stopped) or "stalled"
         except PartFault as raised:
             fault = raised
         protocol.break_off()

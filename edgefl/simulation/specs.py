@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from edgefl.options import Options
-from edgefl.record.summary import BudgetKind
+from edgefl.record.kinds import BUDGETS, BudgetKind
 from edgefl.units import Bytes, Flops, Joules, Seconds
 
 
@@ -34,5 +34,4 @@ class BudgetSpec(_Spec):
 
     def limits(self) -> dict[BudgetKind, float]:
         """Each limited kind with its limit, in the order of the fields."""
-        kinds: tuple[BudgetKind, ...] = ("seconds", "bytes", "client_bytes", "flops", "joules")
-        return {kind: limit for kind in kinds if (limit := getattr(self, kind)) is not None}
+        return {kind: limit for kind in BUDGETS if (limit := getattr(self, kind)) is not None}

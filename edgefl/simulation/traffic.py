@@ -13,7 +13,8 @@ from edgefl.methods.payload import Part
 from edgefl.network.flow import Flow, Node
 from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.route import Alone
-from edgefl.record.events import detail
+from edgefl.record.events import ABSENT, detail
+from edgefl.record.kinds import EventKind
 from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.batteries import Batteries
 from edgefl.simulation.protocol_specs import HierarchicalSpec
@@ -67,7 +68,7 @@ class Traffic:
     def relay(self, source: Node, target: Node, parts: Sequence[Part], round: int) -> Flow:
         """Start one flow between the server and a cell."""
         direction: Direction = "down" if source == "server" else "up"
-        return self._start(source, target, Transfer(-1, round, -1, direction, tuple(parts), "relay"))
+        return self._start(source, target, Transfer(ABSENT, round, ABSENT, direction, tuple(parts), "relay"))
 
     def gate(self, client: int) -> Node:
         """The client's peer: the server or, where cells average, its cell, the last node on the path to it."""
@@ -89,7 +90,7 @@ class Traffic:
         """A transfer was requested."""
         tag: Transfer = flow.tag  # type: ignore[assignment]
         client, round, dispatch, _, parts, item = tag
-        facts = f'"path": {_listed(flow.nodes)}, "dispatch": {dispatch}, "parts": {_sizes(parts)[1]}'
+        facts = f'"path": {_listed(flow.nodes)}, "parts": {_sizes(parts)[1]}'
         if flow.multicast is not None:
             facts += f', "multicast": {flow.multicast}'
         self._log.write(
@@ -97,6 +98,7 @@ class Traffic:
             "transfer_start",
             round,
             client,
+            dispatch,
             item=item,
             flow=flow.id,
             source=flow.nodes[0],
@@ -128,7 +130,7 @@ class Traffic:
         """The changes in the ``period`` seconds from ``since`` have repeated ``times`` more."""
         self._log.write(self._env.now, "repetition", seconds=period, value=times, detail=detail(since=since))
 
-    def _transferred(self, kind: str, flow: Flow) -> None:
+    def _transferred(self, kind: EventKind, flow: Flow) -> None:
         tag: Transfer = flow.tag  # type: ignore[assignment]
         client, round, dispatch, direction, _, item = tag
         accounts, now = self._accounts, self._env.now
@@ -145,6 +147,7 @@ class Traffic:
             kind,
             round,
             client,
+            dispatch,
             item=item,
             flow=flow.id,
             source=flow.nodes[0],

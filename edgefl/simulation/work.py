@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from edgefl.fleet import DeviceProfile, FleetAssignment, Pace, compute_joules, fits, step_seconds
+from edgefl.fleet import FleetAssignment, Pace, compute_joules, fits, step_seconds
 from edgefl.fleet.roofline import Operator
 from edgefl.methods.rules.base import LocalOptions
 
@@ -41,7 +41,8 @@ class Work:
     """One client's local training of one round.
 
     Attributes:
-        key: the work's name in the log; equal keys are equal work on equal devices.
+        device: the name of the device's profile.
+        group: the kind of device; equal group, alpha and samples are equal work.
         alpha: blocks received, which determines the hybrid paths of a block-wise method.
         samples: n_k, images of the client.
         steps: H_k, local steps.
@@ -53,7 +54,8 @@ class Work:
         fits: whether the device's memory holds it.
     """
 
-    key: str
+    device: str
+    group: int
     alpha: int
     samples: int
     steps: int
@@ -111,7 +113,7 @@ class WorkModel:
         fleet: FleetAssignment,
         samples: NDArray[np.int64],
         options: LocalOptions,
-        on_new: Callable[[Work, DeviceProfile], None],
+        on_new: Callable[[Work], None],
     ) -> None:
         self._cost = cost
         self._fleet = fleet
@@ -125,12 +127,12 @@ class WorkModel:
         key = (int(self._fleet.group[client]), alpha, int(self._samples[client]))
         work = self._known.get(key)
         if work is None:
-            profile = self._fleet.profiles[key[0]]
-            work = self._known[key] = self._measure(profile, f"group{key[0]}/alpha{alpha}/n{key[2]}", alpha, key[2])
-            self._on_new(work, profile)
+            work = self._known[key] = self._measure(*key)
+            self._on_new(work)
         return work
 
-    def _measure(self, profile: DeviceProfile, key: str, alpha: int, samples: int) -> Work:
+    def _measure(self, group: int, alpha: int, samples: int) -> Work:
+        profile = self._fleet.profiles[group]
         batches = batch_counts(self._options, samples)
         costs = {size: self._cost(alpha, size) for size in batches}
         seconds, hot_seconds = (
@@ -140,7 +142,8 @@ class WorkModel:
         thermal = profile.compute.thermal
         peak = max((costs[size].peak_memory_bytes for size in batches), default=0.0)
         return Work(
-            key=key,
+            device=profile.name,
+            group=group,
             alpha=alpha,
             samples=samples,
             steps=sum(batches.values()),

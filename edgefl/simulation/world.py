@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import simpy
 from simpy.events import EventPriority
@@ -11,7 +12,8 @@ from simpy.events import EventPriority
 from edgefl.fleet import DeviceProfile, Pace, Slowdown
 from edgefl.methods.broadcasts import Broadcasts
 from edgefl.methods.payload import Downlink, checked_downlink
-from edgefl.record.events import detail
+from edgefl.record.events import ABSENT, detail
+from edgefl.record.kinds import EventKind, Lost, StopReason
 from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
 from edgefl.simulation.front_blocks import FrontBlocks
@@ -109,10 +111,11 @@ class World:
         last, times = self._begun.get(client, (round, 0))
         return times if last == round else 0
 
-    def compute_started(self, client: int, round: int, work: Work, steps: int) -> None:
-        """The client's device begins to train for ``steps`` local steps."""
-        self._log.write(self.env.now, "compute_start", round, client, item=work.key, value=steps)
-        self._begun[client] = (round, self.begun(client, round) + 1)
+    def compute_started(self, job: TrainingJob, work: Work) -> None:
+        """The client's device begins to train for the job's local steps."""
+        client = job.id.client
+        self._wrote_work("compute_start", work, job, value=job.steps)
+        self._begun[client] = (job.round, self.begun(client, job.round) + 1)
         if self.accounts.charges.any:
             self.batteries.phase(client, computing=True)
 
@@ -131,42 +134,32 @@ class World:
         """The seconds of its local training on an undisturbed device."""
         return work.seconds if self.setup.seconds is None else float(self.setup.seconds.of(round)[client])
 
-    def compute_ended(self, client: int, round: int, work: Work, pace: Pace, steps: int) -> None:
-        """The computation ends after ``steps`` local steps, all of them or fewer."""
-        if steps >= work.steps:
-            self._computed("compute_end", client, round, work, spent=pace.seconds, share=1.0)
+    def compute_ended(self, job: TrainingJob, work: Work, pace: Pace) -> None:
+        """The computation ends after the job's local steps, which may be fewer than the work's."""
+        if job.steps >= work.steps:
+            self._computed("compute_end", job, work, spent=pace.seconds, share=1.0)
         else:
-            share = steps / work.steps
-            self._computed("compute_partial", client, round, work, spent=pace.until(share), share=share)
-        ages = self._front_blocks.trained(client, round, work.alpha)
+            share = job.steps / work.steps
+            self._computed("compute_partial", job, work, spent=pace.until(share), share=share)
+        ages = self._front_blocks.trained(job.id.client, job.round, work.alpha)
         self.ledger.front_blocks += ages.blocks
         self.ledger.front_block_rounds += ages.rounds
 
-    def compute_broken_off(self, client: int, round: int, work: Work, pace: Pace, seconds: float) -> None:
+    def compute_broken_off(self, job: TrainingJob, work: Work, pace: Pace, seconds: float) -> None:
         """The computation is aborted after ``seconds``; FLOPs count for the completed part, joules for its duration."""
         share = pace.done(seconds) if pace.seconds else 1.0
-        self._computed("compute_drop", client, round, work, spent=seconds, share=share)
+        self._computed("compute_drop", job, work, spent=seconds, share=share)
 
-    def _computed(self, kind: str, client: int, round: int, work: Work, *, spent: float, share: float) -> None:
-        joules = work.watts * spent
-        self._log.write(
-            self.env.now,
-            kind,
-            round,
-            client,
-            item=work.key,
-            seconds=spent,
-            flops=work.flops * share,
-            joules=joules,
-            value=work.steps * share,
-        )
-        self.ledger.computed(work.flops * share, spent)
+    def _computed(self, kind: EventKind, job: TrainingJob, work: Work, *, spent: float, share: float) -> None:
+        client, joules, flops = job.id.client, work.watts * spent, work.flops * share
+        self._wrote_work(kind, work, job, seconds=spent, flops=flops, joules=joules, value=work.steps * share)
+        self.ledger.computed(flops, spent)
         self.accounts.drew(client, joules)
         if self.accounts.charges.any:
             self.batteries.phase(client, computing=False)
         self.accounts.check()
 
-    def waited(self, client: int, round: int, seconds: float, *, prefetching: bool = False) -> None:
+    def waited(self, client: int, round: int, dispatch: int, seconds: float, *, prefetching: bool = False) -> None:
         """The client was awake without computing for the last ``seconds``, and drew its idle watts.
 
         With ``prefetching`` it waited outside a round, during a prefetch, when no timer watches its battery.
@@ -174,23 +167,22 @@ class World:
         joules = self.accounts.draws.idle(client, seconds)
         if prefetching:
             joules = self.batteries.given(client, joules)
-        self._log.write(self.env.now, "idle", round, client, seconds=seconds, joules=joules)
+        self._log.write(self.env.now, "idle", round, client, dispatch, seconds=seconds, joules=joules)
         self.accounts.drew(client, joules)
         if self.accounts.charges.any:
             self.batteries.phase(client, computing=False)
         self.accounts.check()
 
-    def refused(self, client: int, round: int, work: Work) -> None:
+    def refused(self, job: TrainingJob, work: Work) -> None:
         """The client's device does not have enough memory for its job."""
-        profile = self.device(client)
-        self._log.write(self.env.now, "refused", round, client, item=profile.name, bytes=work.peak_memory_bytes)
+        self._wrote_work("refused", work, job, bytes=work.peak_memory_bytes)
 
-    def dropped_out(self, client: int, round: int, reason: str) -> None:
+    def dropped_out(self, client: int, round: int, dispatch: int, reason: str) -> None:
         """The device has dropped out of the round: ``unavailable``, ``uncharged``, ``battery`` or ``accident``.
 
         A device is ``uncharged`` if its battery ran empty after it was picked and before its participation began.
         """
-        self._log.write(self.env.now, "dropout", round, client, item=reason)
+        self._log.write(self.env.now, "dropout", round, client, dispatch, item=reason)
 
     # Actions of the server
 
@@ -216,21 +208,29 @@ class World:
         for job in jobs:
             self.ledger.bytes_useful += self.traffic.carried(job.id.client, job.id.dispatch)
 
-    def lost(self, client: int, round: int, dispatch: int, fate: str) -> None:
+    def lost(self, client: int, round: int, dispatch: int, fate: Lost) -> None:
         """The client's job will not be aggregated: its bytes were lost."""
         bytes = self.traffic.carried(client, dispatch)
-        self._log.write(self.env.now, "lost", round, client, item=fate, bytes=bytes, value=dispatch)
+        self._log.write(self.env.now, "lost", round, client, dispatch, item=fate, bytes=bytes)
         self.ledger.lost(fate, bytes)
 
     def wrote(
-        self, kind: str, round: int, client: int = -1, *, item: str = "", value: float = 0.0, note: str = ""
+        self,
+        kind: EventKind,
+        round: int,
+        client: int = ABSENT,
+        dispatch: int = ABSENT,
+        *,
+        item: str = "",
+        value: float = 0.0,
+        note: str = "",
     ) -> None:
         """Log a fact without other effects: an evaluation, a target reached, a client's feedback."""
-        self._log.write(self.env.now, kind, round, client, item=item, value=value, detail=note)
+        self._log.write(self.env.now, kind, round, client, dispatch, item=item, value=value, detail=note)
 
     # How a run ends
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: StopReason) -> None:
         """End the run at this instant, once."""
         self.accounts.stop(reason)
 
@@ -245,22 +245,33 @@ class World:
         digests = self.setup.learner.digests(0) if self.setup.trains else None
         return "" if digests is None else detail(model=digests.model)
 
-    def _new_work(self, work: Work, profile: DeviceProfile) -> None:
-        self._log.write(
-            self.env.now,
+    def _new_work(self, work: Work) -> None:
+        facts = detail(
+            batches={str(size): count for size, count in work.batches.items()},
+            fits=work.fits,
+            hot_seconds=work.hot_seconds,
+        )
+        self._wrote_work(
             "work",
-            item=work.key,
+            work,
             bytes=work.peak_memory_bytes,
             seconds=work.seconds,
             flops=work.flops,
             joules=work.joules,
             value=work.steps,
-            detail=detail(
-                profile=profile.name,
-                alpha=work.alpha,
-                samples=work.samples,
-                batches={str(size): count for size, count in work.batches.items()},
-                fits=work.fits,
-                hot_seconds=work.hot_seconds,
-            ),
+            detail=facts,
+        )
+
+    def _wrote_work(self, kind: EventKind, work: Work, job: TrainingJob | None = None, **columns: Any) -> None:
+        """Log a row about local training, of a job if it is given."""
+        place = () if job is None else (job.round, job.id.client, job.id.dispatch)
+        self._log.write(
+            self.env.now,
+            kind,
+            *place,
+            group=work.group,
+            alpha=work.alpha,
+            images=work.samples,
+            item=work.device,
+            **columns,
         )

@@ -9,6 +9,7 @@ import json
 import pytest
 
 from edgefl.cli.entry import main
+from edgefl.record.summary import SCHEMA
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def run_directory(tmp_path):
             "budgets": [],
         }
         methods = {"fedavg": [result], "fedprox": [result]}
-        summary = {"schema": 1, "scenario": "small", "edgefl": "0.1.0", "methods": methods}
+        summary = {"schema": SCHEMA, "scenario": "small", "edgefl": "0.1.0", "methods": methods}
         (path / "summary.json").write_text(json.dumps(summary))
         (path / "scenario.yaml").write_text("name: small\n")
         return path

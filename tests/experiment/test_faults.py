@@ -336,9 +336,10 @@ def test_one_flipped_bit_in_any_column_is_found(finished, tmp_path, name):
         "[]",
         "3",
         '{"schema": 0}',
-        '{"schema": 2, "methods": {}}',
-        '{"schema": 1}',
-        '{"schema": 1, "methods": {"a": [1]}}',
+        '{"schema": 3, "methods": {}}',
+        '{"schema": 1, "edgefl": "0.1.0", "methods": {"fedavg": []}}',
+        '{"schema": 2}',
+        '{"schema": 2, "methods": {"a": [1]}}',
     ],
 )
 def test_a_summary_of_another_schema_is_refused(finished, tmp_path, capsys, summary):

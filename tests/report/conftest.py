@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from ruamel.yaml import YAML
 
+from edgefl.record.summary import SCHEMA
 from edgefl.report import RunResult
 
 ROUNDS = 40
@@ -75,6 +76,10 @@ def rounds_table(seed: int, speed: float, height: float, rounds: int, trained: b
             "joules": np.full(rounds, 110.0 * speed),
             "participants": pa.array([10] * rounds, pa.int64()),
             "aggregated": pa.array([10] * rounds, pa.int64()),
+            "accuracy_ensemble": pa.nulls(rounds, pa.float64()),
+            **{name: pa.array([0] * rounds, pa.int64()) for name in ("refused", "blocks_actual", "blocks_uniform")},
+            "critical_client": pa.array([-1] * rounds, pa.int64()),
+            "staleness": np.zeros(rounds),
             "exposed_seconds": np.full(rounds, 0.3),
             "hidden_seconds": np.full(rounds, 0.1),
         }
@@ -97,7 +102,7 @@ def make_run(tmp_path: Path) -> MakeRun:
     ) -> RunResult:
         path = tmp_path / folder
         path.mkdir()
-        summary = {"schema": 1, "scenario": name, "edgefl": "0.1.0", "methods": methods}
+        summary = {"schema": SCHEMA, "scenario": name, "edgefl": "0.1.0", "methods": methods}
         (path / "summary.json").write_text(json.dumps(summary))
         with (path / "scenario.yaml").open("w") as file:
             YAML(typ="safe").dump({"name": name, **scenario}, file)

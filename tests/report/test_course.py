@@ -77,17 +77,17 @@ def test_chosen_blocks_are_told_for_the_method_that_chooses(small_run):
 
 def test_the_link_with_the_least_capacity_for_each_flow_is_the_narrow_one():
     # Two flows share the server's 10 Mbit/s, 5 each; their own links offer 8: the server's link is the narrow one.
-    path = '{"path": ["server", "gate", "client/0"], "dispatch": 0}'
-    other = '{"path": ["server", "gate", "client/1"], "dispatch": 0}'
+    path = '{"path": ["server", "gate", "client/0"]}'
+    other = '{"path": ["server", "gate", "client/1"]}'
     events = [
-        row(0.0, "transfer_start", client=0, item="down", flow=0, detail=path),
-        row(0.0, "transfer_start", client=1, item="down", flow=1, detail=other),
+        row(0.0, "transfer_start", client=0, dispatch=0, item="down", flow=0, detail=path),
+        row(0.0, "transfer_start", client=1, dispatch=0, item="down", flow=1, detail=other),
         row(0.0, "capacity", source="server", target="gate", value=10e6),
         row(0.0, "capacity", source="gate", target="client/0", value=8e6),
         row(0.0, "capacity", source="gate", target="client/1", value=8e6),
-        row(1.0, "transfer_end", client=0, item="down", flow=0, bytes=625_000, seconds=1.0),
-        row(1.0, "transfer_end", client=1, item="down", flow=1, bytes=625_000, seconds=1.0),
-        row(1.0, "round_end", client=0, value=1.0, detail='{"dispatch": 0}'),
+        row(1.0, "transfer_end", client=0, dispatch=0, item="down", flow=0, bytes=625_000, seconds=1.0),
+        row(1.0, "transfer_end", client=1, dispatch=0, item="down", flow=1, bytes=625_000, seconds=1.0),
+        row(1.0, "round_end", client=0, value=1.0, dispatch=0),
     ]
     assert brake_of(course_of(events)) == [("download", "server → gate", 1.0)]
     alone = [event for event in events if event.client != 1]
@@ -107,18 +107,4 @@ def test_a_log_that_cannot_be_read_is_the_users_error(small_run, tmp_path):
 
 
 def row(time, kind, **columns):
-    empty = {
-        "round": 1,
-        "client": -1,
-        "item": "",
-        "flow": -1,
-        "source": "",
-        "target": "",
-        "bytes": 0,
-        "seconds": 0.0,
-        "flops": 0.0,
-        "joules": 0.0,
-        "value": 0.0,
-        "detail": "",
-    }
-    return Event(time=time, kind=kind, **{**empty, **columns})
+    return Event(time=time, kind=kind, round=1, **columns)

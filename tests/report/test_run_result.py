@@ -69,7 +69,11 @@ def test_what_is_no_run_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda summary: summary.update(schema=2), "expected a summary of schema 1, found 2"),
+        (
+            lambda summary: summary.update(schema=1, edgefl="0.1.0"),
+            "expected a run of schema 2, found 1; simulate its scenario.yaml again, or use the edgefl that wrote it "
+            "(0.1.0)",
+        ),
         (lambda summary: summary.update(methods={}), "methods"),
         (lambda summary: summary["methods"].update(fedavg=[]), "methods.fedavg: expected at least one seed"),
         (lambda summary: summary["methods"]["fedavg"][0].pop("joules"), "methods.fedavg.0.joules"),
@@ -89,7 +93,7 @@ def test_a_summary_that_breaks_the_contract_is_refused_with_the_field(make_run, 
 
 def test_text_that_is_no_json_is_refused(make_run):
     run = make_run({"fedavg": [seed_result()]})
-    (run.path / "summary.json").write_text('{"schema": 1,')
+    (run.path / "summary.json").write_text('{"schema": 2,')
     with pytest.raises(UserError, match="not JSON"):
         RunResult(run.path)
 

@@ -33,7 +33,7 @@ def received(make_run):
     """Runs whose every text holds this; two of them, so that runs are named as well."""
 
     def make(text):
-        stop = {"reason": f"r{text}", "round": 1, "message": f"m{text}"}
+        stop = {"reason": "fault", "round": 1, "message": f"m{text}"}
         label = text.replace("\\", "")  # a label names a folder
         methods = {
             f"a{label}": [seed_result(stop=stop)],

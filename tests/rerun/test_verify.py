@@ -160,7 +160,7 @@ def uninvited_update(rows):
 def another_fate(rows):
     row = next(row for row in rows if row["kind"] == "aggregation" and row["value"] > 0)
     facts = json.loads(row["detail"])
-    lost = {"kind": "lost", "client": facts["clients"][0], "value": float(facts["dispatches"][0]), "item": "late"}
+    lost = {"kind": "lost", "client": facts["clients"][0], "dispatch": facts["dispatches"][0], "item": "late"}
     rows.insert(rows.index(row) + 1, {**row, **lost, "detail": ""})
 
 

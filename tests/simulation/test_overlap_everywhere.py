@@ -72,11 +72,11 @@ def test_what_a_cell_has_not_yet_fetched_when_the_round_begins_is_exposed(run):
 def test_what_is_passed_on_after_the_round_began_belongs_to_that_rounds_job(run):
     result = hierarchical(run, ADC, topology=cells([8e6] * 3, count=1, backhaul=(1e6, 8e6)))
     begun = {event.round: event.time for event in result.of("round_start")}
-    jobs = {(event.client, event.round): json.loads(event.detail)["dispatch"] for event in result.of("transfer_start")}
+    jobs = {(event.client, event.round): event.dispatch for event in result.of("transfer_start")}
     late = [event for event in result.of("transfer_start", item="prefetch") if event.time > begun[event.round]]
     assert late
     for event in late:
-        assert json.loads(event.detail)["dispatch"] == jobs[event.client, event.round]
+        assert event.dispatch == jobs[event.client, event.round]
     assert result.outcome.spent.bytes_useful == result.outcome.spent.bytes
 
 

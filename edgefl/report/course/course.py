@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edgefl.record import SeedPaths
-from edgefl.record.events import ABSENT, Event
+from edgefl.record.events import Event
+from edgefl.record.kinds import CONTINUED
 
 
 class Transfer(NamedTuple):
@@ -63,7 +63,7 @@ class Computation(NamedTuple):
 
     client: int
     round: int
-    work: str
+    alpha: int
     started: float
     ended: float
     flops: float
@@ -100,7 +100,7 @@ class Course:
             are missing here had not ended when the log ended.
         own_fates: the fate of single flows that differs from their job's: ``prefetched_in_vain``, ``retried``.
         sent_off: when each job started whose client was selected in advance and received data in advance.
-        groups: each client's group of the fleet and device profile, if it ever computed or was refused.
+        groups: each client's kind of device and the name of its profile, if it ever computed or was refused.
         alphas: for each round with a choice of blocks, the number of blocks sent to each client.
         capacities: for each link, the times of its capacity changes and the capacities in bit/s.
         joules: the energy of each client, by ``transfer``, ``compute``, ``idle`` and ``radio``.
@@ -171,11 +171,7 @@ class _Reader:
         self.course = course
         self._flows: dict[int, Event] = {}
         self._moved: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-        self._profiles: dict[str, str] = {}
         self._aggregated: tuple[int, ...] = ()
-
-    def on_work(self, event: Event) -> None:
-        self._profiles[event.item] = str(event.facts.get("profile", ""))
 
     def on_transfer_start(self, event: Event) -> None:
         self._flows[event.flow] = event
@@ -189,12 +185,12 @@ class _Reader:
     def _transfer(self, event: Event, *, whole: bool) -> None:
         start = self._flows.pop(event.flow, event)
         facts = start.facts
-        self._moved[event.client, int(facts.get("dispatch", -1))].append(event.flow)
+        self._moved[event.job].append(event.flow)
         self.course.transfers.append(
             Transfer(
                 client=event.client,
                 round=event.round,
-                dispatch=int(facts.get("dispatch", -1)),
+                dispatch=event.dispatch,
                 item=event.item,
                 flow=event.flow,
                 path=tuple(facts.get("path") or (event.source, event.target)),
@@ -209,9 +205,7 @@ class _Reader:
         )
 
     def on_compute_start(self, event: Event) -> None:
-        group = re.match(r"group(\d+)/", event.item)
-        profile = self._profiles.get(event.item, "")
-        self.course.groups.setdefault(event.client, (int(group[1]) if group else ABSENT, profile))
+        self.course.groups.setdefault(event.client, (event.group, event.item))
 
     def on_compute_end(self, event: Event) -> None:
         self._computation(event, whole=True)
@@ -225,27 +219,25 @@ class _Reader:
     def _computation(self, event: Event, *, whole: bool) -> None:
         started = event.time - event.seconds
         self.course.computations.append(
-            Computation(event.client, event.round, event.item, started, event.time, event.flops, event.joules, whole)
+            Computation(event.client, event.round, event.alpha, started, event.time, event.flops, event.joules, whole)
         )
 
     def on_refused(self, event: Event) -> None:
         self.course.refused[event.client] = self.course.refused.get(event.client, 0) + 1
-        self.course.groups.setdefault(event.client, (ABSENT, event.item))
+        self.course.groups.setdefault(event.client, (event.group, event.item))
 
     def on_dropout(self, event: Event) -> None:
         self.course.dropouts[event.client] = self.course.dropouts.get(event.client, 0) + 1
 
     def on_dispatch(self, event: Event) -> None:
-        self.course.sent_off[event.client, int(event.value)] = event.time
+        self.course.sent_off[event.job] = event.time
 
     def on_lost(self, event: Event) -> None:
-        job = (event.client, int(event.value))
-        moved = self._moved.pop(job, [])
-        if event.item in ("prefetched_in_vain", "retried"):
-            # The job itself continues, or never started.
+        moved = self._moved.pop(event.job, [])
+        if event.item in CONTINUED:
             self.course.own_fates.update(dict.fromkeys(moved, event.item))
         else:
-            self.course.fates[job] = event.item
+            self.course.fates[event.job] = event.item
 
     def on_aggregation(self, event: Event) -> None:
         facts = event.facts
@@ -261,7 +253,7 @@ class _Reader:
                 began=event.time - event.value,
                 ended=event.time,
                 critical=event.client,
-                dispatch=int(facts.get("dispatch", -1)),
+                dispatch=event.dispatch,
                 exposed=float(facts.get("exposed_seconds", 0.0)),
                 hidden=float(facts.get("hidden_seconds", 0.0)),
                 aggregated=self._aggregated,

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from edgefl.record.kinds import FATES
 from edgefl.report.course.course import Course
-
-FATES = ("useful", "late", "dropped", "prefetched_in_vain", "retried", "unfinished")
-"""Fates of delivered bytes: aggregated, or the reason why they were wasted."""
 
 
 class Traffic(NamedTuple):
@@ -46,7 +44,8 @@ class ClientUse:
 
 def traffic_of(course: Course) -> Traffic:
     """All delivered bytes, each counted once."""
-    down, up = dict.fromkeys(FATES, 0), dict.fromkeys(FATES, 0)
+    down: dict[str, int] = dict.fromkeys(FATES, 0)
+    up: dict[str, int] = dict.fromkeys(FATES, 0)
     backhaul = 0
     for transfer in course.transfers:
         if transfer.item == "relay":

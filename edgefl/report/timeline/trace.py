@@ -158,7 +158,7 @@ def _client(course: Course, client: int, lane: int) -> Track:
 def _computations(course: Course, window: Window) -> Iterable[Slice]:
     for each in course.computations:
         if window.holds(each.started, each.ended):
-            facts = {"round": each.round, "work": each.work, "gigaflop": each.flops / 1e9, "joules": each.joules}
+            facts = {"round": each.round, "blocks": each.alpha, "gigaflop": each.flops / 1e9, "joules": each.joules}
             name = "compute" if each.whole else "compute, incomplete"
             yield Slice(_client(course, each.client, 0), name, "compute", each.started, each.ended, facts)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edgefl.simulation.invariants.record import Record, at, facts
+from edgefl.simulation.invariants.record import Record, at
 from edgefl.simulation.protocol_specs import HierarchicalSpec
 
 
 def passing_on(record: Record) -> Iterator[str]:
     """Clients exchange data with a cell, which has downloaded each part before it forwards it."""
     hierarchical = isinstance(record.protocol, HierarchicalSpec)
-    carried = {event.flow: set(facts(event).get("parts", {})) for event in record.of("transfer_start")}
+    carried = {event.flow: set(event.facts.get("parts", {})) for event in record.of("transfer_start")}
     fetched: dict[tuple[int, str], set[str]] = {}
     for event in record.events:
         if event.kind == "transfer_end" and event.item == "relay":
@@ -45,7 +45,7 @@ def returning(record: Record) -> Iterator[str]:
         elif event.kind == "transfer_end" and event.item == "up":
             gathered.setdefault((event.round, event.target), set()).add(event.client)
         elif event.kind == "aggregation":
-            missing = set(facts(event).get("clients", ())) - returned.get(event.round, set())
+            missing = set(event.facts.get("clients", ())) - returned.get(event.round, set())
             for client in sorted(missing):
                 yield f"{at(event)}: client {client}'s cell has not returned its update"
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from edgefl.fleet import DeviceProfile, Pace, Slowdown
 from edgefl.record.events import Event
-from edgefl.simulation.invariants.record import Record, facts
+from edgefl.simulation.invariants.record import Record
 
 ENDS = ("compute_end", "compute_partial", "compute_drop")
 
@@ -42,18 +42,18 @@ class Computation(NamedTuple):
 def computations(record: Record) -> Iterator[Computation]:
     """Yield every computation, in the order of their ends."""
     slowdown = Slowdown(record.fleet, record.summary.seed)
-    works: dict[str, Event] = {}
+    works: dict[tuple[int, int, int], Event] = {}
     begun: Counter[tuple[int, int]] = Counter()
     under_way: dict[int, Event] = {}
     for event in record.events:
         if event.kind == "work":
-            works[event.item] = event
+            works[event.work] = event
         elif event.kind == "compute_start":
             under_way[event.client] = event
             begun[event.client, event.round] += 1
         elif event.kind in ENDS:
             start = under_way.pop(event.client, None)
-            work = works.get(event.item) if 0 <= event.client < len(record.fleet.group) else None
+            work = works.get(event.work) if 0 <= event.client < len(record.fleet.group) else None
             again = max(begun[event.client, event.round] - 1, 0)
             pace = None
             if work is not None:
@@ -69,6 +69,6 @@ def _pace(record: Record, event: Event, work: Event, factor: float) -> Pace:
         return Pace(seconds, seconds)
     profile: DeviceProfile = record.fleet.profile_of(event.client)
     thermal = profile.compute.thermal
-    hot = facts(work).get("hot_seconds")
+    hot = work.facts.get("hot_seconds")
     hot_seconds = float(hot) if isinstance(hot, int | float) else math.nan
     return Pace(work.seconds * factor, hot_seconds * factor, math.inf if thermal is None else thermal.after)

@@ -6,10 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
-from edgefl.simulation.invariants.record import Record, at, close, facts
+from edgefl.record.kinds import BUDGETS
+from edgefl.simulation.invariants.record import Record, at, close
 from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec
-
-_BUDGETS = ("seconds", "bytes", "client_bytes", "flops", "joules")
 
 
 def clock(record: Record) -> Iterator[str]:
@@ -27,7 +26,7 @@ def clock(record: Record) -> Iterator[str]:
 def readable(record: Record) -> Iterator[str]:
     """Details are valid JSON."""
     for event in record.events:
-        if event.detail and not facts(event):
+        if event.detail and not event.facts:
             yield f"{at(event)}: the details cannot be read"
 
 
@@ -65,13 +64,12 @@ def cohorts(record: Record) -> Iterator[str]:
     without_rounds = isinstance(record.protocol, AsynchronousSpec)
     for event in record.events:
         if event.kind == "decision" and event.item == "selection":
-            clients = facts(event).get("clients", ())
+            clients = event.facts.get("clients", ())
             selected.setdefault(event.round, set()).update(clients)
             times.update(clients)
         elif event.kind == "transfer_start" and event.item != "relay" and without_rounds:
-            dispatch = facts(event).get("dispatch", -1)
-            if not dispatch < times[event.client]:
-                yield f"{at(event)}: job {dispatch} of a client that was selected {times[event.client]} times"
+            if not event.dispatch < times[event.client]:
+                yield f"{at(event)}: job {event.dispatch} of a client that was selected {times[event.client]} times"
         elif without_rounds or event.item == "relay" or event.kind not in ("transfer_start", "compute_start"):
             continue
         elif event.client not in selected.get(event.round, ()):
@@ -88,10 +86,10 @@ def versions(record: Record) -> Iterator[str]:
         if event.kind == "aggregation":
             latest = event.round + 1
         elif event.kind == "dispatch" or (event.kind == "transfer_start" and event.item == "down"):
-            dispatch = int(event.value) if event.kind == "dispatch" else facts(event).get("dispatch", -1)
-            if (event.client, dispatch) not in known and event.round != latest:
-                yield f"{at(event)}: job {dispatch} begins from model {event.round - 1}, the latest is {latest - 1}"
-            known.add((event.client, dispatch))
+            if event.job not in known and event.round != latest:
+                job = f"job {event.dispatch}"
+                yield f"{at(event)}: {job} begins from model {event.round - 1}, the latest is {latest - 1}"
+            known.add(event.job)
 
 
 def deadlines(record: Record) -> Iterator[str]:
@@ -116,14 +114,13 @@ def deadlines(record: Record) -> Iterator[str]:
 def updates(record: Record) -> Iterator[str]:
     """An aggregated client had sent its update, which counts once and, if it may be old, is weighted by its age."""
     uploaded: dict[tuple[int, int], int] = {}
-    sent = {event.flow: facts(event).get("dispatch", -1) for event in record.of("transfer_start")}
     mixing = record.protocol if isinstance(record.protocol, AsynchronousSpec) else None
     for event in record.events:
         if event.kind == "transfer_end" and event.item == "up":
-            uploaded[event.client, sent.get(event.flow, -1)] = event.round
+            uploaded[event.job] = event.round
         if event.kind != "aggregation":
             continue
-        found = facts(event)
+        found = event.facts
         jobs = list(zip(found.get("clients", ()), found.get("dispatches", ()), strict=False))
         if event.value != len(found.get("clients", ())) or event.value != len(jobs):
             yield f"{at(event)}: {event.value:g} updates were aggregated, {len(jobs)} are listed"
@@ -146,7 +143,7 @@ def ending(record: Record) -> Iterator[str]:
     reason = stop.item
     if reason != record.summary.stop.reason:
         yield f"summary.json has the stop reason {record.summary.stop.reason}, the log has {reason}"
-    if reason in _BUDGETS and not any(event.item == reason for event in record.of("budget")):
+    if reason in BUDGETS and not any(event.item == reason for event in record.of("budget")):
         yield f"{at(stop)}: the budget on {reason} was not exhausted"
     for event in record.of("budget"):
         if event.item == "seconds" and not close(event.time, event.value):
@@ -164,7 +161,7 @@ def targets(record: Record) -> Iterator[str]:
             yield f"{at(event)}: summary.json has {target.seconds or 0.0:g} s, round {target.rounds}"
     for event in reached.values():
         if not any(
-            found.round == event.round and max(found.value, _number(facts(found).get("ema"))) >= event.value
+            found.round == event.round and max(found.value, _number(found.facts.get("ema"))) >= event.value
             for found in record.of("evaluation")
         ):
             yield f"{at(event)}: no evaluation of round {event.round} reaches {event.value:g}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from edgefl.fleet import compute_joules, fits, idle_joules, step_seconds
 from edgefl.record.events import Event
 from edgefl.simulation.invariants.computing import computations as found_computations
-from edgefl.simulation.invariants.record import Record, at, close, facts
+from edgefl.simulation.invariants.record import Record, at, close
 from edgefl.wording import with_article
 
 _BEGINS = {"transfer_start": "sends or receives", "compute_start": "computes"}
@@ -45,16 +45,15 @@ def work_costs(record: Record) -> Iterator[str]:
     """Each kind of work takes cost / throughput: step costs from ``costs.json``, throughput from the profile."""
     profiles = {profile.name: profile for profile in record.fleet.profiles}
     for event in record.of("work"):
-        found = facts(event)
-        profile = profiles.get(found.get("profile", ""))
+        found, profile = event.facts, profiles.get(event.item)
         try:
             batches = {int(size): int(count) for size, count in found["batches"].items()}
-            costs = {size: record.costs[int(found["alpha"]), size] for size in batches}
+            costs = {size: record.costs[event.alpha, size] for size in batches}
         except (KeyError, ValueError, AttributeError):
-            yield f"{at(event)}: work '{event.item}' has no step cost"
+            yield f"{at(event)}: {_named(event)} has no step cost"
             continue
         if profile is None:
-            yield f"{at(event)}: work '{event.item}' is on no device of the fleet"
+            yield f"{at(event)}: {_named(event)} is on no device of the fleet"
             continue
         seconds, hot = (
             sum(count * step_seconds(profile, costs[size].operators, hot=hot) for size, count in batches.items())
@@ -70,10 +69,10 @@ def work_costs(record: Record) -> Iterator[str]:
             ("bytes of memory", float(event.bytes), float(int(peak))),
         ):
             if not close(logged, expected):
-                yield f"{at(event)}: work '{event.item}' takes {logged:g} {what}, cost / throughput is {expected:g}"
+                yield f"{at(event)}: {_named(event)} takes {logged:g} {what}, cost / throughput is {expected:g}"
         if fits(profile, peak) != found.get("fits"):
             marked = "fitting" if found.get("fits") else "not fitting"
-            yield f"{at(event)}: work '{event.item}' is marked as {marked} its device"
+            yield f"{at(event)}: {_named(event)} is marked as {marked} its device"
 
 
 def computations(record: Record) -> Iterator[str]:
@@ -84,11 +83,11 @@ def computations(record: Record) -> Iterator[str]:
     for each in found_computations(record):
         event, work, pace = each.end, each.work, each.pace
         if work is None or pace is None:
-            yield f"{at(event)}: unknown work '{event.item}'"
+            yield f"{at(event)}: unknown {_named(event)}"
             continue
         profile = record.fleet.profile_of(event.client)
-        if facts(work).get("profile") != profile.name:
-            yield f"{at(event)}: work '{event.item}' belongs to another device than the client's"
+        if work.item != profile.name:
+            yield f"{at(event)}: {_named(event)} belongs to another device than the client's"
         if not (0 < each.steps <= work.value or each.steps == work.value == 0):
             yield f"{at(event)}: began with {each.steps:g} of {work.value:g} local steps"
         if event.kind == "compute_end" and not close(event.seconds, pace.seconds):
@@ -105,6 +104,10 @@ def computations(record: Record) -> Iterator[str]:
         flops = work.flops * (1.0 if event.kind == "compute_end" or not pace.seconds else pace.done(event.seconds))
         if not close(event.flops, flops) or not close(event.joules, compute_joules(profile, event.seconds)):
             yield f"{at(event)}: FLOPs or joules are not the work's"
+
+
+def _named(work: Event) -> str:
+    return f"work on '{work.item}' with {work.alpha} blocks and {work.images} images"
 
 
 def _number(value: object) -> float:

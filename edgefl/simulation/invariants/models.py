@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edgefl.simulation.invariants.record import Record, at, facts
+from edgefl.simulation.invariants.record import Record, at
 
 
 def untouched(record: Record) -> Iterator[str]:
@@ -13,18 +13,18 @@ def untouched(record: Record) -> Iterator[str]:
     The log of an older version of edgefl contains no digests.
     """
     run = next(record.of("run"), None)
-    latest = None if run is None else facts(run).get("model")
+    latest = None if run is None else run.facts.get("model")
     if latest is None:
         return
     for event in record.events:
         if event.kind == "aggregation":
-            found = facts(event)
+            found = event.facts
             if found.get("before") != latest:
                 yield f"{at(event)}: the server's model was changed outside of an aggregation, before this one"
             if not found.get("clients") and found.get("model") != found.get("before"):
                 yield f"{at(event)}: nothing was aggregated, but the model changed"
             latest = found.get("model")
-        elif event.kind == "evaluation" and facts(event).get("model") != latest:
+        elif event.kind == "evaluation" and event.facts.get("model") != latest:
             yield f"{at(event)}: the evaluated model is not the result of the last aggregation"
 
 

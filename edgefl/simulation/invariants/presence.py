@@ -63,12 +63,11 @@ def new_attempts(record: Record) -> Iterator[str]:
         if event.kind == "dropout" and event.item == "accident":
             accident.add((event.client, event.time))
         elif event.kind == "lost" and event.item == "retried":
-            job = (event.client, int(event.value))
-            restarts[job] += 1
+            restarts[event.job] += 1
             if (event.client, event.time) not in accident:
-                yield f"{at(event)}: restarts job {job[1]} without an accident"
-            if restarts[job] == record.protocol.retries + 1:
-                yield f"{at(event)}: restarts job {job[1]} more than {record.protocol.retries} times"
+                yield f"{at(event)}: restarts job {event.dispatch} without an accident"
+            if restarts[event.job] == record.protocol.retries + 1:
+                yield f"{at(event)}: restarts job {event.dispatch} more than {record.protocol.retries} times"
 
 
 LAWS = (attendance, accidents, new_attempts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from edgefl.simulation.invariants.record import Record, at, facts
+from edgefl.simulation.invariants.record import Record, at
 
 _AMOUNTS = ("time", "bytes", "seconds", "flops", "joules")
 
@@ -22,7 +22,7 @@ def amounts(record: Record) -> Iterator[str]:
 def accuracies(record: Record) -> Iterator[str]:
     """Accuracies are in [0, 1]."""
     for event in record.of("evaluation"):
-        for name, value in {"value": event.value, **facts(event)}.items():
+        for name, value in {"value": event.value, **event.facts}.items():
             if name in ("value", "accuracy", "ema", "ensemble") and not (
                 isinstance(value, int | float) and 0 <= value <= 1
             ):

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from edgefl.errors import UserError
 from edgefl.fleet import FleetAssignment
-from edgefl.json_file import parse_json
 from edgefl.network import Topology, Transport
 from edgefl.record.events import Event
+from edgefl.record.kinds import EventKind
 from edgefl.record.summary import SeedResult
 from edgefl.simulation.cost_specs import ComputeSeconds
 from edgefl.simulation.protocol_specs import ProtocolSpec, SynchronousSpec
@@ -67,14 +66,14 @@ class Record:
     seconds: ComputeSeconds | None = None
 
     @cached_property
-    def by_kind(self) -> dict[str, list[Event]]:
+    def by_kind(self) -> dict[EventKind, list[Event]]:
         """Events of each kind, in order."""
-        kinds: dict[str, list[Event]] = {}
+        kinds: dict[EventKind, list[Event]] = {}
         for event in self.events:
             kinds.setdefault(event.kind, []).append(event)
         return kinds
 
-    def of(self, *kinds: str) -> Iterator[Event]:
+    def of(self, *kinds: EventKind) -> Iterator[Event]:
         """Events of these kinds, in order of kinds, then of time."""
         for kind in kinds:
             yield from self.by_kind.get(kind, ())
@@ -86,15 +85,6 @@ def close(a: float, b: float, *, tolerance: float = TOLERANCE, clock: float = 0.
     After a year the difference of two times is exact only to some nanoseconds.
     """
     return math.isclose(a, b, rel_tol=tolerance, abs_tol=max(tolerance, 4 * math.ulp(clock)))
-
-
-def facts(event: Event) -> dict[str, Any]:
-    """Return the event's details; empty if they are damaged."""
-    try:
-        found = parse_json(event.detail) if event.detail else {}
-    except UserError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def at(event: Event) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from edgefl.record.events import Event
-from edgefl.simulation.invariants.record import Record, close, facts
+from edgefl.record.kinds import BUDGETS, BudgetKind
+from edgefl.simulation.invariants.record import Record, close
 
 _SUM = 1e-7  # the order of addition differs between the run and the check
 
@@ -35,7 +36,7 @@ def summary(record: Record) -> Iterator[str]:
         if name in reported.model_fields_set and getattr(reported, name) != count:
             yield f"{name}: summary.json has {getattr(reported, name)}, the run's tables give {count}"
     for name in ("exposed_seconds", "hidden_seconds"):
-        value = sum(facts(event).get(name, 0.0) for event in ends)
+        value = sum(event.facts.get(name, 0.0) for event in ends)
         given = getattr(reported.communication, name)
         if not close(value, given, tolerance=_SUM):
             yield f"communication.{name}: summary.json has {given}, the log sums to {value}"
@@ -49,17 +50,16 @@ def summary(record: Record) -> Iterator[str]:
 def budgets(record: Record) -> Iterator[str]:
     """The accuracy at a budget is that of the last evaluated round that ended within it."""
     rounds, most = record.rounds, _most_by_round(record)
-    spent = dict.fromkeys(("bytes", "client_bytes", "flops", "joules"), 0.0)
+    spent: dict[BudgetKind, float] = dict.fromkeys(BUDGETS, 0.0)
     afforded: dict[int, float | None] = {}
     for index, accuracy in enumerate(rounds["accuracy"]):
+        spent["seconds"] = rounds["seconds"][index]
         spent["bytes"] += rounds["bytes_down"][index] + rounds["bytes_up"][index]
         spent["client_bytes"] = most[index] if index < len(most) else math.inf
         spent["flops"] += rounds["flops"][index]
         spent["joules"] += rounds["joules"][index]
         for number, budget in enumerate(record.summary.budgets):
-            kind = budget.kind
-            used = rounds["seconds"][index] if kind == "seconds" else spent.get(kind, math.inf)
-            if used <= budget.limit and accuracy is not None:
+            if spent[budget.kind] <= budget.limit and accuracy is not None:
                 afforded[number] = accuracy
     for number, budget in enumerate(record.summary.budgets):
         if afforded.get(number) != budget.accuracy:
@@ -87,7 +87,7 @@ def critical_path(record: Record) -> Iterator[str]:
     relays: defaultdict[tuple[int, str, bool], list[_Span]] = defaultdict(list)
     for event in record.events:
         if event.kind == "lost" and event.item == "prefetched_in_vain":
-            spans.pop((event.client, int(event.value)), None)
+            spans.pop(event.job, None)
         begin = starts.get(event.flow) if event.kind == "transfer_end" else None
         if begin is None:
             continue
@@ -96,16 +96,15 @@ def critical_path(record: Record) -> Iterator[str]:
             down = event.source == "server"
             relays[event.round, event.target if down else event.source, down].append(span)
         else:
-            spans[event.client, facts(begin).get("dispatch", -1)].append(span)
+            spans[event.job].append(span)
     cells = {event.client: event.source for event in starts.values() if event.item in ("down", "prefetch")}
-    dispatched = {(event.client, int(event.value)): event.time for event in record.of("dispatch")}
+    dispatched = {event.job: event.time for event in record.of("dispatch")}
     begun = {event.round: event.time for event in record.of("round_start")}
     for event in record.of("round_end"):
-        logged = facts(event)
+        logged = event.facts
         exposed = hidden = 0.0
         if event.client >= 0:
             start = begun.get(event.round, 0.0)
-            job = (event.client, logged.get("dispatch", -1))
             cell = cells.get(event.client, "")
             fetched, returned = relays[event.round, cell, True], relays[event.round, cell, False]
             exposed = sum(span.end - span.begin for span in returned)
@@ -113,10 +112,10 @@ def critical_path(record: Record) -> Iterator[str]:
             exposed += max(0.0, have - start)
             hidden = sum(max(0.0, min(span.end, start) - span.begin) for span in fetched)
             # Its participation began at its dispatch, or when its first transfer without prefetching began.
-            own = [span for span in spans[job] if span.item != "prefetch"]
+            own = [span for span in spans[event.job] if span.item != "prefetch"]
             first = min((span.begin for span in own if span.item == "down"), default=max(start, have))
-            since = dispatched.get(job, first)
-            prefetched = [span for span in spans[job] if span.item == "prefetch"]
+            since = dispatched.get(event.job, first)
+            prefetched = [span for span in spans[event.job] if span.item == "prefetch"]
             hidden += sum(max(0.0, min(span.end, since) - span.begin) for span in prefetched)
             left = [_Span(since, span.end, span.item) for span in prefetched if span.end > since]
             for span in _joined([*own, *left]):
@@ -185,7 +184,7 @@ def _add(row: dict[str, Any], event: Event) -> None:
     if event.kind == "aggregation":
         row["aggregated"] = int(event.value)
     if event.kind == "evaluation":
-        found = facts(event)
+        found = event.facts
         row.update(accuracy=event.value, loss=_finite(found.get("loss")), accuracy_ema=_finite(found.get("ema")))
         row.update(accuracy_ensemble=_finite(found.get("ensemble")))
 

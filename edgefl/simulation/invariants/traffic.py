@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from edgefl.simulation.invariants.record import Record, at, close, facts
-
-LOST = ("late", "dropped", "prefetched_in_vain", "retried")
-"""Why bytes may be lost while the run continues."""
-
-_CONTINUES = ("prefetched_in_vain", "retried")  # the bytes so far are lost; the job itself continues, or never began
+from edgefl.record.kinds import CONTINUED, LOST
+from edgefl.simulation.invariants.record import Record, at, close
 
 
 def fates(record: Record) -> Iterator[str]:
@@ -18,26 +14,24 @@ def fates(record: Record) -> Iterator[str]:
 
     Bytes that were prefetched but not used, and bytes before a restart of the job, are lost separately.
     """
-    dispatch = {event.flow: facts(event).get("dispatch", -1) for event in record.of("transfer_start")}
     moved: defaultdict[tuple[int, int], int] = defaultdict(int)
     counts: defaultdict[str, int] = defaultdict(int)
     over: dict[tuple[int, int], str] = {}
     for event in record.events:
         if event.kind in ("transfer_end", "transfer_drop") and event.item != "relay":
-            moved[event.client, dispatch.get(event.flow, -1)] += int(event.bytes)
+            moved[event.job] += int(event.bytes)
             counts["all"] += int(event.bytes)
         elif event.kind == "lost":
-            job = (event.client, int(event.value))
-            bytes = moved.pop(job, 0)
+            bytes = moved.pop(event.job, 0)
             counts[event.item] += bytes
-            if job in over:
-                yield f"{at(event)}: job {job[1]} of the client was already {over[job]}"
+            if event.job in over:
+                yield f"{at(event)}: job {event.dispatch} of the client was already {over[event.job]}"
             if bytes != event.bytes:
-                yield f"{at(event)}: moved {bytes} bytes for job {job[1]}, not {event.bytes}"
-            if event.item not in _CONTINUES:
-                over[job] = event.item
+                yield f"{at(event)}: moved {bytes} bytes for job {event.dispatch}, not {event.bytes}"
+            if event.item not in CONTINUED:
+                over[event.job] = event.item
         elif event.kind == "aggregation":
-            found = facts(event)
+            found = event.facts
             for job in zip(found.get("clients", ()), found.get("dispatches", ()), strict=False):
                 counts["useful"] += moved.pop(job, 0)
                 if job in over:
@@ -49,15 +43,15 @@ def fates(record: Record) -> Iterator[str]:
 def _lost_bytes(record: Record, counts: dict[str, int]) -> Iterator[str]:
     """The summary counts the lost bytes by fate."""
     counts["wasted"] = counts["all"] - counts["useful"]
-    counts["unfinished"] = counts["wasted"] - sum(counts[name] for name in LOST)
+    counts["unfinished"] = counts["wasted"] - sum(counts[fate] for fate in LOST if fate != "unfinished")
     reported = record.summary.bytes
     for name in ("useful", "wasted"):
         if counts[name] != getattr(reported, name):
             yield f"bytes.{name}: summary.json has {getattr(reported, name)}, the log sums to {counts[name]}"
-    for name in (*LOST, "unfinished"):
-        given = reported.by_fate.get(name)
-        if counts[name] != given:
-            yield f"bytes.by_fate.{name}: summary.json has {given}, the log sums to {counts[name]}"
+    for fate in LOST:
+        given = reported.by_fate.get(fate)
+        if counts[fate] != given:
+            yield f"bytes.by_fate.{fate}: summary.json has {given}, the log sums to {counts[fate]}"
 
 
 def directions(record: Record) -> Iterator[str]:
@@ -77,7 +71,7 @@ def yardstick(record: Record) -> Iterator[str]:
     reported = record.summary.blocks
     sums = {"foreseen_seconds": 0.0, "least_seconds": 0.0}
     for event in record.of("decision"):
-        found = facts(event)
+        found = event.facts
         if event.item == "blocks" and isinstance(found.get("foreseen_seconds"), float):
             if found["foreseen_seconds"] < found["least_seconds"]:
                 yield f"{at(event)}: the predicted makespan of a choice is shorter than the shortest possible one"
@@ -96,15 +90,14 @@ def front_age(record: Record) -> Iterator[str]:
     reported = record.summary.blocks
     if reported is None:
         return
-    alphas = {event.item: int(facts(event).get("alpha", 0)) for event in record.of("work")}
-    last = range(max(alphas.values(), default=0), 0, -1)
+    last = range(max((event.alpha for event in record.of("work")), default=0), 0, -1)
     sent: dict[tuple[int, int], int] = {}
     ages = []
     for event in record.events:
         if event.kind not in ("compute_end", "compute_partial"):
             continue
         for count, block in enumerate(last, 1):
-            if count > alphas.get(event.item, 0):
+            if count > event.alpha:
                 ages.append(event.round - sent.get((event.client, block), 1))
             else:
                 sent[event.client, block] = event.round

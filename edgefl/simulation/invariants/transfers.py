@@ -10,7 +10,7 @@ from edgefl.network import Topology
 from edgefl.network.audit import audit_flows
 from edgefl.network.audit_records import FlowRecord, Repetition, merged
 from edgefl.record.events import Event
-from edgefl.simulation.invariants.record import Record, at, close, facts
+from edgefl.simulation.invariants.record import Record, at, close
 
 
 def paired(record: Record) -> Iterator[str]:
@@ -21,7 +21,7 @@ def paired(record: Record) -> Iterator[str]:
         if event.flow in starts:
             yield f"{at(event)}: transfer {event.flow} starts twice"
         starts[event.flow] = event
-        parts = facts(event).get("parts", {})
+        parts = event.facts.get("parts", {})
         if sum(parts.values()) != event.bytes:
             yield f"{at(event)}: transfer {event.flow} carries parts of {sum(parts.values())} bytes, not {event.bytes}"
     for event in record.of("transfer_end", "transfer_drop"):
@@ -32,7 +32,7 @@ def paired(record: Record) -> Iterator[str]:
         if event.flow in ended:
             yield f"{at(event)}: transfer {event.flow} ends twice"
         ended.add(event.flow)
-        same = ("round", "client", "item", "source", "target")
+        same = ("round", "client", "dispatch", "item", "source", "target")
         for name in same:
             if getattr(start, name) != getattr(event, name):
                 yield f"{at(event)}: transfer {event.flow} has another {name} at its end than at its start"
@@ -69,7 +69,7 @@ def fair(record: Record) -> Iterator[str]:
     ends = {event.flow: event for event in record.of("transfer_end", "transfer_drop")}
     groups: dict[tuple[str, int], list[FlowRecord]] = {}
     for start in record.of("transfer_start"):
-        end, details = ends.get(start.flow), facts(start)
+        end, details = ends.get(start.flow), start.facts
         path = details.get("path", [])
         if end is None or len(path) < 2:
             continue
@@ -95,7 +95,7 @@ def fair(record: Record) -> Iterator[str]:
         airtime_fair=links.airtime_fair,
         transport=record.transport,
         repetitions=[
-            Repetition(float(facts(event)["since"]), event.seconds, int(event.value), event.time)
+            Repetition(float(event.facts["since"]), event.seconds, int(event.value), event.time)
             for event in record.of("repetition")
         ],
     ):

@@ -1,0 +1,37 @@
+"""The words of a run directory: kinds of events, kinds of budgets, reasons why runs stop, and fates of jobs."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+EventKind = Literal[
+    "run", "work", "round_start", "decision", "dispatch", "refused", "dropout", "lost",
+    "transfer_start", "transfer_end", "transfer_drop", "radio", "capacity", "repetition",
+    "compute_start", "compute_end", "compute_partial", "compute_drop", "idle",
+    "aggregation", "feedback", "evaluation", "round_end", "target", "budget", "diverged", "stalled", "fault", "stop",
+]  # fmt: skip
+"""The kinds of rows of an event log; ``docs/time-model.md`` explains each."""
+
+BudgetKind = Literal["seconds", "bytes", "client_bytes", "flops", "joules"]
+
+BUDGETS: tuple[BudgetKind, ...] = get_args(BudgetKind)
+
+StopReason = Literal["rounds", "target", "stalled", "diverged", "fault", BudgetKind]
+"""Why a run ended; a kind of budget if that budget was exhausted."""
+
+Lost = Literal["late", "dropped", "prefetched_in_vain", "retried", "unfinished"]
+"""Why a job, or what a client received for it, was not aggregated.
+
+``late``: its round closed before; ``dropped``: its client dropped out; ``prefetched_in_vain``: the participation never
+began, or then needed other parts; ``retried``: the client started the job again; ``unfinished``: the run ended before.
+"""
+
+Fate = Literal["useful", Lost]
+"""What became of delivered bytes; ``useful``: their job was aggregated."""
+
+FATES: tuple[Fate, ...] = get_args(Fate)
+
+LOST: tuple[Lost, ...] = get_args(Lost)
+
+CONTINUED: tuple[Lost, ...] = ("prefetched_in_vain", "retried")
+"""Only the bytes so far are lost: the job itself continues, or never began."""
