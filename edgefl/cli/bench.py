@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from edgefl.cli.arguments import Json
 from edgefl.cli.printing import say
 
 METHODS = ("fedprox", "fedmlb", "fedalign", "moon", "fedadc")
@@ -56,7 +57,7 @@ def training(  # noqa: PLR0917  (one parameter for each option; typer passes the
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A short run that checks that everything works.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Measure each engine against plain centralised PyTorch training, in turn, and print the ratios.
 
@@ -99,7 +100,7 @@ def training(  # noqa: PLR0917  (one parameter for each option; typer passes the
 @app.command()
 def simulation(
     quick: Annotated[bool, typer.Option("--quick", help="A short run that checks that everything works.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Measure the simulation without training: flows that share links, large rounds, a large fleet.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from edgefl.cli.arguments import Json
 from edgefl.cli.printing import say
 from edgefl.errors import UserError
 
@@ -37,7 +38,7 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
     classes: Annotated[int, typer.Option(min=2, help="Number of classes.")] = 10,
     shape: Annotated[str, typer.Option(metavar="CxHxW", help="Channels, height and width of an image.")] = "3x32x32",
     all_methods: Annotated[bool, typer.Option("--all", help="Compare all methods.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Measure what one local step and one round of a method cost a client.
 

@@ -8,37 +8,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgefl.cli.arguments import Json, Methods, Run, new_file
 from edgefl.cli.printing import say
-from edgefl.record.outputs import output_path
-from edgefl.user_path import user_path
 
 if TYPE_CHECKING:
     from edgefl.diagnosis.diagnose import Diagnosis
 
 
 def diagnose(  # noqa: PLR0917  (the options of the command)
-    run: Annotated[Path, typer.Argument(parser=user_path, metavar="RUN", help="A run directory.", show_default=False)],
-    method: Annotated[
-        list[str] | None,
-        typer.Option("--method", metavar="NAME", help="Only this method; repeatable.", show_default=False),
-    ] = None,
+    run: Run,
+    method: Methods = None,
     seed: Annotated[
         list[int] | None, typer.Option("--seed", metavar="N", help="Only this seed; repeatable.", show_default=False)
     ] = None,
     batches: Annotated[
         int, typer.Option(min=1, help="Batches of 64 training images on which the loss is computed.")
     ] = 10,
-    landscape: Annotated[
-        Path | None,
-        typer.Option(
-            parser=output_path,
-            metavar="FILE",
-            help="Plot the loss on the plane of the two top eigenvectors.",
-            show_default=False,
-        ),
-    ] = None,
+    landscape: Annotated[Path | None, new_file("Plot the loss on the plane of the two top eigenvectors.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Measure the curvature of the loss at a run's final models (FedAlign, Table 1).
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgefl.cli.arguments import Changes, Json, Methods, Scenario
 from edgefl.cli.printing import say
 
 if TYPE_CHECKING:
@@ -19,19 +20,9 @@ if TYPE_CHECKING:
 
 
 def plan(  # noqa: PLR0917  (Typer reads options from the signature)
-    scenario: Annotated[
-        str, typer.Argument(metavar="SCENARIO", help="A YAML file, or a shipped scenario's name.", show_default=False)
-    ],
-    changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="PATH=VALUE", help="Change a value first, as in simulate; repeatable.", show_default=False
-        ),
-    ] = None,
-    method: Annotated[
-        list[str] | None,
-        typer.Option("--method", metavar="NAME", help="Only this method; repeatable.", show_default=False),
-    ] = None,
+    scenario: Scenario,
+    changes: Changes = None,
+    method: Methods = None,
     rounds: Annotated[
         int | None,
         typer.Option(min=1, help="Rounds to simulate for each method.", show_default="by cohort and methods"),
@@ -40,7 +31,7 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
         int | None,
         typer.Option(min=0, help="Seed of the fleet and of random draws.", show_default="the scenario's first"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Predict what a round of each method costs on each device, which devices cannot take part, and when budgets end.
 

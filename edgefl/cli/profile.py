@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgefl.cli.arguments import Json
 from edgefl.cli.printing import say
 from edgefl.cli.profile_measure import import_profile, measure_profile, write_script
 from edgefl.user_path import user_path
@@ -20,8 +21,6 @@ app = typer.Typer(help="List, show, check, measure and import device profiles.",
 app.command("measure")(measure_profile)
 app.command("script")(write_script)
 app.command("import")(import_profile)
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command("list")

@@ -8,16 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from edgefl.cli.arguments import Methods, Run, new_folder
 from edgefl.cli.printing import say
 from edgefl.errors import UserError
-from edgefl.user_path import new_user_path, user_path
 
 
 def replay(  # noqa: PLR0917  (Typer reads options from the signature)
-    run: Annotated[
-        Path,
-        typer.Argument(parser=user_path, metavar="RUN", help="The directory of a finished run.", show_default=False),
-    ],
+    run: Run,
     changes: Annotated[
         list[str] | None,
         typer.Option(
@@ -36,21 +33,8 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
             show_default=False,
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            parser=new_user_path,
-            metavar="DIR",
-            help="Folder for the result; RUN-replayed if not given.",
-            show_default=False,
-        ),
-    ] = None,
-    method: Annotated[
-        list[str] | None,
-        typer.Option("--method", metavar="NAME", help="Only this method; repeatable.", show_default=False),
-    ] = None,
+    out: Annotated[Path | None, new_folder("Folder for the result; RUN-replayed if not given.", "--out", "-o")] = None,
+    method: Methods = None,
     sensitivity: Annotated[
         bool,
         typer.Option(

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgefl.cli.arguments import new_file, new_folder
 from edgefl.cli.printing import say
 from edgefl.errors import UserError
 from edgefl.printable import printable
-from edgefl.record.outputs import output_path, write_output
-from edgefl.user_path import new_user_path, user_path
+from edgefl.record.outputs import write_output
+from edgefl.user_path import user_path
 
 if TYPE_CHECKING:
     from edgefl.report import RunResult
@@ -51,17 +52,7 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         ),
     ],
     form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.table,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            parser=output_path,
-            metavar="FILE",
-            help="Write to this file instead of printing.",
-            show_default=False,
-        ),
-    ] = None,
+    output: Annotated[Path | None, new_file("Write to this file instead of printing.", "--output", "-o")] = None,
     layout: Annotated[
         Layout, typer.Option(help="paper: smoothed accuracy at rounds, and rounds to each target (N+: not reached).")
     ] = Layout.comparison,
@@ -71,27 +62,11 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
             metavar="N", min=1, help="Rounds for --layout paper; half and all if not given.", show_default=False
         ),
     ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            parser=output_path,
-            metavar="FILE",
-            help="Write one self-contained page instead of a table.",
-            show_default=False,
-        ),
-    ] = None,
+    html: Annotated[Path | None, new_file("Write one self-contained page instead of a table.")] = None,
     against: Annotated[
         Against | None, typer.Option("--against", help="Compare with the numbers published in the scenario's paper.")
     ] = None,
-    tensorboard: Annotated[
-        Path | None,
-        typer.Option(
-            parser=new_user_path,
-            metavar="DIR",
-            help="Write scalars for TensorBoard instead of a table.",
-            show_default=False,
-        ),
-    ] = None,
+    tensorboard: Annotated[Path | None, new_folder("Write scalars for TensorBoard instead of a table.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Compare the methods of finished runs in one table, and name the winner.

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from edgefl import shipped
+from edgefl.cli.arguments import Changes, Json, Scenario
 from edgefl.cli.printing import say
 from edgefl.errors import UserError
 
@@ -23,7 +24,7 @@ def list_scenarios(
     under: Annotated[
         str, typer.Argument(metavar="[FOLDER]", help="Only this folder, such as papers/fedbr.", show_default=False)
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """List the shipped scenarios."""
     prefix = f"{under.strip('/')}/" if under.strip("/") else ""
@@ -52,15 +53,8 @@ def _purpose(path: Path) -> str:
 
 @app.command()
 def validate(
-    scenario: Annotated[
-        str, typer.Argument(metavar="SCENARIO", help="A YAML file, or a shipped scenario's name.", show_default=False)
-    ],
-    changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="PATH=VALUE", help="Change a value first, as in simulate; repeatable.", show_default=False
-        ),
-    ] = None,
+    scenario: Scenario,
+    changes: Changes = None,
     resolved: Annotated[
         bool, typer.Option("--resolved", help="Print the scenario with all defaults and device profiles filled in.")
     ] = False,

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, new_folder
 from edgefl.cli.printing import say
 from edgefl.cli.stopped import Stopped
 from edgefl.errors import UserError, in_words, nearest
 from edgefl.hardware import DeviceName, EngineKind
-from edgefl.user_path import new_user_path, user_path
+from edgefl.user_path import user_path
 
 if TYPE_CHECKING:
     from edgefl.scenario import Scenario
@@ -26,44 +27,15 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
         str | None,
         typer.Argument(metavar="SCENARIO", help="A YAML file, or a shipped scenario's name.", show_default=False),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            parser=new_user_path,
-            metavar="DIR",
-            help="The run directory; runs/NAME if not given.",
-            show_default=False,
-        ),
-    ] = None,
-    method: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--method", metavar="NAME", help="Only this method, by its label; repeatable.", show_default=False
-        ),
-    ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="PATH=VALUE",
-            help="Change a value, such as training.rounds=20 or fleet.0.share=0.3; repeatable.",
-            show_default=False,
-        ),
-    ] = None,
-    seed: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--seed", metavar="N", help="Use this seed instead of the scenario's; repeatable.", show_default=False
-        ),
-    ] = None,
-    device: Annotated[DeviceName, typer.Option("--device", help="Where training runs.")] = "auto",
+    out: Annotated[Path | None, new_folder("The run directory; runs/NAME if not given.")] = None,
+    method: Methods = None,
+    changes: Changes = None,
+    seed: Seeds = None,
+    device: Device = "auto",
     engine: Annotated[
         EngineKind | None, typer.Option("--engine", help="How training runs.", show_default="the scenario's")
     ] = None,
-    no_train: Annotated[
-        bool, typer.Option("--no-train", help="Simulate devices and network only: no accuracy, milliseconds a round.")
-    ] = False,
+    no_train: NoTrain = False,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Do not cache training results for equal jobs and for resuming.")
     ] = False,

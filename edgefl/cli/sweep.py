@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from edgefl.cli.arguments import Changes, Device, Json, Methods, NoTrain, Scenario, Seeds, new_folder
 from edgefl.cli.printing import say
 from edgefl.errors import EdgeflError, UserError
-from edgefl.hardware import DeviceName, EngineKind
-from edgefl.user_path import new_user_path
+from edgefl.hardware import EngineKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,9 +30,7 @@ class Metric(StrEnum):
 
 
 def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
-    scenario: Annotated[
-        str, typer.Argument(metavar="SCENARIO", help="A YAML file, or a shipped scenario's name.", show_default=False)
-    ],
+    scenario: Scenario,
     grid: Annotated[
         list[str] | None,
         typer.Option(
@@ -43,32 +41,14 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
         int | None,
         typer.Option(min=1, metavar="N", help="Try only N combinations, drawn at random.", show_default="all"),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", parser=new_user_path, metavar="DIR", help="The sweep's folder.", show_default="sweeps/NAME"
-        ),
-    ] = None,
-    method: Annotated[
-        list[str] | None,
-        typer.Option("--method", metavar="NAME", help="Only this method; repeatable.", show_default=False),
-    ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="PATH=VALUE", help="Change a value first, as in simulate; repeatable.", show_default=False
-        ),
-    ] = None,
-    seed: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--seed", metavar="N", help="Use this seed instead of the scenario's; repeatable.", show_default=False
-        ),
-    ] = None,
+    out: Annotated[Path | None, new_folder("The sweep's folder; sweeps/NAME if not given.")] = None,
+    method: Methods = None,
+    changes: Changes = None,
+    seed: Seeds = None,
     jobs: Annotated[
         int | None, typer.Option("--jobs", min=1, help="Number of parallel jobs.", show_default="one per processor")
     ] = None,
-    device: Annotated[DeviceName, typer.Option("--device", help="Where training runs.")] = "auto",
+    device: Device = "auto",
     engine: Annotated[
         EngineKind | None,
         typer.Option(
@@ -77,12 +57,12 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
             show_default="the scenario's; sequential for auto",
         ),
     ] = None,
-    no_train: Annotated[bool, typer.Option("--no-train", help="Simulate devices and network only.")] = False,
+    no_train: NoTrain = False,
     choose: Annotated[
         Metric | None,
         typer.Option("--choose", help="Print each method's best setting by this metric on the validation split."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Run a scenario with every combination of the grid's values. Run the same command again to resume.
 

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgefl.cli.arguments import Run, new_file
 from edgefl.cli.printing import say
 from edgefl.errors import UserError
-from edgefl.record.outputs import output_path
-from edgefl.user_path import user_path
 
 if TYPE_CHECKING:
     from edgefl.report.course import Course
 
 
 def timeline(  # noqa: PLR0917  (the options of the command)
-    run: Annotated[Path, typer.Argument(parser=user_path, metavar="RUN", help="A run directory.", show_default=False)],
+    run: Run,
     method: Annotated[str, typer.Option(metavar="NAME", help="The method's label.", show_default=False)],
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="The seed; the method's first if not given.", show_default=False)
@@ -26,26 +25,8 @@ def timeline(  # noqa: PLR0917  (the options of the command)
     rounds: Annotated[
         str | None, typer.Option(metavar="A-B", help="Only these rounds; all if not given.", show_default=False)
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            parser=output_path,
-            metavar="FILE",
-            help="Write the trace to this file.",
-            show_default=False,
-        ),
-    ] = None,
-    png: Annotated[
-        Path | None,
-        typer.Option(
-            parser=output_path,
-            metavar="FILE",
-            help="Draw the first selected round as a Gantt chart.",
-            show_default=False,
-        ),
-    ] = None,
+    output: Annotated[Path | None, new_file("Write the trace to this file.", "--output", "-o")] = None,
+    png: Annotated[Path | None, new_file("Draw the first selected round as a Gantt chart.")] = None,
 ) -> None:
     """Show the activity of every client and link over time.
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
+from edgefl.cli.arguments import Run
 from edgefl.cli.printing import say
-from edgefl.user_path import user_path
 
 
 def verify(
-    run: Annotated[Path, typer.Argument(parser=user_path, metavar="RUN", help="A run directory.", show_default=False)],
+    run: Run,
 ) -> None:
     """Check that a run's event log obeys its rules, and that scenario.yaml reproduces the log and summary.json.
 
