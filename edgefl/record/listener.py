@@ -14,7 +14,8 @@ class Listener:
     """Follows runs; each method does nothing unless it is overridden.
 
     At each moment, listeners are called in the order of their list. An error that one raises ends the run and is passed
-    on; the listeners after it are not called. A listener must not change what the run computes.
+    on; the listeners after it are not called, and more events of the same instant may follow. A listener must not
+    change what the run computes.
 
     For each run, ``run_began`` is followed by ``events`` and ``round_ended`` in turn, ``simulated``, the last
     ``events``, and ``run_ended``. A resumed run begins again: its listeners also receive the rounds that are on disk.

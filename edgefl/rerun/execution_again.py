@@ -57,6 +57,8 @@ class _Comparison(Listener):
         self.difference: str | None = None
 
     def events(self, rows: list[Event]) -> None:
+        if self.difference is not None:
+            return  # others act in the same instant
         for event in rows:
             if self.position == len(self._events):
                 self.difference = f"the log ends before the {at(event)} that follows from the scenario"

@@ -19,6 +19,7 @@ from edgefl.rerun.execution_again import ExecutionAgain
 from edgefl.rerun.verify import _Verification
 from edgefl.scenario.loading import check
 from edgefl.simulation.invariants import violations
+from edgefl.simulation.invariants.record import at
 
 from ..small_runs import SMALL
 
@@ -39,8 +40,8 @@ def other(value):
 
 
 @pytest.fixture(scope="module", params=["synchronous", "asynchronous"])
-def finished(request, tmp_path_factory):
-    """A run as its files say, and a function that tells what is wrong with a record."""
+def executed(request, tmp_path_factory):
+    """A run as its files say, and a function that compares a record with a second execution."""
     data = copy.deepcopy(SMALL)
     data["training"]["rounds"] = 2
     if request.param == "asynchronous":
@@ -56,7 +57,14 @@ def finished(request, tmp_path_factory):
     verification = _Verification(folder, scenario, summary, cost_entries(costs))
     record = verification._record(RunPaths(folder).of(label, 0), label, summary.methods[label][0])
     again = ExecutionAgain(scenario, costs)
-    return record, lambda record: list(violations(record)) or list(again.differences(record, label))
+    return record, lambda record: list(again.differences(record, label))
+
+
+@pytest.fixture(scope="module")
+def finished(executed):
+    """A run as its files say, and a function that tells what is wrong with a record."""
+    record, differences = executed
+    return record, lambda record: list(violations(record)) or differences(record)
 
 
 def test_a_sound_record_passes(finished):
@@ -77,6 +85,16 @@ def test_no_cell_of_the_log_can_be_another(finished):
             if not wrong(replace(record, events=events)):
                 unnoticed.add((kind, name))
     assert unnoticed <= TRAINED
+
+
+def test_the_difference_that_is_named_is_the_first_one(executed):
+    record, differences = executed
+    for place in [place for place, event in enumerate(record.events) if event.joules][::3]:
+        events = [
+            event._replace(joules=2 * event.joules) if k >= place else event for k, event in enumerate(record.events)
+        ]
+        (text,) = differences(replace(record, events=events))
+        assert text.startswith(f"{at(events[place])}: joules is {events[place].joules}, but")
 
 
 def test_no_row_of_the_log_can_be_missing_or_stand_twice(finished):
