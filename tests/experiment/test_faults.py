@@ -20,12 +20,11 @@ from edgefl.errors import UserError
 from edgefl.experiment import NotWritten, RunsFailed, is_interrupted, resume, run
 from edgefl.experiment import checkpoints as checkpoints_module
 from edgefl.methods.objectives.fedprox import FedProx
-from edgefl.record.listener import Listener
 from edgefl.record.names import STATE
 from edgefl.report import RunResult
 from edgefl.rerun.verify import verify
 
-from ..small_runs import CELLS, SMALL, tree
+from ..small_runs import CELLS, SMALL, Stop, tree
 
 
 def broken_after(monkeypatch, steps: int) -> None:
@@ -110,7 +109,7 @@ def test_trying_again_can_be_interrupted_and_goes_on(small, tmp_path, monkeypatc
         with pytest.raises(RunsFailed):
             run(scenario, out=folder)
     with pytest.raises(KeyboardInterrupt):
-        resume(folder, listeners=[StopAfter(11)])
+        resume(folder, listeners=[Stop(11)])
     assert is_interrupted(folder)
     assert not (folder / "summary.json").exists()
     assert tree(resume(folder)) == tree(expected)
@@ -121,17 +120,6 @@ def test_a_run_that_diverged_is_finished(small, tmp_path):
     folder = run(small(methods=["fedavg", wild]), out=tmp_path / "run")
     with pytest.raises(UserError, match="nothing to resume: its run is finished"):
         resume(folder)
-
-
-class StopAfter(Listener):
-    """Ctrl-C at the end of a round."""
-
-    def __init__(self, round: int) -> None:
-        self._round = round
-
-    def round_ended(self, row):
-        if row.round == self._round:
-            raise KeyboardInterrupt
 
 
 def test_a_method_that_raises_at_once_leaves_a_run_of_no_rounds(small, tmp_path, monkeypatch):

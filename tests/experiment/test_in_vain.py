@@ -10,8 +10,9 @@ import pytest
 
 from edgefl.cli.entry import main
 from edgefl.experiment import resume, run
-from edgefl.record.listener import Listener
 from edgefl.rerun.verify import verify
+
+from ..small_runs import Stop
 
 LITTLE_MEMORY = {"profile": "raspberry-pi-5", "share": 1, "link": "5g", "overrides": {"memory": {"training": "1 kB"}}}
 ENOUGH_MEMORY = {"profile": "raspberry-pi-4", "share": 1, "link": "5g"}
@@ -85,15 +86,10 @@ def test_nothing_is_said_where_everybody_trains_in_every_round(small, tmp_path, 
 
 
 def test_an_interrupted_run_counts_as_one_that_was_not(small, tmp_path):
-    class Stop(Listener):
-        def round_ended(self, row):
-            if row.round == 2:
-                raise KeyboardInterrupt
-
     scenario = small(fleet=[{**LITTLE_MEMORY, "share": 0.5}, {**ENOUGH_MEMORY, "share": 0.5}])
     whole = run(scenario, out=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        run(scenario, out=tmp_path / "halted", listeners=[Stop()])
+        run(scenario, out=tmp_path / "halted", listeners=[Stop(2)])
     halted = resume(tmp_path / "halted")
     assert entries(whole)[0]["refused"] > 0
     assert (halted / "summary.json").read_bytes() == (whole / "summary.json").read_bytes()

@@ -12,11 +12,12 @@ from edgefl.methods.build import build_method
 from edgefl.methods.objectives.cross_entropy import CrossEntropy
 from edgefl.methods.objectives.feddyn import FedDyn
 from edgefl.methods.rules.base import LocalOptions
-from edgefl.record.listener import Listener
 from edgefl.training import sequential
 from edgefl.training.base import JobResult, JobTask
 from edgefl.training.local_training import train_job
 from edgefl.training.result_memory import ResultMemory, signature
+
+from ..small_runs import Stop
 
 TWINS = [
     {"method": "fedadc", "overlap": True, "as": "with"},
@@ -48,15 +49,9 @@ def test_overlap_on_and_off_train_once_and_report_what_they_do_without_a_memory(
     assert not (tmp_path / "shared" / "results").exists()
 
 
-class Stops(Listener):
-    def round_ended(self, row):
-        if row.round == 3:
-            raise KeyboardInterrupt
-
-
 def test_a_resumed_run_trains_nothing_again_though_no_checkpoint_was_reached(small, tmp_path, trained):
     with pytest.raises(KeyboardInterrupt):
-        run(small(methods=TWINS), out=tmp_path / "run", engine="sequential", listeners=[Stops()])
+        run(small(methods=TWINS), out=tmp_path / "run", engine="sequential", listeners=[Stop(3)])
     resume(tmp_path / "run")
     assert len(trained) == len(set(trained)) == 4 * 3
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from functools import partial
+from itertools import chain, repeat
+from unittest.mock import Mock
 
 import pytest
 import simpy
@@ -13,7 +14,6 @@ from edgefl.methods.payloads.extra_vector import FedGkdPayload
 from edgefl.network.tree import TreeLinks
 from edgefl.record.events import EventLog
 from edgefl.record.listener import Listener
-from edgefl.record.rounds import RoundRow
 from edgefl.simulation.clock import Clock
 from edgefl.training.faults import PartFault
 
@@ -35,23 +35,6 @@ WORLDS = {
     "budget": {"budgets": {"seconds": 9.0}},
     "stalled": {"rates": [0.0, 0.0]},
 }
-
-
-MOMENTS = ("events", "round_ended", "simulated")
-
-
-class Failing(Listener):
-    """Counts the calls at each moment; one of them raises an error."""
-
-    def __init__(self, calls, moment="", number=0, error=None):
-        for name in MOMENTS:
-
-            def called(_, name=name):
-                calls[name] += 1
-                if (name, calls[name]) == (moment, number):
-                    raise error
-
-            setattr(self, name, called)
 
 
 class UnnamedError(RuntimeError):
@@ -136,52 +119,45 @@ def test_an_error_in_a_process_is_no_stall_whenever_it_is_raised(world, monkeypa
 
 @every_world
 def test_an_error_of_a_listener_is_no_stall(world, monkeypatch):
-    moments = Counter(dict.fromkeys(MOMENTS, 0))
     monkeypatch.setattr(EventLog, "BATCH", 1)
-    world(listeners=[Failing(moments)])
-    for moment, times in moments.items():
+    sound = Mock(spec=Listener)
+    world(listeners=[sound])
+    for moment in ("events", "round_ended", "simulated"):
         first = 2 if moment == "events" else 1  # the row of the run's begin is written while the world is made
-        for number in range(first, times + 1):
+        for number in range(first, getattr(sound, moment).call_count + 1):
             error = an_error(number)
-            expected(error, partial(world, listeners=[Failing(Counter(), moment, number, error)]))
+            expected(error, partial(world, listeners=[failing(moment, number, error)]))
+
+
+def failing(moment, number, error):
+    """A listener with an error in the n-th call of one of its methods."""
+    listener = Mock(spec=Listener)
+    getattr(listener, moment).side_effect = chain(repeat(None, number - 1), [error], repeat(None))
+    return listener
 
 
 def test_a_fault_that_a_listener_raises_after_the_last_round_ends_the_run_as_a_fault(run):
     fault = PartFault("method", 2, "personalisation", "broken")
-    ended = run(listeners=[Failing(Counter(), "simulated", 1, fault)])
+    ended = run(listeners=[failing("simulated", 1, fault)])
     assert (ended.outcome.reason, ended.outcome.fault) == ("fault", fault)
     assert [event.kind for event in ended.events[-2:]] == ["fault", "stop"]
 
 
 @every_world
 def test_listeners_are_called_in_the_order_of_their_list_and_a_round_after_all_its_events(world):
-    calls = []
-
-    class Noted(Listener):
-        def __init__(self, name):
-            self.name = name
-
-        def events(self, rows):
-            calls.append((self.name, tuple(rows)))
-
-        def round_ended(self, row):
-            calls.append((self.name, row))
-
-        def simulated(self, rounds):
-            calls.append((self.name, rounds))
-
-    ended = world(listeners=[Noted("first"), Noted("second")])
-    assert [what for _, what in calls[::2]] == [what for _, what in calls[1::2]]
-    assert [name for name, _ in calls] == ["first", "second"] * (len(calls) // 2)
-    received = [what for _, what in calls[::2]]
-    rows = [event for what in received if isinstance(what, tuple) for event in what]
-    assert rows == ended.events
-    closed = [(place, what.round) for place, what in enumerate(received) if isinstance(what, RoundRow)]
-    assert len(closed) == ended.outcome.rounds
-    for place, round in closed:
-        assert "round_end" in {event.kind for event in received[place - 1] if event.round == round}
-    assert received[-2] == ended.outcome.rounds
-    assert received[-1][-1].kind == "stop"
+    both = Mock(first=Mock(spec=Listener), second=Mock(spec=Listener))
+    ended = world(listeners=[both.first, both.second])
+    calls = [(*name.split("."), *arguments) for name, arguments, _ in both.mock_calls]
+    assert [name for name, *_ in calls] == ["first", "second"] * (len(calls) // 2)
+    received = [call for _, *call in calls[::2]]
+    assert received == [call for _, *call in calls[1::2]]
+    assert [event for moment, what in received if moment == "events" for event in what] == ended.events
+    closed = [place for place, (moment, _) in enumerate(received) if moment == "round_ended"]
+    assert [received[place][1] for place in closed] == ended.outcome.rows
+    for (_, rows), (_, row) in [(received[place - 1], received[place]) for place in closed]:
+        assert ("round_end", row.round) in {(event.kind, event.round) for event in rows}
+    assert received[-2] == ["simulated", ended.outcome.rounds]
+    assert received[-1][1][-1].kind == "stop"
 
 
 @every_world
