@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.report.run_record import RunRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Floats = NDArray[np.float64]
 
@@ -21,6 +24,16 @@ class Curve(NamedTuple):
 
     spent: dict[str, Floats]
     accuracy: Floats
+
+    def at_round(self, round: int) -> float | None:
+        """The accuracy of the last evaluation up to a round."""
+        count = np.searchsorted(self.spent["rounds"], round, side="right")
+        return float(self.accuracy[count - 1]) if count else None
+
+    def spent_to(self, accuracy: float, kind: str) -> float | None:
+        """The amount spent up to the first evaluation with at least this accuracy."""
+        reached = np.flatnonzero(self.accuracy >= accuracy)
+        return float(self.spent[kind][reached[0]]) if len(reached) else None
 
 
 class MeanCurve(NamedTuple):
@@ -37,19 +50,19 @@ def metric_of(run: RunRecord) -> str:
     return "accuracy_ema" if run.scenario.get("target_metric") == "accuracy_ema" else "accuracy"
 
 
-def spent_by_round(run: RunRecord, label: str, seed: int) -> dict[str, Floats]:
-    """The amounts spent up to the end of each round, for each of :data:`AXES`."""
-    table = run.rounds_of(label, seed)
+def column(table: pa.Table, name: str) -> Floats:
+    """A column of ``rounds.parquet``; NaN where it has no value."""
+    return np.asarray(table.column(name).to_numpy(zero_copy_only=False), dtype=np.float64)
 
-    def column(name: str) -> Floats:
-        return np.asarray(table.column(name).to_numpy(zero_copy_only=False), dtype=np.float64)
 
+def spent_by_round(table: pa.Table) -> dict[str, Floats]:
+    """The amounts spent up to the end of each round of ``rounds.parquet``, for each of :data:`AXES`."""
     return {
-        "seconds": column("seconds"),
-        "bytes": np.cumsum(column("bytes_down") + column("bytes_up")),
-        "joules": np.cumsum(column("joules")),
-        "flops": np.cumsum(column("flops")),
-        "rounds": column("round"),
+        "seconds": column(table, "seconds"),
+        "bytes": np.cumsum(column(table, "bytes_down") + column(table, "bytes_up")),
+        "joules": np.cumsum(column(table, "joules")),
+        "flops": np.cumsum(column(table, "flops")),
+        "rounds": column(table, "round"),
     }
 
 
@@ -62,10 +75,10 @@ def curve_of(run: RunRecord, label: str, seed: int, metric: str) -> Curve:
         seed: its seed.
         metric: the column of the accuracy in ``rounds.parquet``.
     """
-    values = run.rounds_of(label, seed).column(metric).to_numpy(zero_copy_only=False)
-    accuracy = np.asarray(values, dtype=np.float64)
+    table = run.rounds_of(label, seed)
+    accuracy = column(table, metric)
     evaluated = np.isfinite(accuracy)
-    spent = spent_by_round(run, label, seed)
+    spent = spent_by_round(table)
     return Curve({kind: amounts[evaluated] for kind, amounts in spent.items()}, accuracy[evaluated])
 
 

@@ -6,13 +6,11 @@ and the rounds to two targets, with ``1000+`` if a run of 1000 rounds does not r
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from edgefl.errors import UserError
+from edgefl.report.curves import curve_of
 from edgefl.report.formats import estimate_data, estimate_record, target_data, target_record
 from edgefl.report.grid import Cell, Grid, Head, Table
 from edgefl.report.quantities import CUT_OFF, cut_off, limit, unit_for
@@ -91,7 +89,7 @@ def _planned(run: RunResult) -> int:
 
 
 def _row(run: RunResult, label: str, compared: Row, rounds: Sequence[int], targets: Sequence[float]) -> PaperRow:
-    seeds = [_smoothed(run, label, result.seed) for result in run.results[label]]
+    seeds = [curve_of(run, label, result.seed, "accuracy_ema") for result in run.results[label]]
     ended = min(result.rounds for result in run.results[label])
     complete = [round for round in rounds if round <= ended]
     return PaperRow(
@@ -99,35 +97,14 @@ def _row(run: RunResult, label: str, compared: Row, rounds: Sequence[int], targe
         label=label,
         seeds=len(seeds),
         at=dict.fromkeys(rounds)
-        | {round: mean_or_none([_accuracy_at(found, round) for found in seeds]) for round in complete},
+        | {round: mean_or_none([curve.at_round(round) for curve in seeds]) for round in complete},
         to={
-            target: time_to_target([_first(found, target) for found in seeds])
+            target: time_to_target([curve.spent_to(target, "rounds") for curve in seeds])
             for target in (targets if run.trained else ())
         },
         ended=ended,
         compared=compared,
     )
-
-
-_Evaluations = list[tuple[int, float]]
-
-
-def _smoothed(run: RunResult, label: str, seed: int) -> _Evaluations:
-    """The smoothed accuracy of each evaluated round."""
-    table = run.rounds_of(label, seed)
-    values = np.asarray(table.column("accuracy_ema").to_numpy(zero_copy_only=False), dtype=np.float64)
-    numbers = table.column("round").to_pylist()
-    return [(int(number), float(value)) for number, value in zip(numbers, values, strict=True) if math.isfinite(value)]
-
-
-def _accuracy_at(found: _Evaluations, round: int) -> float | None:
-    """The last evaluation up to a round."""
-    return next((value for number, value in reversed(found) if number <= round), None)
-
-
-def _first(found: _Evaluations, target: float) -> float | None:
-    """The first round at which the target was reached."""
-    return next((float(number) for number, value in found if value >= target), None)
 
 
 def paper_grid(rows: Sequence[PaperRow]) -> Grid:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import accumulate, combinations
+from itertools import combinations
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from edgefl import shipped
 from edgefl.errors import UserError
 from edgefl.record.summary import SeedResult
+from edgefl.report.curves import column, metric_of, spent_by_round
 from edgefl.report.quantities import quantity
 from edgefl.report.run_result import RunResult
 from edgefl.yaml_file import read_yaml
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -128,21 +128,34 @@ def _words(entry: dict[str, Any]) -> str:
 
 
 def _ours(run: RunResult, entry: dict[str, Any], label: str, result: SeedResult) -> float | None:
-    """One seed's number."""
+    """One seed's number; ``None`` if the run ended before the round or the target to which it refers."""
     metric = entry["metric"]
     if metric in ("accuracy_personalised", "accuracy_gain"):
         return _of_clients(result, metric)
-    rows = _counted(run.rounds_of(label, result.seed), entry, run.scenario.get("target_metric") or "accuracy")
-    if not rows:
+    table = run.rounds_of(label, result.seed)
+    spent = spent_by_round(table)
+    limits = {kind: entry[name] for kind, name in _LIMITS.items() if entry.get(name) is not None}
+    within = [spent[kind] <= limit for kind, limit in limits.items()]
+    counted = int(np.all(within, axis=0).sum()) if within else len(table)
+    if not counted or spent["rounds"][counted - 1] < limits.get("rounds", 0):
         return None
     if metric in ("accuracy", "accuracy_ema", "accuracy_best", "loss"):
-        return _evaluated(rows, metric)
-    kind = metric.removesuffix("_to")
-    if kind == "bytes":
-        return float(sum(row["bytes_down"] + row["bytes_up"] for row in rows))
-    if kind == "seconds_a_round":
-        return float(rows[-1]["seconds"] / rows[-1]["round"])
-    return float(rows[-1]["round" if kind == "rounds" else kind])
+        values = column(table, "accuracy" if metric == "accuracy_best" else metric)[:counted]
+        known = values[~np.isnan(values)]
+        return None if not len(known) else float(known.max() if metric == "accuracy_best" else known[-1])
+    last = counted - 1
+    if metric.endswith("_to"):
+        reached = np.flatnonzero(column(table, metric_of(run))[:counted] >= entry["accuracy"])
+        if not len(reached):
+            return None
+        last = reached[0]
+    if metric == "seconds_a_round":
+        return float(spent["seconds"][last] / spent["rounds"][last])
+    return float(spent[metric.removesuffix("_to")][last])
+
+
+_LIMITS = {"seconds": "seconds", "bytes": "bytes", "rounds": "round"}
+"""The kinds of amounts that a published number may limit, with their keys."""
 
 
 def _of_clients(result: SeedResult, metric: str) -> float | None:
@@ -151,49 +164,6 @@ def _of_clients(result: SeedResult, metric: str) -> float | None:
     if fitted is None or shared is None:
         return None
     return fitted.cumulative - (shared.cumulative if metric == "accuracy_gain" else 0.0)
-
-
-def _evaluated(rows: list[dict[str, Any]], metric: str) -> float | None:
-    """The last evaluation, or the best one."""
-    column = "accuracy" if metric == "accuracy_best" else metric
-    known = [row[column] for row in rows if row[column] is not None and row[column] == row[column]]
-    return None if not known else max(known) if metric == "accuracy_best" else known[-1]
-
-
-def _counted(table: pa.Table, entry: dict[str, Any], target: str) -> list[dict[str, Any]]:
-    """The rounds to which a number refers; empty if the run ended earlier.
-
-    Args:
-        table: the rounds of a method and seed.
-        entry: the published number.
-        target: the column that must reach an accuracy.
-    """
-    columns = ["round", "seconds", "accuracy", "accuracy_ema", "loss", "bytes_down", "bytes_up"]
-    rows = _afforded(table.select(columns).to_pylist(), entry)
-    last = entry.get("round")
-    if last is not None:
-        rows = [row for row in rows if row["round"] <= last]
-        if not rows or rows[-1]["round"] < last:
-            return []
-    if not entry["metric"].endswith("_to"):
-        return rows
-    reached = next((n for n, row in enumerate(rows) if _at_least(row[target], entry["accuracy"])), None)
-    return [] if reached is None else rows[: reached + 1]
-
-
-def _afforded(rows: list[dict[str, Any]], entry: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rounds that ended within the paper's limits on seconds and bytes."""
-    spent = accumulate(row["bytes_down"] + row["bytes_up"] for row in rows)
-    seconds, bytes = entry.get("seconds"), entry.get("bytes")
-    return [
-        row
-        for row, moved in zip(rows, spent, strict=True)
-        if (seconds is None or row["seconds"] <= seconds) and (bytes is None or moved <= bytes)
-    ]
-
-
-def _at_least(value: float | None, level: float) -> bool:
-    return value is not None and value >= level
 
 
 def cells(comparison: Comparison) -> tuple[str, str, str, str, str, str]:

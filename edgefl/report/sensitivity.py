@@ -21,7 +21,7 @@ from edgefl.json_file import parse_json
 from edgefl.record.ranges import check_table
 from edgefl.record.sensitivity import DEVICES, OWN, Condition, Devices, digest
 from edgefl.record.tables import SENSITIVITY
-from edgefl.report.curves import metric_of
+from edgefl.report.curves import column, metric_of
 from edgefl.report.quantities import estimate, limit
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, leaders, mean_interval, mean_or_none, time_to_target
@@ -174,9 +174,8 @@ class Sensitivity:
         return (float(accuracies[within[-1]]) if len(within) else None), over
 
     def _accuracies(self, label: str, seed: int) -> NDArray[np.float64]:
-        values = self.run.rounds_of(label, seed).column(metric_of(self.run)).to_numpy(zero_copy_only=False)
         rounds = len(self._spent[label, seed, self.conditions[0]]["round"])
-        return np.asarray(values, np.float64)[:rounds]
+        return column(self.run.rounds_of(label, seed), metric_of(self.run))[:rounds]
 
 
 def read_sensitivity(run: RunResult) -> Sensitivity | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from edgefl.errors import UserError
 from edgefl.record.names import seed_folder
-from edgefl.report.curves import spent_by_round
+from edgefl.report.curves import column, spent_by_round
 from edgefl.report.rows import run_names
 from edgefl.report.run_result import RunResult
 
@@ -35,10 +35,10 @@ class Scalar(NamedTuple):
 
 def scalars_of(run: RunResult, label: str, seed: int) -> Iterator[Scalar]:
     """Each round's accuracy, smoothed accuracy and loss, if evaluated, and the joules and FLOPs up to this round."""
-    spent = spent_by_round(run, label, seed)
     table = run.rounds_of(label, seed)
+    spent = spent_by_round(table)
     figures = {
-        name: np.asarray(table.column(name).to_numpy(zero_copy_only=False), dtype=np.float64)
+        name: column(table, name)
         for name in ("accuracy", "accuracy_ema", "loss", "participants")
         if name in table.column_names
     }

@@ -71,7 +71,7 @@ def budget_data(series: Series, *, accuracy: bool) -> list[dict[str, Any]]:
         if accuracy:
             spent, value = curve_of(series.run, series.label, result.seed, metric_of(series.run))
         else:
-            spent = spent_by_round(series.run, series.label, result.seed)
+            spent = spent_by_round(series.run.rounds_of(series.label, result.seed))
             value = spent["rounds"]
         seed: dict[str, Any] = {kind: plain(spent[kind]) for kind in COSTS}
         found.append({**seed, "value": plain(value), "total": {kind: result.spent(kind) for kind in COSTS}})
