@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
 
 from edgefl.cli.arguments import Json
-from edgefl.cli.printing import say
+from edgefl.cli.printing import say, say_json
 
 METHODS = ("fedprox", "fedmlb", "fedalign", "moon", "fedadc")
 """Methods compared with FedAvg if none is given."""
@@ -94,7 +93,7 @@ def training(  # noqa: PLR0917  (one parameter for each option; typer passes the
         if not as_json:
             _print_outside(found["outside"])
     if as_json:
-        say(json.dumps(found, indent=2))
+        say_json(found)
 
 
 @app.command()
@@ -110,7 +109,7 @@ def simulation(
 
     found = bench_world(quick=quick)
     if as_json:
-        say(json.dumps(found, indent=2))
+        say_json(found)
     else:
         _print_world(found)
 

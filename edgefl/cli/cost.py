@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from edgefl.cli.arguments import Json
-from edgefl.cli.printing import say
+from edgefl.cli.printing import say, say_json
 from edgefl.errors import UserError
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
         raise (UserError(error.message, file=f"--alpha {alpha}") if error.field == "alpha" else error) from None
     if as_json:
         data = [row if isinstance(row, dict) else {**row.as_dict(), **_name_of(row)} for row in rows]
-        say(json.dumps({"model": model, "methods": data} if all_methods else {"model": model, **data[0]}, indent=2))
+        say_json({"model": model, "methods": data} if all_methods else {"model": model, **data[0]})
     else:
         _print(rows, _fedavg_flops(costs, methods[0].local, batch), f"Batch {batch} of {shape}, {classes} classes.")
 

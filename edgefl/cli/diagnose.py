@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from edgefl.cli.arguments import Json, Methods, Run, new_file
-from edgefl.cli.printing import say
+from edgefl.cli.printing import say_json
 
 if TYPE_CHECKING:
     from edgefl.diagnosis.diagnose import Diagnosis
@@ -41,7 +40,7 @@ def diagnose(  # noqa: PLR0917  (the options of the command)
     if landscape is not None:
         _draw(found, landscape)
     if as_json:
-        say(json.dumps([each.as_data() for each in found], indent=2))
+        say_json([each.as_data() for each in found])
     else:
         _print(found)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgefl.cli.printing import say
+from edgefl.cli.printing import say_json
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -85,7 +85,7 @@ def _scheduler_option(recipe: Recipe) -> dict[str, dict[str, Any]]:
 
 def _print(what: str, rows: Mapping[str, Mapping[str, Any]], *, detailed: bool, as_json: bool) -> None:
     if as_json:
-        say(json.dumps({what: [{"name": name, **row} for name, row in rows.items()]}, indent=2))
+        say_json({what: [{"name": name, **row} for name, row in rows.items()]})
         return
     from edgefl.cli.console import print_table
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgefl.cli.arguments import Changes, Json, Methods, Scenario
-from edgefl.cli.printing import say
+from edgefl.cli.printing import say, say_json
 
 if TYPE_CHECKING:
     from edgefl.planning import BudgetPlan, DevicePlan, Plan, Range
@@ -40,7 +39,7 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
     with _garbage_collection_off():
         made = _made(scenario, changes or (), method, rounds, seed)
     if as_json:
-        say(json.dumps(made.as_dict(), indent=2))
+        say_json(made.as_dict())
     else:
         _print(made)
 

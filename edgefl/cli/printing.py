@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import typer
 
 from edgefl.printable import printable
@@ -16,3 +19,8 @@ def say(text: object, *, err: bool = False, nl: bool = True) -> None:
         nl: end the line.
     """
     typer.echo(printable(str(text)), err=err, nl=nl)
+
+
+def say_json(data: Any) -> None:
+    """Print plain data as JSON."""
+    say(json.dumps(data, indent=2))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from edgefl.cli.arguments import Json
-from edgefl.cli.printing import say
+from edgefl.cli.printing import say, say_json
 from edgefl.cli.profile_measure import import_profile, measure_profile, write_script
 from edgefl.user_path import user_path
 
@@ -30,7 +29,7 @@ def list_profiles(as_json: Json = False) -> None:
 
     profiles = all_profiles()
     if as_json:
-        say(json.dumps([_summary(profile) for profile in profiles], indent=2))
+        say_json([_summary(profile) for profile in profiles])
         return
     from edgefl.cli.console import print_table
 
@@ -64,7 +63,10 @@ def show(
 
     profile = load_profile(name)
     data = profile.model_dump(mode="json", exclude_none=True)
-    say(json.dumps(tidy(data), indent=2) if as_json else profile_yaml(with_units(profile, data)).rstrip())
+    if as_json:
+        say_json(tidy(data))
+    else:
+        say(profile_yaml(with_units(profile, data)).rstrip())
 
 
 @app.command()

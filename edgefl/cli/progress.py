@@ -15,6 +15,7 @@ from edgefl.cli.console import standard_error
 from edgefl.record.listener import Listener
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import SeedResult
+from edgefl.report.quantities import quantity
 
 
 @contextmanager
@@ -29,18 +30,6 @@ def watching(console: Console | None = None) -> Iterator[Listener]:
         yield live
     finally:
         live.close()
-
-
-def virtual_time(seconds: float) -> str:
-    """Virtual seconds in readable form.
-
-    >>> virtual_time(7.25), virtual_time(125), virtual_time(7325)
-    ('7.2 s', '2 min 05 s', '2 h 02 min')
-    """
-    if round(seconds, 1) < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 class _Display(Listener):
@@ -80,7 +69,7 @@ class _Display(Listener):
         """Virtual time, accuracy and speed."""
         took = self._clock() - self._started
         return (
-            f"{virtual_time(self._seconds)} virtual",
+            f"{quantity(self._seconds, 'seconds')} virtual",
             "accuracy –" if math.isnan(self._accuracy) else f"accuracy {self._accuracy:6.1%}",
             f"{self._rounds / took:.1f} rounds/s" if took > 0 else "– rounds/s",
         )

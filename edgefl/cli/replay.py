@@ -79,19 +79,15 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
 
 def _sensitivity(run: Path) -> None:
     from edgefl.report import RunResult
-    from edgefl.report.sensitivity import read_sensitivity, robustness
+    from edgefl.report.sensitivity import kept_decisions, read_sensitivity, robustness
     from edgefl.rerun.sensitivity import write_sensitivity
 
     file = write_sensitivity(run)
     found = read_sensitivity(RunResult(run))
     if found is None:
         raise RuntimeError(f"{file} was written, but no longer exists")
-    for line in robustness(found):
+    for line in [*robustness(found), *kept_decisions(found)]:
         say(line)
-    for label, decisions in found.held.items():
-        say(f"{label} decides on {' and '.join(decisions)} by time; the run's own decisions were kept.")
-    for label, reason in found.refused.items():
-        say(f"{label} is left out: {reason}")
     say(f"{file}: shown by edgefl report {run} --html FILE")
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -22,26 +21,8 @@ if TYPE_CHECKING:
     from edgefl.report.grid import Table
 
 
-class Format(StrEnum):
-    """The output format of a comparison."""
-
-    table = "table"
-    markdown = "markdown"
-    csv = "csv"
-    latex = "latex"
-
-
-class Layout(StrEnum):
-    """Which columns the table has."""
-
-    comparison = "comparison"
-    paper = "paper"
-
-
-class Against(StrEnum):
-    """What a run is compared with."""
-
-    paper = "paper"
+Format = Literal["table", "markdown", "csv", "latex"]
+Layout = Literal["comparison", "paper"]
 
 
 def report(  # noqa: PLR0917  (Typer reads options from the signature)
@@ -51,11 +32,11 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
             parser=user_path, metavar="RUN...", help="Run directories, or a sweep's folder.", show_default=False
         ),
     ],
-    form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.table,
+    form: Annotated[Format, typer.Option("--format", help="Output format.")] = "table",
     output: Annotated[Path | None, new_file("Write to this file instead of printing.", "--output", "-o")] = None,
     layout: Annotated[
         Layout, typer.Option(help="paper: smoothed accuracy at rounds, and rounds to each target (N+: not reached).")
-    ] = Layout.comparison,
+    ] = "comparison",
     at: Annotated[
         list[int] | None,
         typer.Option(
@@ -64,7 +45,8 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     ] = None,
     html: Annotated[Path | None, new_file("Write one self-contained page instead of a table.")] = None,
     against: Annotated[
-        Against | None, typer.Option("--against", help="Compare with the numbers published in the scenario's paper.")
+        Literal["paper"] | None,
+        typer.Option("--against", help="Compare with the numbers published in the scenario's paper."),
     ] = None,
     tensorboard: Annotated[Path | None, new_folder("Write scalars for TensorBoard instead of a table.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
@@ -77,16 +59,16 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     from edgefl.report.sweep_result import results_in
 
     given = {
-        "--format": form is not Format.table,
+        "--format": form != "table",
         "--output": output is not None,
-        "--layout paper": layout is Layout.paper,
+        "--layout paper": layout == "paper",
         "--html": html is not None,
         "--against": against is not None,
         "--tensorboard": tensorboard is not None,
         "--json": as_json,
     }
     _refuse_excluded({option for option, is_given in given.items() if is_given})
-    if at and layout is not Layout.paper:
+    if at and layout != "paper":
         raise UserError("needs --layout paper", file=f"--at {at[0]}")
     # Pages and TensorBoard files show single run directories; tables combine the seeds of a sweep's setting.
     together = html is None and tensorboard is None
@@ -95,7 +77,7 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
         _write_html_or_scalars(results, html, tensorboard)
         return
     table = _table(results, layout, at or (), against)
-    if as_json or form is not Format.table:
+    if as_json or form != "table":
         _write(_text(table, None if as_json else form), output)
     else:
         _print(table, output)
@@ -124,14 +106,14 @@ def _write(text: str, output: Path | None) -> None:
     write_output(output, printable(text))
 
 
-def _table(results: list[RunResult], layout: Layout, at: Sequence[int], against: Against | None) -> Table:
+def _table(results: list[RunResult], layout: Layout, at: Sequence[int], against: str | None) -> Table:
     from edgefl.report.comparison import comparison
     from edgefl.report.paper import paper_table
     from edgefl.report.published_table import published_table
 
     if against is not None:
         return published_table(results)
-    return paper_table(results, at) if layout is Layout.paper else comparison(*results)
+    return paper_table(results, at) if layout == "paper" else comparison(*results)
 
 
 def _write_html_or_scalars(results: list[RunResult], html: Path | None, tensorboard: Path | None) -> None:
@@ -154,9 +136,9 @@ def _text(table: Table, form: Format | None) -> str:
 
     if form is None:
         return json_text(table.data)
-    if form is Format.csv:
+    if form == "csv":
         return written(table.records)
-    if form is Format.latex:
+    if form == "latex":
         return latex(table.grid)
     return "\n".join([markdown(table.grid), *(markdown_lines(lines, title=run) for run, lines in table.sentences)])
 

@@ -13,7 +13,7 @@ import typer
 
 from edgefl import shipped
 from edgefl.cli.arguments import Changes, Json, Scenario
-from edgefl.cli.printing import say
+from edgefl.cli.printing import say, say_json
 from edgefl.errors import UserError
 
 app = typer.Typer(help="List the shipped scenarios, check a file, or print the JSON schema.", no_args_is_help=True)
@@ -35,7 +35,7 @@ def list_scenarios(
     here = {name: _purpose(path) for name, path in found.items() if "/" not in name.removeprefix(prefix)}
     below = Counter(name.rpartition("/")[0] for name in found if name not in here)
     if as_json:
-        say(json.dumps([{"name": name, "purpose": _purpose(path)} for name, path in found.items()], indent=2))
+        say_json([{"name": name, "purpose": _purpose(path)} for name, path in found.items()])
         return
     from edgefl.cli.console import print_table
 

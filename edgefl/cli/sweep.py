@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from edgefl.cli.arguments import Changes, Device, Json, Methods, NoTrain, Scenario, Seeds, new_folder
-from edgefl.cli.printing import say
+from edgefl.cli.printing import say, say_json
 from edgefl.errors import EdgeflError, UserError
 from edgefl.hardware import EngineKind
 
@@ -21,12 +20,8 @@ if TYPE_CHECKING:
     from edgefl.sweep import Chosen, Job, SweepResult
 
 
-class Metric(StrEnum):
-    """The metric by which the best setting is chosen."""
-
-    accuracy = "accuracy"
-    best = "best"
-    ema = "ema"
+Metric = Literal["accuracy", "best", "ema"]
+"""The metric by which the best setting is chosen."""
 
 
 def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
@@ -128,7 +123,7 @@ def with_grid(changes: list[str], grid: list[str]) -> list[str]:
 def _metric(spec: SweepSpec) -> Metric | None:
     """The metric of a search, by which its best setting is printed."""
     search = spec.halving or spec.optuna
-    return Metric(search.metric) if search else None
+    return search.metric if search else None
 
 
 def _search(  # noqa: PLR0917  (the command's own parts)
@@ -174,10 +169,10 @@ def _print_done(job: Job, failure: str | None, left: int) -> None:
 def _finish(result: SweepResult, jobs: list[Job], metric: Metric | None, *, as_json: bool) -> None:
     from edgefl.sweep import choose
 
-    chosen = choose(jobs, result.table, metric.value) if metric is not None else []
+    chosen = choose(jobs, result.table, metric) if metric is not None else []
     if as_json:
         data = [{**vars(each), "setting": dict(each.setting)} for each in chosen]
-        say(json.dumps({"rows": len(result.table), "failures": result.failures, "chosen": data}, indent=2))
+        say_json({"rows": len(result.table), "failures": result.failures, "chosen": data})
     else:
         say(f"{result.path / 'sweep.parquet'}: {len(result.table)} rows of {len(jobs)} jobs")
         for each in chosen:

@@ -210,6 +210,16 @@ def robustness(found: Sensitivity) -> list[str]:
     return [_sentence(question, found) for question in found.questions()]
 
 
+def kept_decisions(found: Sensitivity) -> list[str]:
+    """Sentences about methods whose decisions depend on times, and about those that could not be timed again."""
+    kept = [
+        f"{label} decides on {' and '.join(decisions)} by time. The run's decisions are kept; under other conditions "
+        "it might decide differently, and only a full run can show that."
+        for label, decisions in found.held.items()
+    ]
+    return kept + [f"{label} is left out: {reason}" for label, reason in found.refused.items()]
+
+
 def _sentence(question: Question, found: Sensitivity) -> str:
     answers = {condition: found.answer(question, condition) for condition in found.conditions}
     own = answers[OWN]

@@ -16,6 +16,7 @@ from edgefl.report.sensitivity import (
     Sensitivity,
     Spent,
     figure_of,
+    kept_decisions,
     read_sensitivity,
     robustness,
 )
@@ -88,13 +89,7 @@ def _notes(found: Sensitivity) -> list[str]:
             "≥: the run's budget ended a method's training earlier than under this condition, so its accuracy may be "
             "higher; with stop: rounds nothing is cut off."
         )
-    for label, decisions in found.held.items():
-        lines.append(
-            f"{label} decides on {' and '.join(decisions)} by time. The run's decisions are kept; under other "
-            "conditions it might decide differently, and only a full run can show that."
-        )
-    lines += [f"{label} is left out: {reason}" for label, reason in found.refused.items()]
-    return lines
+    return [*lines, *kept_decisions(found)]
 
 
 def bands(runs: Sequence[RunResult], timings: Sequence[Timed]) -> list[list[str]]:
