@@ -24,7 +24,6 @@ class Transfer(NamedTuple):
         latency: seconds before the flow uses any bandwidth.
         bytes: delivered bytes.
         whole: false if it was aborted.
-        parts: bytes of each named part.
     """
 
     client: int
@@ -39,7 +38,6 @@ class Transfer(NamedTuple):
     bytes: int
     whole: bool
     joules: float
-    parts: dict[str, int]
 
     @property
     def up(self) -> bool:
@@ -104,10 +102,7 @@ class Course:
         alphas: for each round with a choice of blocks, the number of blocks sent to each client.
         capacities: for each link, the times of its capacity changes and the capacities in bit/s.
         joules: the energy of each client, by ``transfer``, ``compute``, ``idle`` and ``radio``.
-        refused: how often each client's device had too little memory for a job.
-        dropouts: how often each client dropped out of a round.
         ended: virtual seconds at the end.
-        reason: why the run ended.
     """
 
     transfers: list[Transfer] = field(default_factory=list)
@@ -120,10 +115,7 @@ class Course:
     alphas: dict[int, dict[int, int]] = field(default_factory=dict)
     capacities: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=dict)
     joules: dict[int, dict[str, float]] = field(default_factory=dict)
-    refused: dict[int, int] = field(default_factory=dict)
-    dropouts: dict[int, int] = field(default_factory=dict)
     ended: float = 0.0
-    reason: str = ""
 
     def fate_of(self, transfer: Transfer) -> str:
         """Whether the bytes of a transfer were useful, or why they were wasted."""
@@ -184,7 +176,6 @@ class _Reader:
 
     def _transfer(self, event: Event, *, whole: bool) -> None:
         start = self._flows.pop(event.flow, event)
-        facts = start.facts
         self._moved[event.job].append(event.flow)
         self.course.transfers.append(
             Transfer(
@@ -193,14 +184,13 @@ class _Reader:
                 dispatch=event.dispatch,
                 item=event.item,
                 flow=event.flow,
-                path=tuple(facts.get("path") or (event.source, event.target)),
+                path=tuple(start.facts.get("path") or (event.source, event.target)),
                 latency=start.value,
                 started=event.time - event.seconds,
                 ended=event.time,
                 bytes=int(event.bytes),
                 whole=whole,
                 joules=event.joules,
-                parts=dict(facts.get("parts") or {}),
             )
         )
 
@@ -223,11 +213,7 @@ class _Reader:
         )
 
     def on_refused(self, event: Event) -> None:
-        self.course.refused[event.client] = self.course.refused.get(event.client, 0) + 1
         self.course.groups.setdefault(event.client, (event.group, event.item))
-
-    def on_dropout(self, event: Event) -> None:
-        self.course.dropouts[event.client] = self.course.dropouts.get(event.client, 0) + 1
 
     def on_dispatch(self, event: Event) -> None:
         self.course.sent_off[event.job] = event.time
@@ -268,6 +254,3 @@ class _Reader:
     def on_capacity(self, event: Event) -> None:
         link = self.course.capacities.setdefault((event.source, event.target), [])
         link.append((event.time, event.value))
-
-    def on_stop(self, event: Event) -> None:
-        self.course.reason = event.item

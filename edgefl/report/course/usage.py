@@ -28,7 +28,6 @@ class ClientUse:
             round closed.
         joules: by ``compute``, ``transfer``, ``idle`` and ``radio``.
         jobs: jobs with at least one transfer.
-        aggregated: jobs whose update was aggregated.
     """
 
     client: int
@@ -39,7 +38,6 @@ class ClientUse:
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     joules: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     jobs: int = 0
-    aggregated: int = 0
 
 
 def traffic_of(course: Course) -> Traffic:
@@ -87,9 +85,8 @@ def use_of_clients(course: Course) -> list[ClientUse]:
         for client in round.aggregated:
             # Only arrivals of the same round count, because updates do not wait in asynchronous runs.
             use(client).seconds["waiting"] += round.ended - arrived.get((client, round.number), round.ended)
-    for job in jobs:
-        use(job[0]).jobs += 1
-        use(job[0]).aggregated += course.fates.get(job) == "useful"
+    for client, _ in jobs:
+        use(client).jobs += 1
     return [found[client] for client in sorted(found)]
 
 

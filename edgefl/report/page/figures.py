@@ -84,7 +84,6 @@ def traffic_data(one: Series) -> dict[str, Any] | None:
     return {
         "down": {fate: sum(each.down.get(fate, 0) for each in found) / len(found) for fate in fates},
         "up": {fate: sum(each.up.get(fate, 0) for each in found) / len(found) for fate in fates},
-        "backhaul": sum(each.backhaul for each in found) / len(found),
     }
 
 
