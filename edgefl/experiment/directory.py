@@ -146,7 +146,7 @@ class RunDirectory:
             UserError: the run began with different contents.
         """
         if self._asked is None or self.inputs:
-            check_inputs(self.inputs, found, complete=True)
+            check_inputs(self.inputs, found)
         self.inputs |= digests(found)
 
     def use_software(self, found: Mapping[str, str]) -> None:

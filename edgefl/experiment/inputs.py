@@ -85,26 +85,25 @@ def digests(inputs: Mapping[str, Input]) -> dict[str, str]:
     return {field: each.digest for field, each in inputs.items()}
 
 
-def check_inputs(known: Mapping[str, str], found: Mapping[str, Input], *, complete: bool) -> None:
+def check_inputs(known: Mapping[str, str], found: Mapping[str, Input]) -> None:
     """Check that the inputs have the known digests.
 
     Args:
         known: the digests when the run began, by field.
         found: the present inputs.
-        complete: whether each present input must have a known digest; older versions of edgefl recorded fewer.
 
     Raises:
         UserError: one differs or is not known; the error contains its file and field.
     """
     for field, each in found.items():
         then = known.get(field)
-        if then is None and complete:
+        if then is None:
             raise UserError(
                 "the run directory has no digest of it, so it cannot be compared with what the run began with",
                 file=each.file,
                 field=field,
             )
-        if then not in (None, each.digest):
+        if then != each.digest:
             raise UserError(
                 "has changed since the run began, so the finished part of the run does not match it; expected the old "
                 "contents, or a new run in another folder",

@@ -51,7 +51,7 @@ class Recording:
         feedback: by job.
         evaluations: by model version.
         diverged: the round in which a number was not finite, and the message.
-        digests: by model version; empty in logs of edgefl 0.1.0.
+        digests: by model version; empty without training.
         reason: why the run stopped.
         timed: decisions that depended on time, as (round, name, inputs).
         cohorts: for each round, the selected clients.

@@ -1,15 +1,18 @@
-"""``sensitivity.parquet``: the keys of its rows, and the run that it belongs to.
-
-``edgefl.rerun.sensitivity`` writes the file into a run directory, ``edgefl.report.sensitivity`` reads it there.
-"""
+"""``sensitivity.parquet``: the rounds of a run under other conditions, and the run that it belongs to."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from edgefl.errors import UserError
+from edgefl.json_file import parse_json
 from edgefl.record import RunPaths
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Devices = Literal["low", "nominal", "high"]
 
@@ -34,6 +37,57 @@ OWN = Condition("nominal", 1.0)
 """The run's own condition."""
 
 
-def digest(run: Path) -> str:
-    """Sixteen hexadecimal digits of a run's summary, to check that a file in its folder still belongs to it."""
+class Retimed(NamedTuple):
+    """The content of the file.
+
+    Attributes:
+        rows: the rounds under each condition.
+        held: by method, the kinds of decisions that depend on times; the run's decisions were kept.
+        refused: by method, why it could not be timed again.
+    """
+
+    rows: pa.Table
+    held: dict[str, list[str]]
+    refused: dict[str, str]
+
+
+def write_retimed(run: Path, found: Retimed) -> Path:
+    """Write the file into the directory of a run, and return its path.
+
+    Raises:
+        UserError: the file cannot be written; an earlier one is unchanged.
+    """
+    from edgefl.record.tables import AS_WRITTEN, write_parquet
+
+    file = RunPaths(run).sensitivity
+    facts = {"summary": _digest(run), "held": found.held, "refused": found.refused}
+    try:
+        write_parquet(found.rows.replace_schema_metadata({"edgefl": json.dumps(facts)}), file, **AS_WRITTEN)
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror or error}", file=str(file)) from None
+    return file
+
+
+def read_retimed(run: Path) -> Retimed:
+    """Read the file in the directory of a run.
+
+    Raises:
+        UserError: the file does not exist, is damaged, or belongs to another run.
+    """
+    from edgefl.record.tables import SENSITIVITY, read_parquet
+
+    file = RunPaths(run).sensitivity
+    rows = read_parquet(file, SENSITIVITY)
+    try:
+        facts = parse_json((rows.schema.metadata or {})[b"edgefl"], file=str(file))
+        found, summary = Retimed(rows, dict(facts["held"]), dict(facts["refused"])), facts["summary"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"cannot be read: {error!r} in its metadata", file=str(file)) from None
+    if summary != _digest(run):
+        raise UserError("was made from another run", file=str(file))
+    return found
+
+
+def _digest(run: Path) -> str:
+    """Sixteen hexadecimal digits of a run's summary."""
     return hashlib.blake2b(RunPaths(run).summary.read_bytes(), digest_size=8).hexdigest()

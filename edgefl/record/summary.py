@@ -94,7 +94,7 @@ class Blocks(_Part):
 
     ``actual`` counts download bytes by the blocks' sizes, ``uniform`` by alpha/M of the model. ``front_age`` is the
     mean number of rounds since a block was last sent, over the blocks that clients train without receiving them;
-    ``None`` if there are no such blocks, and in runs of edgefl 0.1.0. ``makespan_over_least`` is the ratio of the
+    ``None`` if there are no such blocks. ``makespan_over_least`` is the ratio of the
     predicted makespans to the shortest possible ones for the same numbers of blocks; ``None`` if the scheduler
     predicts no makespans.
     """
@@ -137,12 +137,12 @@ class SeedResult(_Part):
     accuracy: Accuracy
     seconds: Amount
     rounds: Count
-    rounds_without_update: Count = 0
-    refused: Count = 0
+    rounds_without_update: Count
+    refused: Count
     flops: Amount
     joules: Amount
     bytes: Bytes
-    client_bytes: Count | None = None
+    client_bytes: Count
     communication: Communication
     targets: tuple[TargetResult, ...] = ()
     budgets: tuple[BudgetResult, ...] = ()
@@ -160,17 +160,16 @@ class SeedResult(_Part):
         """Return the result as JSON data: the keys that were set, in their order."""
         return self.model_dump(mode="json", exclude_unset=True)
 
-    def spent(self, kind: BudgetKind) -> float | None:
-        """Return what the run spent of a kind of budget, ``None`` if unknown; bytes are summed over both directions."""
+    def spent(self, kind: BudgetKind) -> float:
+        """Return what the run spent of a kind of budget; bytes are summed over both directions."""
         if kind == "bytes":
             return self.bytes.down + self.bytes.up
-        spent: float | None = getattr(self, kind)
+        spent: float = getattr(self, kind)
         return spent
 
     def accuracy_within(self, budget: BudgetResult) -> float | None:
         """Return the accuracy at a budget; the final accuracy if the run ended within it."""
-        spent = self.spent(budget.kind)
-        if budget.accuracy is None and spent is not None and spent <= budget.limit:
+        if budget.accuracy is None and self.spent(budget.kind) <= budget.limit:
             return self.accuracy.final
         return budget.accuracy
 
@@ -182,18 +181,18 @@ class Summary(_Part):
         format: the version of this schema.
         scenario: the scenario's name.
         edgefl: the version that wrote it.
-        inputs: digests of the input files, by field of the scenario; empty in runs of edgefl 0.1.0.
-        software: versions of the packages on which its results depend, by name; empty in runs of edgefl 0.1.0.
-        chosen: labels of the methods that were run; ``None`` in runs of edgefl 0.1.0.
+        inputs: digests of the input files, by field of the scenario.
+        software: versions of the packages on which its results depend, by name.
+        chosen: labels of the methods that were run.
         methods: a result for each seed, by label.
     """
 
     format: int = Field(default=SCHEMA, alias="schema")
     scenario: str
     edgefl: str
-    inputs: dict[str, str] = Field(default_factory=dict)
-    software: dict[str, str] = Field(default_factory=dict)
-    chosen: tuple[str, ...] | None = None
+    inputs: dict[str, str]
+    software: dict[str, str]
+    chosen: tuple[str, ...]
     methods: dict[str, tuple[SeedResult, ...]] = Field(min_length=1)
 
     @property

@@ -17,7 +17,7 @@ from edgefl.errors import UserError
 from edgefl.record.events import Event
 from edgefl.record.kinds import EventKind
 from edgefl.record.listener import Listener
-from edgefl.record.ranges import check_table, check_types
+from edgefl.record.ranges import check_table
 from edgefl.record.rounds import RoundRow
 
 _WORD = pa.dictionary(pa.int32(), pa.string())
@@ -176,28 +176,6 @@ def write_parquet(table: pa.Table, path: Path, **options: Any) -> None:
     write_durably(path, content.getvalue().to_pybytes())
 
 
-def read_table(path: Path, schema: pa.Schema) -> dict[str, list[Any]]:
-    """Return a table's columns as lists.
-
-    Raises:
-        ValueError: the file is damaged, or has other columns.
-    """
-    try:
-        table = pq.read_table(path, page_checksum_verification=True)
-    except FileNotFoundError:
-        raise ValueError(f"{path.name}: no such file") from None
-    except (OSError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{path.name}: {reason}") from None
-    if table.schema.names != schema.names:
-        raise ValueError(f"{path.name}: expected the columns {', '.join(schema.names)}")
-    try:
-        check_types(table, schema, path)
-    except UserError as error:
-        raise ValueError(f"{path.name}: {error.field}: {error.message}") from None
-    return {name: table.column(name).to_pylist() for name in schema.names}
-
-
 def read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
     """Return a table of a run directory, with its metadata; types and figures are checked.
 
@@ -213,7 +191,7 @@ def read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"cannot be read: {reason}", file=str(file)) from None
     if missing:
-        raise UserError(f"is damaged: it has no column '{missing[0]}'", file=str(file))
+        raise UserError(f"cannot be read: it has no column '{missing[0]}'", file=str(file))
     check_table(table, schema, file)
     return table
 

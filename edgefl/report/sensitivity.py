@@ -12,15 +12,10 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from edgefl.errors import UserError
-from edgefl.json_file import parse_json
-from edgefl.record.ranges import check_table
-from edgefl.record.sensitivity import DEVICES, OWN, Condition, Devices, digest
-from edgefl.record.tables import SENSITIVITY
+from edgefl.record.sensitivity import DEVICES, OWN, Condition, Devices, Retimed, read_retimed
 from edgefl.report.curves import column, metric_of
 from edgefl.report.quantities import estimate, limit
 from edgefl.report.run_result import RunResult
@@ -68,21 +63,20 @@ class Sensitivity:
 
     Attributes:
         run: the run.
-        held: by method, the kinds of decisions that depend on times; the run's decisions were kept.
-        refused: by method, why it could not be timed again.
+        retimed: the content of its ``sensitivity.parquet``.
     """
 
     run: RunResult
-    held: dict[str, list[str]]
-    refused: dict[str, str]
-    _table: pa.Table
+    retimed: Retimed
 
     @cached_property
     def _spent(self) -> dict[tuple[str, int, Condition], dict[str, NDArray[np.float64]]]:
-        columns = {name: self._table.column(name).to_pylist() for name in ("label", "seed", "devices", "bandwidth")}
+        columns = {
+            name: self.retimed.rows.column(name).to_pylist() for name in ("label", "seed", "devices", "bandwidth")
+        }
         keys = list(zip(*columns.values(), strict=True))
         amounts = {
-            name: self._table.column(name).to_numpy().astype(np.float64)
+            name: self.retimed.rows.column(name).to_numpy().astype(np.float64)
             for name in ("round", "seconds", "bytes", "joules")
         }
         rows: dict[tuple[str, int, Condition], list[int]] = {}
@@ -100,19 +94,22 @@ class Sensitivity:
         """Check that every condition has the same rounds, and none beyond the run's.
 
         Raises:
-            ValueError: a condition has other rounds.
-            KeyError: a column is missing.
+            UserError: a condition has other rounds, or is none.
         """
+        file = str(self.run.paths.sensitivity)
+        if unknown := {condition.devices for _, _, condition in self._spent} - {*DEVICES}:
+            raise UserError(f"cannot be read: unknown devices {min(unknown)!r}", file=file)
         if OWN not in self.conditions:
-            raise ValueError("no rounds under the run's own conditions")
+            raise UserError("cannot be read: no rounds under the run's own conditions", file=file)
         for (label, seed, condition), spent in self._spent.items():
             results = self.run.results.get(label, ())
             ran = next((result.rounds for result in results if result.seed == seed), 0)
             rounds = [int(round) for round in spent["round"]]
             if rounds != list(range(1, len(rounds) + 1)) or len(rounds) > ran:
-                raise ValueError(f"'{label}', seed {seed}, has other rounds than the run")
+                raise UserError(f"cannot be read: '{label}', seed {seed}, has other rounds than the run", file=file)
             if len(rounds) != len(self._spent.get((label, seed, OWN), {"round": ()})["round"]):
-                raise ValueError(f"'{label}', seed {seed}, has other rounds {_where([condition])}")
+                where = _where([condition])
+                raise UserError(f"cannot be read: '{label}', seed {seed}, has other rounds {where}", file=file)
 
     @cached_property
     def labels(self) -> list[str]:
@@ -184,20 +181,13 @@ def read_sensitivity(run: RunResult) -> Sensitivity | None:
     Raises:
         UserError: the file is damaged, or belongs to another run.
     """
-    file = run.paths.sensitivity
-    if not file.is_file():
+    if not run.paths.sensitivity.is_file():
         return None
     try:
-        table = pq.read_table(file, page_checksum_verification=True)
-        facts = parse_json((table.schema.metadata or {})[b"edgefl"], file=str(file))
-        found = Sensitivity(run, dict(facts["held"]), dict(facts["refused"]), table)
-        if facts.get("summary") != digest(run.path):
-            raise UserError(f"it was made from another run; {_again(run)}", file=str(file))
-        check_table(table, SENSITIVITY, file)
+        found = Sensitivity(run, read_retimed(run.path))
         found.check()
-    except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
-        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-        raise UserError(f"cannot be read: {reason}; {_again(run)}", file=str(file)) from None
+    except UserError as error:
+        raise UserError(f"{error.message}; {_again(run)}", file=error.file, field=error.field) from None
     return found
 
 
@@ -215,9 +205,9 @@ def kept_decisions(found: Sensitivity) -> list[str]:
     kept = [
         f"{label} decides on {' and '.join(decisions)} by time. The run's decisions are kept; under other conditions "
         "it might decide differently, and only a full run can show that."
-        for label, decisions in found.held.items()
+        for label, decisions in found.retimed.held.items()
     ]
-    return kept + [f"{label} is left out: {reason}" for label, reason in found.refused.items()]
+    return kept + [f"{label} is left out: {reason}" for label, reason in found.retimed.refused.items()]
 
 
 def _sentence(question: Question, found: Sensitivity) -> str:

@@ -110,7 +110,7 @@ class FinishedRun:
         self._check_inputs({SCENARIO: Input(str(file), digest_of_scenario(read_yaml(file)))})
 
     def _check_inputs(self, found: Mapping[str, Input]) -> None:
-        check_inputs(self._summary.inputs, found, complete=self._summary.of_this_version)
+        check_inputs(self._summary.inputs, found)
 
     def _check_protocol(self) -> None:
         protocol = self.scenario.protocol

@@ -17,10 +17,9 @@ from edgefl.json_file import read_json
 from edgefl.network import build_topology
 from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths, SeedPaths
-from edgefl.record.events import Event
 from edgefl.record.paths import folder_in
 from edgefl.record.summary import SeedResult, Summary
-from edgefl.record.tables import EVENTS, ROUNDS, read_table
+from edgefl.record.tables import ROUNDS, read_events, read_parquet
 from edgefl.rerun.execution_again import ExecutionAgain, is_trained
 from edgefl.rerun.sensitivity.checking import check_sensitivity
 from edgefl.scenario import Scenario, load_scenario
@@ -93,19 +92,19 @@ def _left_out(run: Path, scenario: Scenario, summary: Summary, costs: Collection
     labels = [method.label for method in scenario.methods]
     run_here = {label: "a folder" for label in labels if folder_in(run, label).is_dir()}
     run_here |= dict.fromkeys(costs, "step costs in costs.json")
-    run_here |= dict.fromkeys(summary.chosen or (), "a place among the chosen methods")
+    run_here |= dict.fromkeys(summary.chosen, "a place among the chosen methods")
     for label, what in run_here.items():
         if label not in summary.methods:
             yield f"methods: '{label}' has {what}, but no results in summary.json"
-    if summary.of_this_version and list(summary.chosen or ()) != list(summary.methods):
-        yield f"chosen: summary.json has {list(summary.chosen or ())}, but results of {list(summary.methods)}"
+    if list(summary.chosen) != list(summary.methods):
+        yield f"chosen: summary.json has {list(summary.chosen)}, but results of {list(summary.methods)}"
 
 
 def _changed_inputs(run: Path, scenario: Scenario, summary: Summary) -> Iterator[str]:
     """Inputs that differ from those that the run read; then the log cannot be compared with them."""
     known, file = summary.inputs, RunPaths(run).scenario
     now = digest_of_scenario(read_yaml(file))
-    if known.get(SCENARIO) not in ((now,) if summary.of_this_version else (now, None)):
+    if known.get(SCENARIO) != now:
         yield f"{file} is not the scenario that the run was made from"
         return
     try:
@@ -114,9 +113,9 @@ def _changed_inputs(run: Path, scenario: Scenario, summary: Summary) -> Iterator
         yield f"what the run read is not here: {error}"
         return
     for field, each in found.items():
-        if field not in known and summary.of_this_version:
+        if field not in known:
             yield f"inputs: summary.json has no digest of {field}"
-        elif known.get(field, each.digest) != each.digest:
+        elif known[field] != each.digest:
             yield f"{each.file}: {field}: is not the file that the run read"
 
 
@@ -139,9 +138,10 @@ class _Verification:
     def check(self, label: str, entry: SeedResult, again: ExecutionAgain | None) -> Iterator[str]:
         """What is wrong with one run."""
         paths = RunPaths(self.run).of(label, entry.seed)
+        events, rounds = paths.events, paths.rounds
         try:
-            record = self._record(paths, label, entry)
-        except ValueError as error:
+            record = self._record(events, rounds, label, entry)
+        except UserError as error:
             yield f"a table cannot be read: {error}"
             return
         try:
@@ -164,15 +164,13 @@ class _Verification:
             if not path.is_file():
                 yield f"{path.name} is missing"
 
-    def _record(self, paths: SeedPaths, label: str, entry: SeedResult) -> Record:
+    def _record(self, events: Path, rounds: Path, label: str, entry: SeedResult) -> Record:
         scenario, seed = self.scenario, entry.seed
-        events = read_table(paths.events, EVENTS)
-        rounds = read_table(paths.rounds, ROUNDS)
         fleet = assign(scenario.fleet, scenario.data.clients, seed)
         network = scenario.network
         return Record(
-            events=[Event(*row) for row in zip(*(events[name] for name in EVENTS.names), strict=True)],
-            rounds=rounds,
+            events=list(read_events(events)),
+            rounds=read_parquet(rounds, ROUNDS).to_pydict(),
             summary=entry,
             fleet=fleet,
             costs=self.costs.get(label, {}),

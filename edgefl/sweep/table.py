@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,8 @@ import pyarrow as pa
 
 from edgefl.experiment.directory import is_interrupted
 from edgefl.experiment.pausing import read_standings
-from edgefl.json_file import read_json
 from edgefl.record import RunPaths
-from edgefl.record.summary import is_summary
+from edgefl.record.summary import SeedResult, is_summary, read_summary
 from edgefl.sweep.jobs import Job
 
 
@@ -59,7 +58,7 @@ def figures_by_method(job: Job, folder: Path) -> dict[str, list[dict[str, Any]]]
     """
     found = {}
     summary = RunPaths(folder).summary
-    ended = read_json(summary, missing=True)["methods"] if is_summary(summary) else {}
+    ended = read_summary(summary)[1].methods if is_summary(summary) else {}
     for label in job.methods:
         standings = read_standings(RunPaths(folder).of(label, job.seed))
         if job.pause is not None and job.pause.name in standings:
@@ -78,27 +77,23 @@ def _column(values: list[Any]) -> list[Any]:
     return [value if isinstance(value, str) else json.dumps(value) for value in values]
 
 
-def figures_of(entry: Mapping[str, Any]) -> dict[str, Any]:
+def figures_of(entry: SeedResult) -> dict[str, Any]:
     """Return one run's entry in a summary as the columns of a row."""
-    row = {
-        "seed": entry["seed"],
-        "stop": entry["stop"]["reason"],
-        "rounds": entry["rounds"],
-        # A job that an earlier version of edgefl finished may not have these counts.
-        **{name: entry.get(name) for name in ("rounds_without_update", "refused")},
-        "seconds": float(entry["seconds"]),
-        **{f"accuracy_{name}": _number(entry["accuracy"][name]) for name in ("final", "best", "ema")},
-        **{f"bytes_{name}": entry["bytes"][name] for name in ("down", "up", "wasted")},
-        "flops": float(entry["flops"]),
-        "joules": float(entry["joules"]),
+    row: dict[str, Any] = {
+        "seed": entry.seed,
+        "stop": entry.stop.reason,
+        "rounds": entry.rounds,
+        "rounds_without_update": entry.rounds_without_update,
+        "refused": entry.refused,
+        "seconds": entry.seconds,
+        **{f"accuracy_{name}": getattr(entry.accuracy, name) for name in ("final", "best", "ema")},
+        **{f"bytes_{name}": getattr(entry.bytes, name) for name in ("down", "up", "wasted")},
+        "flops": entry.flops,
+        "joules": entry.joules,
     }
-    for target in entry["targets"]:
-        row[f"seconds_to_{target['accuracy']:g}"] = _number(target["seconds"])
-        row[f"bytes_to_{target['accuracy']:g}"] = target["bytes"]
-    for budget in entry["budgets"]:
-        row[f"accuracy_within_{budget['kind']}"] = _number(budget["accuracy"])
+    for target in entry.targets:
+        row[f"seconds_to_{target.accuracy:g}"] = target.seconds
+        row[f"bytes_to_{target.accuracy:g}"] = target.bytes
+    for budget in entry.budgets:
+        row[f"accuracy_within_{budget.kind}"] = budget.accuracy
     return row
-
-
-def _number(value: float | None) -> float | None:
-    return None if value is None else float(value)

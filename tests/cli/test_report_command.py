@@ -25,6 +25,9 @@ def run_directory(tmp_path):
             "accuracy": {"final": final, "best": final, "ema": final},
             "seconds": 3.0,
             "rounds": 2,
+            "rounds_without_update": 0,
+            "refused": 0,
+            "client_bytes": 30,
             "flops": 1.0,
             "joules": 5.0,
             "bytes": {"down": 10, "up": 20, "useful": 30, "wasted": 0},
@@ -33,7 +36,15 @@ def run_directory(tmp_path):
             "budgets": [],
         }
         methods = {"fedavg": [result], "fedprox": [result]}
-        summary = {"schema": SCHEMA, "scenario": "small", "edgefl": "0.1.0", "methods": methods}
+        summary = {
+            "schema": SCHEMA,
+            "scenario": "small",
+            "edgefl": "0.1.0",
+            "inputs": {},
+            "software": {},
+            "chosen": [],
+            "methods": methods,
+        }
         (path / "summary.json").write_text(json.dumps(summary))
         (path / "scenario.yaml").write_text("name: small\n")
         return path

@@ -17,6 +17,7 @@ from edgefl.record.summary import SCHEMA
 from edgefl.report import RunResult
 
 ROUNDS = 40
+NOTHING: dict[str, Any] = {"inputs": {}, "software": {}, "chosen": []}
 BUDGETS = {"seconds": 60.0, "bytes": 500e6, "joules": 5000.0}
 
 
@@ -28,6 +29,9 @@ def seed_result(seed: int = 0, **changes: Any) -> dict[str, Any]:
         "accuracy": {"final": 0.9, "best": 0.91, "ema": 0.89},
         "seconds": 50.0,
         "rounds": ROUNDS,
+        "rounds_without_update": 0,
+        "refused": 0,
+        "client_bytes": 9_000_000,
         "flops": 1e12,
         "joules": 4000.0,
         "bytes": {"down": 200_000_000, "up": 210_000_000, "useful": 400_000_000, "wasted": 10_000_000},
@@ -102,7 +106,7 @@ def make_run(tmp_path: Path) -> MakeRun:
     ) -> RunResult:
         path = tmp_path / folder
         path.mkdir()
-        summary = {"schema": SCHEMA, "scenario": name, "edgefl": "0.1.0", "methods": methods}
+        summary = {"schema": SCHEMA, "scenario": name, "edgefl": "0.1.0", **NOTHING, "methods": methods}
         (path / "summary.json").write_text(json.dumps(summary))
         with (path / "scenario.yaml").open("w") as file:
             YAML(typ="safe").dump({"name": name, **scenario}, file)

@@ -46,7 +46,7 @@ def test_a_missing_or_broken_table_is_the_users_error(three_methods):
     with pytest.raises(UserError, match=r"rounds\.parquet: cannot be read"):
         _ = three_methods.rounds
     pq.write_table(pa.table({"round": [1], "seconds": [1.0], "joulez": [2.0]}), broken)
-    with pytest.raises(UserError, match=r"rounds\.parquet: is damaged: it has no column 'accuracy'"):
+    with pytest.raises(UserError, match=r"rounds\.parquet: cannot be read: it has no column 'accuracy'"):
         three_methods.rounds_of("fedavg", 0)
     broken.unlink()
     with pytest.raises(UserError, match=r"rounds\.parquet: cannot be read: no such file$"):

@@ -8,7 +8,6 @@ unavailable at the new time), the file gives the reason and contains no rows of 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,11 +20,10 @@ from edgefl.experiment.recording import Recording
 from edgefl.experiment.wiring import SharedWorld, setup_of
 from edgefl.network.build import build_topology
 from edgefl.process_state import process_state_kept
-from edgefl.record import RunPaths
 from edgefl.record.listener import Listener
 from edgefl.record.rounds import RoundRow
-from edgefl.record.sensitivity import Condition, digest
-from edgefl.record.tables import AS_WRITTEN, SENSITIVITY, write_parquet
+from edgefl.record.sensitivity import Condition, Retimed, write_retimed
+from edgefl.record.tables import SENSITIVITY
 from edgefl.rerun.finished_run import FinishedRun
 from edgefl.rerun.replayed_learner import ReplayedLearner
 from edgefl.rerun.sensitivity.conditions import CONDITIONS, at_bound, scale_topology, scaled_links
@@ -141,15 +139,8 @@ def write_sensitivity(path: Path, conditions: Sequence[Condition] = CONDITIONS) 
             else:
                 tables.setdefault(one.label, []).append(table)
     kept = [table for label in run.labels if label not in refused for table in tables.get(label, ())]
-    facts = {"summary": digest(path), "held": held, "refused": refused}
-    schema = SENSITIVITY.with_metadata({"edgefl": json.dumps(facts)})
     whole = pa.concat_tables([SENSITIVITY.empty_table(), *kept]).unify_dictionaries()
-    file = RunPaths(path).sensitivity
-    try:
-        write_parquet(whole.replace_schema_metadata(schema.metadata), file, **AS_WRITTEN)
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror or error}", file=str(file)) from None
-    return file
+    return write_retimed(path, Retimed(whole, held, refused))
 
 
 def _worlds(run: FinishedRun, conditions: Sequence[Condition]) -> Iterator[tuple[Condition, Scenario, SharedWorld]]:

@@ -10,7 +10,7 @@ from edgefl.simulation.invariants.record import Record, at
 def untouched(record: Record) -> Iterator[str]:
     """Each aggregation begins with the model of the previous one, and evaluation reads the model of the last one.
 
-    The log of an older version of edgefl contains no digests.
+    The log of a run without training contains no digests.
     """
     run = next(record.of("run"), None)
     latest = None if run is None else run.facts.get("model")

@@ -102,7 +102,7 @@ def front_age(record: Record) -> Iterator[str]:
             else:
                 sent[event.client, block] = event.round
     expected = sum(ages) / len(ages) if ages else None
-    given = reported.front_age if "front_age" in reported.model_fields_set else expected
+    given = reported.front_age
     if (given is None) != (expected is None) or (given is not None and not close(given, expected or 0.0)):
         yield f"blocks.front_age: summary.json has {given}, the log gives {expected}"
 
