@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -15,62 +13,10 @@ import pytest
 
 from edgefl.experiment import is_interrupted
 from edgefl.scenario.writing import dump_yaml
-from edgefl.training.parallel import engine as parallel
 
 from ..small_runs import SMALL
 
 COMMAND = [sys.executable, "-c", "import sys; from edgefl.cli import main; sys.exit(main())"]
-
-
-@pytest.mark.parametrize("interrupted", [0, 1])
-def test_no_worker_outlives_a_ctrl_c_that_comes_while_one_is_being_started(monkeypatch, interrupted):
-    """Such a worker, computing while the interpreter ends, would end the process by SIGABRT."""
-    start, begun = threading.Thread.start, []
-
-    def interrupting(thread):
-        start(thread)
-        begun.append(thread)
-        if len(begun) == interrupted + 1:
-            raise KeyboardInterrupt
-
-    leaving, left = threading.Event(), []
-
-    def worker(skeleton):
-        leaving.wait(30)
-        time.sleep(0.2)  # the rest of a local step
-        left.append(skeleton)
-
-    monkeypatch.setattr(threading.Thread, "start", interrupting)
-    with pytest.raises(KeyboardInterrupt):
-        parallel._side_by_side(worker, ["first", "second"], leaving)
-    assert sorted(left) == ["first", "second"][: interrupted + 1]
-
-
-@pytest.mark.usefixtures("ctrl_c_raises")
-def test_no_worker_outlives_a_ctrl_c_that_comes_while_they_are_waited_for():
-    leaving, left = threading.Event(), []
-
-    def worker(skeleton):
-        leaving.wait(30)
-        time.sleep(0.8 if skeleton == "first" else 0.0)  # the rest of a local step
-        left.append(skeleton)
-
-    alarm = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
-    alarm.start()
-    with pytest.raises(KeyboardInterrupt):
-        parallel._side_by_side(worker, ["first", "second"], leaving)
-    alarm.join()
-    assert sorted(left) == ["first", "second"]
-
-
-def test_a_worker_that_never_started_is_not_waited_for_long(monkeypatch):
-    def never(thread):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(threading.Thread, "start", never)
-    monkeypatch.setattr(parallel, "_APPEARS_SECONDS", 0.01)
-    with pytest.raises(KeyboardInterrupt):
-        parallel._side_by_side(lambda skeleton: None, ["first", "second"], threading.Event())
 
 
 def interrupt(scenario: Path, folder: Path, wait: float, again: float | None = None) -> tuple[int, str]:
