@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import doctest
 import re
+from typing import get_args
 
 import pytest
+
+from edgefl.record.kinds import EventKind
 
 from .user_shell.pages import PAGES, ROOT, commands
 
@@ -47,3 +50,15 @@ def test_the_readme_begins_with_the_two_commands_that_a_fresh_machine_needs():
     first_screen = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:25])
     assert "python -m pip install . && edgefl simulate scenarios/5g_100clients.yaml" in first_screen
     assert "python -m pip install -e '.[test]' && pytest" in first_screen
+
+
+def test_the_time_model_explains_every_kind_of_row_of_the_event_log():
+    text = (ROOT / "docs" / "time-model.md").read_text(encoding="utf-8")
+    table = text.partition("## The event log")[2].partition("\n## ")[0]
+    kinds = {
+        kind
+        for row in table.splitlines()
+        if row.startswith("| `")
+        for kind in re.findall(r"`(\w+)`", row.split("|")[1])
+    }
+    assert kinds == set(get_args(EventKind))
