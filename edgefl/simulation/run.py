@@ -121,7 +121,7 @@ def _noting_where(world: World, book: RoundBook) -> Iterator[None]:
         raise
     except Exception as error:
         label, seed = world.setup.label, world.setup.seed
-        error.add_note(f"method '{label}', seed {seed}, round {book.rounds_done}, {world.now:g} s of virtual time")
+        error.add_note(f"method '{label}', seed {seed}, round {book.rounds_done + 1}, {world.now:g} s of virtual time")
         raise
 
 

@@ -23,7 +23,7 @@ class Diverged(EdgeflError):  # noqa: N818  (an outcome of the method, not a mis
         self.method = method
         self.round = round
         self.reason = reason
-        super().__init__(f"method '{method}' diverged in round {round}: {reason} is not finite")
+        super().__init__(f"method '{method}' diverged in round {round + 1}: {reason} is not finite")
 
     @staticmethod
     def reason_in(message: str) -> str:
@@ -59,7 +59,7 @@ class PartFault(EdgeflError):  # noqa: N818  (exit code 1 calls it a fault)
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"method '{self.method}', round {self.round}, {self.part}: {self.reason}"
+        return f"method '{self.method}', round {self.round + 1}, {self.part}: {self.reason}"
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def blaming(method: str, round: int, part: str) -> Iterator[None]:
     >>> with blaming("mine", 3, "block scheduler"):
     ...     [][0]
     Traceback (most recent call last):
-    edgefl.training.faults.PartFault: method 'mine', round 3, block scheduler: IndexError: list index out of range
+    edgefl.training.faults.PartFault: method 'mine', round 4, block scheduler: IndexError: list index out of range
     """
     process = os.getpid()
     try:
@@ -99,12 +99,11 @@ class TrainingFault(PartFault):
     """
 
     def __init__(self, method: str, client: int, round: int, step: int, reason: str) -> None:
-        super().__init__(method, round, f"client {client}, local step {step}", reason)
+        super().__init__(method, round, f"client {client}, local step {step + 1}", reason)
         self.args = (method, client, round, step, reason)
         self.client = client
         self.step = step
 
     def __str__(self) -> str:
-        return (
-            f"method '{self.method}', client {self.client}, round {self.round}, local step {self.step}: {self.reason}"
-        )
+        place = f"client {self.client}, round {self.round + 1}, local step {self.step + 1}"
+        return f"method '{self.method}', {place}: {self.reason}"

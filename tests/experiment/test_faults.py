@@ -75,7 +75,7 @@ def test_a_step_that_cannot_be_counted_without_data_ends_its_method_alone(small,
         return found._replace(total=found.total * len(batch.labels.unique()))
 
     monkeypatch.setattr(FedProx, "loss", counting)
-    expected = "fedprox, seed 0: method 'fedprox', round 0, measuring a local step: its loss or local rule calls unique"
+    expected = "fedprox, seed 0: method 'fedprox', round 1, measuring a local step: its loss or local rule calls unique"
     with pytest.raises(RunsFailed, match=f"1 of 2 runs ended by a fault: {expected}"):
         run(small(methods=["fedprox", "fedavg"]), out=tmp_path / "run")
     assert RunResult(tmp_path / "run").results["fedavg"][0].rounds > 0
@@ -124,7 +124,7 @@ def test_a_run_that_diverged_is_finished(small, tmp_path):
 
 def test_a_method_that_raises_at_once_leaves_a_run_of_no_rounds(small, tmp_path, monkeypatch):
     broken_after(monkeypatch, 0)
-    with pytest.raises(RunsFailed, match="round 0"):
+    with pytest.raises(RunsFailed, match="round 1"):
         run(small(methods=METHODS), out=tmp_path / "run")
     assert verify(tmp_path / "run") == []
     assert RunResult(tmp_path / "run").results["fedprox"][0].rounds == 0
@@ -174,7 +174,7 @@ def test_an_error_outside_the_parts_of_a_method_is_a_fault_and_not_a_stall(
         fault.setattr("edgefl.simulation.traffic.Traffic.flow_ended", broken)
         assert main(["simulate", *arguments]) == 1
     told = capsys.readouterr().err
-    assert "fault: RuntimeError: no such flow; method 'fedavg', seed 0, round 0, " in told
+    assert "fault: RuntimeError: no such flow; method 'fedavg', seed 0, round 1, " in told
     assert "stall" not in told
     assert main(["simulate", "--resume", str(tmp_path / "run"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["methods"]["fedavg"][0]["stop"]["reason"] == "rounds"

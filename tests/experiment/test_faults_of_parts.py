@@ -260,7 +260,7 @@ def test_a_selector_that_picks_wrongly_is_named_in_every_run(tmp_path, monkeypat
     wrong, told = PICKS[answer]
     monkeypatch.setattr(f"{UNIFORM}.pick", lambda self, round, available, cohort, facts: wrong(available, cohort))
     folder = tmp_path / "run"
-    with pytest.raises(RunsFailed, match=rf"2 of 2 runs .* method 'fednova', round 0, selection: .*{told}"):
+    with pytest.raises(RunsFailed, match=rf"2 of 2 runs .* method 'fednova', round 1, selection: .*{told}"):
         run(scenario_of(), out=folder, train=train)
     assert verify(folder) == []
     assert not is_interrupted(folder)
@@ -383,7 +383,7 @@ def test_a_fault_after_the_last_round_ends_its_method_alone(tmp_path, monkeypatc
         return fine(*arguments)
 
     monkeypatch.setattr(accuracy, "accuracy_of_one", failing)
-    with pytest.raises(RunsFailed, match=r"1 of 3 runs .* method 'fedprox', round 1, .*: SystemExit: 3"):
+    with pytest.raises(RunsFailed, match=r"1 of 3 runs .* method 'fedprox', round 2, .*: SystemExit: 3"):
         run(small(methods=methods, **changes), out=tmp_path / "run")
     there = tree(tmp_path / "run")
     for name in [name for name in expected if "/" in name]:

@@ -104,7 +104,7 @@ def test_what_a_loss_returns_is_checked_in_the_users_words(how, engine):
         for job in jobs:
             learner.submit(job)
         with pytest.raises(
-            TrainingFault, match=f"^method 'fedavg', client 0, round 0, local step 0: {ANSWERS[how][1]}"
+            TrainingFault, match=f"^method 'fedavg', client 0, round 1, local step 1: {ANSWERS[how][1]}"
         ):
             learner.aggregate(0, [job.id for job in jobs], 0)
 

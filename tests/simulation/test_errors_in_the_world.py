@@ -244,4 +244,4 @@ def test_a_broadcast_that_travels_for_one_byte_ends_the_run_in_whichever_round_i
     monkeypatch.setattr(FedGkdPayload, "downlink", cheap)
     ended = run(rates=RATES, rounds=12, entry="fedgkd").outcome
     assert (ended.reason, ended.rounds) == ("fault", 9)
-    assert "round 9, payload: FedGkdServer broadcasts 'teacher', but FedGkdPayload sends 1 of its" in str(ended.fault)
+    assert "round 10, payload: FedGkdServer broadcasts 'teacher', but FedGkdPayload sends 1 of its" in str(ended.fault)

@@ -220,7 +220,7 @@ def test_a_failing_step_is_told_with_its_client(tiny):
                 yield batch
 
     engine = BatchedEngine(residual_model(), Failing(tiny.data(), torch.float32), CPU, 4)
-    with pytest.raises(TrainingFault, match="client 3, round 1, local step 2: ValueError: torn page"):
+    with pytest.raises(TrainingFault, match="client 3, round 2, local step 3: ValueError: torn page"):
         engine.train(tasks)
 
 

@@ -139,7 +139,7 @@ def test_a_failing_step_is_told_with_method_client_round_and_step(tiny, workers)
     model = tiny.model()
     engine = ParallelEngine(model, data, workers) if workers else SequentialEngine(model, data, CPU)
     with pytest.raises(
-        TrainingFault, match="method 'fedavg', client 3, round 0, local step 2: ValueError: torn page"
+        TrainingFault, match="method 'fedavg', client 3, round 1, local step 3: ValueError: torn page"
     ) as told:
         engine.train(tasks_of(tiny))
     assert isinstance(told.value.__cause__, ValueError)

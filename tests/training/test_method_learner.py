@@ -221,7 +221,7 @@ def test_a_rule_reads_the_momentum_of_the_version_that_its_client_received(tiny)
 def test_a_model_that_leaves_the_real_line_is_reported_with_its_method_and_round(tiny):
     _, learner = start(tiny, {"method": "fedavg", "as": "wild"}, lr=1e30, clip_norm=None)
     learner.submit(tiny.job(2))
-    with pytest.raises(Diverged, match="method 'wild' diverged in round 0: the loss of client 2 is not finite") as told:
+    with pytest.raises(Diverged, match="method 'wild' diverged in round 1: the loss of client 2 is not finite") as told:
         learner.aggregate(0, ids([2]), 0)
     assert (told.value.method, told.value.round) == ("wild", 0)
 

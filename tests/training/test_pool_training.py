@@ -252,7 +252,7 @@ def test_a_fault_in_a_worker_process_names_method_client_round_and_step(tiny, ca
     method = tiny.method("fedavg")
     object.__setattr__(method, "objective", Broken())
     core, engine = with_workers(tiny)
-    with pytest.raises(TrainingFault, match=r"client ., round 0, local step 0: KeyError: 'lost'"):
+    with pytest.raises(TrainingFault, match=r"client ., round 1, local step 1: KeyError: 'lost'"):
         three_rounds(core, method)
     # The other methods go on, by worker processes as before.
     others = tiny.method("fedprox")

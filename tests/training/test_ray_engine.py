@@ -211,7 +211,7 @@ def test_an_evaluation_that_fails_is_told_in_one_line_as_the_fault_of_its_run(
     for module in ("cluster", "engine"):
         monkeypatch.setattr(f"edgefl.training.ray.{module}.RETRIES", 0)
     with (
-        pytest.raises(PartFault, match=rf"^method 'mine', round 3, evaluation: {told}$"),
+        pytest.raises(PartFault, match=rf"^method 'mine', round 4, evaluation: {told}$"),
         blaming("mine", 3, "evaluation"),
     ):
         on_ray(tiny, Unreadable(data, deadly=deadly), "fedavg")

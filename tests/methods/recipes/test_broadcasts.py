@@ -108,7 +108,7 @@ def test_a_teacher_that_a_client_reads_without_having_been_sent_it_is_refused(ta
 
 
 def test_a_teacher_that_travels_for_one_byte_is_refused(taught):
-    with pytest.raises(UserError, match="Sending sends 1 of its 4000 bytes in part 'teacher' in round 1, so its bytes"):
+    with pytest.raises(UserError, match="Sending sends 1 of its 4000 bytes in part 'teacher' in round 2, so its bytes"):
         taught("one byte")
 
 
@@ -144,7 +144,7 @@ def test_a_downlink_of_any_round_is_checked_in_the_run(taught, held):
     method = taught("one byte later")
     broadcasts = Broadcasts(method, SIZES)
     broadcasts.check(method.payload.downlink(SIZES, 9, None, held), 9, held)
-    with pytest.raises(WrongAnswer, match="sends 1 of its 60 bytes in part 'teacher' in round 10"):
+    with pytest.raises(WrongAnswer, match="sends 1 of its 60 bytes in part 'teacher' in round 11"):
         broadcasts.check(method.payload.downlink(SIZES, 10, None, held), 10, held)
 
 
