@@ -52,8 +52,8 @@ class Broadcasts:
                 continue
             sends = f"sends {found} of its {needed} bytes in" if found else "sends no"
             raise WrongAnswer(
-                f"{self._server} broadcasts '{vector}', but {self._payload} {sends} part '{carrier}' in round {round + 1}, "
-                f"so its bytes would not be counted (parts: {', '.join(sorted(+sent)) or 'none'}); return "
+                f"{self._server} broadcasts '{vector}', but {self._payload} {sends} part '{carrier}' in round "
+                f"{round + 1}, so its bytes would not be counted (parts: {', '.join(sorted(+sent)) or 'none'}); return "
                 f"Part('{carrier}', sizes.model_bytes, round) from downlink, or name the part that carries it in "
                 f"carried_by of {self._server}"
             )
