@@ -17,7 +17,7 @@ from edgefl.experiment.inputs import Input, check_inputs, digests
 from edgefl.experiment.software import in_words
 from edgefl.experiment.state import Choices, Finished, State, read_state
 from edgefl.record import RunPaths, names
-from edgefl.record.summary import SeedResult, Summary, is_summary, read_summary
+from edgefl.record.summary import SCHEMA, SeedResult, Summary, is_summary, read_summary
 from edgefl.scenario import Scenario
 from edgefl.version import __version__
 
@@ -207,6 +207,7 @@ class RunDirectory:
     def _state(self, finished: Iterable[Finished]) -> str:
         state = State(
             edgefl=__version__,
+            schema_version=SCHEMA,
             inputs=self.inputs,
             software=self.software,
             choices=self.choices,

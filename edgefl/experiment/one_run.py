@@ -97,7 +97,7 @@ class OneRun(Listener):
                 learner = core.learner(method, kept)
         except PartFault as fault:
             with EventFile(self._paths.events) as table:
-                return self._entry(self._unbegun([table], fault))
+                return self._entry(self._unbegun([table, *self._followers], fault))
         conclusion = Conclusion(scenario, self._paths, core, data, seed, method, learner, kept)
         last = scenario.training.rounds if scenario.personalisation is None else None
         with (

@@ -112,7 +112,8 @@ def _execute(scenario: Scenario, directory: RunDirectory, listeners: Sequence[Li
             experiment.run_seed(seed)
         experiment.finish()
     except UserError:
-        directory.forget()
+        if not experiment.rounds:
+            directory.forget()
         raise
     except (OSError, sqlite3.Error) as error:
         if directory.moved:
@@ -130,12 +131,14 @@ class _Experiment:
 
     Attributes:
         at: the current position, in words.
+        rounds: rounds that ended, of all runs.
     """
 
     def __init__(
         self, scenario: Scenario, directory: RunDirectory, listeners: Sequence[Listener], pause: Pause | None
     ) -> None:
         self.at = "before the first run"
+        self.rounds = 0
         self._listeners = listeners
         self._pause = pause
         self._scenario = scenario
@@ -191,6 +194,7 @@ class _Experiment:
                         entry = one.timed() if core is None or data is None else one.trained(core, data)
                 finally:
                     self.at = f"after round {one.rounds} of {method.label}, seed {seed}"
+                    self.rounds += one.rounds
                 self._fault = self._fault or one.fault
                 self._directory.run_finished(method.label, seed, entry, sorted(costs.used))
                 for listener in self._listeners:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from edgefl.errors import UserError
 from edgefl.json_file import read_json
-from edgefl.record.summary import SeedResult
+from edgefl.record.summary import SCHEMA, SeedResult
 from edgefl.scenario import Scenario
 from edgefl.validation import validated
 from edgefl.version import __version__
@@ -67,6 +67,7 @@ class State(_Checked):
 
     Attributes:
         edgefl: the version that created it.
+        schema_version: the schema of the run directory's files.
         inputs: digests of the runs' input files, by field of the scenario.
         software: versions of the packages on which results depend, by name.
         choices: the command's options.
@@ -74,6 +75,7 @@ class State(_Checked):
     """
 
     edgefl: str
+    schema_version: int
     inputs: dict[str, str]
     software: dict[str, str]
     choices: Choices
@@ -106,8 +108,8 @@ def read_state(file: Path) -> State:
     except UserError as error:
         raise _damaged(file, "", error.message) from None
     version = data.get("edgefl") if isinstance(data, dict) else None
-    if isinstance(version, str) and version != __version__:
-        found = f"was created by edgefl {version}, this is {__version__}"
+    if isinstance(version, str) and (version, data.get("schema_version")) != (__version__, SCHEMA):
+        found = f"was created by edgefl {version}, this is {__version__} (schema {SCHEMA} of the files)"
         raise UserError(f"{found}; only the same version can resume it", file=str(file.parent))
     try:
         return validated(State, data)

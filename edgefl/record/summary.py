@@ -212,8 +212,9 @@ def read_summary(path: Path) -> tuple[dict[str, Any], Summary]:
     found = data.get("schema") if isinstance(data, dict) else None
     if found != SCHEMA:
         again = "simulate its scenario.yaml again, or use the edgefl that wrote it"
-        if isinstance(data, dict) and isinstance(data.get("edgefl"), str):
-            again += f" ({data['edgefl']})"
+        version = data.get("edgefl") if isinstance(data, dict) else None
+        if isinstance(version, str) and version != __version__:
+            again += f" ({version})"
         raise UserError(f"expected a run of schema {SCHEMA}, found {found!r}; {again}", file=name, field="schema")
     summary = validated(Summary, data, file=name)
     for label, results in summary.methods.items():

@@ -15,7 +15,7 @@ from edgefl.experiment.inputs import digest_of_scenario
 from edgefl.experiment.pausing import Pause, Paused
 from edgefl.experiment.run import resume, run
 from edgefl.record import RunPaths
-from edgefl.record.summary import is_summary
+from edgefl.record.summary import is_summary, read_summary
 from edgefl.scenario import Scenario, load_scenario, rehearse, resolve, with_overrides
 from edgefl.scenario.loading import check
 from edgefl.scenario.overrides import of_engine, parse_overrides
@@ -95,14 +95,21 @@ def check_folder(job: Job, folder: Path) -> None:
     """Check that a folder is empty or contains the run of this job.
 
     Raises:
-        UserError: it contains the run of another scenario.
+        UserError: it contains the run of another scenario, or of another schema.
     """
-    file = RunPaths(folder).scenario
+    paths = RunPaths(folder)
+    file = paths.scenario
     if file.exists() and digest_of_scenario(read_yaml(file)) != digest_of_scenario(resolve(scenario_of(job))):
         raise UserError(
             f"expected the scenario of sweep job {job.id}, found another; delete this folder to run the job again",
             file=str(file),
         )
+    if is_summary(paths.summary):
+        try:
+            read_summary(paths.summary)
+        except UserError as error:
+            again = "delete this folder to run the job again"
+            raise UserError(f"{error.message.partition(';')[0]}; {again}", file=str(paths.summary)) from None
 
 
 def run_job(job: Job, folder: Path) -> str | None:

@@ -81,7 +81,7 @@ def test_a_folder_that_holds_something_is_refused_and_left_as_it_is(
 
 
 @pytest.mark.parametrize("existed", ["nothing", "its parents", "the folder"])
-@pytest.mark.parametrize("moment", ["before the first round", "after the first round"])
+@pytest.mark.parametrize("moment", ["before the first run", "when a run begins"])
 def test_a_mistake_found_late_removes_what_was_made_and_nothing_else(tmp_path, monkeypatch, existed, moment):
     folder = tmp_path / "a" / "b" / "run"
     {"nothing": tmp_path, "its parents": folder.parent, "the folder": folder}[existed].mkdir(
@@ -92,10 +92,10 @@ def test_a_mistake_found_late_removes_what_was_made_and_nothing_else(tmp_path, m
 
     class Mistake(Listener):
         def began(self, runs, rounds):
-            if moment == "before the first round":
+            if moment == "before the first run":
                 raise UserError("something does not fit")
 
-        def round_ended(self, row):
+        def run_began(self, label, seed):
             raise UserError("something does not fit")
 
     with pytest.raises(UserError, match="does not fit"):
@@ -103,11 +103,25 @@ def test_a_mistake_found_late_removes_what_was_made_and_nothing_else(tmp_path, m
     assert everything(tmp_path) == before
 
 
+@pytest.mark.parametrize("error", [UserError("something does not fit"), OSError("no camera"), ValueError("odd")])
+def test_an_error_of_a_listener_after_a_round_removes_nothing_and_the_run_can_be_resumed(small, tmp_path, error):
+    class Failing(Listener):
+        def round_ended(self, row):
+            raise error
+
+    scenario = small()
+    run(scenario, out=tmp_path / "whole")
+    with pytest.raises(Exception, match=str(error)):
+        run(scenario, out=tmp_path / "run", listeners=[Failing()])
+    resume(tmp_path / "run")
+    assert tree(tmp_path / "run") == tree(tmp_path / "whole")
+
+
 def test_what_a_stranger_puts_into_the_folder_meanwhile_survives_a_mistake(tmp_path):
     folder = tmp_path / "run"
 
     class Mistake(Listener):
-        def round_ended(self, row):
+        def events(self, rows):
             for place in (folder, folder / "fedavg", folder / "fedavg" / "seed-0"):
                 (place / "notes.txt").write_text("mine")
             raise UserError("something does not fit")

@@ -215,6 +215,16 @@ def test_a_process_that_dies_fails_its_job_alone(file, tmp_path, monkeypatch):
     assert all("process died" in failure for failure in failures.values())
 
 
+def test_a_job_of_an_older_schema_says_what_to_delete(file, tmp_path, here):
+    out = tmp_path / "out"
+    jobs = jobs_of(file, CHANGES, settings_of(GRID), train=False)
+    sweep(jobs, out)
+    summary = out / "jobs" / jobs[0].id / "summary.json"
+    summary.write_text(json.dumps({**json.loads(summary.read_text()), "schema": 1, "edgefl": "0.1.0"}))
+    with pytest.raises(UserError, match="of schema 2, found 1; delete this folder to run the job again"):
+        sweep(jobs, out)
+
+
 def test_a_script_without_a_main_guard_runs_once(file, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(f"open({str(tmp_path / 'runs')!r}, 'a').write('once ')\nfrom edgefl.cli import main\nmain()\n")

@@ -173,7 +173,7 @@ def test_a_worker_process_that_is_killed_is_told_once_and_another_pool_begins_la
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert "training continues in this process" in caplog.text
     # As if it had trained for long since.
-    engine._steps += 100_000
+    engine._seconds += 1000
     three_rounds(core, method)
     shared_pool(2).wait()
     assert same(reference, three_rounds(core, method))

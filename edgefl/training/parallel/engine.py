@@ -19,11 +19,11 @@ from edgefl.training.parallel.pool_training import NotSendable, PoolTraining
 from edgefl.training.parallel.worker_pool import PoolBroken, pool_at_hand, shared_pool
 from edgefl.training.sequential import SequentialEngine
 
-SETTLED_STEPS = 1000
-"""Local steps after which worker processes start; starting takes seconds, and short runs end before."""
+SETTLED_SECONDS = 5.0
+"""Seconds of training after which worker processes start; starting takes seconds, and short runs end before."""
 
-_STEPS_FACTOR = 4
-"""Factor by which the number of steps grows after each failure of a pool, before the next pool starts."""
+_LATER = 4
+"""Factor on the time before worker processes start, after a failure of earlier ones."""
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class ParallelEngine:
         data: the source of batches.
         workers: number of concurrent jobs, at least 1.
         precision: precision of a local step's products.
-        settled: local steps before worker processes start, unless some are ready already; ``None``: never.
+        settled: seconds of training before worker processes start, unless some are ready already; ``None``: never.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ParallelEngine:
         workers: int,
         precision: Precision = "float32",
         *,
-        settled: int | None = SETTLED_STEPS,
+        settled: float | None = SETTLED_SECONDS,
     ) -> None:
         if workers < 1:
             raise ValueError(f"an engine needs at least one worker, not {workers}")
@@ -65,7 +65,7 @@ class ParallelEngine:
         self._steps = 0
 
     def train(self, tasks: Sequence[JobTask], arrived: Arrived = ignored) -> list[JobResult]:
-        """Train all jobs, the longest first, so that all cores finish at about the same time."""
+        """Train all jobs; worker processes begin with the longest, so that all end at about the same time."""
         objectives = [task.objective for task in tasks]
         pool = self._pool_by_now() if len(tasks) > 1 and not self._stays_here(*objectives) else None
         start = perf_counter()
@@ -108,7 +108,7 @@ class ParallelEngine:
         _log.warning("worker processes: %s; training continues in this process", error)
         self._pool = None
         if self._settled is not None:
-            self._settled = _STEPS_FACTOR * max(self._steps, SETTLED_STEPS)
+            self._settled = _LATER * max(self._seconds, SETTLED_SECONDS)
 
     def _keep_here(self, error: Exception, *parts: object) -> None:
         """Train jobs with one of these objectives, or evaluate in this mode, in this process."""
@@ -136,7 +136,7 @@ class ParallelEngine:
             return self._pool
         try:
             pool = pool_at_hand(self._workers)
-            if pool is None and self._steps >= self._settled:
+            if pool is None and self._seconds >= self._settled:
                 pool = shared_pool(self._workers)
             if pool is not None and pool.ready:
                 self._pool = PoolTraining(pool, self._model, self._data, self._precision)
