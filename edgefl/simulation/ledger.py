@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import sub
-from typing import Self
+from typing import Literal, Self
 
-from edgefl.record.kinds import BudgetKind, Lost
+from edgefl.record.kinds import Lost
 from edgefl.simulation.transfer import Direction
 
 
@@ -76,12 +76,12 @@ class Ledger:
 
     def lost(self, fate: Lost, bytes: float) -> None:
         """Add ``bytes`` that were lost; those of unfinished jobs have no total."""
-        total = f"bytes_{fate}"
-        if hasattr(self, total):
+        if fate != "unfinished":
+            total = f"bytes_{fate}"
             setattr(self, total, getattr(self, total) + bytes)
 
-    def of(self, kind: BudgetKind) -> float:
-        """The amount spent of a budget on an amount, which is one on anything but seconds."""
+    def of(self, kind: Literal["bytes", "client_bytes", "flops", "joules"]) -> float:
+        """The amount spent of a kind of budget other than seconds."""
         spent: float = getattr(self, kind)
         return spent
 
