@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -194,6 +195,24 @@ def read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
         raise UserError(f"cannot be read: it has no column '{missing[0]}'", file=str(file))
     check_table(table, schema, file)
     return table
+
+
+def check_schema(file: Path, schema: pa.Schema) -> None:
+    """Check that a table that was read has exactly the columns of a schema: names, order, types and metadata.
+
+    Raises:
+        UserError: a column differs; the message gives the first one.
+    """
+    for number, (expected, found) in enumerate(zip_longest(schema, pq.read_schema(file)), start=1):
+        if expected is None or found is None or not found.equals(expected, check_metadata=True):
+            raise UserError(f"expected {_text(expected)} as column {number}, found {_text(found)}", file=str(file))
+
+
+def _text(field: pa.Field | None) -> str:
+    if field is None:
+        return "none"
+    metadata = {key.decode(): value.decode(errors="replace") for key, value in (field.metadata or {}).items()}
+    return f"'{field.name}' ({field.type}, metadata {metadata})"
 
 
 def read_events(file: Path, kinds: Collection[EventKind] | None = None) -> Iterator[Event]:

@@ -19,7 +19,7 @@ from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths, SeedPaths
 from edgefl.record.paths import folder_in
 from edgefl.record.summary import SeedResult, Summary
-from edgefl.record.tables import ROUNDS, read_events, read_parquet
+from edgefl.record.tables import EVENTS, ROUNDS, check_schema, read_events, read_parquet
 from edgefl.rerun.execution_again import ExecutionAgain, is_trained
 from edgefl.rerun.sensitivity.checking import check_sensitivity
 from edgefl.scenario import Scenario, load_scenario
@@ -141,6 +141,8 @@ class _Verification:
         events, rounds = paths.events, paths.rounds
         try:
             record = self._record(events, rounds, label, entry)
+            check_schema(events, EVENTS)
+            check_schema(rounds, ROUNDS)
         except UserError as error:
             yield f"a table cannot be read: {error}"
             return

@@ -10,7 +10,7 @@ from edgefl.errors import UserError
 from edgefl.record import RunPaths
 from edgefl.record.sensitivity import OWN, read_retimed
 from edgefl.record.summary import Summary
-from edgefl.record.tables import ROUNDS, read_parquet
+from edgefl.record.tables import ROUNDS, SENSITIVITY, check_schema, read_parquet
 
 
 def check_sensitivity(run: Path, summary: Summary) -> Iterator[str]:
@@ -18,10 +18,12 @@ def check_sensitivity(run: Path, summary: Summary) -> Iterator[str]:
 
     Under the run's own conditions, its rounds must equal the run's rounds bit for bit.
     """
-    if not RunPaths(run).sensitivity.is_file():
+    file = RunPaths(run).sensitivity
+    if not file.is_file():
         return
     try:
         found = read_retimed(run)
+        check_schema(file, SENSITIVITY)
     except UserError as error:
         yield f"sensitivity.parquet {error.message}"
         return
