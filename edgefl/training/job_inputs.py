@@ -86,7 +86,7 @@ class JobResolver:
             objective=method.objective,
             rule=method.rule,
             options=method.local,
-            lr=method.local.lr * method.local.lr_decay**job.round,
+            lr=method.local.lr_at(job.round),
             steps=job.steps,
             alpha=job.alpha,
             start=start,

@@ -79,7 +79,7 @@ class ServerModel:
         with blaming(method.label, 0, self._part):
             begun = method.server.begin(initial[:parameter_count].clone())
             self._state = checked_state(begun, method.server.broadcasts)
-        self._received = self._arriving(0, None, self._rate(0))
+        self._received = self._arriving(0, None, self._method.local.lr_at(0))
 
     @property
     def state(self) -> Mapping[str, Tensor]:
@@ -125,7 +125,7 @@ class ServerModel:
             if not _finite(vector):
                 raise Diverged(self._method.label, round, "the server model")
             self.vector, self._state = vector, state
-            self._received = self._arriving(self.version + 1, before, self._rate(round))
+            self._received = self._arriving(self.version + 1, before, self._method.local.lr_at(round))
         self.version += 1
 
     def _arriving(self, version: int, before: ServerSide | None, lr: float) -> Received:
@@ -142,9 +142,6 @@ class ServerModel:
             received = server.received(ServerSide(parameters, self._state), before, lr, arriving)
             checked_update((received.parameters, received.state), parameters, server.broadcasts)
         return Received(torch.cat([received.parameters, buffers]), received.state)
-
-    def _rate(self, round: int) -> float:
-        return self._method.local.lr * self._method.local.lr_decay**round
 
     def _next(
         self,
@@ -163,7 +160,7 @@ class ServerModel:
             uploads = {part: each * shares for part, each in uploads.items()}
         weights = deltas.new_tensor(self._weights([outcome.samples for outcome in arrived]))
         steps = deltas.new_tensor([outcome.steps for outcome in arrived])
-        facts = RoundFacts(self._rate(round), self._clients, steps, uploads)
+        facts = RoundFacts(self._method.local.lr_at(round), self._clients, steps, uploads)
         server, before = self._method.server, self.vector[:count]
         # Copies: clients, checkpoints and other methods may still read the current model and state.
         state = {name: vector.clone() for name, vector in self._state.items()}

@@ -31,6 +31,14 @@ class LocalOptions(Component):
     clip_norm: float | None = Field(default=None, gt=0, description="maximum global L2 norm of the gradient")
     drop_last: bool = Field(default=False, description="drop an incomplete last batch (FedAlign)")
 
+    def lr_at(self, round: int) -> float:
+        """η_t, the learning rate of a round, from 0.
+
+        >>> LocalOptions(lr=0.5, lr_decay=0.5).lr_at(2)
+        0.125
+        """
+        return self.lr * self.lr_decay**round
+
     def steps_for(self, samples: int) -> int:
         """H_k, the local steps of a client with ``samples`` images.
 

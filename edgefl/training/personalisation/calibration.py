@@ -43,7 +43,7 @@ class CalibrationSpec(Component):
 
     def options(self, local: LocalOptions, round: int) -> LocalOptions:
         """The method's local options with these changes; ``round`` is the number of completed rounds."""
-        lr = self.lr if self.lr is not None else local.lr * local.lr_decay**round
+        lr = self.lr if self.lr is not None else local.lr_at(round)
         return local.model_copy(update={"epochs": self.epochs, "steps": None, "lr": lr, "lr_decay": 1.0})
 
 
