@@ -16,13 +16,8 @@ from edgefl.report.grid import Cell, Grid, Head, Table
 from edgefl.report.quantities import CUT_OFF, cut_off, limit, unit_for
 from edgefl.report.rows import Row, comparison_rows, described, lost_work, with_run_names
 from edgefl.report.run_result import RunResult
-from edgefl.report.statistics import (
-    Estimate,
-    TimeToTarget,
-    leaders,
-    mean_or_none,
-    time_to_target,
-)
+from edgefl.report.statistics import Estimate, TimeToTarget, mean_or_none, time_to_target
+from edgefl.report.ties import leaders
 
 MISSING = "–"
 

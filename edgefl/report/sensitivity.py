@@ -19,7 +19,8 @@ from edgefl.record.sensitivity import DEVICES, OWN, Condition, Devices, Retimed,
 from edgefl.report.curves import column, metric_of
 from edgefl.report.quantities import estimate, limit
 from edgefl.report.run_result import RunResult
-from edgefl.report.statistics import Estimate, leaders, mean_interval, mean_or_none, time_to_target
+from edgefl.report.statistics import Estimate, mean_interval, mean_or_none, time_to_target
+from edgefl.report.ties import leaders
 
 Spent = Literal["seconds", "bytes", "joules"]
 

@@ -1,18 +1,16 @@
-"""Means, 95 % intervals, ties, and times to targets that some seeds do not reach.
+"""Means, 95 % intervals, and times to targets that some seeds do not reach.
 
-Three rules apply to all reports:
+Two rules apply to all reports; the rule for ties is in :mod:`edgefl.report.ties`:
 
 1. A figure over seeds is their mean with Student's t interval. One seed has no interval.
-2. Two methods are *tied* if their intervals overlap (equal ends count). This is stricter than a test of the difference:
-   methods that are not tied differ at the 5 % level, and tied methods may differ, too.
-3. A seed that ends without reaching a target counts as later than every seed that reached it. The mean is given only
+2. A seed that ends without reaching a target counts as later than every seed that reached it. The mean is given only
    if all seeds reached the target; else the number that did, and the median if more than half of them did.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -83,25 +81,6 @@ def mean_or_none(values: Sequence[float | None]) -> Estimate | None:
     """The same, or ``None`` if any value is missing, because a mean of the other values would mislead."""
     present = [value for value in values if value is not None]
     return mean_interval(present) if present and len(present) == len(values) else None
-
-
-def overlap(one: Estimate, other: Estimate) -> bool:
-    """Whether two intervals share a point; without intervals, whether the figures are equal.
-
-    >>> overlap(Estimate(1.0, 0.5, 3), Estimate(2.0, 0.5, 3)), overlap(Estimate(1.0, None, 1), Estimate(1.1, None, 1))
-    (True, False)
-    """
-    return one.low <= other.high and other.low <= one.high
-
-
-def leaders(estimates: Mapping[str, Estimate], *, highest: bool) -> list[str]:
-    """The name with the best mean and those tied with it, from best to worst mean.
-
-    >>> leaders({"a": Estimate(1.0, 0.1, 3), "b": Estimate(3.0, 0.2, 3), "c": Estimate(2.9, 0.2, 3)}, highest=True)
-    ['b', 'c']
-    """
-    ranked = sorted(estimates, key=lambda name: estimates[name].mean, reverse=highest)
-    return [name for name in ranked if overlap(estimates[name], estimates[ranked[0]])]
 
 
 def time_to_target(seconds: Sequence[float | None]) -> TimeToTarget:

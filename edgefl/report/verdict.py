@@ -9,7 +9,8 @@ from edgefl.record.summary import BudgetResult, SeedResult
 from edgefl.report.quantities import estimate, limit, quantity
 from edgefl.report.rows import ENDS, Row, by_run, comparison_rows, run_names
 from edgefl.report.run_record import RunRecord
-from edgefl.report.statistics import Estimate, leaders, mean_interval, mean_or_none
+from edgefl.report.statistics import Estimate, mean_interval, mean_or_none
+from edgefl.report.ties import leaders
 from edgefl.wording import with_article
 
 

@@ -1,4 +1,4 @@
-"""Means, intervals, ties and censored times against scipy and numbers worked out by hand."""
+"""Means, intervals and censored times against scipy and numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edgefl.report.statistics import Estimate, leaders, mean_interval, mean_or_none, overlap, time_to_target
+from edgefl.report.statistics import Estimate, mean_interval, mean_or_none, time_to_target
 
 finite = st.floats(-1e6, 1e6)
 
@@ -39,24 +39,6 @@ def test_one_seed_has_no_interval_and_no_seed_no_mean():
 def test_a_mean_is_not_formed_of_the_seeds_that_happen_to_have_a_figure():
     assert mean_or_none([0.5, None, 0.7]) is None
     assert mean_or_none([]) is None
-
-
-@given(finite, st.floats(0, 1e3), finite, st.floats(0, 1e3))
-def test_intervals_overlap_exactly_when_the_means_are_no_further_apart_than_both_half_widths(a, u, b, v):
-    one, other = Estimate(a, u, 3), Estimate(b, v, 3)
-    distance = abs(a - b)
-    if not math.isclose(distance, u + v, rel_tol=1e-6, abs_tol=1e-6):
-        assert overlap(one, other) == overlap(other, one) == (distance < u + v)
-
-
-def test_intervals_that_touch_are_tied():
-    assert overlap(Estimate(1.0, 0.5, 3), Estimate(2.0, 0.5, 3))
-
-
-def test_the_leader_comes_first_and_the_tied_after_it():
-    estimates = {"slow": Estimate(9.0, 0.1, 3), "fast": Estimate(2.0, 0.3, 3), "close": Estimate(2.5, 0.3, 3)}
-    assert leaders(estimates, highest=False) == ["fast", "close"]
-    assert leaders(estimates, highest=True) == ["slow"]
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(0.1, 1e4)), min_size=1, max_size=7))
