@@ -19,6 +19,7 @@ from edgefl.scenario.training import EvaluationSpec, TrainingSpec
 from edgefl.simulation import protocol_specs as protocols
 from edgefl.simulation.cost_specs import SecondsCost
 from edgefl.simulation.specs import BudgetSpec
+from edgefl.simulation.staleness import HingeStaleness, PolynomialStaleness
 from edgefl.training.ensemble import EnsembleSpec
 from edgefl.training.personalisation.calibration import CalibrationSpec
 from edgefl.units import UNITS
@@ -40,8 +41,8 @@ DESCRIBED = [
     protocols.AsynchronousSpec,
     protocols.HierarchicalSpec,
     SecondsCost,
-    protocols.PolynomialStaleness,
-    protocols.HingeStaleness,
+    PolynomialStaleness,
+    HingeStaleness,
     BudgetSpec,
     SweepSpec,
     Published,
