@@ -24,7 +24,7 @@ from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.tree import TreeLinks
 from edgefl.randomness import generator
 from edgefl.scenario.scenario import Scenario
-from edgefl.simulation.collector import what_was_there_left_alone
+from edgefl.simulation.collector import only_new_objects_collected
 from edgefl.validation import validated
 
 _BYTES = 2_000_000
@@ -52,7 +52,7 @@ def bare_events(timeouts: int, pending: int) -> float:
     for first in range(min(pending, timeouts)):
         env.process(chain(delays[first::pending]))
     start = perf_counter()
-    with what_was_there_left_alone():
+    with only_new_objects_collected():
         env.run()
     return env.events / (perf_counter() - start)
 
@@ -88,7 +88,7 @@ def steady_flows(concurrent: int, transfers: int) -> dict[str, float]:
     for number in range(concurrent):
         env.process(client(number))
     start = perf_counter()
-    with what_was_there_left_alone():
+    with only_new_objects_collected():
         env.run()
     seconds = perf_counter() - start
     return {"events_per_second": env.events / seconds, "flows_per_second": transfers / seconds, "seconds": seconds}
@@ -113,7 +113,7 @@ def one_round(clients: int, held_back_by: str, cells: int = 0, server: float = 1
         yield network.transfer(f"client/{number}", "server", _BYTES)
 
     start, used = perf_counter(), process_time()
-    with what_was_there_left_alone():
+    with only_new_objects_collected():
         for number in range(clients):
             env.process(life(number))
         env.run()

@@ -137,5 +137,5 @@ def _note_decision(recording: Recording, round: int, what: str, facts: Mapping[s
 
 
 def _floats(facts: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    # Numbers that are not finite stand in the log as text.
+    # In the log, numbers that are not finite are text.
     return ((name, float(value)) for name, value in facts.items())

@@ -102,7 +102,7 @@ class RecordedCosts(StepCosts):
             for entry in known
         }
 
-    def knows(self, alpha: int, batch: int) -> bool:
+    def is_recorded(self, alpha: int, batch: int) -> bool:
         """Whether the run directory contains the cost of this step."""
         return (alpha, batch) in self._known
 

@@ -83,7 +83,7 @@ class FlowNetwork:
             self._sharing,
             following=self._following,
             change=self._change,
-            told=self._announce_repetition,
+            on_skip=self._announce_repetition,
         )
 
     def transfer(

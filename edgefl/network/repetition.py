@@ -31,7 +31,7 @@ class Repetition:
         sharing: the flows.
         following: the processes of busy links, whose next changes are on the agenda.
         change: the agenda's action for those changes.
-        told: called with the time at which the repeating period began, its length, and how often it was skipped.
+        on_skip: called with the time at which the repeating period began, its length, and how often it was skipped.
     """
 
     def __init__(
@@ -42,10 +42,10 @@ class Repetition:
         *,
         following: dict[int, CapacityProcess],
         change: Callable[[Any], None],
-        told: Callable[[float, float, int], None],
+        on_skip: Callable[[float, float, int], None],
     ) -> None:
         self._env, self._agenda, self._sharing = env, agenda, sharing
-        self._following, self._change, self._told = following, change, told
+        self._following, self._change, self._on_skip = following, change, on_skip
         self._changes = 0
         self._watch = 0
 
@@ -96,7 +96,7 @@ class Repetition:
 
     def _resume(self, what: tuple[float, float, int, Collection[Stream]]) -> None:
         since, period, times, streams = what
-        self._told(since, period, times)
+        self._on_skip(since, period, times)
         self._sharing.resume(streams, self._env.now)
 
 

@@ -158,7 +158,7 @@ class ExecutionAgain:
         )
 
         def step(alpha: int, batch: int) -> StepCost:
-            if not costs.knows(alpha, batch):
+            if not costs.is_recorded(alpha, batch):
                 if "fault" in record.by_kind:  # it ended the run before or during the measurement of this step
                     raise _EndsHereError
                 raise UserError(f"costs.json has no step with {alpha} blocks on {batch} images")
@@ -187,10 +187,10 @@ def _summed_up(record: Record, outcome: Outcome, entry: SeedResult) -> Iterator[
             _same(_null(a), _null(b)) for a, b in zip(found, derived, strict=True)
         ):
             yield f"rounds.parquet: the column {name} does not follow from the scenario"
-    told = record.summary.written()
+    recorded_entry = record.summary.written()
     for name, value in entry.written().items():
-        if name not in told or not _same(told[name], value):
-            yield f"{name}: summary.json has {told.get(name)}, but {value} follows from the scenario"
+        if name not in recorded_entry or not _same(recorded_entry[name], value):
+            yield f"{name}: summary.json has {recorded_entry.get(name)}, but {value} follows from the scenario"
 
 
 def _null(value: Any) -> Any:

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def what_was_there_left_alone() -> Generator[None]:
+def only_new_objects_collected() -> Generator[None]:
     """Let the cyclic collector examine only objects that are created in this block.
 
     A world creates thousands of events and flows, and each full collection that they trigger would examine every module
     and every array that existed before. That costs a fifth of a large round's time, without any benefit.
 
-    >>> with what_was_there_left_alone():
+    >>> with only_new_objects_collected():
     ...     gc.get_freeze_count() > 0
     True
     >>> gc.get_freeze_count()

@@ -81,7 +81,7 @@ class RoundBook:
             world.stop("diverged")
             return
         world.aggregated(round, [life.job for life in arrived], mixing)
-        self._hear(round, arrived)
+        self._pass_feedback(round, arrived)
         due = (round + 1) % setup.evaluate_every == 0 or round + 1 == setup.rounds
         evaluation = self._evaluate(round + 1) if due else _UNKNOWN
         self._account(round, lives, arrived, evaluation)
@@ -115,37 +115,37 @@ class RoundBook:
             self.world.wrote("evaluation", version - 1, value=accuracy, note=detail(**facts))
         return self.latest
 
-    def _hear(self, round: int, arrived: Sequence[Participation]) -> None:
+    def _pass_feedback(self, round: int, arrived: Sequence[Participation]) -> None:
         setup, scheduler = self.world.setup, self.world.setup.scheduler
         selector = setup.selector if setup.selector.learns() else None
         if not arrived or not (setup.trains or scheduler or selector):
             return
-        heard = [setup.learner.feedback(life.job.id) for life in arrived]
+        feedback = [setup.learner.feedback(life.job.id) for life in arrived]
         if setup.trains:
-            for life, numbers in zip(arrived, heard, strict=True):
+            for life, numbers in zip(arrived, feedback, strict=True):
                 note = detail(**numbers._asdict())
                 self.world.wrote("feedback", round, life.client, life.job.id.dispatch, value=numbers.loss, note=note)
         if selector is not None:
             clients = np.array([life.client for life in arrived], np.int64)
-            told = SelectionFeedback(
+            selection_feedback = SelectionFeedback(
                 client=clients,
-                loss=np.array([numbers.loss for numbers in heard], np.float64),
+                loss=np.array([numbers.loss for numbers in feedback], np.float64),
                 samples=setup.samples[clients],
                 seconds=np.array([life.compute_seconds + life.exposed_seconds for life in arrived], np.float64),
             )
             with blaming(setup.label, round, "selection"):
-                selector.observe(told)
+                selector.observe(selection_feedback)
         if scheduler is not None:
-            outcome = BlockFeedback(
+            block_feedback = BlockFeedback(
                 client=np.array([life.client for life in arrived], np.int64),
                 alpha=np.array([life.played(setup.sizes.blocks) for life in arrived], np.int64),
-                distance=np.array([numbers.distance for numbers in heard], np.float64),
-                loss=np.array([numbers.loss for numbers in heard], np.float64),
+                distance=np.array([numbers.distance for numbers in feedback], np.float64),
+                loss=np.array([numbers.loss for numbers in feedback], np.float64),
                 compute_seconds=np.array([life.compute_seconds for life in arrived], np.float64),
                 transfer_seconds=np.array([life.exposed_seconds for life in arrived], np.float64),
             )
             with blaming(setup.label, round, "block scheduler"):
-                scheduler.observe(outcome)
+                scheduler.observe(block_feedback)
 
     def _account(
         self, round: int, lives: Sequence[Participation], arrived: Sequence[Participation], evaluation: Evaluation

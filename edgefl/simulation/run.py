@@ -14,7 +14,7 @@ from edgefl.record.kinds import StopReason
 from edgefl.record.listener import Listener
 from edgefl.record.rounds import RoundRow
 from edgefl.simulation.asynchronous import Asynchronous
-from edgefl.simulation.collector import what_was_there_left_alone
+from edgefl.simulation.collector import only_new_objects_collected
 from edgefl.simulation.hierarchical import Hierarchical
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Limits
@@ -68,7 +68,7 @@ def simulate_run(setup: Setup) -> Outcome:
     fault = None
     with _noting_where(world, book):
         try:
-            with what_was_there_left_alone():
+            with only_new_objects_collected():
                 # No events are left, so every transfer waits for a link with zero capacity.
                 reason: StopReason = world.env.run_until(world.stopped) or "stalled"
         except PartFault as raised:

@@ -131,8 +131,8 @@ class MethodLearner:
                 self._feedback[client] = {}
             for id, outcome in arrived.items():
                 distance = self._server.squared_distance(outcome.final)
-                said = Feedback(outcome.loss, outcome.first_loss, distance, outcome.drift)
-                self._feedback[id.client][id] = said
+                feedback = Feedback(outcome.loss, outcome.first_loss, distance, outcome.drift)
+                self._feedback[id.client][id] = feedback
                 del self._outcomes[id]
                 self._states.aggregated(id)
         self._forget()

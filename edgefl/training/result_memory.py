@@ -78,20 +78,20 @@ class RememberingEngine:
     Args:
         engine: trains jobs without a stored result.
         memory: the stored results.
-        inputs: identifies the model and the engine.
+        model_key: identifies the model and the engine.
         device: the device of the returned results.
     """
 
-    def __init__(self, engine: Engine, memory: ResultMemory, inputs: str, device: torch.device) -> None:
+    def __init__(self, engine: Engine, memory: ResultMemory, model_key: str, device: torch.device) -> None:
         self._engine = engine
         self._memory = memory
-        self._inputs = inputs
+        self._model_key = model_key
         self._device = device
 
     def train(self, tasks: Sequence[JobTask], arrived: Arrived = ignored) -> list[JobResult]:
         """Train the jobs without a stored result; see :class:`~edgefl.training.base.Engine`."""
         digests: dict[int, str] = {}
-        keys = [signature(task, self._inputs, digests) for task in tasks]
+        keys = [signature(task, self._model_key, digests) for task in tasks]
         known = [None if key is None else self._memory.get(key, self._device) for key in keys]
         missing = [place for place, result in enumerate(known) if result is None]
         fresh = self._engine.train([tasks[place] for place in missing]) if missing else []
@@ -124,14 +124,14 @@ def content_of(tensor: Tensor) -> str:
     return f"{tensor.dtype} {tuple(tensor.shape)} {hashlib.sha256(flat.numpy().data).hexdigest()}"
 
 
-def signature(task: JobTask, inputs: str, digests: dict[int, str]) -> str | None:
+def signature(task: JobTask, model_key: str, digests: dict[int, str]) -> str | None:
     """Return a digest of all inputs that determine the job's result; ``None`` if it cannot distinguish the job's parts.
 
     The method's label and the round number are left out: they are used in messages only.
 
     Args:
         task: the job.
-        inputs: identifies model, data and engine.
+        model_key: identifies the model and the engine.
         digests: digests of tensors seen before, by ``id``; new ones are added.
     """
     parts = [_described(part) for part in (task.objective, task.rule, task.options)]
@@ -148,7 +148,7 @@ def signature(task: JobTask, inputs: str, digests: dict[int, str]) -> str | None
         for kind in ("frozen", "vectors", "facts")
     }
     plain = [task.seed, task.client, task.dispatch, task.lr.hex(), task.steps, task.alpha]
-    everything = json.dumps([inputs, parts, plain, content(task.start), named])
+    everything = json.dumps([model_key, parts, plain, content(task.start), named])
     return hashlib.blake2b(everything.encode(), digest_size=20).hexdigest()
 
 

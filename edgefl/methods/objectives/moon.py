@@ -52,7 +52,7 @@ class Moon(Objective):
         try:
             blocks["projection"] = ending_in(model.blocks[last], head)
         except TypeError as error:
-            raise UserError(f"moon wants a last layer to put a projection head before; the model's {error}") from None
+            raise UserError(f"moon inserts a projection head before a linear last layer; the model's {error}") from None
         blocks[last] = Classifier(Linear(self.projection, model.classes, slim_outputs=False), pool=False)
         return BlockModel(blocks, sample_shape=model.sample_shape, classes=model.classes, align_block=model.align_block)
 

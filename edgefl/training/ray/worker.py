@@ -18,7 +18,7 @@ from edgefl.training.evaluation import BatchScore, evaluate_batches
 from edgefl.training.local_training import train_job
 from edgefl.training.parcels import Packed, PackedResult, Parcel, packed_result, unpacked, with_tensors
 
-GROUNDS_KEPT = 2
+MODELS_KEPT = 2
 """Number of models with their data that a worker keeps: the scenario's, and one that a method adapted."""
 
 
@@ -69,7 +69,7 @@ def _shared_inputs(place: Sequence[Any]) -> SharedInputs:
 
     key = place[0].hex()
     if key not in _inputs:
-        while len(_inputs) >= GROUNDS_KEPT:
+        while len(_inputs) >= MODELS_KEPT:
             _inputs.popitem(last=False)
         _inputs[key] = ray.get(place[0])
     _inputs.move_to_end(key)

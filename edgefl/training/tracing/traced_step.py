@@ -42,21 +42,21 @@ class _CannotBeTraced(Exception):  # noqa: N818  (what a block is)
 
 
 class _Reading(TorchFunctionMode):
-    """Calls back when values are read out of a tensor without an operator."""
+    """Calls ``on_read`` when values are read out of a tensor without an operator."""
 
     _WAYS = frozenset({Tensor.tolist, Tensor.numpy, Tensor.__array__, Tensor.__dlpack__})
     _SPLITS = frozenset({torch.tensor_split, Tensor.tensor_split})
     """They read the split points out of a tensor without an operator."""
 
-    def __init__(self, tell: Callable[[], None]) -> None:
+    def __init__(self, on_read: Callable[[], None]) -> None:
         super().__init__()
-        self._tell = tell
+        self._on_read = on_read
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         if func in self._WAYS or (func in self._SPLITS and _second_is_tensor(args, kwargs)):
-            self._tell()
+            self._on_read()
         return func(*args, **(kwargs or {}))
 
 
