@@ -138,11 +138,10 @@ class _Verification:
     def check(self, label: str, entry: SeedResult, again: ExecutionAgain | None) -> Iterator[str]:
         """What is wrong with one run."""
         paths = RunPaths(self.run).of(label, entry.seed)
-        events, rounds = paths.events, paths.rounds
         try:
-            record = self._record(events, rounds, label, entry)
-            check_schema(events, EVENTS)
-            check_schema(rounds, ROUNDS)
+            record = self._record(paths, label, entry)
+            check_schema(paths.events, EVENTS)
+            check_schema(paths.rounds, ROUNDS)
         except UserError as error:
             yield f"a table cannot be read: {error}"
             return
@@ -166,13 +165,13 @@ class _Verification:
             if not path.is_file():
                 yield f"{path.name} is missing"
 
-    def _record(self, events: Path, rounds: Path, label: str, entry: SeedResult) -> Record:
+    def _record(self, paths: SeedPaths, label: str, entry: SeedResult) -> Record:
         scenario, seed = self.scenario, entry.seed
         fleet = assign(scenario.fleet, scenario.data.clients, seed)
         network = scenario.network
         return Record(
-            events=list(read_events(events)),
-            rounds=read_parquet(rounds, ROUNDS).to_pydict(),
+            events=list(read_events(paths.events)),
+            rounds=read_parquet(paths.rounds, ROUNDS).to_pydict(),
             summary=entry,
             fleet=fleet,
             costs=self.costs.get(label, {}),
