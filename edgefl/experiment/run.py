@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from edgefl.errors import UserError
 from edgefl.experiment.directory import RunDirectory, is_interrupted
 from edgefl.experiment.faults import NotWritten, RunMoved, RunsFailed, storage_reason
+from edgefl.experiment.guarded import Guarded, ListenerError
 from edgefl.experiment.inputs import Inputs
 from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.pausing import Pause
@@ -111,6 +112,8 @@ def _execute(scenario: Scenario, directory: RunDirectory, listeners: Sequence[Li
         for seed in scenario.seeds:
             experiment.run_seed(seed)
         experiment.finish()
+    except ListenerError as failure:
+        raise failure.error from failure.error.__cause__
     except UserError:
         if not experiment.rounds:
             directory.forget()
@@ -139,7 +142,7 @@ class _Experiment:
     ) -> None:
         self.at = "before the first run"
         self.rounds = 0
-        self._listeners = listeners
+        self._listeners = [Guarded(listener) for listener in listeners]
         self._pause = pause
         self._scenario = scenario
         self._directory = directory

@@ -105,11 +105,14 @@ def check_folder(job: Job, folder: Path) -> None:
             file=str(file),
         )
     if is_summary(paths.summary):
+        again = "delete this folder to run the job again"
         try:
-            read_summary(paths.summary)
+            _, summary = read_summary(paths.summary)
         except UserError as error:
-            again = "delete this folder to run the job again"
             raise UserError(f"{error.message.partition(';')[0]}; {again}", file=str(paths.summary)) from None
+        found = {(label, result.seed) for label, results in summary.methods.items() for result in results}
+        if not file.exists() or found != {(label, job.seed) for label in job.methods}:
+            raise UserError(f"expected the results of sweep job {job.id}, found others; {again}", file=str(folder))
 
 
 def run_job(job: Job, folder: Path) -> str | None:

@@ -112,7 +112,7 @@ class _Sweep:
         cluster: bool,
     ) -> None:
         self._out = out
-        self._folder = out / "jobs"
+        self._folder = folder_in(out, "jobs")
         self._processes = processes
         self._cluster = cluster
         self._done = done
@@ -136,7 +136,7 @@ class _Sweep:
     def _run(self, jobs: Sequence[Job]) -> None:
         unique = {job.id: job for job in jobs}
         for id, job in unique.items():
-            check_folder(job, self._folder / id)
+            check_folder(job, folder_in(self._folder, id))
         left = {id: job for id, job in unique.items() if not is_done(job, self._folder / id)}
 
         def one_done(job: Job, failure: str | None) -> None:

@@ -7,6 +7,7 @@ import fcntl
 import multiprocessing
 import os
 import shutil
+import sys
 import threading
 from pathlib import Path
 
@@ -80,6 +81,10 @@ def test_a_folder_that_holds_something_is_refused_and_left_as_it_is(
     assert everything(tmp_path) == before
 
 
+def mistake(*_, **__):
+    raise UserError("something does not fit")
+
+
 @pytest.mark.parametrize("existed", ["nothing", "its parents", "the folder"])
 @pytest.mark.parametrize("moment", ["before the first run", "when a run begins"])
 def test_a_mistake_found_late_removes_what_was_made_and_nothing_else(tmp_path, monkeypatch, existed, moment):
@@ -90,16 +95,12 @@ def test_a_mistake_found_late_removes_what_was_made_and_nothing_else(tmp_path, m
     (tmp_path / "notes.txt").write_text("mine")
     before = everything(tmp_path)
 
-    class Mistake(Listener):
-        def began(self, runs, rounds):
-            if moment == "before the first run":
-                raise UserError("something does not fit")
-
-        def run_began(self, label, seed):
-            raise UserError("something does not fit")
-
+    module, part = {"before the first run": ("run", "shared_world"), "when a run begins": ("one_run", "setup_of")}[
+        moment
+    ]
+    monkeypatch.setattr(sys.modules[f"edgefl.experiment.{module}"], part, mistake)
     with pytest.raises(UserError, match="does not fit"):
-        run(check(SMALL), out=folder, listeners=[Mistake()])
+        run(check(SMALL), out=folder)
     assert everything(tmp_path) == before
 
 
@@ -117,17 +118,17 @@ def test_an_error_of_a_listener_after_a_round_removes_nothing_and_the_run_can_be
     assert tree(tmp_path / "run") == tree(tmp_path / "whole")
 
 
-def test_what_a_stranger_puts_into_the_folder_meanwhile_survives_a_mistake(tmp_path):
+def test_what_a_stranger_puts_into_the_folder_meanwhile_survives_a_mistake(tmp_path, monkeypatch):
     folder = tmp_path / "run"
 
-    class Mistake(Listener):
-        def events(self, rows):
-            for place in (folder, folder / "fedavg", folder / "fedavg" / "seed-0"):
-                (place / "notes.txt").write_text("mine")
-            raise UserError("something does not fit")
+    def late_mistake(*_, **__):
+        for place in (folder, folder / "fedavg", folder / "fedavg" / "seed-0"):
+            (place / "notes.txt").write_text("mine")
+        mistake()
 
+    monkeypatch.setattr("edgefl.experiment.one_run.setup_of", late_mistake)
     with pytest.raises(UserError, match="does not fit"):
-        run(check(SMALL), out=folder, listeners=[Mistake()])
+        run(check(SMALL), out=folder)
     assert tree(folder) == dict.fromkeys(
         ["fedavg/notes.txt", "fedavg/seed-0/notes.txt", "notes.txt"], b"mine"
     )  # fmt: skip
@@ -292,11 +293,9 @@ def fresh(folder):
 
 
 def mistaken(folder):
-    class Mistake(Listener):
-        def round_ended(self, row):
-            raise UserError("something does not fit")
-
-    run(check(SMALL), out=folder, train=False, listeners=[Mistake()])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("edgefl.experiment.one_run.setup_of", mistake)
+        run(check(SMALL), out=folder, train=False)
 
 
 PAIRS = {

@@ -225,6 +225,36 @@ def test_a_job_of_an_older_schema_says_what_to_delete(file, tmp_path, here):
         sweep(jobs, out)
 
 
+@pytest.mark.parametrize("what", ["jobs", "one job"])
+def test_a_link_in_a_sweeps_folder_is_refused(file, tmp_path, here, what):
+    jobs, out, elsewhere = jobs_of(file, CHANGES, settings_of(GRID), train=False), tmp_path / "out", tmp_path / "mine"
+    sweep(jobs, out)
+    elsewhere.mkdir()
+    place = out / "jobs" if what == "jobs" else out / "jobs" / jobs[0].id
+    shutil.rmtree(place)
+    place.symlink_to(elsewhere)
+    with pytest.raises(UserError, match="expected a folder, found a symbolic link"):
+        sweep(jobs, out)
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("change", ["seed", "label", "no scenario"])
+def test_a_job_with_other_results_is_refused(file, tmp_path, here, change):
+    jobs, out = jobs_of(file, CHANGES, settings_of(GRID), train=False), tmp_path / "out"
+    sweep(jobs, out)
+    folder = out / "jobs" / jobs[0].id
+    summary = json.loads((folder / "summary.json").read_text())
+    if change == "seed":
+        summary["methods"]["fedavg"][0]["seed"] = 99
+    elif change == "label":
+        summary["methods"]["other"] = summary["methods"].pop("fedavg")
+    else:
+        (folder / "scenario.yaml").unlink()
+    (folder / "summary.json").write_text(json.dumps(summary))
+    with pytest.raises(UserError, match=f"expected the results of sweep job {jobs[0].id}, found others; delete this"):
+        sweep(jobs, out)
+
+
 def test_a_script_without_a_main_guard_runs_once(file, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(f"open({str(tmp_path / 'runs')!r}, 'a').write('once ')\nfrom edgefl.cli import main\nmain()\n")
