@@ -15,15 +15,17 @@ from edgefl.version import __version__
 if TYPE_CHECKING:
     from edgefl.api import simulate
     from edgefl.errors import UserError
+    from edgefl.experiment.faults import RunsFailed
     from edgefl.record.listener import Listener
     from edgefl.report import RunResult
     from edgefl.scenario import Scenario, load_scenario
 
-__all__ = ["Listener", "RunResult", "Scenario", "UserError", "__version__", "load_scenario", "simulate"]
+__all__ = ["Listener", "RunResult", "RunsFailed", "Scenario", "UserError", "__version__", "load_scenario", "simulate"]
 
 _HOME = {
     "Listener": "edgefl.record.listener",
     "RunResult": "edgefl.report",
+    "RunsFailed": "edgefl.experiment.faults",
     "Scenario": "edgefl.scenario",
     "UserError": "edgefl.errors",
     "load_scenario": "edgefl.scenario",
@@ -41,4 +43,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

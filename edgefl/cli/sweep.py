@@ -101,6 +101,7 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
         made, result = _search(spec, settings, labels, make, folder, spread)
     else:
         made = make(settings, method)
+        say(f"{len(made)} jobs", err=True)
         if choose is not None:
             check_split(made)
         result = run(made, folder, **spread)
@@ -174,7 +175,8 @@ def _finish(result: SweepResult, jobs: list[Job], metric: Metric | None, *, as_j
         data = [{**vars(each), "setting": dict(each.setting)} for each in chosen]
         say_json({"rows": len(result.table), "failures": result.failures, "chosen": data})
     else:
-        say(f"{result.path / 'sweep.parquet'}: {len(result.table)} rows of {len(jobs)} jobs")
+        rows = f"{len(result.table)} rows of {len(jobs)} jobs"
+        say(f"{result.path / 'sweep.parquet'}: {rows}; to compare them: edgefl report {result.path}")
         for each in chosen:
             say(_sentence(each))
     if result.failures:

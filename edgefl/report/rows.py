@@ -112,7 +112,7 @@ def notes(rows: Sequence[Row]) -> list[str]:
             "reach it, the table shows their number, and the median if more than half reach it, but no mean."
         )
     if rows and all(row["accuracy.final"] is None for row in rows):
-        lines.append("Nothing was trained: time, traffic and energy only.")
+        lines.append("No model was evaluated: time, traffic and energy only.")
     return lines + with_run_names(rows, _of)
 
 

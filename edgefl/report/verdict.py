@@ -24,7 +24,7 @@ def verdict(run: RunRecord) -> str:
     """
     rows = comparison_rows(run)
     if not run.trained:
-        lines = ["Nothing was trained, so there is no accuracy to compare.", *_costs(run)]
+        lines = ["No model was evaluated, so there is no accuracy to compare.", *_costs(run)]
     else:
         lines = [*_accuracies(run), *_targets(rows), *_front_blocks(run, rows)]
     if all(row.seeds == 1 for row in rows) and len(rows) > 1:

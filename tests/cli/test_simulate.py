@@ -62,7 +62,7 @@ def test_a_person_gets_a_table_the_verdict_and_the_files(capsys, tmp_path):
 
 def test_no_train_is_said_and_reads_no_accuracy_into_it(capsys, tmp_path):
     assert main(["simulate", "small.yaml", "--no-train"]) == 0
-    assert "Nothing was trained" in capsys.readouterr().out
+    assert "No model was evaluated" in capsys.readouterr().out
     assert not list((tmp_path / "runs").rglob("*.png"))
 
 

@@ -140,7 +140,7 @@ def test_without_training_time_traffic_and_energy_a_round_are_compared(make_run)
     )
     lines = verdict(run).splitlines()
     assert lines[:2] == [
-        "Nothing was trained, so there is no accuracy to compare.",
+        "No model was evaluated, so there is no accuracy to compare.",
         "a (1.00 s) needs the least time per round.",
     ]
     assert len(lines) == 5
@@ -160,7 +160,7 @@ def test_a_run_that_ended_before_its_first_round_has_no_cost_of_a_round(make_run
     nothing = {"accuracy__final": None, "accuracy__best": None, "accuracy__ema": None}
     run = make_run({"gone": [seed_result(0, rounds=0, stop__reason="stalled", **nothing)]})
     assert verdict(run).splitlines() == [
-        "Nothing was trained, so there is no accuracy to compare.",
+        "No model was evaluated, so there is no accuracy to compare.",
         "gone ended before its first round (stalled), so it has no cost per round.",
     ]
 
