@@ -2,11 +2,13 @@
 
 import io
 import math
-from types import SimpleNamespace
+from dataclasses import fields
 
 from rich.console import Console
 
 from edgefl.cli.progress import Lines, Live, watching
+from edgefl.record.rounds import RoundRow
+from edgefl.record.summary import Accuracy, Bytes, Communication, SeedResult, Stop
 
 
 class Clock:
@@ -23,11 +25,25 @@ def console(terminal):
 
 
 def row(round, seconds, accuracy):
-    return SimpleNamespace(round=round, seconds=seconds, accuracy=accuracy)
+    others = dict.fromkeys((field.name for field in fields(RoundRow)), 0)
+    return RoundRow(**{**others, "round": round, "seconds": seconds, "accuracy": accuracy})
 
 
 def result(reason):
-    return SimpleNamespace(stop=SimpleNamespace(reason=reason))
+    return SeedResult(
+        seed=0,
+        stop=Stop(reason=reason, round=1),
+        accuracy=Accuracy(),
+        seconds=1.0,
+        rounds=1,
+        rounds_without_update=0,
+        refused=0,
+        flops=0.0,
+        joules=0.0,
+        bytes=Bytes(down=0, up=0, useful=0, wasted=0),
+        client_bytes=0,
+        communication=Communication(exposed_seconds=0.0, hidden_seconds=0.0),
+    )
 
 
 def told(progress, clock=None):
