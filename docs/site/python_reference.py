@@ -4,7 +4,8 @@ from __future__ import annotations
 
 PARTS = {
     "Run and look": ["simulate", "load_scenario", "RunResult", "UserError", "experiment.RunsFailed",
-                     "experiment.NotWritten", "Listener"],
+                     "experiment.NotWritten"],
+    "Follow a run": ["Listener", "record.events.Event", "record.rounds.RoundRow", "record.summary.SeedResult"],
     "Runs": ["experiment.run", "experiment.resume", "rerun.replay.replay", "rerun.verify.verify"],
     "Network": ["network.FlowNetwork", "network.Flow", "network.StepTrace", "network.read_mahimahi", "network.read_csv",
                 "network.Transport", "network.lv08"],

@@ -128,8 +128,7 @@ class SeedResult(_Part):
     """One method's run with one seed.
 
     ``rounds_without_update`` counts the rounds in which no update was aggregated; ``refused`` counts the jobs for
-    which a device had too little memory; ``client_bytes`` are the bytes to and from the client with the most traffic,
-    ``None`` in runs of edgefl 0.1.0.
+    which a device had too little memory; ``client_bytes`` are the bytes to and from the client with the most traffic.
     """
 
     seed: Count
