@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from edgefl.methods.recipe import Method
+from edgefl.record.columns import column
 from edgefl.record.summary import ClientResult
-from edgefl.record.tables import column, write_parquet
+from edgefl.record.tables import write_parquet
 from edgefl.training.faults import blaming
 
 if TYPE_CHECKING:

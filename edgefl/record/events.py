@@ -12,8 +12,11 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from edgefl.errors import UserError
 from edgefl.json_file import parse_json
+from edgefl.record.columns import column
 from edgefl.record.kinds import EventKind
 from edgefl.record.listener import Listener
 
@@ -35,7 +38,8 @@ class Event(NamedTuple):
         images: of local training: the client's number of images.
         item: what was sent, decided or reached, or the device that trains, by name.
         flow: the number of the transfer.
-        source, target: nodes of the topology.
+        source: node of the topology.
+        target: node of the topology.
         bytes: of a transfer: its size at the start, the delivered bytes at its end.
         seconds: its duration.
         flops: floating-point operations executed.
@@ -81,6 +85,33 @@ class Event(NamedTuple):
         except UserError:
             return {}
         return found if isinstance(found, dict) else {}
+
+
+_WORD = pa.dictionary(pa.int32(), pa.string())
+
+EVENTS = pa.schema(
+    [
+        column("time", pa.float64(), "s", "virtual time"),
+        column("kind", _WORD, "", "what happened"),
+        column("round", pa.int32(), "", "the round it belongs to, from 1; -1 for none"),
+        column("client", pa.int32(), "", "the client concerned; -1 for the server and the network"),
+        column("dispatch", pa.int32(), "", "number of the client's job, from 0; -1 for none"),
+        column("group", pa.int32(), "", "of local training: the kind of device, from 0; -1 for none"),
+        column("alpha", pa.int32(), "", "of local training: the number of blocks received; -1 for none"),
+        column("images", pa.int32(), "", "of local training: the client's number of images; -1 for none"),
+        column("item", _WORD, "", "what was sent, decided or reached, or the device that trains, by name"),
+        column("flow", pa.int64(), "", "number of the transfer; -1 for none"),
+        column("source", _WORD, "", "node of the topology"),
+        column("target", _WORD, "", "node of the topology"),
+        column("bytes", pa.int64(), "B", "size of a transfer, or what was delivered; memory of a job"),
+        column("seconds", pa.float64(), "s", "how long it took"),
+        column("flops", pa.float64(), "FLOP", "floating-point operations executed"),
+        column("joules", pa.float64(), "J", "energy that the device drew for it"),
+        column("value", pa.float64(), "", "the number that the kind is about"),
+        column("detail", pa.string(), "", "further facts as JSON"),
+    ]
+)
+"""Columns of ``events.parquet``, the fields of :class:`Event`."""
 
 
 _tuple = tuple.__new__

@@ -1,8 +1,12 @@
-"""The rows of ``rounds.parquet``."""
+"""The rows of ``rounds.parquet``, and its columns."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+import pyarrow as pa
+
+from edgefl.record.columns import column
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,16 +15,22 @@ class RoundRow:
 
     Attributes:
         seconds: virtual time at the end of the round.
-        accuracy, accuracy_ema, loss: of the model after the round's aggregation; NaN where it was not evaluated.
+        accuracy: of the model after the round's aggregation; NaN where it was not evaluated.
+        accuracy_ema: 0.9 of the last one and 0.1 of the accuracy; NaN where the model was not evaluated.
+        loss: mean cross-entropy of the model; NaN where it was not evaluated.
         accuracy_ensemble: of the moving average of the models so far; NaN without one.
-        bytes_down, bytes_up: delivered during the round.
-        flops, joules: spent during the round.
-        participants: clients that were sent the round's model; ``aggregated``: updates aggregated into the next one.
+        bytes_down: delivered to clients during the round.
+        bytes_up: delivered to the server during the round.
+        flops: training FLOPs during the round.
+        joules: drawn by the devices during the round.
+        participants: clients that were sent the round's model.
+        aggregated: updates aggregated into the next model.
         refused: clients without enough memory for the job.
-        exposed_seconds, hidden_seconds: transfer seconds of the critical path that did, and did not,
-            lengthen the round.
+        exposed_seconds: transfer seconds of the critical path that lengthened the round.
+        hidden_seconds: transfer seconds of the critical path that did not.
         critical_client: the client that closed the round, -1 if the deadline did.
-        blocks_actual, blocks_uniform: bytes of the blocks sent to the cohort by true size, and at S/M for each block.
+        blocks_actual: bytes of the blocks sent to the cohort, by true size.
+        blocks_uniform: the same at S/M for each block.
         staleness: mean age of the aggregated updates, in aggregations since the model that each was trained from.
     """
 
@@ -43,3 +53,29 @@ class RoundRow:
     blocks_actual: int
     blocks_uniform: int
     staleness: float
+
+
+ROUNDS = pa.schema(
+    [
+        column("round", pa.int32(), "", "the round, from 1"),
+        column("seconds", pa.float64(), "s", "virtual time at the round's end"),
+        column("accuracy", pa.float64(), "", "of the round's model, in [0, 1]; null where it was not evaluated"),
+        column("accuracy_ema", pa.float64(), "", "0.9 of the last one and 0.1 of the accuracy"),
+        column("accuracy_ensemble", pa.float64(), "", "of the moving average of the models so far; null without one"),
+        column("loss", pa.float64(), "", "mean cross-entropy of the round's model"),
+        column("bytes_down", pa.int64(), "B", "delivered to clients during the round"),
+        column("bytes_up", pa.int64(), "B", "delivered to the server during the round"),
+        column("flops", pa.float64(), "FLOP", "training FLOPs during the round"),
+        column("joules", pa.float64(), "J", "drawn by the devices during the round"),
+        column("participants", pa.int32(), "", "clients that took part"),
+        column("aggregated", pa.int32(), "", "clients whose update went into the model"),
+        column("refused", pa.int32(), "", "clients whose memory did not hold the job"),
+        column("exposed_seconds", pa.float64(), "s", "transfers of the critical path that lengthened the round"),
+        column("hidden_seconds", pa.float64(), "s", "transfers of the critical path that did not"),
+        column("critical_client", pa.int32(), "", "the client that closed the round; -1 where a deadline did"),
+        column("blocks_actual", pa.int64(), "B", "model blocks sent to the cohort, by their true size"),
+        column("blocks_uniform", pa.int64(), "B", "model blocks sent to the cohort, at 1/M of the model each"),
+        column("staleness", pa.float64(), "", "mean age of the aggregated updates, in aggregations"),
+    ]
+)
+"""Columns of ``rounds.parquet``, the fields of :class:`RoundRow`."""

@@ -1,4 +1,4 @@
-"""The tables of a run directory: Parquet with typed columns, and units in the metadata of every column."""
+"""Write and read the tables of a run directory: Parquet with typed columns, and units in their metadata."""
 
 from __future__ import annotations
 
@@ -15,75 +15,20 @@ import pyarrow.parquet as pq
 
 from edgefl.durable_file import durable_file, write_durably
 from edgefl.errors import UserError
-from edgefl.record.events import Event
+from edgefl.record.columns import column
+from edgefl.record.events import EVENTS, Event
 from edgefl.record.kinds import EventKind
 from edgefl.record.listener import Listener
 from edgefl.record.ranges import check_table
-from edgefl.record.rounds import RoundRow
+from edgefl.record.rounds import ROUNDS, RoundRow
 
-_WORD = pa.dictionary(pa.int32(), pa.string())
-_SHORT_WORD = pa.dictionary(pa.int8(), pa.string())
-
-
-def column(name: str, kind: pa.DataType, unit: str, meaning: str) -> pa.Field:
-    """Return a column with its unit and meaning in its metadata."""
-    return pa.field(name, kind, metadata={"unit": unit, "meaning": meaning})
-
-
-EVENTS = pa.schema(
-    [
-        column("time", pa.float64(), "s", "virtual time"),
-        column("kind", _WORD, "", "what happened"),
-        column("round", pa.int32(), "", "the round it belongs to, from 1; -1 for none"),
-        column("client", pa.int32(), "", "the client concerned; -1 for the server and the network"),
-        column("dispatch", pa.int32(), "", "number of the client's job, from 0; -1 for none"),
-        column("group", pa.int32(), "", "of local training: the kind of device, from 0; -1 for none"),
-        column("alpha", pa.int32(), "", "of local training: the number of blocks received; -1 for none"),
-        column("images", pa.int32(), "", "of local training: the client's number of images; -1 for none"),
-        column("item", _WORD, "", "what was sent, decided or reached, or the device that trains, by name"),
-        column("flow", pa.int64(), "", "number of the transfer; -1 for none"),
-        column("source", _WORD, "", "node of the topology"),
-        column("target", _WORD, "", "node of the topology"),
-        column("bytes", pa.int64(), "B", "size of a transfer, or what was delivered; memory of a job"),
-        column("seconds", pa.float64(), "s", "how long it took"),
-        column("flops", pa.float64(), "FLOP", "floating-point operations executed"),
-        column("joules", pa.float64(), "J", "energy that the device drew for it"),
-        column("value", pa.float64(), "", "the number that the kind is about"),
-        column("detail", pa.string(), "", "further facts as JSON"),
-    ]
-)
-"""Columns of ``events.parquet``, those of :class:`edgefl.record.events.Event`."""
-
-ROUNDS = pa.schema(
-    [
-        column("round", pa.int32(), "", "the round, from 1"),
-        column("seconds", pa.float64(), "s", "virtual time at the round's end"),
-        column("accuracy", pa.float64(), "", "of the round's model, in [0, 1]; null where it was not evaluated"),
-        column("accuracy_ema", pa.float64(), "", "0.9 of the last one and 0.1 of the accuracy"),
-        column("accuracy_ensemble", pa.float64(), "", "of the moving average of the models so far; null without one"),
-        column("loss", pa.float64(), "", "mean cross-entropy of the round's model"),
-        column("bytes_down", pa.int64(), "B", "delivered to clients during the round"),
-        column("bytes_up", pa.int64(), "B", "delivered to the server during the round"),
-        column("flops", pa.float64(), "FLOP", "training FLOPs during the round"),
-        column("joules", pa.float64(), "J", "drawn by the devices during the round"),
-        column("participants", pa.int32(), "", "clients that took part"),
-        column("aggregated", pa.int32(), "", "clients whose update went into the model"),
-        column("refused", pa.int32(), "", "clients whose memory did not hold the job"),
-        column("exposed_seconds", pa.float64(), "s", "transfers of the critical path that lengthened the round"),
-        column("hidden_seconds", pa.float64(), "s", "transfers of the critical path that did not"),
-        column("critical_client", pa.int32(), "", "the client that closed the round; -1 where a deadline did"),
-        column("blocks_actual", pa.int64(), "B", "model blocks sent to the cohort, by their true size"),
-        column("blocks_uniform", pa.int64(), "B", "model blocks sent to the cohort, at 1/M of the model each"),
-        column("staleness", pa.float64(), "", "mean age of the aggregated updates, in aggregations"),
-    ]
-)
-"""Columns of ``rounds.parquet``, those of :class:`edgefl.record.rounds.RoundRow`."""
+_WORD = pa.dictionary(pa.int8(), pa.string())
 
 SENSITIVITY = pa.schema(
     [
-        column("label", _SHORT_WORD, "", "the method"),
+        column("label", _WORD, "", "the method"),
         column("seed", pa.int64(), "", "the run's seed"),
-        column("devices", _SHORT_WORD, "", "bound of the profiles' figures: low gives the least seconds and joules"),
+        column("devices", _WORD, "", "bound of the profiles' figures: low gives the least seconds and joules"),
         column("bandwidth", pa.float64(), "", "factor on the capacity of every link"),
         column("round", pa.int32(), "", "the round, from 1; its model is that of rounds.parquet"),
         column("seconds", pa.float64(), "s", "virtual time at the round's end"),

@@ -92,7 +92,8 @@ class RunRecord:
         Raises:
             UserError: the run has no such method or seed, or its file cannot be read.
         """
-        from edgefl.record.tables import ROUNDS, read_parquet
+        from edgefl.record.rounds import ROUNDS
+        from edgefl.record.tables import read_parquet
 
         if label not in self.results:
             raise UserError(f"no method '{label}' in this run; {nearest(label, self.labels)}", file=str(self.path))

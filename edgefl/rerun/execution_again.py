@@ -31,8 +31,8 @@ from edgefl.process_state import process_state_kept
 from edgefl.record.events import Event
 from edgefl.record.kinds import EventKind
 from edgefl.record.listener import Listener
+from edgefl.record.rounds import ROUNDS
 from edgefl.record.summary import SeedResult
-from edgefl.record.tables import ROUNDS
 from edgefl.scenario import Scenario
 from edgefl.simulation.invariants.record import Record, at, close
 from edgefl.simulation.run import Outcome, simulate_run

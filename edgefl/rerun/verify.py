@@ -17,9 +17,11 @@ from edgefl.json_file import read_json
 from edgefl.network import build_topology
 from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths, SeedPaths
+from edgefl.record.events import EVENTS
 from edgefl.record.paths import folder_in
+from edgefl.record.rounds import ROUNDS
 from edgefl.record.summary import SeedResult, Summary
-from edgefl.record.tables import EVENTS, ROUNDS, check_schema, read_events, read_parquet
+from edgefl.record.tables import check_schema, read_events, read_parquet
 from edgefl.rerun.execution_again import ExecutionAgain, is_trained
 from edgefl.rerun.sensitivity.checking import check_sensitivity
 from edgefl.scenario import Scenario, load_scenario

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import fields
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +12,9 @@ import pytest
 
 from edgefl.cli.entry import main
 from edgefl.experiment import run
-from edgefl.record.tables import EVENTS, ROUNDS, SENSITIVITY
+from edgefl.record.events import EVENTS, Event
+from edgefl.record.rounds import ROUNDS, RoundRow
+from edgefl.record.tables import SENSITIVITY
 from edgefl.scenario.loading import check
 
 from ..small_runs import SMALL
@@ -83,3 +86,8 @@ def test_every_table_has_a_schema_of_whole_numbers_numbers_and_text():
 
     for schema in (EVENTS, ROUNDS, SENSITIVITY):
         assert {_words(field.type) for field in schema} <= {"whole numbers", "numbers", "text"}
+
+
+def test_the_columns_are_the_fields_of_the_rows():
+    assert EVENTS.names == list(Event._fields)
+    assert ROUNDS.names == [field.name for field in fields(RoundRow)]

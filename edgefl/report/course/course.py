@@ -6,11 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from edgefl.record import SeedPaths
-from edgefl.record.events import Event
 from edgefl.record.kinds import CONTINUED
+
+if TYPE_CHECKING:
+    from edgefl.record.events import Event
 
 
 class Transfer(NamedTuple):

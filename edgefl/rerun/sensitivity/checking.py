@@ -8,9 +8,10 @@ from pathlib import Path
 
 from edgefl.errors import UserError
 from edgefl.record import RunPaths
+from edgefl.record.rounds import ROUNDS
 from edgefl.record.sensitivity import OWN, read_retimed
 from edgefl.record.summary import Summary
-from edgefl.record.tables import ROUNDS, SENSITIVITY, check_schema, read_parquet
+from edgefl.record.tables import SENSITIVITY, check_schema, read_parquet
 
 
 def check_sensitivity(run: Path, summary: Summary) -> Iterator[str]:
