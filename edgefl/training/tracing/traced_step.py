@@ -90,7 +90,7 @@ class StepTracer(UncompiledMode):
         self._most_bytes = room
         with self._unless_it_cannot():
             for number, tensor in enumerate(inputs):
-                self._know(tensor, graph.placeholder(f"input_{number}"))
+                self._register(tensor, graph.placeholder(f"input_{number}"))
             self._most_bytes += self._bytes
 
     def traced_step(self, *outputs: Tensor) -> TracedStep | None:
@@ -151,17 +151,17 @@ class StepTracer(UncompiledMode):
             raise _CannotBeTraced
         args, keywords = map_aggregate(arguments, self._named)
         if func._schema.name in _HANDED_ON:
-            self._know(result, args[0])
+            self._register(result, args[0])
             return
         if func._schema.name in _ONE_ORDER and not keywords:
             args = tuple(_in_order(graph, node, one, result) for node, one in zip(args, arguments[0], strict=True))
         node = _called(graph, func, args, keywords)
         if isinstance(result, Tensor):
-            self._know(result, node)
+            self._register(result, node)
         elif isinstance(result, tuple | list):
             for number, each in enumerate(result):
                 if isinstance(each, Tensor):
-                    self._know(each, graph.call_function(operator.getitem, (node, number)))
+                    self._register(each, graph.call_function(operator.getitem, (node, number)))
         else:
             raise _CannotBeTraced  # a number was read out of a tensor
 
@@ -181,7 +181,7 @@ class StepTracer(UncompiledMode):
             raise _CannotBeTraced
         return self._places[_place(tensor)]
 
-    def _know(self, tensor: Tensor, node: Node) -> None:
+    def _register(self, tensor: Tensor, node: Node) -> None:
         if id(tensor) in self._held:
             return
         if tensor.layout is not torch.strided or tensor.is_nested:
