@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from copy import copy
 
 from edgefl.errors import EdgeflError
 from edgefl.process_state import process_state_kept
@@ -53,7 +53,7 @@ class Guarded(Listener):
 
     def round_ended(self, row: RoundRow) -> None:
         """Pass it on."""
-        self._call("round_ended", replace(row))
+        self._call("round_ended", copy(row))
 
     def simulated(self, rounds: int) -> None:
         """Pass it on."""
