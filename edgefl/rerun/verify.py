@@ -140,10 +140,11 @@ class _Verification:
     def check(self, label: str, entry: SeedResult, again: ExecutionAgain | None) -> Iterator[str]:
         """What is wrong with one run."""
         paths = RunPaths(self.run).of(label, entry.seed)
+        events, rounds = paths.events, paths.rounds  # a link or a pipe is an error of the whole directory
         try:
             record = self._record(paths, label, entry)
-            check_schema(paths.events, EVENTS)
-            check_schema(paths.rounds, ROUNDS)
+            check_schema(events, EVENTS)
+            check_schema(rounds, ROUNDS)
         except UserError as error:
             yield f"a table cannot be read: {error}"
             return
