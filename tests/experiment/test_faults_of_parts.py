@@ -293,6 +293,8 @@ def test_a_server_update_that_writes_into_what_it_is_given_changes_no_other_meth
         deltas.fill_(7)
         return new, after
 
+    # The writer of checkpoints notices a state that was changed in place.
+    monkeypatch.setattr("edgefl.experiment.resumed_learner.CHECKPOINT_EVERY", 1)
     expected = run(scenario_of("fedavgm"), out=tmp_path / "expected")
     monkeypatch.setattr(FedAvgM, "update", writing)
     monkeypatch.setattr(FedAvgM, "begin", begin)

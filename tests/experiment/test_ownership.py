@@ -81,6 +81,17 @@ def test_a_folder_that_holds_something_is_refused_and_left_as_it_is(
     assert everything(tmp_path) == before
 
 
+def test_every_file_of_a_run_has_the_permissions_of_the_umask(tmp_path):
+    before = os.umask(0o027)
+    try:
+        folder = run(check(SMALL), out=tmp_path / "run")
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.rglob("*") if path.is_file()}
+    assert "final.safetensors" in modes
+    assert set(modes.values()) == {0o640}
+
+
 def mistake(*_, **__):
     raise UserError("something does not fit")
 

@@ -36,6 +36,7 @@ def test_front_blocks_are_one_round_old_where_all_clients_take_part_and_old_wher
         scenario = load_scenario(name, {"stop": "rounds"}).with_seeds([0])
         folder = run(scenario, out=tmp_path / name, methods=["fedavg", "fedbr"], train=False)
         entries[name] = json.loads((folder / "summary.json").read_text())["methods"]
+    assert [method.label for method in load_scenario("5g_10clients").methods] == ["fedavg", "fedmlb", "fedbr"]
     few, many = ({label: entry[0] for label, entry in found.items()} for found in entries.values())
     assert few["fedbr"]["blocks"]["front_age"] == 1.0
     assert few["fedbr"]["bytes"]["down"] < 0.85 * few["fedavg"]["bytes"]["down"]
