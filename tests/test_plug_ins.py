@@ -123,7 +123,7 @@ MESSAGES = {
     "no part": (
         ("payload=ModelAndTeacher", "payload=Payload"),
         "method 'taught': AveragingServer broadcasts 'teacher', but Payload sends no part 'teacher' in round "
-        "1, so its bytes would not be counted (parts: model); return Part('teacher', sizes.model_bytes, round) from "
+        "2, so its bytes would not be counted (parts: model); return Part('teacher', sizes.model_bytes, round) from "
         "downlink, or name the part that carries it in carried_by of AveragingServer",
     ),
 }
