@@ -40,9 +40,14 @@ def _items(module: Any, name: str) -> Setting:
     return Setting(lambda: (getattr(module, name), list(getattr(module, name))), write)
 
 
+_SIGNALS = [int(number) for number in signal.valid_signals()]
+_handler_of: Callable[[int], Any] = getattr(signal.getsignal, "__wrapped__", signal.getsignal)
+"""Without the search for an enum's member, which takes most of the time of a block."""
+
+
 def _handlers() -> dict[int, Any]:
     """The handlers of signals that Python code can restore."""
-    found = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    found = {number: _handler_of(number) for number in _SIGNALS}
     return {number: handler for number, handler in found.items() if handler is not None}
 
 
@@ -50,7 +55,7 @@ def _handle(handlers: dict[int, Any]) -> None:
     if threading.current_thread() is not threading.main_thread():
         return  # only the main thread may change them, so the block has not
     for number, handler in handlers.items():
-        if signal.getsignal(number) != handler:
+        if _handler_of(number) != handler:
             with suppress(OSError):
                 signal.signal(number, handler)
 

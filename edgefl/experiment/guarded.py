@@ -25,7 +25,7 @@ class ListenerError(EdgeflError):
 
 
 class Guarded(Listener):
-    """Passes each call on with copies, and restores the process's settings after it.
+    """Passes each call that the listener overrides on with copies, and restores the process's settings after it.
 
     A copy of the process that the listener forks ends with the call.
 
@@ -68,8 +68,11 @@ class Guarded(Listener):
         self._call("results_reused", seed, trained, found)
 
     def _call(self, moment: str, *arguments: object) -> None:
+        method = getattr(self._listener, moment)
+        if getattr(method, "__func__", method) is getattr(Listener, moment):
+            return
         try:
             with process_state_kept():
-                getattr(self._listener, moment)(*arguments)
+                method(*arguments)
         except Exception as error:
             raise ListenerError(error) from error
