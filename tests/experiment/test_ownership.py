@@ -23,6 +23,7 @@ from edgefl.record.listener import Listener
 from edgefl.record.names import LOCK
 from edgefl.rerun.verify import verify
 from edgefl.scenario.loading import check
+from edgefl.simulation.rounds import RoundBook
 
 from ..small_runs import SMALL, Stop, tree
 
@@ -127,6 +128,28 @@ def test_an_error_of_a_listener_after_a_round_removes_nothing_and_the_run_can_be
         run(scenario, out=tmp_path / "run", listeners=[Failing()])
     resume(tmp_path / "run")
     assert tree(tmp_path / "run") == tree(tmp_path / "whole")
+
+
+def test_a_mistake_found_after_a_round_removes_nothing_and_the_run_can_be_resumed(small, tmp_path):
+    scenario = small()
+    run(scenario, out=tmp_path / "whole")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("edgefl.simulation.rounds.RoundBook._standing", late(RoundBook._standing))
+        with pytest.raises(UserError, match="does not fit"):
+            run(scenario, out=tmp_path / "run")
+    resume(tmp_path / "run")
+    assert tree(tmp_path / "run") == tree(tmp_path / "whole")
+
+
+def late(called):
+    """Makes a mistake in the third round."""
+
+    def calling(book, round, *others):
+        if round == 2:
+            mistake()
+        return called(book, round, *others)
+
+    return calling
 
 
 def test_what_a_stranger_puts_into_the_folder_meanwhile_survives_a_mistake(tmp_path, monkeypatch):
