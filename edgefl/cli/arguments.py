@@ -15,14 +15,15 @@ Run = Annotated[Path, typer.Argument(parser=user_path, metavar="RUN", help="A ru
 Scenario = Annotated[
     str, typer.Argument(metavar="SCENARIO", help="A YAML file, or a shipped scenario's name.", show_default=False)
 ]
+
+
+def changes(help: str) -> Any:
+    """The option ``--set`` of a command that reads it in its own way; its default is ``None``."""
+    return typer.Option("--set", metavar="PATH=VALUE", help=help, show_default=False)
+
+
 Changes = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="PATH=VALUE",
-        help="Change a value, such as training.rounds=20 or fleet.0.share=0.3; repeatable.",
-        show_default=False,
-    ),
+    list[str] | None, changes("Change a value, such as training.rounds=20 or fleet.0.share=0.3; repeatable.")
 ]
 Methods = Annotated[
     list[str] | None,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from edgefl.cli import arguments
 from edgefl.cli.arguments import Json
 from edgefl.cli.printing import say, say_json
 from edgefl.errors import UserError
@@ -22,11 +23,8 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
     method: Annotated[str | None, typer.Option("--method", "-x", help="Method.", show_default=False)] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="PATH=VALUE",
-            help="Set by path in a scenario: model.stem=imagenet, methods.0.mu=0.1, training.local.momentum=0.9",
-            show_default=False,
+        arguments.changes(
+            "Set by path in a scenario: model.stem=imagenet, methods.0.mu=0.1, training.local.momentum=0.9"
         ),
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Images in a batch.")] = 1,

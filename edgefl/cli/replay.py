@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from edgefl.cli import arguments
 from edgefl.cli.arguments import Methods, Run, new_folder
 from edgefl.cli.printing import say
 from edgefl.errors import UserError
@@ -16,13 +17,7 @@ from edgefl.errors import UserError
 def replay(  # noqa: PLR0917  (Typer reads options from the signature)
     run: Run,
     changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="PATH=VALUE",
-            help="Change network, fleet, targets or budgets; repeatable.",
-            show_default=False,
-        ),
+        list[str] | None, arguments.changes("Change network, fleet, targets or budgets; repeatable.")
     ] = None,
     grid: Annotated[
         list[str] | None,

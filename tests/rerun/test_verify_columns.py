@@ -47,3 +47,12 @@ def test_other_columns_are_caught(finished, tmp_path, name, change):
     (found,) = verify(folder)
     assert name.rpartition("/")[2] in found
     assert "expected " in found or "it has no column" in found
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_that_cannot_be_read_is_a_violation_and_ends_no_check(finished, tmp_path, name):
+    copy = tmp_path / "copy"
+    shutil.copytree(finished, copy)
+    (copy / name).write_bytes(b"PAR1")
+    found = verify(copy)
+    assert any(name.rpartition("/")[2] in line and "cannot be read" in line for line in found)
