@@ -10,6 +10,7 @@ import typer
 
 from edgefl.cli.arguments import Changes, Device, Json, Methods, NoTrain, Scenario, Seeds, new_folder
 from edgefl.cli.printing import say, say_json
+from edgefl.cli.stopped import Stopped
 from edgefl.errors import EdgeflError, UserError
 from edgefl.hardware import EngineKind
 
@@ -94,17 +95,20 @@ def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
         raise UserError("cannot be combined with optuna, which proposes settings itself", file="--random")
     settings = settings_of(spec.grid, random if random is not None else spec.random)
     searches = spec.halving is not None or spec.optuna is not None
-    if searches:
-        if no_train:
-            raise UserError("a search needs training results; remove this option", file="--no-train")
-        labels = method or [each.label for each in base.methods]
-        made, result = _search(spec, settings, labels, make, folder, spread)
-    else:
-        made = make(settings, method)
-        say(f"{len(made)} jobs", err=True)
-        if choose is not None:
-            check_split(made)
-        result = run(made, folder, **spread)
+    if searches and no_train:
+        raise UserError("a search needs training results; remove this option", file="--no-train")
+    try:
+        if searches:
+            labels = method or [each.label for each in base.methods]
+            made, result = _search(spec, settings, labels, make, folder, spread)
+        else:
+            made = make(settings, method)
+            say(f"{len(made)} jobs", err=True)
+            if choose is not None:
+                check_split(made)
+            result = run(made, folder, **spread)
+    except KeyboardInterrupt:
+        raise Stopped("to continue: run the same command again") from None
     _finish(result, made, choose or _metric(spec), as_json=as_json)
 
 

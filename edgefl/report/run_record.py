@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from edgefl.errors import UserError, nearest
 from edgefl.printable import printable_line
 from edgefl.record import RunPaths
+from edgefl.record.names import SWEEP
 from edgefl.record.summary import SeedResult, Summary, read_summary
 from edgefl.user_path import user_path
 from edgefl.yaml_file import read_yaml
@@ -46,6 +47,8 @@ class RunRecord:
         for file in (paths.summary, paths.scenario):
             if not file.exists():
                 hint = f"; it is unfinished: edgefl simulate --resume {path}" if paths.state.exists() else ""
+                if (self.path / SWEEP).exists():
+                    hint = "; it is an unfinished sweep: run its command again"
                 raise UserError(f"expected a finished run, found no {file.name} in it{hint}", file=str(path))
         self.summary: dict[str, Any]
         typed: Summary

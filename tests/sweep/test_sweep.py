@@ -215,6 +215,19 @@ def test_a_process_that_dies_fails_its_job_alone(file, tmp_path, monkeypatch):
     assert all("process died" in failure for failure in failures.values())
 
 
+def test_a_stopped_sweep_says_how_to_continue_and_report_that_it_is_unfinished(file, tmp_path, monkeypatch, capsys):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("edgefl.sweep.sweeping.run_all", stop)
+    out = tmp_path / "out"
+    assert main(["sweep", file, "--grid", "training.local.lr=0.1,0.2", "--no-train", "--out", str(out)]) == 130
+    *_, fact, advice = capsys.readouterr().err.splitlines()
+    assert (fact, advice) == ("stopped by SIGINT; finished work is kept", "to continue: run the same command again")
+    assert main(["report", str(out)]) == 2
+    assert "it is an unfinished sweep: run its command again" in capsys.readouterr().err
+
+
 def test_a_job_of_an_older_schema_says_what_to_delete(file, tmp_path, here):
     out = tmp_path / "out"
     jobs = jobs_of(file, CHANGES, settings_of(GRID), train=False)
