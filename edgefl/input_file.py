@@ -1,4 +1,4 @@
-"""Files that a scenario names: the type of a field that names a file, and the function that finds such files."""
+"""Files that a scenario names: the types of fields that name files, and functions that find them."""
 
 from __future__ import annotations
 
@@ -7,40 +7,62 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel
 
 from edgefl.errors import UserError
+from edgefl.user_code import UserCode
 from edgefl.user_path import user_path
+from edgefl.wording import with_article
+
+Named = Literal["file", "folder", "code"]
+"""What the value of a field names."""
 
 
-class _NamesAFile:
-    """Marks a type whose values are file names."""
+class _Names(NamedTuple):
+    """Marks a type whose values name a file, a folder, or an object in a Python file."""
+
+    what: Named
 
 
-InputFile = Annotated[str, _NamesAFile()]
+def _checked_code(reference: str) -> str:
+    try:
+        UserCode.of(reference)
+    except UserError as error:
+        raise ValueError(error.message) from None
+    return reference
+
+
+InputFile = Annotated[str, _Names("file")]
 """The type of an option that names a file which a run reads; also for the options of plug-ins.
 
 A digest of the file's contents is stored when the run begins, and checked each time the file is read again.
 """
 
+InputFolder = Annotated[str, _Names("folder")]
+"""The type of an option of a data set that names a folder; the digest of the data stands for its contents."""
 
-def find_input(file: str, folder: Path | None = None) -> Path:
-    """The path of a file that a scenario names: as given, or in ``folder``, or in the folder EDGEFL_DATA.
+InputCode = Annotated[str, _Names("code"), AfterValidator(_checked_code)]
+"""The type of an option that names an object in a Python file, ``FILE.py:NAME``; a digest of the file is stored."""
+
+
+def find_input(file: str, folder: Path | None = None, *, what: Literal["file", "folder"] = "file") -> Path:
+    """The path of a file or folder that a scenario names: as given, or in ``folder``, or in the folder EDGEFL_DATA.
 
     Raises:
         UserError: it is in none of these places.
     """
+    exists = os.path.isfile if what == "file" else os.path.isdir
     folders = [folder] if folder is not None else []
     if from_environment := os.environ.get("EDGEFL_DATA"):
         folders.append(user_path(from_environment))
     candidates = list(dict.fromkeys([user_path(file), *(each / file for each in folders)]))
     for candidate in candidates:
-        if os.path.isfile(candidate):  # unlike is_file, no error for a name that is too long
+        if exists(candidate):  # unlike is_file, no error for a name that is too long
             return candidate
     places = " or ".join(f"'{candidate}'" for candidate in candidates)
-    raise UserError(f"expected a file at {places}, found none")
+    raise UserError(f"expected {with_article(what)} at {places}, found none")
 
 
 def digest_of_file(path: Path) -> str:
@@ -57,7 +79,7 @@ def digest_of_file(path: Path) -> str:
 
 
 def input_files(part: Any) -> dict[str, str]:
-    """The files named by a part and all its nested parts, by dotted path.
+    """The files whose digests are stored: those that a part and all its nested parts name, by dotted path.
 
     Args:
         part: a pydantic model, a dataclass, or a mapping or sequence of them.
@@ -67,7 +89,25 @@ def input_files(part: Any) -> dict[str, str]:
     >>> input_files({"links": [Trace(file="a.csv"), Trace()]})
     {'links.0.file': 'a.csv'}
     """
-    return dict(_found(part, ""))
+    files = ((path, value, what) for path, value, what in _named(part, "") if what != "folder")
+    return {path: str(UserCode.of(value).file) if what == "code" else value for path, value, what in files}
+
+
+def naming_fields(part: type[BaseModel]) -> dict[str, Named]:
+    """The fields of a part that name files and folders, and what each of them names.
+
+    >>> class Trace(BaseModel):
+    ...     file: InputFile | None = None
+    >>> naming_fields(Trace)
+    {'file': 'file'}
+    """
+    marks = {name: _mark([field.annotation, *field.metadata]) for name, field in part.model_fields.items()}
+    return {name: mark for name, mark in marks.items() if mark is not None}
+
+
+def code_files(part: Any) -> dict[str, Path]:
+    """The Python files named by a part and all its nested parts, by dotted path."""
+    return {path: UserCode.of(value).file for path, value, what in _named(part, "") if what == "code"}
 
 
 def parts_of(part: Any) -> Iterator[Any]:
@@ -81,30 +121,35 @@ def parts_of(part: Any) -> Iterator[Any]:
         yield from parts_of(value)
 
 
-def _found(part: Any, path: str) -> Iterator[tuple[str, str]]:
-    for name, value, marked in _members(part):
+def _named(part: Any, path: str) -> Iterator[tuple[str, str, Named]]:
+    for name, value, what in _members(part):
         here = f"{path}.{name}" if path else name
-        if marked and isinstance(value, str):
-            yield here, value
+        if what is None or not isinstance(value, str):
+            yield from _named(value, here)
         else:
-            yield from _found(value, here)
+            yield here, value, what
 
 
-def _members(part: Any) -> Iterator[tuple[str, Any, bool]]:
-    """The members of a part: name, value, and whether it names a file."""
+def _members(part: Any) -> Iterator[tuple[str, Any, Named | None]]:
+    """The members of a part: name, value, and what it names."""
     if isinstance(part, BaseModel):
-        for name, field in type(part).model_fields.items():
-            yield name, getattr(part, name), _marked([field.annotation, *field.metadata])
+        naming = naming_fields(type(part))
+        for name in type(part).model_fields:
+            yield name, getattr(part, name), naming.get(name)
     elif dataclasses.is_dataclass(part) and not isinstance(part, type):
         for each in dataclasses.fields(part):
-            yield each.name, getattr(part, each.name), False
+            yield each.name, getattr(part, each.name), None
     elif isinstance(part, Mapping):
         for key, value in part.items():
-            yield str(key), value, False
+            yield str(key), value, None
     elif isinstance(part, list | tuple):
         for index, value in enumerate(part):
-            yield str(index), value, False
+            yield str(index), value, None
 
 
-def _marked(annotations: Any) -> bool:
-    return any(isinstance(each, _NamesAFile) or _marked(get_args(each)) for each in annotations)
+def _mark(annotations: Any) -> Named | None:
+    for each in annotations:
+        found = each.what if isinstance(each, _Names) else _mark(get_args(each))
+        if found is not None:
+            return found
+    return None

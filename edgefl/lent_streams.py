@@ -55,7 +55,7 @@ class LentStream:
 
 @contextmanager
 def streams_lent() -> Iterator[None]:
-    """Lend the block the standard streams; afterwards the caller's are back, open and in place."""
+    """Let the block use the standard streams without closing them; afterwards restore the caller's streams."""
     before = {name: getattr(sys, name) for name in NAMES}
     for name, stream in before.items():
         if stream is not None and not isinstance(stream, LentStream):

@@ -37,6 +37,8 @@ def _without_booleans(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     refusal = _REFUSALS.get(schema.get("type", ""))
+    if schema.get("type") == "literal" and any(type(each) is int for each in schema["expected"]):
+        refusal = _whole  # true equals 1
     if refusal is not None:
         return no_info_before_validator_function(refusal, schema)
     if schema.get("type") == "function-before" and schema["function"]["function"] in _REFUSALS.values():

@@ -1,7 +1,7 @@
 r"""Text from files and users, made safe to print.
 
-A terminal obeys control characters: they move the cursor, change the title or colour what follows. Marks of writing
-direction reverse what a reader sees. Both are shown as escapes instead: ``\x1b``, ``\u202e``.
+Control characters move a terminal's cursor, change its title or its colours. Marks of writing direction reverse the
+displayed text. Both are shown as escapes instead: ``\x1b``, ``\u202e``.
 """
 
 from __future__ import annotations

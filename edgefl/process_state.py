@@ -68,9 +68,9 @@ SETTINGS = {
     "uncaught errors": _attribute(sys, "excepthook"),
     "uncaught errors of threads": _attribute(threading, "excepthook"),
     "ignored errors": _attribute(sys, "unraisablehook"),
-    "depth of calls": Setting(sys.getrecursionlimit, sys.setrecursionlimit),
-    "turns of threads": Setting(sys.getswitchinterval, sys.setswitchinterval),
-    "collection of garbage": Setting(gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
+    "recursion limit": Setting(sys.getrecursionlimit, sys.setrecursionlimit),
+    "switch interval": Setting(sys.getswitchinterval, sys.setswitchinterval),
+    "garbage collection": Setting(gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
     "log": Setting(lambda: logging.root.manager.disable, logging.disable),
     "blocked signals": Setting(
         lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
@@ -82,7 +82,7 @@ SETTINGS = {
 
 
 def end_if_forked(process: int, error: BaseException | None = None) -> None:
-    """End this process if it is a forked copy: a part's code made it, and it must not go on as a second edgefl.
+    """End this process if it is a copy that a part's code forked; it must not continue as a second edgefl process.
 
     Args:
         process: the id of the process that called the part.

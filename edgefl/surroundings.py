@@ -1,7 +1,7 @@
 """The working directory and the environment: changes that a block made are undone, those of other threads stay.
 
-Python tells an audit hook who changes them, so nothing is compared, and a change of another thread is not mistaken for
-one of the block.
+An audit hook is called for each change, so nothing is compared, and a change of another thread is not mistaken for one
+of the block.
 """
 
 from __future__ import annotations

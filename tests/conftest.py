@@ -39,6 +39,17 @@ def _one_process_trains(request, monkeypatch):
         monkeypatch.setitem(parallel.ParallelEngine.__init__.__kwdefaults__, "settled", None)
 
 
+class _Every(set):
+    def __contains__(self, _):
+        return True
+
+
+@pytest.fixture
+def any_python_file(monkeypatch):
+    """Python files are executed that no scenario named."""
+    monkeypatch.setattr("edgefl.user_code._allowed", _Every())
+
+
 @pytest.fixture(scope="module")
 def worker_processes():
     """Engines may use worker processes, which are ended after the module."""

@@ -118,7 +118,7 @@ MESSAGES = {
     "no broadcast": (
         ("server=AveragingServer()", "server=Mean()"),
         "method 'taught': Taught reads the frozen copy 'teacher', which its server update 'mean' does not broadcast "
-        "and its clients do not keep; there is: received",
+        "and its clients do not keep; expected one of: received",
     ),
     "no part": (
         ("payload=ModelAndTeacher", "payload=Payload"),

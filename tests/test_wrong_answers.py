@@ -19,10 +19,10 @@ from dataclasses import replace
 from typing import Literal
 import numpy as np
 import torch
-from edgefl.data.spec import DataSpec, Description, Pixels
+from edgefl.data.spec import DataSpec, Description, Samples
 
 def images(count, **other):
-    return Pixels(np.zeros((count, 1, 8, 8), np.uint8), np.arange(count) % 4)._replace(**other)
+    return Samples(np.zeros((count, 1, 8, 8), np.uint8), np.arange(count) % 4)._replace(**other)
 
 class Part(DataSpec):
     name: Literal["mine"] = "mine"
@@ -46,20 +46,24 @@ DECLARATIONS = {
     "no classes": ("DECLARED = replace(PLAIN, classes=0)", "classes = 0; expected a whole number from 1"),
     "other counts": ("DECLARED = replace(PLAIN, train=(20,) * 3)", "train = (20, 20, 20); expected the number of"),
     "no images": ("DECLARED = replace(PLAIN, test=(0,) * 4)", "test = (0, 0, 0, 0); expected the number of"),
-    "no shape": ("DECLARED = replace(PLAIN, shape=(8, 8))", "shape = (8, 8); expected (channels, height, width)"),
+    "no shape": ("DECLARED = replace(PLAIN, shape=())", "shape = (); expected the shape of one input"),
+    "an empty shape": ("DECLARED = replace(PLAIN, shape=(1, 8, 0))", "shape = (1, 8, 0); expected the shape of one"),
+    "flat images": ("DECLARED = replace(PLAIN, shape=(8, 8), kind='images')", "shape = (8, 8); expected (channels"),
+    "another kind": ("DECLARED = replace(PLAIN, kind='texts')", "kind = 'texts'; expected images, numbers or tokens"),
+    "means of numbers": ("DECLARED = replace(PLAIN, kind='numbers', mean=(0.1,))", "mean = (0.1,); expected 0 numbers"),
     "other means": ("DECLARED = replace(PLAIN, mean=(0.1, 0.2))", "mean = (0.1, 0.2); expected 1 numbers"),
 }
 READINGS = {
-    "fewer images": ("READ = images(60), images(20)", "60 training images, 15 of class 0; expected 80, 20 of class 0"),
-    "fewer test images": ("READ = images(80), images(8)", "8 test images, 2 of class 0; expected 20, 5 of class 0"),
+    "fewer images": ("READ = images(60), images(20)", "60 training samples, 15 of class 0; expected 80, 20 of class 0"),
+    "fewer test images": ("READ = images(80), images(8)", "8 test samples, 2 of class 0; expected 20, 5 of class 0"),
     "fewer classes": (
         "DECLARED = replace(PLAIN, classes=9, train=(20,) * 4 + (1,) * 5, test=(5,) * 9)",
-        "80 training images, 0 of class 4; expected 85, 1 of class 4, as declared",
+        "80 training samples, 0 of class 4; expected 85, 1 of class 4, as declared",
     ),
     "fewer labels": ("READ = images(80, labels=np.arange(70) % 4), images(20)", "int64 [70]; expected an array of 80"),
     "another class": (
         "READ = images(80, labels=np.arange(80) % 5), images(20)",
-        "training images with the label 4; expected 0 to 3",
+        "training samples with the label 4; expected 0 to 3",
     ),
     "negative labels": ("READ = images(80, labels=np.arange(80) % 4 - 1), images(20)", "the label -1; expected the"),
     "large labels": (
@@ -68,25 +72,40 @@ READINGS = {
     ),
     "labels that are no numbers": ("READ = images(80, labels=['a'] * 80), images(20)", "as labels of the training"),
     "fractions": ("READ = images(80, labels=np.ones(80)), images(20)", "a numpy.ndarray of float64 [80]; expected"),
-    "other owners": ("READ = images(80, owner=np.arange(8)), images(20)", "as owner of the training images a numpy"),
+    "other owners": ("READ = images(80, owner=np.arange(8)), images(20)", "as owner of the training samples a numpy"),
     "another shape": (
-        "READ = images(80, images=np.zeros((80, 3, 8, 8), np.uint8)), images(20)",
-        "training images of the shape (3, 8, 8); expected (1, 8, 8), as declared",
+        "READ = images(80, inputs=np.zeros((80, 3, 8, 8), np.uint8)), images(20)",
+        "training inputs of the shape (3, 8, 8); expected (1, 8, 8), as declared",
     ),
     "unlike shapes": (
-        "READ = images(80), images(20, images=np.zeros((20, 1, 9, 9), np.uint8))\nDECLARED = None",
-        "test images of the shape (1, 9, 9); expected (1, 8, 8), like the training images",
+        "READ = images(80), images(20, inputs=np.zeros((20, 1, 9, 9), np.uint8))\nDECLARED = None",
+        "test inputs of the shape (1, 9, 9); expected (1, 8, 8), like the training data",
     ),
-    "floats": ("READ = images(80, images=np.zeros((80, 1, 8, 8))), images(20)", "of float64 [80, 1, 8, 8]; expected"),
-    "objects": ("READ = images(80, images=np.zeros((80, 1, 8, 8), object)), images(20)", "of object [80, 1, 8, 8]"),
+    "floats": ("READ = images(80, inputs=np.zeros((80, 1, 8, 8))), images(20)", "of float64 [80, 1, 8, 8]; expected"),
+    "objects": ("READ = images(80, inputs=np.zeros((80, 1, 8, 8), object)), images(20)", "of object [80, 1, 8, 8]"),
     "tensors": (
-        "READ = images(80, images=torch.zeros(80, 1, 8, 8, dtype=torch.uint8)), images(20)",
+        "READ = images(80, inputs=torch.zeros(80, 1, 8, 8, dtype=torch.uint8)), images(20)",
         "a torch.Tensor of uint8 [80, 1, 8, 8]; expected an array of uint8",
     ),
-    "flat images": ("READ = images(80, images=np.zeros((80, 8, 8), np.uint8)), images(20)", "of uint8 [80, 8, 8]"),
-    "no images": ("READ = images(0), images(20)\nDECLARED = None", "of the shape (0, 1, 8, 8); expected 1 image"),
-    "one split": ("READ = images(80)", "expected the training and the test images as Pixels"),
-    "nothing": ("READ = None", "read returned None; expected the training and the test images as Pixels"),
+    "flat images": (
+        "READ = images(80, inputs=np.zeros((80, 8, 8), np.uint8)), images(20)",
+        "of the shape (8, 8); expected (1, 8, 8)",
+    ),
+    "numbers": (
+        "READ = images(80, inputs=np.zeros((80, 1, 8, 8), np.float32)), images(20)",
+        "returned numbers as training inputs; expected images, as declared",
+    ),
+    "unlike kinds": (
+        "READ = images(80), images(20, inputs=np.zeros((20, 1, 8, 8), np.float32))\nDECLARED = None",
+        "returned numbers as test inputs; expected images, like the training data",
+    ),
+    "infinite": (
+        "READ = images(80, inputs=np.full((80, 3), np.inf, np.float32)), images(20)\nDECLARED = None",
+        "training inputs that are not finite",
+    ),
+    "no images": ("READ = images(0), images(20)\nDECLARED = None", "of the shape (0, 1, 8, 8); expected 1 sample"),
+    "one split": ("READ = images(80)", "expected the training and the test data as Samples"),
+    "nothing": ("READ = None", "read returned None; expected the training and the test data as Samples"),
     "raises": ("def read(self): raise KeyError('d')\nPart.read = read", "KeyError: 'd'"),
     "exits": ("def read(self): sys.exit(3)\nPart.read = read", "SystemExit: 3"),
 }
@@ -168,7 +187,7 @@ def test_a_model_that_cannot_be_trained_is_named_before_training(plug_ins, capsy
 
 
 ODD_BUT_RIGHT = {
-    "backwards": "READ = images(80, images=np.zeros((80, 1, 8, 8), np.uint8)[::-1, :, ::-1]), images(20)",
+    "backwards": "READ = images(80, inputs=np.zeros((80, 1, 8, 8), np.uint8)[::-1, :, ::-1]), images(20)",
     "small numbers": "READ = images(80, labels=(np.arange(80) % 4).astype(np.uint8)[::-1]), images(20)",
     "nothing declared": "DECLARED = None",
     "a class without images": "DECLARED = replace(PLAIN, classes=5, train=(20,) * 4 + (0,), test=(5,) * 4 + (0,))",

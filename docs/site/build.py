@@ -1,6 +1,6 @@
 """Builds the site: ``python docs/site/build.py`` writes it to ``build/site``, another folder if one is named.
 
-Strict: a warning (a link that leads nowhere, a page that stands in no list, an unresolved name) fails the build.
+Strict: a warning (a broken link, a page that is in no list, an unresolved name) fails the build.
 """
 
 from __future__ import annotations

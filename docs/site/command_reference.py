@@ -25,7 +25,7 @@ class Parameter:
 
     Args:
         name: the function's parameter.
-        hint: its type, ``Annotated`` with what typer should make of it.
+        hint: its type, ``Annotated`` for typer.
         default: its default.
     """
 
@@ -48,18 +48,18 @@ class Parameter:
 
     @property
     def is_argument(self) -> bool:
-        """Whether it is known by its place."""
+        """Whether it is given by position."""
         return isinstance(self.info, ArgumentInfo)
 
     @property
     def usage(self) -> str:
-        """How the line that shows the command's usage names it."""
+        """Its name in the line that shows the command's usage."""
         shown = self.metavar + ("..." if self.several and not self.metavar.endswith("...") else "")
         return shown if self.required else f"[{shown}]"
 
     @property
     def cell(self) -> str:
-        """What is typed."""
+        """The text that users type."""
         if self.is_argument:
             return code(self.metavar)
         if self.type is bool:
@@ -68,7 +68,7 @@ class Parameter:
 
     @property
     def choices(self) -> list[str]:
-        """The names that it takes, where it takes no others."""
+        """The names that it accepts, if it accepts no others."""
         if get_origin(self.type) is Literal:
             return list(get_args(self.type))
         if isinstance(self.type, type) and issubclass(self.type, Enum):
@@ -77,12 +77,12 @@ class Parameter:
 
     @property
     def meaning(self) -> str:
-        """What it is for."""
+        """Its help text."""
         return self.info.help or ""
 
     @property
-    def stands(self) -> str:
-        """What holds where it isn't given."""
+    def default_text(self) -> str:
+        """The value that is used if it is not given."""
         if self.required:
             return "required"
         if self.default in (None, False, "") or not self.info.show_default:
@@ -121,6 +121,6 @@ def _section(path: str, callback: Callable[..., Any]) -> str:
     if arguments:
         text += table(["argument", "meaning"], ([each.cell, each.meaning] for each in arguments)) + "\n"
     if options:
-        rows = ([each.cell, each.meaning, each.stands] for each in options)
+        rows = ([each.cell, each.meaning, each.default_text] for each in options)
         text += keys(["option", "meaning", "default"], rows) + "\n"
     return text

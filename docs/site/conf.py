@@ -1,4 +1,4 @@
-"""How Sphinx builds the site; ``build.py`` gathers the pages and starts it."""
+"""Sphinx's configuration; ``build.py`` gathers the pages and starts it."""
 
 from pydoc import ErrorDuringImport, locate
 from typing import Any
@@ -48,7 +48,7 @@ napoleon_use_ivar = True  # the attributes of a dataclass are members already
 
 
 def _leads_nowhere(name: str) -> bool:
-    """Whether it names something of edgefl that isn't there."""
+    """Whether it names something that edgefl does not have."""
     try:
         return name.startswith("edgefl.") and locate(name) is None
     except ErrorDuringImport:
@@ -56,10 +56,10 @@ def _leads_nowhere(name: str) -> bool:
 
 
 def _without_page(_app: Sphinx, _env: Any, node: Element, shown: Element) -> Element | None:
-    """Lets names that no page of ours describes stand without a link: other packages', less public ones of edgefl."""
+    """Show names without a link if no page describes them: names of other packages, less public names of edgefl."""
     return shown if node.get("refdomain") == "py" and not _leads_nowhere(node["reftarget"]) else None
 
 
 def setup(app: Sphinx) -> None:
-    """Adds what is ours to Sphinx."""
+    """Add the function above to Sphinx."""
     app.connect("missing-reference", _without_page)

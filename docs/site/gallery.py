@@ -1,4 +1,4 @@
-"""The gallery: a page for each scenario that comes with edgefl, and one for each paper's."""
+"""The gallery: a page for each shipped scenario, and one for the scenarios of each paper."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from edgefl import shipped
 SCENARIOS = {name: path.read_text(encoding="utf-8") for name, path in shipped.files("scenarios").items()}
 """The text of each file by the scenario's name."""
 PAPERS = {"fedadc": "FedADC", "fedalign": "FedAlign", "fedbr": "FedBR", "fedmlb": "FedMLB"}
-"""Folders below ``scenarios/papers``, and what their papers are called."""
+"""Folders below ``scenarios/papers``, and the names of their papers."""
 PICTURES = Path(__file__).resolve().parents[1] / "images"
 
 
@@ -35,14 +35,14 @@ def page_of(file: str) -> str | None:
 
 def _alone(name: str) -> str:
     about, text = _parts(SCENARIOS[name])
-    picture = f"![What came out](../images/{name}.png)\n\n" if (PICTURES / f"{name}.png").exists() else ""
+    picture = f"![The result](../images/{name}.png)\n\n" if (PICTURES / f"{name}.png").exists() else ""
     return f"# {name}\n\n{about}\n\n{picture}{fence(text, 'yaml')}\n[All scenarios](../gallery.md)\n"
 
 
 def _paper(folder: str) -> str:
     text = (
-        f"# The {PAPERS[folder]} paper's experiments\n\nWhat was published stands in each file. "
-        "[How to hold a run against it](../../planning.md#the-papers-own-experiments); "
+        f"# The {PAPERS[folder]} paper's experiments\n\nEach file contains the published numbers. "
+        "[How to compare a run with them](../../planning.md#the-papers-own-experiments); "
         "[all scenarios](../../gallery.md).\n\n"
     )
     for name, file in SCENARIOS.items():
@@ -53,7 +53,7 @@ def _paper(folder: str) -> str:
 
 
 def _parts(text: str) -> tuple[str, str]:
-    """What a file's first comment says, its commands as a block, and the rest of the file."""
+    """The text of a file's first comment, with its commands as a block, and the rest of the file."""
     lines = text.splitlines()
     length = next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))
     comment = [line.removeprefix("#").removeprefix(" ") for line in lines[:length]]

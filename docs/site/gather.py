@@ -21,8 +21,9 @@ NAVIGATION = {
     "Guide": {
         "Scenarios": "scenarios", "Data": "data", "Methods": "methods", "Compression": "compression",
         "Device profiles": "device-profiles",
-        "How time is modelled": "time-model", "Looking at a result": "report", "Resume, replay, verify": "reliability",
-        "Your own world": "own-world", "Adding parts of your own": "extending", "Parts from Python": "python",
+        "How time is modelled": "time-model", "Presenting a result": "report", "Resume, replay, verify": "reliability",
+        "Your own model": "own-model", "Your own data": "own-data", "Your own world": "own-world",
+        "Adding parts of your own": "extending", "Parts from Python": "python",
         "Performance": "performance",
     },
     "Findings": {"Every method on one data set": "results", "How rates were chosen": "tuning"},
@@ -33,10 +34,10 @@ NAVIGATION = {
     },
     "Project": {"Architecture": "architecture", "Contributing": "contributing", "Changes": "changelog"},
 }  # fmt: skip
-"""The side bar: pages under headings. A page that stands nowhere fails the build."""
+"""The side bar: pages under headings. A page that is not listed fails the build."""
 
 OUTSIDE = {"README.md": "index.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
-"""Files outside ``docs`` to which pages link, and the page that stands for each."""
+"""Files outside ``docs`` to which pages link, and the page that replaces each."""
 
 _LINK = re.compile(r"(\]\()([^)#\s]+)")
 
@@ -68,7 +69,7 @@ def pages() -> dict[str, str]:
 
 
 def led(page: str, text: str) -> str:
-    """A page whose links to files outside ``docs``, right on a code host, lead to the pages that stand for them."""
+    """A page whose links to files outside ``docs``, valid on a code host, lead to pages of the site."""
     here = posixpath.dirname(page)
 
     def lead(match: re.Match[str]) -> str:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; bars inside cells don't end them."""
+    """A table; bars inside cells are escaped."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(_cell(cell) for cell in line)} |\n" for line in lines)
 
 
 def keys(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table that explains keys one by one; on a phone its cells stand below each other."""
+    """A table that explains keys one by one; on a phone its cells are below each other."""
     return "```{rst-class} keys\n```\n\n" + table(head, rows)
 
 
@@ -21,7 +21,7 @@ def _cell(text: str) -> str:
 
 
 def code(text: object) -> str:
-    """Text as code, even where it holds a backtick."""
+    """Text as code, even if it contains a backtick."""
     shown = str(text)
     return f"`` {shown} ``" if "`" in shown else f"`{shown}`"
 

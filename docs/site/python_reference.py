@@ -1,12 +1,12 @@
-"""The Python reference: which public names it shows, under which headings; docstrings say the rest."""
+"""The Python reference: its public names and headings; the text comes from the docstrings."""
 
 from __future__ import annotations
 
 PARTS = {
-    "Run and look": ["simulate", "load_scenario", "RunResult", "UserError", "experiment.RunsFailed",
+    "Runs and results": ["simulate", "load_scenario", "RunResult", "UserError", "experiment.RunsFailed",
                      "experiment.NotWritten"],
     "Follow a run": ["Listener", "record.events.Event", "record.rounds.RoundRow", "record.summary.SeedResult"],
-    "Runs": ["experiment.run", "experiment.resume", "rerun.replay.replay", "rerun.verify.verify"],
+    "Parts of a run": ["experiment.run", "experiment.resume", "rerun.replay.replay", "rerun.verify.verify"],
     "Network": ["network.FlowNetwork", "network.Flow", "network.StepTrace", "network.read_mahimahi", "network.read_csv",
                 "network.Transport", "network.lv08"],
     "Devices": ["fleet.load_profile", "fleet.Operator", "fleet.step_seconds", "fleet.fits", "fleet.compute_joules",
@@ -15,23 +15,23 @@ PARTS = {
     "Methods and their parts": [
         "methods.build.build_method", "methods.recipe.Recipe",
         "methods.objectives.base.Objective", "methods.objectives.base.Loss", "methods.objectives.base.Batch",
-        "methods.objectives.base.Context", "methods.rules.base.LocalRule", "methods.rules.base.LocalOptions",
+        "methods.objectives.base.Context", "methods.rules.base.LocalRule", "methods.local_options.LocalOptions",
         "methods.servers.base.ServerUpdate", "methods.servers.base.RoundFacts", "methods.payload.Payload",
         "methods.payload.ModelSizes", "methods.client_state.ClientState", "methods.local_step.local_step",
     ],
     "Models": ["models.registry.build_model", "models.registry.ModelSpec",
                "models.block_model.BlockModel"],
-    "Data": ["data.spec.DataSpec", "data.spec.Description", "data.spec.Pixels"],
+    "Data": ["data.spec.DataSpec", "data.spec.Description", "data.spec.Samples"],
     "Selection and scheduling": ["scheduling.selection.base.SelectorSpec", "scheduling.selection.base.Selector",
                                  "scheduling.blocks.base.BlockSchedulerSpec"],
     "Randomness and units": ["randomness.generator", "units.parse"],
 }  # fmt: skip
-"""Headings, and the names below each as one imports them from edgefl."""
+"""Headings, and the names below each as they are imported from edgefl."""
 
 INTRODUCTION = """
 ``edgefl.simulate``, ``edgefl.load_scenario``, ``edgefl.Scenario``, ``edgefl.RunResult``, ``edgefl.Listener`` and
-``edgefl.UserError`` are all that most programs need; a scenario's fields are those of :doc:`its file <scenario>`. Below
-them stand the parts that can be used alone, and the bases of :doc:`parts of your own <../extending>`.
+``edgefl.UserError`` are all that most programs need; a scenario's fields are those of :doc:`its file <scenario>`. The
+parts that can be used alone, and the base classes of :doc:`your own parts <../extending>`, follow.
 """
 
 

@@ -16,16 +16,16 @@ Schema = dict[str, Any]
 PAGES = {
     "reference/scenario.md": (
         "Scenario file",
-        "Every key of a scenario, what it may hold, and what holds where it is left out. [Scenarios](../scenarios.md) "
+        "Every key of a scenario, its possible values and its default. [Scenarios](../scenarios.md) "
         "explains them with examples; `edgefl scenario schema` prints the same for an editor.",
     ),
     "reference/methods.md": (
         "Methods' options",
-        "What an entry of a scenario's `methods` may say, method by method. [Methods](../methods.md) gives formulas.",
+        "The options of an entry of a scenario's `methods`, for each method. [Methods](../methods.md) gives formulas.",
     ),
     "reference/models.md": (
         "Models' options",
-        "What a scenario's `model` may say, model by model.",
+        "The options of a scenario's `model`, for each model.",
     ),
     "reference/device-profile.md": (
         "Device profile file",
@@ -107,7 +107,7 @@ class _Reference:
         chosen = ", ".join(f"[{code(name)}](#{anchor(f'{path}-{name}')})" for name in parts)
         text = f"({anchor(path)})=\n## {code(path)}\n\n`{tag}` chooses one of {chosen}.\n\n"
         if common:
-            text += "Unless it is said otherwise, all of them have:\n\n"
+            text += "Unless stated otherwise, all of them have:\n\n"
             text += keys(HEAD, self.rows(path, {"properties": common, "required": members[0].get("required", [])}))
             text += "\n"
         for name, each in parts.items():
@@ -127,7 +127,7 @@ class _Reference:
             yield [code(name), kind, default, field.get("description", "")]
 
     def type(self, field: Schema, path: str) -> str:
-        """What a field may hold, in words."""
+        """The values that a field may have, in words."""
         return " or ".join(dict.fromkeys(self.kinds(field, path))) or "anything"
 
     def kinds(self, field: Schema, path: str) -> Iterator[str]:
@@ -155,7 +155,7 @@ class _Reference:
             yield words.get(field["type"], field["type"]) + _bounds(field)
 
     def choices(self, choices: list[Schema], path: str) -> Iterator[str]:
-        """Each of the things that a field may hold; mappings that a tag chooses are one of them."""
+        """Each kind of value that a field may have; all mappings that a tag chooses are one kind."""
         mappings = [each for each in choices if each.get("properties")]
         tag = _tag(mappings)
         names = {str(each["properties"][tag]["const"]) for each in mappings} if tag else {"?"}
@@ -192,7 +192,7 @@ def anchor(path: str) -> str:
 
 
 def _tag(mappings: list[Schema]) -> str | None:
-    """The key by whose fixed value one can tell the mappings apart."""
+    """The key whose fixed value distinguishes the mappings."""
     if not mappings:
         return None
     return next((tag for tag in _TAGS if all("const" in each["properties"].get(tag, {}) for each in mappings)), None)

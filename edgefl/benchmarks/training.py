@@ -19,15 +19,15 @@ from edgefl.data.federated import FederatedData, load_federated
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.errors import UserError, nearest
 from edgefl.methods.build import build_method
-from edgefl.methods.rules.base import LocalOptions
+from edgefl.methods.local_options import LocalOptions
 from edgefl.models.registry import MODELS, build_model
 from edgefl.process_state import process_state_kept
 from edgefl.profiling.measure_device.timing import clock_for
 from edgefl.training import accelerator, processors
 from edgefl.training.choice import choose_engine, engines_on
 from edgefl.training.core import TrainingCore
+from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.parallel.worker_pool import shared_pool
-from edgefl.training.spec import EngineSpec
 
 PRODUCTS = "batched, products"
 """The batched engine with convolutions as products; on a CPU it is measured if ``batched`` is requested."""

@@ -39,6 +39,12 @@ Device = Annotated[DeviceName, typer.Option("--device", help="Where training run
 NoTrain = Annotated[
     bool, typer.Option("--no-train", help="Simulate devices and network only: no accuracy, milliseconds a round.")
 ]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust", help="Execute the run's Python files (python: FILE.py:NAME) even if they are not the original ones."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -14,12 +14,15 @@ from edgefl.errors import UserError
 if TYPE_CHECKING:
     from edgefl.cost import CostModel
     from edgefl.cost.method_cost import MethodCost
+    from edgefl.methods.local_options import LocalOptions
     from edgefl.methods.recipe import Method
-    from edgefl.methods.rules.base import LocalOptions
 
 
 def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by name)
-    model: Annotated[str, typer.Option("--model", "-m", help="Model, as in a scenario.", show_default=False)],
+    model: Annotated[
+        str,
+        typer.Option("--model", "-m", help="Model, as in a scenario: cnn, or '{timm: resnet18}'.", show_default=False),
+    ],
     method: Annotated[str | None, typer.Option("--method", "-x", help="Method.", show_default=False)] = None,
     changes: Annotated[
         list[str] | None,

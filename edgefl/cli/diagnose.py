@@ -1,4 +1,4 @@
-"""``edgefl diagnose``: measure how sharp the models of a run are, and how far its clients differ."""
+"""``edgefl diagnose``: measure the curvature of the loss at a run's models, and how much its clients differ."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefl.cli.arguments import Json, Methods, Run, new_file
+from edgefl.cli.arguments import Json, Methods, Run, Trust, new_file
 from edgefl.cli.printing import say_json
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def diagnose(  # noqa: PLR0917  (the options of the command)
     ] = 10,
     landscape: Annotated[Path | None, new_file("Plot the loss on the plane of the two top eigenvectors.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Measure the curvature of the loss at a run's final models (FedAlign, Table 1).
@@ -35,7 +36,9 @@ def diagnose(  # noqa: PLR0917  (the options of the command)
     from edgefl.diagnosis.diagnose import diagnose as diagnoses_of
 
     found = list(
-        diagnoses_of(run, methods=method, seeds=seed, batches=batches, device=device, plane=landscape is not None)
+        diagnoses_of(
+            run, methods=method, seeds=seed, batches=batches, device=device, plane=landscape is not None, trust=trust
+        )
     )
     if landscape is not None:
         _draw(found, landscape)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgefl.cli.printing import say_json
+from edgefl.errors import UserError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -26,17 +27,37 @@ def methods(name: Name = None, as_json: Json = False) -> None:
     from edgefl.methods.recipe import METHODS
 
     def row(key: str, recipe: Recipe) -> dict[str, Any]:
-        options = {**_options(method_model(key)), **_scheduler_option(recipe)}
+        options = {**_options(method_model(key), "method"), **_scheduler_option(recipe)}
         return {"summary": recipe.summary, "paper": recipe.paper, "options": options}
 
     rows = METHODS.of_each(row) if name is None else {name: row(name, METHODS[name])}
     _print("methods", rows, detailed=name is not None, as_json=as_json)
 
 
-def models(name: Name = None, as_json: Json = False) -> None:
-    """List the available models."""
+def models(
+    name: Name = None,
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODEL]",
+            help="With NAME 'show': the model to show, as in a scenario: cnn, or '{torchvision: resnet18}'.",
+            show_default=False,
+        ),
+    ] = None,
+    shape: Annotated[str, typer.Option(metavar="CxHxW", help="With show: shape of one input.")] = "3x32x32",
+    classes: Annotated[int, typer.Option(min=2, help="With show: number of classes.")] = 10,
+    as_json: Json = False,
+) -> None:
+    """List the available models; "show MODEL" prints a model's blocks."""
     from edgefl.models.registry import MODELS
 
+    if name == "show":
+        if model is None:
+            raise UserError("expected a model, such as: edgefl models show '{torchvision: resnet18}'")
+        _show(model, shape, classes, as_json=as_json)
+        return
+    if model is not None:
+        raise UserError(f"expected one name, or 'show' and a model, found '{name}' and '{model}'")
     rows = MODELS.of_each(_row) if name is None else {name: _row(name, MODELS[name])}
     _print("models", rows, detailed=name is not None, as_json=as_json)
 
@@ -49,8 +70,38 @@ def datasets(name: Name = None, as_json: Json = False) -> None:
     _print("datasets", rows, detailed=name is not None, as_json=as_json)
 
 
+def _show(model: str, shape: str, classes: int, *, as_json: bool) -> None:
+    """The blocks of a model: their outputs, parameters, bytes and multiply-accumulates."""
+    from edgefl.cli.console import print_table
+    from edgefl.cost.blocks import block_figures
+    from edgefl.models.registry import build_model
+    from edgefl.scenario.components import MODEL_SECTION
+    from edgefl.scenario.named_step import read_model, read_shape
+
+    spec = MODEL_SECTION.read(read_model(model), "model").spec
+    built = build_model(spec, read_shape(shape, field="--shape"), classes)
+    rows = block_figures(built)
+    if as_json:
+        say_json({"model": model, "blocks": [row._asdict() for row in rows], "whole": built.whole})
+        return
+    cells = [
+        [row.name, "×".join(map(str, row.output)), *_cells(row.parameters, row.buffers, row.bytes, row.macs)]
+        for row in rows
+    ]
+    totals = [sum(getattr(row, name) for row in rows) for name in ("parameters", "buffers", "bytes", "macs")]
+    cells.append(["all", "", *_cells(*totals)])
+    notes = [f"One input of {shape}, {classes} classes. MMACs: 10^6 multiply-accumulates of the forward pass."]
+    if built.whole:
+        notes.append(f"The model is one block: {built.whole}.")
+    print_table(["block", "output", "parameters", "buffers", "MB", "MMACs"], cells, notes=notes, words=(0, 1))
+
+
+def _cells(parameters: int, buffers: int, sent: int, macs: int) -> list[str]:
+    return [f"{parameters:,}", f"{buffers:,}", f"{sent / 1e6:,.4g}", f"{macs / 1e6:,.4g}"]
+
+
 def _row(_: str, part: type[BaseModel]) -> dict[str, Any]:
-    return {"summary": _summary(part), "options": _options(part)}
+    return {"summary": _summary(part), "options": _options(part, "name")}
 
 
 def _summary(part: type[Any]) -> str:
@@ -58,8 +109,8 @@ def _summary(part: type[Any]) -> str:
     return (inspect.getdoc(part) or "").split("\n\n")[0].replace("\n", " ")
 
 
-def _options(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
-    """Each option's default and meaning."""
+def _options(model: type[BaseModel], name: str) -> dict[str, dict[str, Any]]:
+    """Each option's default and meaning, without the key ``name``, which selects the part."""
     schema = model.model_json_schema(mode="validation")
     required = schema.get("required", ())
     return {
@@ -69,6 +120,7 @@ def _options(model: type[BaseModel]) -> dict[str, dict[str, Any]]:
             "description": described.get("description", ""),
         }
         for option, described in schema.get("properties", {}).items()
+        if option != name
     }
 
 

@@ -32,7 +32,7 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Predict what a round of each method costs on each device, which devices cannot take part, and when budgets end.
+    """Predict the cost of a round of each method, the devices that cannot take part, and how many rounds budgets allow.
 
     Nothing is trained: some rounds are simulated with neutral numbers instead of losses and accuracies.
     """
@@ -46,7 +46,7 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
 
 @contextmanager
 def _garbage_collection_off() -> Iterator[None]:
-    """Switch off the collection of cycles: its passes through all objects of torch take a tenth of a plan's time."""
+    """Switch off garbage collection: its passes through all objects of torch take a tenth of a plan's time."""
     working = gc.isenabled()
     gc.disable()
     try:
@@ -87,13 +87,13 @@ def _print(made: Plan) -> None:
         ]
         for each in made.methods
     ]
-    print_table(["a round of", "rounds", "time", "down", "up", "energy", "joins", "counts"], methods)
-    heads = ["clients", "memory", "computes", "down", "up", "energy", "closes"]
+    print_table(["one round of", "rounds", "time", "down", "up", "energy", "selected", "aggregated"], methods)
+    heads = ["clients", "memory", "compute", "down", "up", "energy", "rounds closed"]
     for each in made.methods:
         print_table([each.label, *heads], map(_device, each.devices))
     for each in made.methods:
         if each.holds_back is not None:
-            say(f"{each.label}: rounds wait for {each.holds_back}.")
+            say(f"{each.label}: rounds are limited mainly by {each.holds_back}.")
         if each.in_vain is not None:
             say(f"{each.label}: {each.in_vain}.")
         for device in each.devices:
@@ -147,9 +147,8 @@ def _range(figure: Range, dimension: str) -> Cell:
 def _reach(budget: BudgetPlan) -> str:
     from edgefl.report.quantities import quantity
 
-    whose = " of each client" if budget.kind == "client_bytes" else ""
+    whose = " for each client" if budget.kind == "client_bytes" else ""
     named = quantity(budget.limit, budget.kind.removeprefix("client_")) + whose
-    if budget.lasts:
-        return f"{named} last for all {budget.rounds} rounds ({quantity(budget.seconds, 'seconds')})."
-    foreseen = "about " if budget.foreseen else ""
-    return f"{named} end after {foreseen}{budget.rounds} rounds ({quantity(budget.seconds, 'seconds')})."
+    which = "all " if budget.lasts else "about " if budget.foreseen else ""
+    rounds = f"{which}{budget.rounds} {'round' if budget.rounds == 1 else 'rounds'}"
+    return f"{named} are enough for {rounds} ({quantity(budget.seconds, 'seconds')})."

@@ -101,7 +101,7 @@ class Lines(_Display):
     def run_ended(self, result: SeedResult) -> None:
         """See :class:`Listener`."""
         self._remaining, self._last = self._remaining - 1, self._clock()
-        self._print(f"{self._described()}; ended by {result.stop.reason}; {self._remaining} to go")
+        self._print(f"{self._described()}; ended by {result.stop.reason}; {self._remaining} left")
 
     def _described(self) -> str:
         return ", ".join((f"{self._run}: round {self._rounds}/{self._most}", *self._facts()))

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from edgefl.cli import arguments
-from edgefl.cli.arguments import Methods, Run, new_folder
+from edgefl.cli.arguments import Methods, Run, Trust, new_folder
 from edgefl.cli.printing import say
 from edgefl.errors import UserError
 
@@ -34,9 +34,10 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
         bool,
         typer.Option(
             "--sensitivity",
-            help="Re-time RUN on slow and fast devices and at ±30 % bandwidth; adds the result to RUN, for report.",
+            help="Re-time RUN on slow and fast devices and at ±30 % bandwidth; adds the result to RUN and its report.",
         ),
     ] = False,
+    trust: Trust = False,
 ) -> None:
     """Re-time a finished run on another network or fleet, without training again.
 
@@ -49,7 +50,7 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
                 "cannot be combined with --set, --grid, --out or --method: it uses its own networks and devices",
                 file="--sensitivity",
             )
-        _sensitivity(run)
+        _sensitivity(run, trust=trust)
         return
     from rich.markup import escape
 
@@ -61,7 +62,7 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
     axes = [_axis(text) for text in grid or ()]
     if out.exists():
         raise UserError("expected a folder that does not exist yet", file=f"--out {out}")
-    replayed = Replay(run, method)
+    replayed = Replay(run, method, trust=trust)
     console = standard_output()
     results = []
     for number, values in enumerate(itertools.product(*axes), 1):
@@ -72,12 +73,12 @@ def replay(  # noqa: PLR0917  (Typer reads options from the signature)
     console.print(comparison_table(*results, width=console.width))
 
 
-def _sensitivity(run: Path) -> None:
+def _sensitivity(run: Path, *, trust: bool) -> None:
     from edgefl.report import RunResult
     from edgefl.report.sensitivity import kept_decisions, read_sensitivity, robustness
     from edgefl.rerun.sensitivity import write_sensitivity
 
-    file = write_sensitivity(run)
+    file = write_sensitivity(run, trust=trust)
     found = read_sensitivity(RunResult(run))
     if found is None:
         raise RuntimeError(f"{file} was written, but no longer exists")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, new_folder
+from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, Trust, new_folder
 from edgefl.cli.printing import say
 from edgefl.cli.stopped import Stopped
 from edgefl.errors import UserError, in_words, nearest
@@ -45,13 +45,16 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
             "--resume", parser=user_path, metavar="DIR", help="Resume an interrupted run.", show_default=False
         ),
     ] = None,
+    trust: Trust = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print only summary.json to standard output.")] = False,
 ) -> None:
     """Run a scenario and compare its methods: which accuracy each one reaches, and when."""
     if resume is not None:
-        _check_alone(context, "resume", "as_json")
-        _resume(resume, as_json=as_json)
+        _check_alone(context, "resume", "as_json", "trust")
+        _resume(resume, as_json=as_json, trust=trust)
         return
+    if trust:
+        raise UserError("a scenario's Python files are executed without it; expected it with --resume", file="--trust")
     if scenario is None:
         raise UserError("expected a scenario: a YAML file, or a shipped scenario's name", file="SCENARIO")
     from edgefl.scenario import load_scenario, rehearse
@@ -95,13 +98,13 @@ def _quiet(as_json: bool) -> AbstractContextManager[object]:
     return redirect_stdout(sys.stderr) if as_json else nullcontext()
 
 
-def _resume(folder: Path, *, as_json: bool) -> None:
+def _resume(folder: Path, *, as_json: bool, trust: bool) -> None:
     """Finish an interrupted run."""
     from edgefl.cli.progress import watching
     from edgefl.experiment import resume
 
     with _finishing(folder, str(folder), as_json=as_json), _quiet(as_json), watching() as display:
-        resume(folder, listeners=[display])
+        resume(folder, listeners=[display], trust=trust)
 
 
 @contextmanager

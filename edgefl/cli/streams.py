@@ -21,7 +21,7 @@ class ReaderGone(OutputFailed):
 
 
 class _Output(LentStream):
-    """Standard output: an error of the system says which stream failed."""
+    """Standard output; the message of an error names the stream."""
 
     def write(self, text: Any) -> Any:
         """Write, as the stream does.
@@ -40,7 +40,7 @@ class _Output(LentStream):
 
 
 class _Messages(LentStream):
-    """Standard error: what cannot be written there is lost, because no stream is left to say it."""
+    """Standard error; text that cannot be written is discarded, because no stream is left to report it."""
 
     def write(self, text: Any) -> Any:
         """Write, or do nothing."""
@@ -68,7 +68,7 @@ def _said() -> Iterator[None]:
 def standard_streams() -> Iterator[None]:
     """Prepare the standard streams for a command; the code of plug-ins cannot close them.
 
-    A stream that is closed (``>&-``) leads nowhere. Characters that its encoding lacks are written as escapes.
+    A closed stream (``>&-``) is replaced by the null device. Characters that its encoding lacks are written as escapes.
     """
     _occupy_descriptors()
     with streams_lent():
@@ -87,7 +87,7 @@ def _prepared(stream: Any, kind: type[LentStream]) -> Any:
 
 
 def _occupy_descriptors() -> None:
-    """Open the null device for closed standard streams: the next file would get their number, and what they print."""
+    """Open the null device for closed standard streams; otherwise the next file would get their number and output."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -96,6 +96,6 @@ def _occupy_descriptors() -> None:
 
 
 def discard_output() -> None:
-    """Lead standard output nowhere: the interpreter would report what is left in its buffer again while it exits."""
+    """Redirect standard output to the null device, so that the interpreter does not report the error again at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

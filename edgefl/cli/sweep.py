@@ -168,7 +168,7 @@ def _search(  # noqa: PLR0917  (the command's own parts)
 
 def _print_done(job: Job, failure: str | None, left: int) -> None:
     setting = ", ".join(f"{path}={value}" for path, value in job.setting.items())
-    say(f"{job.id} ({setting}, seed {job.seed}): {failure or 'done'}; {left} to go", err=True)
+    say(f"{job.id} ({setting}, seed {job.seed}): {failure or 'done'}; {left} left", err=True)
 
 
 def _finish(result: SweepResult, jobs: list[Job], metric: Metric | None, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""``edgefl verify``: check that a run's event log obeys its rules."""
+"""``edgefl verify``: check a run's event log against the rules of the model, and the run against its scenario."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from edgefl.cli.printing import say
 def verify(
     run: Run,
 ) -> None:
-    """Check that a run's event log obeys its rules, and that scenario.yaml reproduces the log and summary.json.
+    """Check a run's event log against the model's rules, and that scenario.yaml reproduces the log and summary.json.
 
     The exit code is 1 if a rule is violated.
     """
     from edgefl.experiment.directory import read_run_summary
-    from edgefl.rerun.verify import other_software
+    from edgefl.rerun.verify import is_executed_again, other_software
     from edgefl.rerun.verify import verify as violations_in
 
     violations = violations_in(run)
@@ -26,7 +26,14 @@ def verify(
         say(f"{run}: {len(violations)} {'violation' if len(violations) == 1 else 'violations'}", err=True)
         raise typer.Exit(1)
     summary = read_run_summary(run)
-    note = "" if summary.of_this_version else f"; not executed again, because edgefl {summary.edgefl} wrote it"
+    count = sum(map(len, summary.methods.values()))
+    runs = f"{count} {'run' if count == 1 else 'runs'}"
+    executed = is_executed_again(run, summary)
+    again = ", same results when simulated again" if executed else ""
+    note = ""
+    if not executed:
+        reason = "its Python files are not executed" if summary.of_this_version else f"edgefl {summary.edgefl} wrote it"
+        note = f"; not simulated again, because {reason}"
     if (made_with := other_software(run, summary)) is not None:
-        note += f"; it was made with {made_with}, of which other versions are installed here"
-    say(f"{run}: every invariant holds{note}")
+        note += f"; made with {made_with}, but other versions are installed here"
+    say(f"{run}: all checks passed for {runs} (unchanged inputs, consistent event log{again}){note}")

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from edgefl.cost.data_dependence import DataDependence
 from edgefl.cost.recorder import DataDependentError, Record, Recorder, whose
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.local_step import local_step
 from edgefl.methods.objectives.base import Batch, Context, Objective
-from edgefl.methods.rules.base import LocalOptions, LocalRule
+from edgefl.methods.rules.base import LocalRule
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Frozen, Layout, Weights
 from edgefl.randomness import generator
@@ -181,6 +182,8 @@ def trace(model: BlockModel, method: Stepping, alpha: int, batch: int) -> Trace:
     now = _other_generators()
     recorder.draws |= {name: "its loss, local rule or model" for name in now if now[name] != others[name]}
     for name, part in recorder.draws.items():
+        if part == "its model" and model.random:
+            continue  # its layers draw from the key of a job's step
         warnings.warn(
             f"method '{method.label}': {part} draws from a global random generator ({name}), so its results depend on "
             "what ran before it and differ between engines and repetitions; a loss gets its random inputs from draw()",

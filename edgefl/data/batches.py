@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from edgefl.data.augment import Augmentation, AugmentDraws, augment_draws, augmented, together
-from edgefl.data.dataset import ImageData
+from edgefl.data.dataset import Dataset
 from edgefl.data.sharding import Integers
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import Batch
-from edgefl.methods.rules.base import LocalOptions
 from edgefl.randomness import generator
 
 FLOAT_BYTES = 4
-"""Bytes of a normalised pixel."""
+"""Bytes of a normalised pixel or a number."""
 
 
 def batch_plan(
@@ -71,7 +71,7 @@ class JobBatches:
         draws: the augmentation of each of these images; ``None`` without augmentation.
     """
 
-    data: ImageData
+    data: Dataset
     indices: Tensor
     offsets: tuple[int, ...]
     draws: AugmentDraws | None
@@ -100,10 +100,10 @@ class JobBatches:
         return fetch(self.data, self.indices[start:stop], draws)
 
 
-def _at_once(data: ImageData) -> int:
+def _at_once(data: Dataset) -> int:
     """Images to gather at a time: few calls for small images, and on a CPU not more than fits in its caches."""
     most = 1 << (20 if data.device.type == "cpu" else 22)
-    return most // (FLOAT_BYTES * data.images[0].numel())
+    return most // (FLOAT_BYTES * data.inputs[0].numel())
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class StackedBatches:
         draws: the augmentation of these images in that order; ``None`` without augmentation.
     """
 
-    data: ImageData
+    data: Dataset
     indices: Tensor
     draws: AugmentDraws | None
 
@@ -145,7 +145,7 @@ class StackedBatches:
 
 
 def job_batches(
-    data: ImageData,
+    data: Dataset,
     augment: Augmentation,
     shard: Integers,
     options: LocalOptions,
@@ -178,40 +178,42 @@ def job_batches(
     )
 
 
-def fetch(data: ImageData, indices: Tensor | Integers, draws: AugmentDraws | None = None) -> Batch:
-    """The images at these positions, augmented, as normalised float32, with their labels; characters as int64.
+def fetch(data: Dataset, indices: Tensor | Integers, draws: AugmentDraws | None = None) -> Batch:
+    """The samples at these positions: augmented images as normalised float32, numbers unchanged, tokens as int64.
 
-    Their memory format is the fastest one for their device; see :func:`image_order`.
+    The memory format of images is the fastest one for their device; see :func:`image_order`.
 
     Args:
         data: the images.
         indices: positions ``[batch]``.
         draws: the random numbers of these images, on the device of the data; ``None``: no augmentation.
 
-    >>> data = ImageData(torch.full((1, 1, 2, 2), 255, dtype=torch.uint8), torch.tensor([3]), 10, (0.5,), (0.25,))
+    >>> data = Dataset(torch.full((1, 1, 2, 2), 255, dtype=torch.uint8), torch.tensor([3]), 10, (0.5,), (0.25,))
     >>> fetch(data, np.array([0, 0])).inputs.flatten().tolist()
     [2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]
     """
     positions = indices if isinstance(indices, Tensor) else torch.from_numpy(indices).to(data.device)
-    images = data.images.index_select(0, positions)
+    images = data.inputs.index_select(0, positions)
     if draws is not None:
         images = augmented(images, draws)
     return Batch(_normalised(images, data), data.labels.index_select(0, positions))
 
 
-def evaluation_batches(data: ImageData, batch: int = 1000) -> Iterator[Batch]:
+def evaluation_batches(data: Dataset, batch: int = 1000) -> Iterator[Batch]:
     """All images in order, without augmentation, in batches of ``batch`` and a last smaller one."""
     for start in range(0, len(data), batch):
-        images, labels = data.images[start : start + batch], data.labels[start : start + batch]
+        images, labels = data.inputs[start : start + batch], data.labels[start : start + batch]
         yield Batch(_normalised(images, data), labels)
 
 
-def _normalised(images: Tensor, data: ImageData) -> Tensor:
-    """(x/255 − mean)/std as one multiplication and one addition; characters are not changed."""
-    if data.characters:
-        return images.to(torch.int64)
-    scale, shift = _scale_and_shift(data.mean, data.std, images.device)
-    return images.to(torch.float32, memory_format=image_order(images.device)).mul_(scale).add_(shift)
+def _normalised(inputs: Tensor, data: Dataset) -> Tensor:
+    """(x/255 − mean)/std of images, as one multiplication and one addition; other inputs keep their values."""
+    if not data.mean:
+        numbers = inputs.is_floating_point()
+        order = image_order(inputs.device) if numbers and inputs.dim() == 4 else torch.preserve_format
+        return inputs.to(torch.float32 if numbers else torch.int64, memory_format=order)
+    scale, shift = _scale_and_shift(data.mean, data.std, inputs.device)
+    return inputs.to(torch.float32, memory_format=image_order(inputs.device)).mul_(scale).add_(shift)
 
 
 def image_order(device: torch.device) -> torch.memory_format:

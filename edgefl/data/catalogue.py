@@ -7,6 +7,7 @@ from typing import Any
 
 from edgefl.data.spec import DATA_SETS, DataSpec
 from edgefl.errors import UserError
+from edgefl.part_choice import part_of, tagged
 from edgefl.validation import shown, validated
 
 
@@ -23,16 +24,8 @@ def data_set(value: Any) -> DataSpec:
         return value
     if not isinstance(value, Mapping):
         raise UserError(f"expected a mapping, found {shown(value)}")
-    if "name" not in value:
-        raise UserError(f"this key is missing; expected one of: {', '.join(DATA_SETS.names())}", field="name")
-    name = value["name"]
-    if not isinstance(name, str):
-        raise UserError(f"expected the name of a data set, found {shown(name)}", field="name")
-    try:
-        part = DATA_SETS[name]
-    except UserError as error:
-        raise error.located(field="name") from None
-    return validated(part, dict(value))
+    name, part = part_of(DATA_SETS, value, "name")
+    return validated(part, {**value, "name": name})
 
 
 def data_sets_schema() -> dict[str, Any]:
@@ -41,7 +34,4 @@ def data_sets_schema() -> dict[str, Any]:
 
 
 def _schema(name: str, part: type[DataSpec]) -> dict[str, Any]:
-    schema = part.model_json_schema(mode="validation")
-    schema["properties"]["name"] = {**schema["properties"]["name"], "const": name}
-    schema["required"] = sorted({"name", *schema.get("required", [])})
-    return schema
+    return tagged(part.model_json_schema(mode="validation"), "name", name, part)

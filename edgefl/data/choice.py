@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgefl.data.sharding import Integers
 from edgefl.randomness import generator
@@ -16,11 +17,20 @@ def class_counts(available: Sequence[int], images: int) -> Integers:
     >>> class_counts([600, 300, 100], 15).tolist()
     [9, 5, 1]
     """
-    exact = np.array(available, dtype=np.float64) / sum(available) * images
+    return largest_remainders(np.array(available, dtype=np.float64), images)
+
+
+def largest_remainders(weights: NDArray[np.float64], total: int) -> Integers:
+    """Whole numbers in proportion to ``weights`` with the sum ``total``; of equal remainders, the first are rounded up.
+
+    >>> largest_remainders(np.array([1.0, 1.0, 2.0]), 6).tolist()
+    [2, 1, 3]
+    """
+    exact = weights / sum(weights) * total
     counts = np.floor(exact).astype(np.int64)
-    # Rounded, so that equal classes stay equal and the earlier class comes first.
+    # Rounded, so that equal weights stay equal and the earlier one comes first.
     order = np.argsort(-np.round(exact - counts, 9), kind="stable")
-    counts[order[: images - int(counts.sum())]] += 1
+    counts[order[: total - int(counts.sum())]] += 1
     return counts
 
 

@@ -1,40 +1,44 @@
-"""A complete data set of images and labels on a device, as bytes."""
+"""A complete data set on a device: inputs as they are stored, and labels."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from edgefl.data.choice import chosen_images
-from edgefl.data.content import content_of_pixels
+from edgefl.data.content import content_of_samples
 from edgefl.data.location import data_root
-from edgefl.data.pixels import Pixels, described
+from edgefl.data.partitions.by_file import ByFile
+from edgefl.data.samples import Samples, described
 from edgefl.data.sharding import Integers
-from edgefl.data.spec import DataSpec, check_channels
+from edgefl.data.spec import DataSpec, check_use
 from edgefl.errors import UserError
+from edgefl.input_file import find_input, input_files, naming_fields
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ImageData:
-    """A labelled set of images, or of sequences of characters.
+class Dataset:
+    """A labelled set of images, numbers or tokens.
 
     Attributes:
-        images: uint8 ``[images, channels, height, width]``, or ``[sequences, length]`` with characters' numbers.
-        labels: int64 ``[images]`` on the same device.
+        inputs: ``[samples, …]``, as in :class:`~edgefl.data.samples.Samples`.
+        labels: int64 ``[samples]`` on the same device.
         classes: number of classes.
-        mean: mean of each channel, of pixels in [0, 1], for normalising batches.
+        mean: mean of each channel of images, of pixels in [0, 1], for normalising batches; empty for other inputs.
         std: standard deviation, likewise.
-        origin: int64 ``[images]`` in main memory: the original of each distorted copy; ``None`` without copies.
-        owner: int64 ``[images]`` in main memory: the owner of each image, from 0; ``None`` if the data have no owners.
+        origin: int64 ``[samples]`` in main memory: the original of each distorted copy; ``None`` without copies.
+        owner: int64 ``[samples]`` in main memory: the owner of each sample, from 0; ``None`` without owners.
     """
 
-    images: Tensor
+    inputs: Tensor
     labels: Tensor
     classes: int
     mean: tuple[float, ...]
@@ -43,58 +47,75 @@ class ImageData:
     owner: Integers | None = None
 
     def __len__(self) -> int:
-        return self.images.shape[0]
+        return self.inputs.shape[0]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Channels, height and width of an image, or the length of a sequence."""
-        return tuple(self.images.shape[1:])
-
-    @property
-    def characters(self) -> bool:
-        """Whether these are sequences of characters."""
-        return self.images.dim() == 2
+        """The shape of one input: channels, height and width of an image, the length of a sequence, and so on."""
+        return tuple(self.inputs.shape[1:])
 
     @property
     def device(self) -> torch.device:
-        """The device of the images."""
-        return self.images.device
+        """The device of the inputs."""
+        return self.inputs.device
 
-    def to(self, device: torch.device | str) -> ImageData:
-        """The same images on a device."""
-        return replace(self, images=self.images.to(device), labels=self.labels.to(device))
+    def to(self, device: torch.device | str) -> Dataset:
+        """The same samples on a device."""
+        return replace(self, inputs=self.inputs.to(device), labels=self.labels.to(device))
 
-    def part(self, indices: Integers) -> ImageData:
-        """The images at these positions, in this order."""
+    def part(self, indices: Integers) -> Dataset:
+        """The samples at these positions, in this order."""
         chosen = torch.from_numpy(indices).to(self.device)
         origin = None if self.origin is None else self.origin[indices]
         owner = None if self.owner is None else self.owner[indices]
-        return replace(self, images=self.images[chosen], labels=self.labels[chosen], origin=origin, owner=owner)
+        return replace(self, inputs=self.inputs[chosen], labels=self.labels[chosen], origin=origin, owner=owner)
 
 
-def load(spec: DataSpec) -> tuple[ImageData, ImageData]:
-    """The training and the test images of ``spec``, in main memory.
+def load(spec: DataSpec) -> tuple[Dataset, Dataset]:
+    """The training and the test samples of ``spec``, in main memory.
 
     The last set is cached, so that the seeds and methods of a run read it once; do not modify its tensors.
 
     Raises:
-        UserError: files are missing or unreadable, or ``normalise`` does not fit the images.
+        UserError: files are missing or unreadable, those of the partition too, or ``normalise`` or ``augment`` does not
+            fit the inputs.
     """
-    train, test, mean, std = _read(_bare(spec), data_root(spec.root))
+    train, test, mean, std = _read(_bare(spec), data_root(spec.root), _stamps(spec))
+    known = spec.known() or described(train, test)
+    try:
+        check_use(spec, known)
+    except UserError as error:
+        raise UserError(error.message, field=f"data.{error.field}") from None
     if spec.normalise is not None:
-        try:
-            check_channels(spec.normalise, train.images.shape[1])
-        except ValueError as error:
-            raise UserError(str(error), field="data.normalise") from None
         mean, std = spec.normalise.mean, spec.normalise.std
-    known = spec.known()
-    classes = known.classes if known is not None else described(train, test).classes
-    training = _image_data(train, classes, mean, std)
+    classes = known.classes
+    if isinstance(spec.partition, ByFile):
+        train, test = train._replace(owner=spec.partition.owners(len(train.labels))), test._replace(owner=None)
+    training = _dataset(train, classes, mean, std)
     if spec.images is not None:
         if spec.images > len(training):
             raise UserError(f"expected at most {len(training)}, found {spec.images}", field="data.images")
         training = training.part(chosen_images(train.labels, spec.images))
-    return training, _image_data(test, classes, mean, std)
+    return training, _dataset(test, classes, mean, std)
+
+
+def check_tokens(spec: DataSpec, tokens: int) -> None:
+    """Check that all inputs are tokens that a model has.
+
+    Args:
+        spec: the data set, which is read.
+        tokens: the number of the model's tokens.
+
+    Raises:
+        UserError: as :func:`load`, or an input is another number.
+    """
+    for part in load(spec):
+        expected = f"expected integers from 0 to {tokens - 1}, the tokens of the model"
+        if part.inputs.is_floating_point():
+            raise UserError(f"{expected}, found floating-point numbers as inputs", field="data")
+        for found in (int(part.inputs.min()), int(part.inputs.max())):
+            if not 0 <= found < tokens:
+                raise UserError(f"{expected}, found {found} in the inputs", field="data")
 
 
 def content_of_set(spec: DataSpec) -> str:
@@ -103,51 +124,67 @@ def content_of_set(spec: DataSpec) -> str:
     Raises:
         UserError: files are missing or unreadable.
     """
-    return _content(_bare(spec), data_root(spec.root))
+    return _content(_bare(spec), data_root(spec.root), _stamps(spec))
 
 
 _USE = ("images", "clients", "test", "partition", "validation", "augment", "normalise")
 
 
 def _bare(spec: DataSpec) -> DataSpec:
-    """The spec without the options that do not change the pixels."""
+    """The spec without the options that do not change the samples."""
     return type(spec).model_construct(
         **{name: getattr(spec, name) for name in type(spec).model_fields if name not in _USE},
         **{name: type(spec).model_fields[name].get_default() for name in _USE},
     )
 
 
-@lru_cache(maxsize=1)
-def _content(spec: DataSpec, root: Path) -> str:
-    train, test, _, _ = _read(spec, root)
-    return content_of_pixels(train, test)
+def _stamps(spec: DataSpec) -> tuple[Any, ...]:
+    """What distinguishes the present versions of the files and folders that the spec names."""
+    folders = [getattr(spec, name) for name, what in naming_fields(type(spec)).items() if what == "folder"]
+    found = []
+    with suppress(OSError, UserError):  # the set's reader reports it
+        paths = [find_input(file) for file in input_files(spec).values()]
+        for folder in filter(None, folders):
+            paths += sorted(find_input(folder, what="folder").rglob("*"))
+        for path in paths:
+            state = path.stat()
+            found.append((str(path), state.st_mtime_ns, state.st_size, state.st_ino))
+    return tuple(found)
 
 
 @lru_cache(maxsize=1)
-def _read(spec: DataSpec, _root: Path) -> tuple[Pixels, Pixels, tuple[float, ...], tuple[float, ...]]:
-    """The pixels and their statistics; ``_root`` is in the key because the environment may change it."""
+def _content(spec: DataSpec, root: Path, stamps: tuple[Any, ...]) -> str:
+    train, test, _, _ = _read(spec, root, stamps)
+    return content_of_samples(train, test)
+
+
+@lru_cache(maxsize=1)
+def _read(
+    spec: DataSpec, _root: Path, _stamps: tuple[Any, ...]
+) -> tuple[Samples, Samples, tuple[float, ...], tuple[float, ...]]:
+    """The samples and the statistics of images; ``_root`` and ``_stamps`` are in the key because both may change."""
     try:
-        train, test = spec.pixels()
+        train, test = spec.samples()
         known = spec.known()
     except UserError as error:
         raise error.located(field="data") from error.__cause__
     if known is not None and known.mean is not None and known.std is not None:
         return train, test, known.mean, known.std
-    if train.images.ndim == 2:  # characters are table indices, which are not normalised
+    if train.kind != "images":
         return train, test, (), ()
     return train, test, *channel_statistics(train)
 
 
-def channel_statistics(pixels: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def channel_statistics(pixels: Samples) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of each channel, of pixels in [0, 1]; exact, from a histogram of the 256 values.
 
     A constant channel has deviation 1, so that normalising never divides by zero.
     """
     values = np.arange(256) / 255
     means, deviations = [], []
-    for channel in range(pixels.images.shape[1]):
+    for channel in range(pixels.inputs.shape[1]):
         histogram = sum(
-            (np.bincount(chunk[:, channel].ravel(), minlength=256) for chunk in _chunks(pixels.images)),
+            (np.bincount(chunk[:, channel].ravel(), minlength=256) for chunk in _chunks(pixels.inputs)),
             start=np.zeros(256, dtype=np.int64),
         )
         share = histogram / histogram.sum()
@@ -161,13 +198,13 @@ def _chunks(images: np.ndarray) -> Iterator[np.ndarray]:
     return (images[start : start + 4096] for start in range(0, len(images), 4096))
 
 
-def _image_data(pixels: Pixels, classes: int, mean: tuple[float, ...], std: tuple[float, ...]) -> ImageData:
-    return ImageData(
-        images=torch.from_numpy(pixels.images),
-        labels=torch.from_numpy(pixels.labels),
+def _dataset(samples: Samples, classes: int, mean: tuple[float, ...], std: tuple[float, ...]) -> Dataset:
+    return Dataset(
+        inputs=torch.from_numpy(samples.inputs),
+        labels=torch.from_numpy(samples.labels),
         classes=classes,
         mean=mean,
         std=std,
-        origin=pixels.origin,
-        owner=pixels.owner,
+        origin=samples.origin,
+        owner=samples.owner,
     )

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 
 from edgefl.data.augment import Augmentation
-from edgefl.data.dataset import ImageData, load
+from edgefl.data.dataset import Dataset, load
 from edgefl.data.holdout import held_out
+from edgefl.data.partitions.by_file import ByFile
 from edgefl.data.partitions.like_training import cut_like_training
 from edgefl.data.partitions.natural import Natural, split_by_owner
 from edgefl.data.sharding import Integers, Shards
@@ -34,16 +35,16 @@ class FederatedData:
         augment: the augmentation of training batches.
     """
 
-    train: ImageData
-    test: ImageData
-    validation: ImageData | None
+    train: Dataset
+    test: Dataset
+    validation: Dataset | None
     shards: Shards
     label_counts: Integers
     evaluation_shards: Shards | None
     augment: Augmentation
 
     @property
-    def evaluation(self) -> ImageData:
+    def evaluation(self) -> Dataset:
         """The evaluation images: the validation images if there are any, else the test images."""
         return self.test if self.validation is None else self.validation
 
@@ -88,10 +89,10 @@ def load_federated(
         kept, held = held_out(train.labels.numpy(), train.origin, spec.validation)
         train, validation = train.part(kept), train.part(held)
     labels = train.labels.numpy()
-    natural = isinstance(spec.partition, Natural)
+    by_owner, kind = isinstance(spec.partition, Natural | ByFile), spec.partition.kind
     shards = (
-        split_by_owner(train.owner, spec.clients)
-        if natural
+        split_by_owner(train.owner, spec.clients, kind)
+        if by_owner
         else spec.partition.split(labels, train.classes, spec.clients, generator(seed, "partition"))
     )
     label_counts = shards.label_counts(labels, train.classes)
@@ -99,8 +100,8 @@ def load_federated(
     if spec.test == "partitioned":
         evaluated = test if validation is None else validation
         evaluation_shards = (
-            split_by_owner(evaluated.owner, spec.clients)
-            if natural
+            split_by_owner(evaluated.owner, spec.clients, kind)
+            if by_owner and evaluated.owner is not None
             else cut_like_training(evaluated.labels.numpy(), label_counts, generator(seed, "test partition"), split)
         )
     return FederatedData(

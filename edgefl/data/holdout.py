@@ -36,3 +36,33 @@ def held_out(labels: Integers, origin: Integers | None, share: float) -> tuple[I
         out[members[: min(wanted, len(members) - 1)]] = True
     held = out[group]
     return np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def split_off(labels: Integers, owner: Integers | None, share: float) -> tuple[Integers, Integers]:
+    """Positions to train on and positions to test on, both ascending, for data without test data of their own.
+
+    Args:
+        labels: the class of each sample; two samples or more.
+        owner: the owner of each sample, from 0, if it is known.
+        share: share of the samples to test on, rounded to the nearest whole number, but at least one.
+
+    The share is even over owners, and over the classes of each. Every class and every owner keeps a sample to train
+    on. The choice is the same in every run, independent of its seed.
+
+    >>> kept, out = split_off(np.repeat([0, 1, 2], [60, 30, 1]), None, 0.2)
+    >>> np.bincount(np.repeat([0, 1, 2], [60, 30, 1])[out]).tolist()
+    [12, 6]
+    """
+    count = len(labels)
+    groups = np.zeros(count, dtype=np.int64) if owner is None else owner
+    order = np.lexsort((generator(0, "test share").permutation(count), labels, groups))
+    wanted = max(round(share * count), 1)
+    out = np.zeros(count, dtype=bool)
+    # Every (1/share)-th sample of the order: within one sample of the exact share in each group and class.
+    out[order[(2 * np.arange(wanted) + 1) * count // (2 * wanted)]] = True
+    for names in (labels, groups):
+        for name in np.setdiff1d(names, names[~out]):
+            out[np.flatnonzero(names == name)[0]] = False
+    if not out.any():
+        out[order[-1]] = True
+    return np.flatnonzero(~out), np.flatnonzero(out)

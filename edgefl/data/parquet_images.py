@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.data.sharding import Integers
-from edgefl.data.spec import Pixels
+from edgefl.data.spec import Samples
 from edgefl.errors import UserError, nearest
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
@@ -29,7 +29,7 @@ def split_files(folder: Path, split: str) -> list[Path]:
     return sorted(file for place in places for form in ("-*", "") for file in place.glob(f"{split}{form}.parquet"))
 
 
-def read_split(folder: Path, split: str, image_column: str, label_column: str, shape: tuple[int, int, int]) -> Pixels:
+def read_split(folder: Path, split: str, image_column: str, label_column: str, shape: tuple[int, int, int]) -> Samples:
     """The images and labels of one split, in the order of the files.
 
     Args:
@@ -62,7 +62,7 @@ def read_split(folder: Path, split: str, image_column: str, label_column: str, s
                     )
                 images[position] = pixels if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
                 position += 1
-    return Pixels(images, labels)
+    return Samples(images, labels)
 
 
 def image_shape(folder: Path, split: str, image_column: str) -> tuple[int, int, int]:

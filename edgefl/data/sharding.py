@@ -78,7 +78,7 @@ def deal(labels: Integers, counts: Integers, rng: np.random.Generator) -> Shards
         members = rng.permutation(np.flatnonzero(labels == label))
         wanted = counts[:, label]
         if wanted.sum() > len(members):
-            raise ValueError(f"class {label} has {len(members)} images, and {wanted.sum()} are asked for")
+            raise ValueError(f"class {label} has {len(members)} images, and {wanted.sum()} are requested")
         owners.append(np.repeat(np.arange(clients), wanted))
         indices.append(members[: wanted.sum()])
     return Shards.of(np.concatenate(owners), np.concatenate(indices), clients)

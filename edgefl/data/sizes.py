@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from edgefl.data.partitions.by_file import ByFile
 from edgefl.data.partitions.natural import Natural, split_by_owner
 from edgefl.data.sharding import Integers
 from edgefl.data.spec import DataSpec
@@ -15,16 +16,16 @@ Split = Literal["test", "validation"]
 """The evaluated images: the test images, or training images held out for validation."""
 
 
-def reads_pixels(spec: DataSpec, split: Split = "test") -> bool:
+def reads_samples(spec: DataSpec, split: Split = "test") -> bool:
     """Whether the counts of clients' images depend on the data set's files."""
-    return split == "validation" or isinstance(spec.partition, Natural) or spec.known() is None
+    return split == "validation" or isinstance(spec.partition, Natural | ByFile) or spec.known() is None
 
 
 def shard_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:
     """Training images of each client, ``[clients]``: the sizes from ``load_federated``, without reading pixels.
 
     It reads no file if the data set declares its number of images per class, so a run without training needs no files.
-    Only the validation split (to find the held-out images) and the natural partition (to find the owners) read the set.
+    Only the validation split (to find the held-out images) and partitions by owner (to find the owners) read the set.
 
     Raises:
         UserError: data files are missing, or the images cannot be partitioned as requested.
@@ -33,8 +34,8 @@ def shard_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:
     >>> shard_sizes(Digits(clients=5), seed=0).tolist()
     [2400, 2400, 2400, 2400, 2400]
     """
-    natural = isinstance(spec.partition, Natural)
-    if natural or split == "validation":
+    by_owner = isinstance(spec.partition, Natural | ByFile)
+    if by_owner or split == "validation":
         from edgefl.data.dataset import load
         from edgefl.data.holdout import held_out
 
@@ -42,8 +43,8 @@ def shard_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:
         labels = train.labels.numpy()
         if split == "validation":
             train = train.part(held_out(labels, train.origin, spec.validation)[0])
-        if natural:
-            return split_by_owner(train.owner, spec.clients).sizes
+        if by_owner:
+            return split_by_owner(train.owner, spec.clients, spec.partition.kind).sizes
         class_sizes = np.bincount(train.labels.numpy(), minlength=train.classes)
     else:
         class_sizes = np.array(spec.describe().train, dtype=np.int64)

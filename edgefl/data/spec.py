@@ -13,11 +13,11 @@ from edgefl.component import Component
 from edgefl.data.augment import Augmentation
 from edgefl.data.choice import class_counts
 from edgefl.data.partitions import AnyPartition, Iid
-from edgefl.data.pixels import Description, Pixels, checked_description, checked_pixels, described
+from edgefl.data.samples import Description, Samples, checked_description, checked_samples, described
 from edgefl.errors import UserError
 from edgefl.registry import Registry, class_of
 
-__all__ = ["DATA_SETS", "DataSpec", "Description", "Normalisation", "Pixels", "check_channels"]
+__all__ = ["DATA_SETS", "DataSpec", "Description", "Normalisation", "Samples", "check_use"]
 
 
 class Normalisation(Component):
@@ -77,7 +77,7 @@ class DataSpec(Component):
         """The properties known without reading files; ``None`` if the files determine them."""
 
     @abstractmethod
-    def read(self) -> tuple[Pixels, Pixels]:
+    def read(self) -> tuple[Samples, Samples]:
         """The training and the test images, read, generated or downloaded.
 
         Raises:
@@ -90,7 +90,7 @@ class DataSpec(Component):
         Raises:
             UserError: as :meth:`read`.
         """
-        return described(*self.pixels())
+        return described(*self.samples())
 
     def known(self) -> Description | None:
         """The value of :meth:`declared`, checked.
@@ -99,9 +99,10 @@ class DataSpec(Component):
             UserError: it is no description, or the plug-in raised an error; the message names data set and package.
         """
         with DATA_SETS.blaming(type(self)):
-            return checked_description(self.declared())
+            answer = self.declared()
+            return None if answer is None else checked_description(answer)
 
-    def pixels(self) -> tuple[Pixels, Pixels]:
+    def samples(self) -> tuple[Samples, Samples]:
         """The value of :meth:`read`, checked and compared with :meth:`declared`.
 
         Raises:
@@ -109,7 +110,7 @@ class DataSpec(Component):
         """
         known = self.known()
         with DATA_SETS.blaming(type(self)):
-            return checked_pixels(self.read(), known)
+            return checked_samples(self.read(), known)
 
     def describe(self) -> Description:
         """The properties of the used images, without their pixels; reads files if :meth:`declared` returns ``None``.
@@ -120,9 +121,10 @@ class DataSpec(Component):
         known = self.known()
         if known is None:
             with DATA_SETS.blaming(type(self)):
-                known = self.found()
+                known = checked_description(self.found())
         if self.images is not None and self.images > sum(known.train):
             raise UserError(f"expected at most {sum(known.train)}, found {self.images}", field="images")
+        check_use(self, known)
         return self._used(known)
 
     def _used(self, known: Description) -> Description:
@@ -140,9 +142,8 @@ class DataSpec(Component):
                     f"images: expected at most {sum(known.train)}, as many as there are, found {self.images}"
                 )
             known = self._used(known)
-            if self.normalise is not None:
-                check_channels(self.normalise, known.shape[0])
             try:
+                check_use(self, known)
                 self.partition.check(np.array(known.train), self.clients)
             except UserError as error:
                 raise ValueError(error.message) from None
@@ -160,11 +161,24 @@ DATA_SETS: Registry[type[DataSpec]] = Registry(
 """The data sets by name."""
 
 
-def check_channels(normalisation: Normalisation, channels: int) -> None:
-    """Check that a normalisation fits images of that many channels.
+def check_use(spec: DataSpec, known: Description) -> None:
+    """Check that ``augment`` and ``normalise`` fit the inputs.
 
     Raises:
-        ValueError: it does not.
+        UserError: they do not; it has the field.
     """
-    if len(normalisation.mean) != channels:
-        raise ValueError(f"normalise expects {channels} number(s) for mean and std, found {len(normalisation.mean)}")
+    if known.kind != "images":
+        if spec.augment != "none":
+            raise UserError(
+                f"augment moves pixels, and these data are {known.kind}: expected none, found {spec.augment}",
+                field="augment",
+            )
+        if spec.normalise is not None:
+            raise UserError(
+                f"normalise is for pixels, and these data are {known.kind}: expected null", field="normalise"
+            )
+    elif spec.normalise is not None and len(spec.normalise.mean) != known.shape[0]:
+        raise UserError(
+            f"normalise expects {known.shape[0]} number(s) for mean and std, found {len(spec.normalise.mean)}",
+            field="normalise",
+        )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.data.location import data_root, how_to_set_the_root
-from edgefl.data.spec import Pixels
+from edgefl.data.spec import Samples
 from edgefl.errors import UserError
 
 Result = TypeVar("Result")
@@ -19,7 +19,7 @@ _FAILURES = (RuntimeError, OSError, ValueError, AssertionError, EOFError)
 """Exceptions of torchvision for damaged files, inaccessible folders and unreachable servers."""
 
 
-def read_with_torchvision(name: str, folder: str, root: str | None, **options: Any) -> tuple[Pixels, Pixels]:
+def read_with_torchvision(name: str, folder: str, root: str | None, **options: Any) -> tuple[Samples, Samples]:
     """The training and test images of a torchvision data set, downloaded to the root if they are missing.
 
     Args:
@@ -36,7 +36,7 @@ def read_with_torchvision(name: str, folder: str, root: str | None, **options: A
     make: Callable[..., Any] = getattr(torchvision.datasets, name)
     place = data_root(root)
 
-    def read(download: bool) -> tuple[Pixels, Pixels]:
+    def read(download: bool) -> tuple[Samples, Samples]:
         train, test = (_pixels(make(place, train=train, download=download, **options)) for train in (True, False))
         return train, test
 
@@ -88,11 +88,11 @@ def _remove_empty_folders(path: Path) -> None:
         path.rmdir()
 
 
-def _pixels(dataset: Any) -> Pixels:
+def _pixels(dataset: Any) -> Samples:
     """A torchvision data set's arrays, grey ``[n, h, w]`` or colour ``[n, h, w, 3]``, in one layout."""
     images = _array(dataset.data)
     images = images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
-    return Pixels(np.ascontiguousarray(images, dtype=np.uint8), _array(dataset.targets).astype(np.int64))
+    return Samples(np.ascontiguousarray(images, dtype=np.uint8), _array(dataset.targets).astype(np.int64))
 
 
 def _array(values: Any) -> NDArray[Any]:

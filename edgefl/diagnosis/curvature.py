@@ -127,7 +127,7 @@ class Curvature:
 
         size = len(self.parameters)
         if size < 3:
-            raise ValueError(f"two of at least three eigenvectors are looked for, found {size} parameters")
+            raise ValueError(f"expected a model with at least three parameters, found {size}")
 
         def product(direction: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
             return self.product(self._draw(direction.reshape(-1))).double().cpu().numpy()

@@ -17,10 +17,11 @@ from edgefl.diagnosis.dissimilarity import dissimilarity
 from edgefl.diagnosis.landscape import Landscape, landscape
 from edgefl.errors import UserError, nearest
 from edgefl.experiment.directory import read_run_summary
+from edgefl.experiment.inputs import allow_code
 from edgefl.experiment.models import read_clients, read_model
 from edgefl.experiment.wiring import recipe_of, skeleton
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import Batch
-from edgefl.methods.rules.base import LocalOptions
 from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths, SeedPaths
 from edgefl.scenario import Scenario, load_scenario
@@ -70,6 +71,7 @@ def diagnose(
     batches: int = 10,
     device: str = "auto",
     plane: bool = False,
+    trust: bool = False,
 ) -> Iterator[Diagnosis]:
     """Diagnose the models of a finished run, one method and seed after another.
 
@@ -83,12 +85,15 @@ def diagnose(
         batches: the number of batches.
         device: ``auto``, ``cpu`` or ``cuda``.
         plane: also compute the landscape.
+        trust: execute the scenario's Python files even if they are not those that the run began with.
 
     Raises:
         UserError: the run kept no models, or the method or seed is unknown.
     """
-    summary = read_run_summary(run).methods
-    scenario = load_scenario(RunPaths(run).scenario)
+    read = read_run_summary(run)
+    summary = read.methods
+    scenario = load_scenario(RunPaths(run).scenario, run_code=False)
+    allow_code(scenario, read.inputs, run, trust=trust)
     for label in methods or ():
         if label not in summary:
             raise UserError(f"the run has no method labelled '{label}'; {nearest(label, summary)}")

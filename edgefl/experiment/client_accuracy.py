@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from edgefl.methods.recipe import Method
-from edgefl.record.columns import column
+from edgefl.record.clients import ClientRow, write_clients
 from edgefl.record.summary import ClientResult
-from edgefl.record.tables import write_parquet
 from edgefl.training.faults import blaming
 
 if TYPE_CHECKING:
@@ -20,17 +18,6 @@ if TYPE_CHECKING:
     from edgefl.training.core import TrainingCore
     from edgefl.training.personalisation.accuracy import ClientAccuracy
     from edgefl.training.personalisation.calibration import CalibrationSpec
-
-CLIENTS = pa.schema(
-    [
-        column("client", pa.int32(), "", "the client's number"),
-        column("samples", pa.int64(), "", "training images of the client"),
-        column("tested", pa.int64(), "", "test images of the client"),
-        column("accuracy", pa.float64(), "", "of the final model on them, in [0, 1]; null where there are none"),
-        column("accuracy_personalised", pa.float64(), "", "after personalisation; null without it"),
-    ]
-)
-"""Columns of ``clients.parquet``."""
 
 
 def accuracy_of_clients(
@@ -92,21 +79,10 @@ def accuracy_of_clients(
         finally:
             engine.close()
         found["personalisation"] = ClientResult(kind=personalisation.kind, **_figures(personal))
-    _write(data, shared, personal, path)
+    figures = zip(data.sizes, shared.images, shared.each, personal.each if personal else repeat(None), strict=False)
+    write_clients([ClientRow(client, *each) for client, each in enumerate(figures)], path)
     return found
 
 
 def _figures(accuracy: ClientAccuracy) -> dict[str, float]:
     return {"mean": accuracy.mean, "cumulative": accuracy.cumulative, "worst_tenth": accuracy.worst_tenth}
-
-
-def _write(data: FederatedData, shared: ClientAccuracy, personal: ClientAccuracy | None, path: Path) -> None:
-    columns = [
-        list(range(data.clients)),
-        data.sizes,
-        shared.images,
-        shared.each,
-        [None] * data.clients if personal is None else personal.each,
-    ]
-    arrays = [pa.array(values, field.type, from_pandas=True) for field, values in zip(CLIENTS, columns, strict=True)]
-    write_parquet(pa.Table.from_arrays(arrays, schema=CLIENTS), path, compression="zstd")

@@ -15,7 +15,7 @@ from edgefl.errors import UserError
 from edgefl.experiment.folder_lock import FolderLock
 from edgefl.experiment.inputs import Input, check_inputs, digests
 from edgefl.experiment.software import in_words
-from edgefl.experiment.state import Choices, Finished, State, read_state
+from edgefl.experiment.state import Choices, Finished, State, damaged, read_state
 from edgefl.record import RunPaths, names
 from edgefl.record.summary import SCHEMA, SeedResult, Summary, is_summary, read_summary
 from edgefl.scenario import Scenario
@@ -111,6 +111,10 @@ class RunDirectory:
                 if not path.is_file():
                     raise UserError("this file of a finished run is missing; the run cannot be resumed", file=str(path))
 
+    def damaged(self, reason: str) -> UserError:
+        """The error for a state that does not fit its scenario."""
+        return damaged(self._state_file(), "", reason)
+
     def open(self, scenario: str) -> None:
         """Write the resolved scenario, unless it was written before.
 
@@ -143,10 +147,12 @@ class RunDirectory:
             found: the present inputs.
 
         Raises:
-            UserError: the run began with different contents.
+            UserError: the run began with different contents, or with other inputs.
         """
         if self._asked is None or self.inputs:
             check_inputs(self.inputs, found)
+            if unknown := self.inputs.keys() - found.keys():
+                raise self.damaged(f"inputs: expected {', '.join(sorted(found))}, found also {min(unknown)}")
         self.inputs |= digests(found)
 
     def use_software(self, found: Mapping[str, str]) -> None:
@@ -160,8 +166,8 @@ class RunDirectory:
         """
         if self._asked is None and self.software != found:
             raise UserError(
-                f"the run began with {in_words(self.software)}, found {in_words(found)}; their results may differ, so "
-                "only the former can continue it",
+                f"the run began with {in_words(self.software)}, found {in_words(found)}; results may differ, so "
+                f"continue it with {in_words(self.software)}",
                 file=str(self.path),
             )
         self.software = dict(found)

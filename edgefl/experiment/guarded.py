@@ -1,4 +1,4 @@
-"""Call a listener that the caller of edgefl gave, so that it can neither change a run nor be taken for a part of it."""
+"""Call a listener of edgefl's caller so that it cannot change a run, and its errors are not mistaken for the run's."""
 
 from __future__ import annotations
 

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from edgefl.data.location import data_root
-from edgefl.data.sizes import reads_pixels
+from edgefl.data.sizes import reads_samples
 from edgefl.errors import UserError
 from edgefl.experiment.wiring import recipe_of
-from edgefl.input_file import digest_of_file, find_input, input_files
+from edgefl.input_file import code_files, digest_of_file, find_input, input_files
 from edgefl.record import names
 from edgefl.scenario import Scenario, resolve
 from edgefl.scenario.paths import what_decides
+from edgefl.user_code import allow
 
 SCENARIO, DATA = "scenario", "data"
 
@@ -53,15 +54,16 @@ class Inputs:
     def __init__(self, scenario: Scenario, folder: Path) -> None:
         self._data = scenario.data
         self._scenario = Input(str(folder / names.SCENARIO), digest_of_scenario(resolve(scenario)))
-        self._pixels = reads_pixels(scenario.data, scenario.evaluation.split)
+        self._pixels = reads_samples(scenario.data, scenario.evaluation.split)
         methods = {each.label: recipe_of(scenario, each) for each in scenario.methods}
         self.files = input_files(scenario) | input_files({"methods": methods})
 
-    def now(self, *, trains: bool) -> dict[str, Input]:
+    def now(self, *, trains: bool, run_code: bool = True) -> dict[str, Input]:
         """Each input by its field of the scenario.
 
         Args:
             trains: whether images are read, even if their counts do not require it.
+            run_code: whether data are read that a Python file returns.
 
         Raises:
             UserError: a file is missing or unreadable.
@@ -73,11 +75,37 @@ class Inputs:
                 found[field] = Input(str(path), digest_of_file(path))
             except UserError as error:
                 raise error.located(field=field) from None
-        if trains or self._pixels:
+        if (trains or self._pixels) and (run_code or not code_files(self._data)):
             from edgefl.data.dataset import content_of_set
 
             found[DATA] = Input(str(data_root(self._data.root)), content_of_set(self._data))
         return found
+
+
+def allow_code(scenario: Scenario, known: Mapping[str, str], folder: Path, *, trust: bool) -> None:
+    """Let the Python files of a run directory's scenario be executed.
+
+    A file of the same contents outside the directory is this machine's own; any other may be somebody else's.
+
+    Args:
+        scenario: the scenario of the directory.
+        known: digests of the run's inputs, by field.
+        folder: the run directory.
+        trust: allow every file.
+
+    Raises:
+        UserError: a file is in the directory, missing, or has other contents, and is not trusted.
+    """
+    for field, file in code_files(scenario).items():
+        within = file.resolve().is_relative_to(folder.resolve())
+        if not trust and (within or known.get(field) != digest_of_file(file)):
+            reason = "it is part of the run directory" if within else "it is not the file that the run began with"
+            raise UserError(
+                f"this Python file is not executed, since {reason}; read it, and add --trust to execute it",
+                file=str(file),
+                field=field,
+            )
+        allow(file)
 
 
 def digests(inputs: Mapping[str, Input]) -> dict[str, str]:
@@ -99,7 +127,7 @@ def check_inputs(known: Mapping[str, str], found: Mapping[str, Input]) -> None:
         then = known.get(field)
         if then is None:
             raise UserError(
-                "the run directory has no digest of it, so it cannot be compared with what the run began with",
+                "the run directory has no digest of it, so it cannot be checked for changes",
                 file=each.file,
                 field=field,
             )

@@ -139,7 +139,7 @@ class Journal(Listener):
 
     @contextmanager
     def _sound(self) -> Iterator[None]:
-        """Report contents that no edgefl wrote as a damaged journal; errors of the disk are passed on."""
+        """Report contents that edgefl did not write as a damaged journal; errors of the disk are passed on."""
         try:
             yield
         except sqlite3.Error as error:

@@ -68,14 +68,14 @@ def _tensors(path: Path) -> dict[str, Tensor]:
     try:
         return dict(load_file(path))
     except (OSError, SafetensorError) as error:
-        raise UserError(f"no models can be read here: {error}", file=str(path)) from None
+        raise UserError(f"the models cannot be read: {error}", file=str(path)) from None
 
 
 def _vector(tensors: Mapping[str, Tensor], layout: Layout, path: Path) -> Tensor:
     expected = {f"{layout.block_names[each.block]}.{each.name}": each.shape for each in layout.entries}
-    for name in tensors.keys() ^ expected.keys():
-        there, not_there = ("found", "expected") if name in tensors else ("expected", "found")
-        raise UserError(f"{there} this tensor, and {not_there} none: it is another model's", file=str(path), field=name)
+    for name in sorted(tensors.keys() ^ expected.keys()):
+        what = "found a tensor that the model does not have" if name in tensors else "expected this tensor, found none"
+        raise UserError(f"{what}; the file belongs to another model", file=str(path), field=name)
     for name, shape in expected.items():
         found = tensors[name]
         if found.shape != shape:

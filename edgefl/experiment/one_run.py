@@ -13,7 +13,7 @@ from edgefl.experiment.conclusion import Conclusion, kept_models_of
 from edgefl.experiment.early_end import EarlyEnd
 from edgefl.experiment.journal import Journal
 from edgefl.experiment.pausing import Pause, Pausing
-from edgefl.experiment.resumed_learner import ResumedLearner
+from edgefl.experiment.resuming import ResumedLearner
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import summarise
 from edgefl.experiment.wiring import SharedWorld, limits_of, setup_of

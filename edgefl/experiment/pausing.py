@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
-from edgefl.durable_file import write_durably
 from edgefl.errors import EdgeflError
-from edgefl.json_file import read_json
 from edgefl.record import SeedPaths
 from edgefl.record.listener import Listener
 from edgefl.record.rounds import RoundRow
+from edgefl.record.standings import Standing, add_standing
 
 
 @dataclass(frozen=True)
@@ -77,33 +74,24 @@ class Pausing(Listener):
         """Write the figures and raise :class:`Paused` if it is time to pause."""
         self._rows.append(row)
         if row.round < self.last and self.pause.reached(row.round, row.seconds):
-            known = read_standings(self.paths)
-            write_durably(self.paths.standings, json.dumps(known | {self.pause.name: self._standing()}))
+            add_standing(self.pause.name, self._standing(), self.paths.standings)
             raise Paused(self.label, row.round)
 
-    def _standing(self) -> dict[str, Any]:
+    def _standing(self) -> Standing:
         rows = self._rows
         evaluated = [row for row in rows if not math.isnan(row.accuracy)]
         last = evaluated[-1] if evaluated else None
-        return {
-            "seed": self.seed,
-            "stop": "paused",
-            "rounds": rows[-1].round,
-            "rounds_without_update": sum(not row.aggregated for row in rows),
-            "refused": sum(row.refused for row in rows),
-            "seconds": float(rows[-1].seconds),
-            "accuracy_final": last and float(last.accuracy),
-            "accuracy_best": max((float(row.accuracy) for row in evaluated), default=None),
-            "accuracy_ema": last and float(last.accuracy_ema),
-            "bytes_down": sum(row.bytes_down for row in rows),
-            "bytes_up": sum(row.bytes_up for row in rows),
-            "flops": float(sum(row.flops for row in rows)),
-            "joules": float(sum(row.joules for row in rows)),
-        }
-
-
-def read_standings(paths: SeedPaths) -> dict[str, dict[str, Any]]:
-    """Return a run's figures at its pauses, by the pause's name, in the order of the pauses."""
-    file = paths.standings
-    known: dict[str, dict[str, Any]] = read_json(file) if file.exists() else {}
-    return known
+        return Standing(
+            seed=self.seed,
+            rounds=rows[-1].round,
+            rounds_without_update=sum(not row.aggregated for row in rows),
+            refused=sum(row.refused for row in rows),
+            seconds=rows[-1].seconds,
+            accuracy_final=last and last.accuracy,
+            accuracy_best=max((row.accuracy for row in evaluated), default=None),
+            accuracy_ema=last and last.accuracy_ema,
+            bytes_down=sum(row.bytes_down for row in rows),
+            bytes_up=sum(row.bytes_up for row in rows),
+            flops=sum(row.flops for row in rows),
+            joules=sum(row.joules for row in rows),
+        )

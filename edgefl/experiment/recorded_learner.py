@@ -1,4 +1,4 @@
-"""A learner that answers from recorded rows: the world runs again, and nothing is trained."""
+"""A learner that returns recorded results: the simulation runs again, and nothing is trained."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _WANTED: tuple[EventKind, ...] = (
     *("aggregation", "feedback", "evaluation", "diverged", "stop"),
 )
 DAMAGED = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
-"""Errors from rows that no edgefl wrote."""
+"""Errors from rows that edgefl did not write."""
 
 
 class TrainedJob(NamedTuple):

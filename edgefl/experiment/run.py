@@ -15,14 +15,14 @@ from edgefl.errors import UserError
 from edgefl.experiment.directory import RunDirectory, is_interrupted
 from edgefl.experiment.faults import NotWritten, RunMoved, RunsFailed, storage_reason
 from edgefl.experiment.guarded import Guarded, ListenerError
-from edgefl.experiment.inputs import Inputs
+from edgefl.experiment.inputs import Inputs, allow_code
 from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.pausing import Pause
 from edgefl.experiment.software import software_of
 from edgefl.experiment.state import Choices
-from edgefl.experiment.step_costs import write_costs
 from edgefl.experiment.wiring import shared_world, step_costs
 from edgefl.process_state import process_state_kept
+from edgefl.record.costs import write_costs
 from edgefl.record.listener import Listener
 from edgefl.record.summary import write_summary
 from edgefl.scenario import Scenario, dump_yaml, load_scenario, resolve, with_overrides
@@ -81,7 +81,7 @@ def run(
         return _execute(scenario, directory, listeners, pause)
 
 
-def resume(path: Path, *, listeners: Sequence[Listener] = (), pause: Pause | None = None) -> Path:
+def resume(path: Path, *, listeners: Sequence[Listener] = (), pause: Pause | None = None, trust: bool = False) -> Path:
     """Resume an interrupted run; the result is identical byte for byte to that of an uninterrupted run.
 
     In a finished directory, runs that failed because of a part of their method start again; once the part is fixed, the
@@ -91,6 +91,7 @@ def resume(path: Path, *, listeners: Sequence[Listener] = (), pause: Pause | Non
         path: the run directory.
         listeners: follow the runs, including rounds that are only re-executed.
         pause: when to pause again.
+        trust: execute the scenario's Python files even if they are not those that the run began with.
 
     Raises:
         UserError: there is no interrupted run, another process uses it, or its files are inconsistent.
@@ -99,8 +100,9 @@ def resume(path: Path, *, listeners: Sequence[Listener] = (), pause: Pause | Non
         RunsFailed, NotWritten, RunMoved, Paused: as for :func:`run`.
     """
     with RunDirectory(path.absolute(), None) as directory:
-        scenario = load_scenario(directory.paths.scenario)
+        scenario = load_scenario(directory.paths.scenario, run_code=False)
         directory.check(scenario)
+        allow_code(scenario, directory.inputs, path, trust=trust)
         return _execute(scenario, directory, listeners, pause)
 
 
@@ -153,8 +155,10 @@ class _Experiment:
         self._fault: PartFault | None = None
         self._methods = [scenario.method(label) for label in self._choices.methods]
         self._costs = step_costs(scenario, [method.label for method in self._methods])
-        for (label, _), known in directory.finished.items():
+        for (label, seed), known in directory.finished.items():
             for alpha, batch in known.costs:
+                if not self._costs[label].has(alpha, batch):
+                    raise directory.damaged(f"'{label}', seed {seed}: no step has {alpha} blocks and {batch} images")
                 self._costs[label].step(alpha, batch)
 
     def begin(self) -> None:
@@ -217,7 +221,7 @@ class _Experiment:
             method.label: [finished[method.label, seed].entry for seed in self._scenario.seeds]
             for method in self._methods
         }
-        write_costs(self._costs, paths.costs)
+        write_costs({label: each.rows() for label, each in self._costs.items()}, paths.costs)
         write_summary(self._scenario.name, entries, paths.summary, self._directory.inputs, self._directory.software)
         self._directory.all_finished()
 

@@ -90,11 +90,11 @@ class State(_Checked):
         labels, chosen = [method.label for method in scenario.methods], self.choices.methods
         known = [(each.label, each.seed) for each in self.finished]
         if not set(chosen) <= set(labels) or len(set(chosen)) < len(chosen):
-            raise _damaged(file, "choices.methods", f"expected labels of the scenario, each once, found {list(chosen)}")
+            raise damaged(file, "choices.methods", f"expected labels of the scenario, each once, found {list(chosen)}")
         for place, (label, seed) in enumerate(known):
             if label not in chosen or seed not in scenario.seeds or (label, seed) in known[:place]:
                 found = f"expected a run of the scenario, each once, found '{label}' with seed {seed}"
-                raise _damaged(file, f"finished.{place}", found)
+                raise damaged(file, f"finished.{place}", found)
 
 
 def read_state(file: Path) -> State:
@@ -106,7 +106,7 @@ def read_state(file: Path) -> State:
     try:
         data = read_json(file)
     except UserError as error:
-        raise _damaged(file, "", error.message) from None
+        raise damaged(file, "", error.message) from None
     version = data.get("edgefl") if isinstance(data, dict) else None
     if isinstance(version, str) and (version, data.get("schema_version")) != (__version__, SCHEMA):
         found = f"was created by edgefl {version}, this is {__version__} (schema {SCHEMA} of the files)"
@@ -114,9 +114,10 @@ def read_state(file: Path) -> State:
     try:
         return validated(State, data)
     except UserError as error:
-        raise _damaged(file, error.field or "", error.message) from None
+        raise damaged(file, error.field or "", error.message) from None
 
 
-def _damaged(file: Path, field: str, reason: str) -> UserError:
+def damaged(file: Path, field: str, reason: str) -> UserError:
+    """The error for a state that cannot be continued, with the field that is wrong, if it is one."""
     where = f"{field}: " if field else ""
     return UserError(f"{file.name} is damaged ({where}{reason}); the run cannot be resumed", file=str(file.parent))

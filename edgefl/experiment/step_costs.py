@@ -1,23 +1,31 @@
-"""The measured step costs of a run directory (``costs.json``), with which a log is checked without measuring again."""
+"""The costs of the local steps of a run: measured on first use, or read from its directory."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from edgefl.cost.law import CostModel
 from edgefl.cost.measure import Operator, StepCost
 from edgefl.cost.method_cost import paper_factor
-from edgefl.durable_file import write_durably
 from edgefl.methods.build import build_method
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
+from edgefl.record.costs import StepRow
 from edgefl.simulation.cost_specs import CostSpec, PaperCost
-from edgefl.simulation.invariants import CostEntry
-from edgefl.simulation.invariants.record import OperatorCount
+
+
+def recorded_cost(row: StepRow) -> StepCost:
+    """Return the cost of a step in ``costs.json``."""
+    return StepCost(
+        batch=row.batch,
+        operators=tuple(Operator(*operator) for operator in row.operators),
+        layer_macs=row.layer_macs,
+        forward_macs=row.forward_macs,
+        training_flops=row.training_flops,
+        bytes_touched=row.bytes_touched,
+        peak_memory_bytes=row.peak_memory_bytes,
+    )
 
 
 class StepCosts:
@@ -43,6 +51,10 @@ class StepCosts:
             self.used[key] = self._cost(alpha, batch)
         return self.used[key]
 
+    def has(self, alpha: int, batch: int) -> bool:
+        """Whether the method can train such a step: the model has as many blocks, a batch as many images."""
+        return 1 <= alpha <= self._model.model.depth and 1 <= batch <= self.method.local.batch
+
     def _cost(self, alpha: int, batch: int) -> StepCost:
         if not self._paper:
             return self._model.cost(self.method, alpha, batch)
@@ -60,19 +72,19 @@ class StepCosts:
         """Return the scenario's model with the additions of the method's objective."""
         return self.method.objective.adapt(self._model.model)
 
-    def entries(self) -> list[dict[str, Any]]:
-        """Return the used costs as JSON data in a fixed order."""
+    def rows(self) -> list[StepRow]:
+        """Return the used costs in a fixed order."""
         return [
-            {
-                "alpha": alpha,
-                "batch": batch,
-                "layer_macs": cost.layer_macs,
-                "forward_macs": cost.forward_macs,
-                "training_flops": cost.training_flops,
-                "bytes_touched": cost.bytes_touched,
-                "peak_memory_bytes": cost.peak_memory_bytes,
-                "operators": [[each.name, each.flops, each.bytes, each.count, each.kind] for each in cost.operators],
-            }
+            StepRow(
+                alpha=alpha,
+                batch=batch,
+                layer_macs=cost.layer_macs,
+                forward_macs=cost.forward_macs,
+                training_flops=cost.training_flops,
+                bytes_touched=cost.bytes_touched,
+                peak_memory_bytes=cost.peak_memory_bytes,
+                operators=tuple((each.name, each.flops, each.bytes, each.count, each.kind) for each in cost.operators),
+            )
             for (alpha, batch), cost in sorted(self.used.items())
         ]
 
@@ -84,23 +96,12 @@ class RecordedCosts(StepCosts):
         model: measures steps on the scenario's model.
         method: the method.
         cost: the scenario's cost section.
-        known: the method's entries of ``costs.json``.
+        known: the method's steps in ``costs.json``.
     """
 
-    def __init__(self, model: CostModel, method: Method, cost: CostSpec, known: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, model: CostModel, method: Method, cost: CostSpec, known: Iterable[StepRow]) -> None:
         super().__init__(model, method, cost)
-        self._known = {
-            (entry["alpha"], entry["batch"]): StepCost(
-                batch=entry["batch"],
-                operators=tuple(Operator(*operator) for operator in entry["operators"]),
-                layer_macs=entry["layer_macs"],
-                forward_macs=entry["forward_macs"],
-                training_flops=entry["training_flops"],
-                bytes_touched=entry["bytes_touched"],
-                peak_memory_bytes=entry["peak_memory_bytes"],
-            )
-            for entry in known
-        }
+        self._known = {(row.alpha, row.batch): recorded_cost(row) for row in known}
 
     def is_recorded(self, alpha: int, batch: int) -> bool:
         """Whether the run directory contains the cost of this step."""
@@ -108,28 +109,3 @@ class RecordedCosts(StepCosts):
 
     def _cost(self, alpha: int, batch: int) -> StepCost:
         return self._known.get((alpha, batch)) or super()._cost(alpha, batch)
-
-
-def write_costs(costs: Mapping[str, StepCosts], path: Path) -> None:
-    """Write every method's step costs by label."""
-    data = {label: method.entries() for label, method in costs.items()}
-    write_durably(path, json.dumps(data, indent=1) + "\n")
-
-
-def cost_entries(known: Mapping[str, Any]) -> dict[str, dict[tuple[int, int], CostEntry]]:
-    """Return every method's step costs by label, then by (alpha, batch), from the content of ``costs.json``.
-
-    Raises:
-        AttributeError, ValueError, KeyError, TypeError: the file is damaged.
-    """
-    return {
-        label: {
-            (int(entry["alpha"]), int(entry["batch"])): CostEntry(
-                operators=tuple(OperatorCount(*numbers) for _, *numbers in entry["operators"]),
-                training_flops=float(entry["training_flops"]),
-                peak_memory_bytes=float(entry["peak_memory_bytes"]),
-            )
-            for entry in entries
-        }
-        for label, entries in known.items()
-    }

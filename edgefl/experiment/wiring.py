@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,7 @@ from edgefl.models.registry import build_model
 from edgefl.network.build import build_topology
 from edgefl.network.client_links import ClientLinks
 from edgefl.process_state import process_state_kept
+from edgefl.record.costs import StepRow
 from edgefl.record.listener import Listener
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
@@ -64,14 +64,14 @@ def recipe_of(scenario: Scenario, chosen: ScenarioMethod) -> Method:
 
 
 def step_costs(
-    scenario: Scenario, labels: Iterable[str], known: Mapping[str, Sequence[Mapping[str, Any]]] | None = None
+    scenario: Scenario, labels: Iterable[str], known: Mapping[str, Sequence[StepRow]] | None = None
 ) -> dict[str, StepCosts]:
     """Return the step costs of methods by label, according to the scenario's ``cost``; they share measurements.
 
     Args:
         scenario: the scenario with model, methods and cost.
         labels: the methods.
-        known: the methods' entries in ``costs.json``, by label, which are not measured again.
+        known: the methods' steps in ``costs.json``, by label, which are not measured again.
     """
     model, cost = CostModel(skeleton(scenario)), scenario.cost
     recipes = {label: recipe_of(scenario, scenario.method(label)) for label in labels}

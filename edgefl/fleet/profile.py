@@ -177,7 +177,7 @@ class DeviceProfile(Options):
     compute: Compute = Field(description="How fast it trains.")
     memory: Memory = Field(description="Memory, which limits the size of a job.")
     power: Power = Field(description="Power consumption.")
-    battery: Battery | None = Field(None, description="The battery; null: the device is on the mains.")
+    battery: Battery | None = Field(None, description="The battery; null: the device uses mains power.")
     provenance: Provenance = Field(description="The sources of the figures.")
 
     @model_validator(mode="after")

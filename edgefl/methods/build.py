@@ -14,10 +14,10 @@ from edgefl.methods.broadcasts import Broadcasts
 from edgefl.methods.client_state import ClientState, StatesTogether
 from edgefl.methods.codecs.choice import Codecs
 from edgefl.methods.codecs.memory import codec_state
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import CLIENT_FACTS
 from edgefl.methods.payload import ModelSizes
 from edgefl.methods.recipe import METHODS, Method, Recipe
-from edgefl.methods.rules.base import LocalOptions
 from edgefl.methods.servers.base import SERVER_UPDATES, ServerUpdate, Weighting
 from edgefl.options import Options
 from edgefl.part_choice import chosen_part
@@ -123,7 +123,7 @@ def method_model(name: str) -> type[BaseModel]:
     for part in _parts(recipe):
         for option, info in part.model_fields.items():
             if option in RESERVED:
-                raise ValueError(f"the option '{option}' of {part.__name__} is called like a key of every method")
+                raise ValueError(f"the option '{option}' of {part.__name__} has the name of a key of every method")
             changed = {"default": defaults[option]} if option in defaults else {}
             fields.setdefault(option, (info.annotation, info.merge_field_infos(info, **changed) if changed else info))
     return create_model(f"{name}_entry", __base__=Options, **fields)
@@ -217,12 +217,12 @@ def _coded(codecs: Codecs, changes: Codecs | None) -> Codecs:
 def _check_choice(name: str, recipe: Recipe, chosen: ServerUpdate, said: set[str]) -> None:
     """Check that the entry's server update is allowed, and that no options of the replaced one are set."""
     if not recipe.server_choice and type(chosen) is not type(recipe.server):
-        raise UserError(f"method '{name}' keeps its own server update: {recipe.server_reason}", field="server")
+        raise UserError(f"method '{name}' needs its own server update: {recipe.server_reason}", field="server")
     own = set(type(recipe.server).model_fields)
     shared = _shared(recipe)
     if not recipe.server_choice and chosen.model_fields_set & shared:
         option = min(chosen.model_fields_set & shared)
-        raise UserError(f"'{option}' concerns clients as well; set it next to 'method'", field=f"server.{option}")
+        raise UserError(f"'{option}' also applies to clients; set it next to 'method'", field=f"server.{option}")
     for option in sorted(said & (own - shared)):
         raise UserError(
             f"'{option}' is an option of the server update '{server_name(recipe.server)}'; set the options of "
@@ -246,7 +246,7 @@ def _check_vectors(method: Method) -> None:
         for vector in sorted(needed - there):
             reason = f"{type(part).__name__} needs the vector '{vector}'"
             raise UserError(
-                f"method '{method.name}' does not go with server update '{server_name(method.server)}': {reason}, "
+                f"method '{method.name}' cannot use server update '{server_name(method.server)}': {reason}, "
                 f"which that server does not send; {nearest(vector, there)}",
                 field="server",
             )
@@ -259,8 +259,8 @@ def _check_frozen(method: Method) -> None:
     for name in sorted(method.objective.frozen - there):
         raise UserError(
             f"method '{method.name}': {type(method.objective).__name__} reads the frozen copy '{name}', which its "
-            f"server update '{server_name(method.server)}' does not broadcast and its clients do not keep; there "
-            f"{'is' if len(there) == 1 else 'are'}: {', '.join(sorted(there))}"
+            f"server update '{server_name(method.server)}' does not broadcast and its clients do not keep; "
+            f"expected one of: {', '.join(sorted(there))}"
         )
 
 
@@ -289,7 +289,7 @@ def _check_listeners(method: Method) -> None:
     for vector in method.server.broadcasts:
         if vector not in method.objective.vectors | method.objective.frozen | method.rule.vectors:
             raise UserError(
-                f"server update '{server_name(method.server)}' does not go with method '{method.name}': its clients "
+                f"server update '{server_name(method.server)}' cannot be used with method '{method.name}': its clients "
                 f"must follow the server's '{vector}', which neither {type(method.objective).__name__} nor "
                 f"{type(method.rule).__name__} does",
                 field="server",
@@ -300,8 +300,8 @@ def _check_whole(method: Method) -> None:
     """Check that clients that accumulate their changes start from the server's model."""
     if method.server.client_state() is not None and method.payload.sends_blocks:
         raise UserError(
-            f"server update '{server_name(method.server)}' does not go with method '{method.name}': clients and server "
-            "must agree on the model that local training starts from, and here only some blocks are sent",
+            f"server update '{server_name(method.server)}' cannot be used with method '{method.name}': clients must "
+            "start local training from the server's model, and here only some blocks are sent",
             field="server",
         )
 

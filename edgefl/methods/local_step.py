@@ -12,10 +12,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective, checked_loss
 from edgefl.methods.precision import Precision, computing
-from edgefl.methods.rules.base import LocalOptions, LocalRule
+from edgefl.methods.rules.base import LocalRule
 from edgefl.models.layout import Layout, Weights
+from edgefl.models.random_layers import drawn_from
 
 Phase = Literal["forward", "backward", "update"]
 """The phases of a local step, in order; the look-ahead point (``rule.point``) belongs to the forward phase."""
@@ -77,7 +79,7 @@ def differentiated(  # noqa: PLR0917  (a loss is made of this many things)
 
     ``weights`` are the current tensors of ``leaves``.
     """
-    with computing(precision, batch.labels.device):
+    with computing(precision, batch.labels.device), drawn_from(context.draws):
         loss = checked_loss(objective.loss(weights, batch, context))
     entering("backward")
     return leaves.gradient(loss.total), Loss(loss.total.detach(), loss.cross_entropy.detach())

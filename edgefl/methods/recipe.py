@@ -8,9 +8,10 @@ from typing import Any
 
 from edgefl.methods.client_state import ClientState
 from edgefl.methods.codecs.choice import Codecs
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import Objective
 from edgefl.methods.payload import Payload
-from edgefl.methods.rules.base import LocalOptions, LocalRule
+from edgefl.methods.rules.base import LocalRule
 from edgefl.methods.servers.base import ServerUpdate, Weighting
 from edgefl.registry import Registry, object_of
 

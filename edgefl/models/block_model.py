@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from edgefl.models.classifier import Classifier
-from edgefl.models.layout import Frozen, Layout, Weights
+from edgefl.models.layout import Frozen, Layout, Weights, is_frozen, variables
 from edgefl.models.mode import Mode, mode, using
 from edgefl.models.residual import Residual
+from edgefl.models.slimmable import Conv2d, Linear
 
 
 class BlockModel(nn.Module):
@@ -27,31 +28,70 @@ class BlockModel(nn.Module):
         classes: number of classes.
         align_block: index (0-based, at least 1) of FedAlign's block L, whose narrower sub-block also runs and whose
             input and output taps are compared; both taps are feature maps ``[batch, channels, height, width]``.
+        first_values: the initial values of a model whose layers draw them: a function from a seed to the tensors by
+            block and name; by default they are drawn by the kinds of the layers.
+        copied: names of blocks that write to their input in place, which therefore get a copy of it.
+        random: whether its layers draw random numbers while it trains.
+        whole: why the model could not be split into more blocks, if it could not.
+        tokens: the number of tokens of an embedding, for models whose inputs are integers below it.
 
     The skeleton's own tensors are only a seeded starting point (see ``edgefl.models.registry.build_model``).
     """
 
     def __init__(
-        self, blocks: Mapping[str, nn.Module], *, sample_shape: tuple[int, ...], classes: int, align_block: int
+        self,
+        blocks: Mapping[str, nn.Module],
+        *,
+        sample_shape: tuple[int, ...],
+        classes: int,
+        align_block: int,
+        first_values: Callable[[int], Mapping[str, Mapping[str, Tensor]]] | None = None,
+        copied: frozenset[str] = frozenset(),
+        random: bool = False,
+        whole: str | None = None,
+        tokens: int | None = None,
     ) -> None:
         super().__init__()
+        self.first_values = first_values
+        self.copied = copied
+        self.random = random
+        self.whole = whole
+        self.tokens = tokens
         self.blocks = nn.ModuleDict(blocks)
         self.sample_shape = sample_shape
         self.classes = classes
         self.align_block = align_block
         self.layout = Layout(blocks)
-        self._sequence = list(blocks.values())
-        self._places = [_places(block) for block in self._sequence]
+        self._find_places()
         residuals = [module for block in self._sequence for module in block.modules() if isinstance(module, Residual)]
         for index, residual in enumerate(residuals):
             residual.index = index
         self.residual_count = len(residuals)
         """Number of residual blocks that Stochastic Depth can drop."""
 
+    def _find_places(self) -> None:
+        self._sequence = list(self.blocks.values())
+        self._places = [_places(block) for block in self._sequence]
+        self._frozen = [[module.eval() for module in block.modules() if is_frozen(module)] for block in self._sequence]
+        self._recurrent = [
+            [module for module in block.modules() if isinstance(module, nn.RNNBase)] for block in self._sequence
+        ]
+        self._constants: dict[tuple[int, torch.device], Tensor] = {}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Find the tensors again, since unpickling makes other modules of blocks that are graphs."""
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._find_places()
+
     @property
     def depth(self) -> int:
         """M, the number of blocks."""
         return len(self._sequence)
+
+    @property
+    def slimmable(self) -> bool:
+        """Whether its layers can run at a smaller width."""
+        return any(isinstance(module, Conv2d | Linear) for module in self.blocks.modules())
 
     @cached_property
     def tap_shapes(self) -> tuple[torch.Size, ...]:
@@ -111,25 +151,45 @@ class BlockModel(nn.Module):
         now, block, places = mode(), self._sequence[index], self._places[index]
         if block.training is not now.training:
             block.train(now.training)
+            for module in self._frozen[index]:
+                module.eval()
+        if self.layout.block_names[index] in self.copied:
+            inputs = inputs.clone()
         own = [place.held[place.key] for place in places]
         try:
-            for held, key, name, kind in places:
-                held[key] = weights[name] if kind is None else _lent(weights[name], kind, now)
+            for place, tensor in zip(places, own, strict=True):
+                constant = place.kind == "constant"
+                given = self._constant(tensor, inputs.device) if constant else _given(place, weights, now)
+                place.held[place.key] = given
+            for layer in self._recurrent[index]:
+                layer._flat_weights = [getattr(layer, name) for name in layer._flat_weights_names]
             output: Tensor = block(inputs)
             if now.track:
                 for held, key, name, kind in places:
-                    if kind is not None:
+                    if kind in _UPDATED:
                         weights[name].copy_(held[key])
         finally:
             for place, tensor in zip(places, own, strict=True):
                 place.held[place.key] = tensor
         return output
 
+    def _constant(self, tensor: Tensor, device: torch.device) -> Tensor:
+        """A constant of the skeleton on a device."""
+        key = id(tensor), device
+        if key not in self._constants:
+            self._constants[key] = tensor.detach().to(device, copy=True)
+        return self._constants[key]
+
     def forward(self, inputs: Tensor) -> Tensor:
         """The logits with the skeleton's own weights; for use as a plain module."""
         for block in self._sequence:
             inputs = block(inputs)
         return inputs
+
+
+Kind = Literal["buffer", "statistics", "constant", "counter"]
+_UPDATED: tuple[Kind, ...] = ("buffer", "statistics")
+"""The kinds of tensors that a layer may update while it trains."""
 
 
 class _Place(NamedTuple):
@@ -139,22 +199,25 @@ class _Place(NamedTuple):
         held: the module's mapping.
         key: the key in this mapping.
         name: the tensor's name in the weights.
-        kind: for a layer that does not read the mode, whether the tensor is a buffer or running statistics; ``None``
-            for all other tensors, which are passed unchanged.
+        kind: for a layer that does not read the mode, whether the tensor is a buffer or running statistics; a constant
+            of the skeleton, or batch norm's counter of batches; ``None`` for all other tensors, which are passed
+            unchanged.
     """
 
     held: dict[str, Any]
     key: str
     name: str
-    kind: Literal["buffer", "statistics"] | None
+    kind: Kind | None
 
 
-def _lent(buffer: Tensor, kind: Literal["buffer", "statistics"], now: Mode) -> Tensor | None:
-    """The tensor that a layer gets in place of a buffer."""
-    if kind == "statistics" and now.training and not now.track:
+def _given(place: _Place, weights: Mapping[str, Tensor], now: Mode) -> Tensor | None:
+    """The tensor that a layer gets at a place."""
+    if place.kind is None:
+        return weights[place.name]
+    if place.kind == "counter" or (place.kind == "statistics" and now.training and not now.track):
         return None  # PyTorch's batch norm then normalises by the batch and updates nothing
     # Under vmap PyTorch updates a copy of running statistics that are not contiguous, as slices of a stack are not.
-    return buffer.clone(memory_format=torch.contiguous_format)
+    return weights[place.name].clone(memory_format=torch.contiguous_format)
 
 
 def _places(block: nn.Module) -> list[_Place]:
@@ -163,14 +226,19 @@ def _places(block: nn.Module) -> list[_Place]:
     A tensor that several modules share has the name of its first place, as in ``named_parameters``.
     """
     places: list[_Place] = []
-    names: dict[int, str] = {}
-    for prefix, module in block.named_modules():
-        kind: Literal["buffer", "statistics"] | None = None
+    names = {id(tensor): name for name, tensor, _ in reversed([*variables(block)])}
+    for module in block.modules():
+        kind: Kind | None = None
         if not getattr(module, "knows_mode", False):
             kind = "statistics" if isinstance(module, _NormBase) else "buffer"
         for held, of_these in ((module._parameters, None), (module._buffers, kind)):
             for key, own in held.items():
-                if own is not None:
-                    name = names.setdefault(id(own), f"{prefix}.{key}" if prefix else key)
-                    places.append(_Place(held, key, name, of_these))
+                if own is None:
+                    continue
+                if id(own) in names:
+                    places.append(_Place(held, key, names[id(own)], of_these))
+                elif isinstance(module, _NormBase) and key == "num_batches_tracked":
+                    places.append(_Place(held, key, key, "counter"))
+                else:
+                    places.append(_Place(held, key, key, "constant"))
     return places

@@ -39,7 +39,7 @@ def initialise(block: nn.Module, tensors: Mapping[str, Tensor], generator: torch
             prefix = f"{path}." if path else ""
             names = [name for name, _ in module.named_parameters(recurse=False)]
             names += [name for name, _ in module.named_buffers(recurse=False)]
-            own = {name: tensors[prefix + name] for name in names}
+            own = {name: tensors[prefix + name] for name in names if prefix + name in tensors}
             if own:
                 _fill(module, own, generator)
 

@@ -3,17 +3,22 @@
 A model's parameters, followed by its buffers, are one vector. Deltas, momenta, control variates and aggregates are then
 plain vector algebra, a stack of clients is a matrix, and a block is a slice.
 
+The vector has what is trained and sent: parameters that require a gradient, and the floating-point buffers of the
+layers that have them. A tensor that several layers share has one place. Everything else is a constant of the skeleton:
+frozen parameters, tables of indices, counters, buffers that a state dict does not contain.
+
 The weights of 2-D convolutions ``[outputs, inputs, height, width]`` are stored channels-last, inputs innermost, because
 convolutions of channels-last images read them in this order; otherwise every call would convert them first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 Weights = tuple[dict[str, Tensor], ...]
 """One mapping from tensor name to tensor per block; names are relative to the block's module."""
@@ -56,6 +61,29 @@ class Entry:
         return tensor.flatten(-len(self.shape)) if self.shape else tensor.unsqueeze(-1)
 
 
+def variables(block: nn.Module) -> Iterator[tuple[str, Tensor, bool]]:
+    """The name and tensor of each parameter and then each buffer that a model's vector has; whether a parameter."""
+    for name, parameter in block.named_parameters():
+        if parameter.requires_grad:
+            yield name, parameter, True
+    for prefix, module in block.named_modules():
+        if is_frozen(module):
+            continue
+        # Without a momentum, batch norm averages over all batches, so it needs their number.
+        counts = isinstance(module, _NormBase) and module.momentum is None
+        for name, buffer in module.named_buffers(prefix, recurse=False):
+            if name.rpartition(".")[2] in module._non_persistent_buffers_set:
+                continue
+            if counts or buffer.is_floating_point() or buffer.is_complex():
+                yield name, buffer, False
+
+
+def is_frozen(module: nn.Module) -> bool:
+    """Whether a layer has parameters of its own and none is trained; its buffers are then constant too."""
+    own = list(module.parameters(recurse=False))
+    return bool(own) and not any(parameter.requires_grad for parameter in own)
+
+
 class Layout:
     """The order of a model's tensors in a vector of ``size`` numbers: parameters by block, then buffers by block.
 
@@ -64,6 +92,11 @@ class Layout:
 
     Args:
         blocks: the model's blocks, first to last, by name.
+
+    Attributes:
+        parameters: the parameters by block.
+        buffers: the buffers by block.
+        shared: block and name of every further place of a tensor, with its entry.
     """
 
     def __init__(self, blocks: Mapping[str, nn.Module]) -> None:
@@ -72,13 +105,22 @@ class Layout:
         self.buffers: list[Entry] = []
         self.parameter_count = 0
         self.buffer_count = 0
+        self.shared: list[tuple[int, str, Entry]] = []
+        known: dict[int, Entry] = {}
         for index, block in enumerate(blocks.values()):
-            for name, tensor in block.named_parameters():
-                self.parameters.append(Entry(index, name, tensor.shape, self.parameter_count))
-                self.parameter_count += tensor.numel()
-            for name, buffer in block.named_buffers():
-                self.buffers.append(Entry(index, name, buffer.shape, self.buffer_count))
-                self.buffer_count += buffer.numel()
+            for name, tensor, is_parameter in variables(block):
+                if (first := known.get(id(tensor))) is not None:
+                    self.shared.append((index, name, first))
+                    continue
+                entries, start = (
+                    (self.parameters, self.parameter_count) if is_parameter else (self.buffers, self.buffer_count)
+                )
+                entry = known[id(tensor)] = Entry(index, name, tensor.shape, start)
+                entries.append(entry)
+                if is_parameter:
+                    self.parameter_count += tensor.numel()
+                else:
+                    self.buffer_count += tensor.numel()
 
     @property
     def entries(self) -> list[Entry]:
@@ -121,6 +163,9 @@ class Layout:
             pieces = torch.split_with_sizes(flat, [entry.numel for entry in entries], dim=-1)
             for entry, piece in zip(entries, pieces, strict=True):
                 blocks[entry.block][entry.name] = entry.view(piece)
+        for block, name, entry in self.shared:
+            if (tensor := blocks[entry.block].get(entry.name)) is not None:
+                blocks[block][name] = tensor
         return blocks
 
     def frozen(self, parameters: Tensor, buffers: Tensor) -> Weights:

@@ -35,7 +35,7 @@ def norm_of(kind: NormKind, groups: int, *, least: int) -> Norm:
         return BatchNorm
     if least % groups:
         raise UserError(
-            f"the model's channels come in multiples of {least}, which {groups} does not divide", field="groups"
+            f"the model's numbers of channels are multiples of {least}, which {groups} does not divide", field="groups"
         )
     return lambda channels: GroupNorm(groups, channels)
 

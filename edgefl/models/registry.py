@@ -11,6 +11,7 @@ from edgefl.component import Component
 from edgefl.errors import UserError, WrongAnswer, one_line
 from edgefl.models.block_model import BlockModel
 from edgefl.models.initialisation import initialise
+from edgefl.models.layout import variables
 from edgefl.randomness import integer_seed
 from edgefl.registry import Registry, class_of
 from edgefl.torch_settings import neutral_torch
@@ -54,7 +55,7 @@ def build_model(spec: ModelSpec, sample_shape: tuple[int, ...], classes: int) ->
         for block, tensors in zip(
             model.blocks.values(), model.layout.weights(*model.layout.split(vector)), strict=True
         ):
-            for name, tensor in [*block.named_parameters(), *block.named_buffers()]:
+            for name, tensor, _ in variables(block):
                 tensor.copy_(tensors[name])
     return model
 
@@ -70,10 +71,12 @@ def checked_model(answer: object) -> BlockModel:
     if not answer.layout.parameter_count:
         raise WrongAnswer(f"expected a model with parameters, found {answer.depth} blocks without any")
     for block, module in answer.blocks.items():
+        trained = {name for name, _, _ in variables(module)}
         parameters = dict(module.named_parameters())
         for name, tensor in [*parameters.items(), *module.named_buffers()]:
-            numbers = tensor.dtype == torch.float32 or (name not in parameters and not _has_fractions(tensor))
-            if not numbers or tensor.device.type == "meta":
+            fractions = name in parameters or tensor.is_floating_point() or tensor.is_complex()
+            wrong = name in trained and fractions and tensor.dtype != torch.float32
+            if wrong or tensor.device.type == "meta":
                 kind = "parameter" if name in parameters else "buffer"
                 found = f"{tensor.dtype} on {tensor.device}".removeprefix("torch.")
                 raise WrongAnswer(
@@ -83,22 +86,23 @@ def checked_model(answer: object) -> BlockModel:
     return answer
 
 
-def _has_fractions(tensor: Tensor) -> bool:
-    return tensor.is_floating_point() or tensor.is_complex()
-
-
 def initial_vector(model: BlockModel, seed: int) -> Tensor:
     """The first server model of a seed, parameters and buffers ``[layout.size]``, the same for every method.
 
     The draws are PyTorch's defaults (uniform, Kaiming with a = √5) unless a layer specifies others, block by block from
-    one generator for the seed.
+    one generator for the seed. A model that draws its values itself (:attr:`BlockModel.first_values`) keeps these.
     """
-    generator = torch.Generator().manual_seed(integer_seed(seed, "initial model"))
+    number = integer_seed(seed, "initial model")
+    generator = torch.Generator().manual_seed(number)
+    given = {} if model.first_values is None else model.first_values(number)
     blocks: list[dict[str, Tensor]] = []
-    for block in model.blocks.values():
+    for name, block in model.blocks.items():
         # Separate tensors: a generator fills a view in memory order, and draws must not depend on that order.
-        tensors = {name: torch.zeros(held.shape) for name, held in [*block.named_parameters(), *block.named_buffers()]}
-        initialise(block, tensors, generator)
+        tensors = {place: torch.zeros(held.shape) for place, held, _ in variables(block)}
+        if name in given:
+            tensors = {place: given[name][place] for place in tensors}
+        else:
+            initialise(block, tensors, generator)
         blocks.append(tensors)
     return model.layout.flatten(blocks)
 

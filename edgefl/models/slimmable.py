@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from edgefl.errors import UserError
 from edgefl.models.mode import mode
+from edgefl.models.pointwise import without_stride
 
 CHANNEL_UNIT = 8
 """Slimmed layers keep a multiple of this number of channels."""
@@ -95,7 +96,10 @@ class Conv2d(nn.Conv2d):
             bias = None if bias is None else bias[:kept]
         if mode().unfolded and groups == 1:
             return self._by_matrices(inputs, weight, bias)
-        return F.conv2d(inputs, weight, bias, self.stride, self.padding, self.dilation, groups)
+        stride: tuple[int, ...] = self.stride
+        if groups == 1 and self.padding == (0, 0):
+            inputs, stride = without_stride(inputs, weight, stride)
+        return F.conv2d(inputs, weight, bias, stride, self.padding, self.dilation, groups)
 
     def _by_matrices(self, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """The convolution as a product of the weights and all patches of each image.

@@ -59,7 +59,7 @@ class Agenda:
         return min((entry[0] for entry in self._entries if entry[2] != action), default=math.inf)
 
     def forget(self, action: Callable[[What], None]) -> None:
-        """Take all entries with this action off the agenda."""
+        """Remove all entries with this action."""
         self._entries = [entry for entry in self._entries if entry[2] != action]
         heapq.heapify(self._entries)
 

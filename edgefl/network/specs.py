@@ -207,8 +207,8 @@ class CellsTopology(Options):
     latency: Seconds = Field(0.0, description="One-way latency between the server and a client.")
     sharing: Sharing = Field(
         "wired",
-        description="How a cell's clients share its air. wired: each link by itself; rate_fair: equal rates, each"
-        " taking air in proportion to 1/capacity (WiFi); airtime_fair: equal shares of the air (cellular).",
+        description="How a cell's clients share its radio channel. wired: not at all; rate_fair: equal rates, each"
+        " using time in proportion to 1/capacity (WiFi); airtime_fair: equal shares of the time (cellular).",
     )
 
 
@@ -223,8 +223,8 @@ class FileTopology(Options):
     )
     sharing: Sharing = Field(
         "wired",
-        description="How edges with the same `air` share it. wired: each by itself; rate_fair: equal rates, each taking"
-        " air in proportion to 1/capacity (WiFi); airtime_fair: equal shares of the air (cellular).",
+        description="How edges with the same `air` share this radio channel. wired: not at all; rate_fair: equal rates,"
+        " each using time in proportion to 1/capacity (WiFi); airtime_fair: equal shares of the time (cellular).",
     )
 
 
@@ -246,8 +246,8 @@ class TransportSpec(Options):
 
     multicast: bool = Field(
         False,
-        description="Whether what several clients are sent alike at one instant crosses each link once, at the pace of"
-        " the slowest of them; else each client is sent its own.",
+        description="true: parts that several clients are sent at the same instant use each link once, at the rate of"
+        " the slowest client; false: one transfer for each client.",
     )
 
     @model_validator(mode="after")

@@ -17,7 +17,7 @@ from edgefl.errors import UserError, nearest
 from edgefl.network.flow import Node
 
 Sharing = Literal["wired", "rate_fair", "airtime_fair"]
-"""How the flows of a wireless channel share its air: not at all, at equal rates, or with equal shares of the time."""
+"""How flows share a wireless channel: not at all, at equal rates, or with equal shares of the time."""
 
 
 class Topology(Protocol):

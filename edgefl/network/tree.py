@@ -28,8 +28,8 @@ class TreeLinks:
         latency: one-way seconds between the server and a client, for all or for each client.
         backhaul: each cell's capacity (down, up), bit/s; none for a star.
         cell: each client's cell; needed where there are cells.
-        sharing: how the clients of a cell share its air, separately for down and up. ``wired``: not at all.
-            ``rate_fair``: equal rates, each taking air in proportion to 1/capacity (WiFi's anomaly: Heusse et al.,
+        sharing: how the clients of a cell share its channel, separately for down and up. ``wired``: not at all.
+            ``rate_fair``: equal rates, each using time in proportion to 1/capacity (WiFi's anomaly: Heusse et al.,
             INFOCOM 2003). ``airtime_fair``: equal shares of the time, so rates in proportion to capacity
             (proportionally fair cells).
 

@@ -1,4 +1,4 @@
-"""Compute how many rounds each budget of a scenario pays for."""
+"""Compute for how many rounds each budget of a scenario is enough."""
 
 from __future__ import annotations
 

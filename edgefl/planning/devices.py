@@ -111,7 +111,7 @@ def _mean(total: float, count: int) -> float | None:
 
 def _why(peak: float, training: Range) -> str:
     needs, has = (_megabytes(number) for number in (peak, training.nominal))
-    doubt = "" if training.high < peak else f"; with its highest figure ({_megabytes(training.high)}) it fits"
+    doubt = "" if training.high < peak else f"; its profile's highest figure, {_megabytes(training.high)}, is enough"
     return f"training needs {needs}, the device has {has} for it{doubt}"
 
 

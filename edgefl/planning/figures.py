@@ -74,7 +74,7 @@ class BudgetPlan:
 
     Attributes:
         kind, limit: the budget.
-        rounds: rounds that it pays for, at most the scenario's; ``seconds``: virtual time at the end of the last one.
+        rounds: rounds that it allows, at most the scenario's; ``seconds``: virtual time at the end of the last one.
         lasts: whether it is not exhausted before the scenario's last round.
         foreseen: whether the figures are extrapolated from the means of the planned rounds.
     """
@@ -97,7 +97,7 @@ class MethodPlan:
         seconds, bytes_down, bytes_up, flops: per round, summed over its clients; NaN seconds if no round ends.
         joules: per round, at the bounds of the profiles' figures.
         participants, aggregated: clients per round that participated, and whose updates were aggregated.
-        holds_back: what rounds wait for, in words; ``None`` if no update arrives.
+        holds_back: what limits the rounds, in words; ``None`` if no update arrives.
         in_vain: why no update arrives, or why the run stalls early, in words.
         critical: shares of the closing client's time: ``download``, ``compute``, ``upload``, and ``shared``, the
             share of its transfer time caused by other clients' transfers (``None`` for a topology from a file).

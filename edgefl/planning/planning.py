@@ -167,7 +167,7 @@ def _in_vain(outcome: Outcome, rows: Sequence[RoundRow], rounds: int, early: Ear
     """Return why no update arrives in the planned rounds, or why the run stalls early; ``None`` if neither happens."""
     if outcome.reason == "stalled" and outcome.rounds < rounds:
         after = "1 round" if outcome.rounds == 1 else f"{outcome.rounds} rounds"
-        ending = f"the run stalls after {after}" if outcome.rounds else "no round ever ends"
+        ending = f"the run stalls after {after}" if outcome.rounds else "the run stalls in its first round"
         return f"{ending}: {early.why(outcome)}"
     if not any(row.aggregated for row in rows):
         planned = min(rounds, outcome.rounds)
@@ -178,7 +178,7 @@ def _in_vain(outcome: Outcome, rows: Sequence[RoundRow], rounds: int, early: Ear
 def _holds_back(
     shares: dict[Part, float | None], devices: Sequence[DevicePlan], rows: Sequence[RoundRow], total: Spent
 ) -> str | None:
-    """Return what rounds wait for; ``None`` if no update ever arrives."""
+    """Return what limits the rounds; ``None`` if no update ever arrives."""
     if any(row.critical_client >= 0 for row in rows):
         return _in_words(shares, max(devices, key=lambda each: each.closes))
     if not any(row.aggregated for row in rows):
@@ -188,13 +188,13 @@ def _holds_back(
 
 
 def _in_words(shares: dict[Part, float | None], slowest: DevicePlan) -> str:
-    """Return the longest part of the closing clients' time, and its device or link."""
+    """Return the longest part of the last clients' time, and its device or link."""
     parts: tuple[Part, ...] = ("download", "compute", "upload")
     part = max(parts, key=lambda name: shares[name] or 0.0)
     share = f"{100 * (shares[part] or 0.0):.0f} %"
     if part == "compute":
-        return f"computing on {slowest.device} ({share} of the closing clients' time)"
+        return f"computing on {slowest.device} ({share} of the time of each round's last client)"
     shared = shares["shared"]
     if shared is not None and shared > 0.5:
-        return f"{part}s on links that others share ({share} of the closing clients' time)"
-    return f"{part}s over {slowest.link} ({share} of the closing clients' time)"
+        return f"{part}s over shared links ({share} of the time of each round's last client)"
+    return f"{part}s over {slowest.link} ({share} of the time of each round's last client)"

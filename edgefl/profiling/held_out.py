@@ -10,10 +10,10 @@ import torch
 
 from edgefl.cost.measure import Operator, measure
 from edgefl.methods.build import build_method
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.local_step import Phase, local_step
 from edgefl.methods.objectives.base import Batch, Context
 from edgefl.methods.recipe import Method
-from edgefl.methods.rules.base import LocalOptions
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import MODELS, build_model
 from edgefl.profiling.measure_device.case import Case, Maker, Run

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from edgefl.errors import UserError
 from edgefl.json_file import parse_json
-from edgefl.record.columns import column
+from edgefl.record.column import column
 from edgefl.record.kinds import EventKind
 from edgefl.record.listener import Listener
 

@@ -27,7 +27,7 @@ began, or then needed other parts; ``retried``: the client started the job again
 """
 
 Fate = Literal["useful", Lost]
-"""What became of delivered bytes; ``useful``: their job was aggregated."""
+"""The use of delivered bytes; ``useful``: their job was aggregated."""
 
 FATES: tuple[Fate, ...] = get_args(Fate)
 

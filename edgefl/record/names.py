@@ -61,11 +61,15 @@ def seed_folder(seed: int) -> str:
 
 
 def is_plain(name: str) -> bool:
-    r"""Whether a text is a plain file name, not a path to another place.
+    r"""Whether a text can name a file, and is not a path to another place.
 
-    >>> [is_plain(name) for name in ("fedavg", "a b", "..", "a/b", "a\\b", "")]
-    [True, True, False, False, False, False]
+    >>> [is_plain(name) for name in ("fedavg", "a b", "..", "a/b", "a\\b", "", "\ud800")]
+    [True, True, False, False, False, False, False]
     """
+    try:
+        name.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON allows
+        return False
     return name not in ("", ".", "..") and not any(sign in name for sign in "/\\\0")
 
 

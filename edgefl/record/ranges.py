@@ -19,6 +19,9 @@ _AMOUNTS = frozenset(
 )
 """Columns of finite numbers that are never below 0."""
 
+_LARGEST, _LARGEST_WHOLE = 1e60, 2**53
+"""No simulation comes near these; sums and products of numbers below them are finite, and such integers exact."""
+
 
 def check_table(table: pa.Table, schema: pa.Schema, file: Path) -> None:
     """Check the types and the figures of a table.
@@ -79,7 +82,8 @@ def _words(kind: pa.DataType) -> str:
 def check_ranges(table: pa.Table, file: Path) -> None:
     """Check that every figure of a table is in its possible range.
 
-    Accuracies are in [0, 1]; seconds, bytes, FLOPs, joules and counts are finite and not negative.
+    Accuracies are in [0, 1]; seconds, bytes, FLOPs, joules and counts are finite and not negative; values of events are
+    finite. None is so large that a sum over the table is not finite.
 
     Args:
         table: any table of a run directory; columns without a range and nulls are ignored.
@@ -92,18 +96,18 @@ def check_ranges(table: pa.Table, file: Path) -> None:
     import pyarrow.compute as pc
 
     for name in table.column_names:
-        highest = 1.0 if name.startswith("accuracy") else None
-        if highest is None and name not in _AMOUNTS:
+        share = name.startswith("accuracy")
+        if not share and name not in _AMOUNTS and name != "value":
             continue
         kind = table.schema.field(name).type
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
             raise UserError(f"expected a column of numbers, found {kind}", file=str(file), field=name)
-        column = table[name].cast(pa.float64())
-        possible = pc.and_(pc.greater_equal(column, 0.0), pc.is_finite(column))
-        if highest is not None:
-            possible = pc.and_(possible, pc.less_equal(column, highest))
+        highest = 1.0 if share else _LARGEST_WHOLE if pa.types.is_integer(kind) else _LARGEST
+        lowest = -highest if name == "value" else 0.0
+        column = table[name].cast(pa.float64(), safe=False)
+        possible = pc.and_(pc.greater_equal(column, lowest), pc.less_equal(column, highest))
         place = pc.index(possible, False).as_py()
         if place >= 0:
-            expected = "an accuracy in [0, 1]" if highest is not None else "a finite number of 0 or more"
+            expected = "an accuracy in [0, 1]" if share else f"a number from {lowest:g} to {highest:g}"
             found = column[place].as_py()
             raise UserError(f"expected {expected} in row {place + 1}, found {found:g}", file=str(file), field=name)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from edgefl.record.columns import column
+from edgefl.record.column import column
 
 
 @dataclass(frozen=True, slots=True)

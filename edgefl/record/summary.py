@@ -58,7 +58,7 @@ class Bytes(_Part):
     up: Count
     useful: Count
     wasted: Count
-    by_fate: dict[Lost, int] = Field(default_factory=dict)
+    by_fate: dict[Lost, Count] = Field(default_factory=dict)
     backhaul: Count = 0
 
 
@@ -220,7 +220,9 @@ def read_summary(path: Path) -> tuple[dict[str, Any], Summary]:
         if not results:
             raise UserError("expected at least one seed, found none", file=name, field=f"methods.{label}")
         if not names.is_plain(label):
-            raise UserError("expected a method's label, found a path", file=name, field=f"methods.{label}")
+            raise UserError(
+                "expected a method's label, found what cannot name a folder", file=name, field=f"methods.{label}"
+            )
     return data, summary
 
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from edgefl.durable_file import durable_file, write_durably
 from edgefl.errors import UserError
-from edgefl.record.columns import column
+from edgefl.record.column import column
 from edgefl.record.events import EVENTS, Event
 from edgefl.record.kinds import EventKind
 from edgefl.record.listener import Listener

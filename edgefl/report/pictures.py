@@ -66,9 +66,11 @@ def accuracy_figure(run: RunRecord) -> Figure:
         ax.grid(color="0.92", linewidth=0.8)
         ax.set_axisbelow(True)
         ax.spines[["top", "right"]].set_visible(False)
-    _zoom(axes[0], run, curves)
+    lowest = _lowest_accuracy(run, curves)
+    axes[0].set_ylim(bottom=lowest)
     seeds = len(run.seeds)
-    axes[0].set_ylabel("test accuracy, %" if metric == "accuracy" else "smoothed test accuracy, %")
+    start = f" (axis starts at {lowest:g} %)" if lowest else ""
+    axes[0].set_ylabel(f"{'' if metric == 'accuracy' else 'smoothed '}test accuracy, %{start}")
     figure.suptitle(
         f"{run.name}: mean{' and range' if seeds > 1 else ''} of {seeds} seed{'s' * (seeds > 1)}", fontsize=11
     )
@@ -77,14 +79,12 @@ def accuracy_figure(run: RunRecord) -> Figure:
     return figure
 
 
-def _zoom(ax: Axes, run: RunRecord, curves: dict[str, list[Curve]]) -> None:
-    """Cut off the accuracies far below the lowest target, where methods hardly differ."""
+def _lowest_accuracy(run: RunRecord, curves: dict[str, list[Curve]]) -> float:
+    """The start of the axis in percent: if all curves reach the lowest target, 25 points below it, else 0."""
     targets = [target.accuracy for results in run.results.values() for result in results for target in result.targets]
     found = [curve for method in curves.values() for curve in method]
     reached = min((float(curve.accuracy.max()) for curve in found), default=0.0)
-    low, _ = ax.get_ylim()
-    if targets and reached >= min(targets):
-        ax.set_ylim(bottom=max(low, 100 * min(targets) - 25))
+    return max(0.0, 100 * min(targets) - 25) if targets and reached >= min(targets) else 0.0
 
 
 def _draw_method(ax: Axes, found: Sequence[Curve], kind: str, scale: float, *, label: str, number: int) -> None:
@@ -142,7 +142,7 @@ def _draw_limits(ax: Axes, run: RunRecord, kind: str, scale: float) -> None:
 
 
 def _draw_exhausted(ax: Axes, run: RunRecord, found: Sequence[Curve], kind: str, scale: float, *, colour: str) -> None:
-    """Draw a cross on the mean line where joules or FLOPs ran out, if they did in every seed."""
+    """Draw a cross on the mean line where the joules or FLOPs are used up, if they are in every seed."""
     results = [result for results in run.results.values() for result in results]
     limits = sorted({(b.kind, b.limit) for result in results for b in result.budgets if b.kind in ("joules", "flops")})
     cross: dict[str, Any] = {"marker": "x", "markersize": 9, "markeredgewidth": 2.5, "linestyle": "none"}

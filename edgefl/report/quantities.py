@@ -39,7 +39,7 @@ class Unit(NamedTuple):
         return _written(half_width / self.scale, max(self.decimals, decimals), digits=1)
 
     def spread(self, value: Estimate) -> str:
-        """The text after a mean: half its interval, or both ends if the possible range limits one of them.
+        """The text after a mean: half its interval, or both ends if the interval includes impossible values.
 
         >>> percent, seconds = unit_for([], "fraction"), unit_for([12.0], "seconds")
         >>> percent.spread(Estimate(0.952, 0.0034, 3)), percent.spread(Estimate(0.98, 0.031, 3))
@@ -64,7 +64,7 @@ def possible(value: Estimate, *, fraction: bool) -> tuple[float, float]:
     return max(0.0, value.low), min(1.0 if fraction else math.inf, value.high)
 
 
-CUT_OFF = "[low, high]: the interval's ends, if the possible range limits one of them."
+CUT_OFF = "[low, high]: the 95 % interval, cut off at 0 or at 100 %."
 """The note below a table with such an interval."""
 
 

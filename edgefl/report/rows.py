@@ -13,13 +13,13 @@ from edgefl.report.run_record import RunRecord
 from edgefl.report.statistics import Estimate, TimeToTarget, mean_or_none, time_to_target
 
 ENDS = {
-    "rounds": "the last round",
-    "target": "the last target reached",
-    "stalled": "a stall",
-    "diverged": "divergence",
-    "fault": "a fault",
+    "rounds": "at the last round",
+    "target": "at the last target",
+    "stalled": "by a stall",
+    "diverged": "by divergence",
+    "fault": "by a fault",
 }
-"""Why a run ended, in words; budgets are named by their limits."""
+"""How a run ended, in words; budgets are named by their limits."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _of(row: Row) -> list[str]:
         if reason in row.messages:
             which = f" ({count} of {row.seeds} seeds)" if row.seeds > 1 else ""
             message = row.messages[reason].rstrip(".")
-            lines.append(f"{row.label} ended by {ENDS.get(reason, reason)}{which}: {message}.")
+            lines.append(f"{row.label} ended {ENDS.get(reason, f'by {reason}')}{which}: {message}.")
     lines += lost_work(row)
     actual, uniform, age = (row[f"blocks.{name}"] for name in ("actual", "uniform", "front_age"))
     if actual is not None and uniform is not None:

@@ -1,4 +1,4 @@
-"""Whether the winner stays the winner: a run timed again on slower and faster devices and links.
+"""The winner on other devices and links: a run timed again on slower and faster ones.
 
 This module reads the file that ``edgefl replay RUN --sensitivity`` writes. Models and accuracies are the run's own;
 times and costs are those under each condition.
@@ -197,7 +197,7 @@ def _again(run: RunResult) -> str:
 
 
 def robustness(found: Sensitivity) -> list[str]:
-    """One sentence for each question about whether the run's winner stays the winner."""
+    """One sentence for each question: whether the run's winner also wins under the other conditions."""
     return [_sentence(question, found) for question in found.questions()]
 
 

@@ -25,6 +25,9 @@ class SettingResult(RunResult):
         setting: the value of each path that the sweep varied.
         runs: the runs of its jobs, one or more seeds each.
         folder: the sweep's folder.
+
+    Raises:
+        UserError: two jobs have a run of one method with one seed.
     """
 
     def __init__(self, name: str, setting: Mapping[str, Any], runs: Sequence[RunResult], folder: Path) -> None:
@@ -36,6 +39,11 @@ class SettingResult(RunResult):
             label: tuple(sorted((each for run in runs for each in run.results.get(label, ())), key=_seed))
             for label in dict.fromkeys(label for run in runs for label in run.results)
         }
+        for label, results in self.results.items():
+            seeds = [each.seed for each in results]
+            if twice := [seed for seed in seeds if seeds.count(seed) > 1]:
+                found = f"expected each seed of '{label}' with {name} in one job, found seed {twice[0]} in several"
+                raise UserError(found, file=str(folder))
         self.scenario: dict[str, Any] = first.scenario
         self._runs = {(label, each.seed): run for run in runs for label in run.results for each in run.results[label]}
 
@@ -47,11 +55,6 @@ class SettingResult(RunResult):
     def rounds_of(self, label: str, seed: int) -> pa.Table:
         """See :class:`RunResult`."""
         return self._runs.get((label, seed), next(iter(self._runs.values()))).rounds_of(label, seed)
-
-
-def _whole(value: Any) -> Any:
-    """Whole floats as integers: all numbers of a column have one type, so integers may have been read as floats."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _seed(result: SeedResult) -> int:
@@ -89,30 +92,20 @@ def results_in(path: Path, *, together: bool = True) -> list[RunResult]:
     file = file_in(path, SWEEP_TABLE)
     if not file.is_file():
         return [RunResult(path)]
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    from edgefl.record.sweep_table import read_settings
 
-    try:
-        table = pq.read_table(file)
-        varied = table.column_names[1 : table.column_names.index("method")]
-        rows = table.select(["job", *varied]).to_pylist()
-    except (OSError, pa.ArrowException, ValueError) as error:
-        raise UserError(f"cannot be read: {str(error).splitlines()[0]}", file=str(file)) from None
     settings: dict[str, dict[str, Any]] = {}
     jobs: dict[str, list[str]] = {}
-    short = _short(varied)
-    for row in rows:
-        job = row.pop("job")
-        setting = {name: _whole(value) for name, value in row.items()}
-        values = (value if isinstance(value, str) else json.dumps(value) for value in setting.values())
+    for job, setting in read_settings(file).items():
+        short = _short(list(setting))
+        values = (value if isinstance(value, str) else json.dumps(value, default=str) for value in setting.values())
         name = ", ".join(f"{short[each]}={value}" for each, value in zip(setting, values, strict=True))
         name = name or path.resolve().name
         settings[name] = setting
-        if job not in jobs.setdefault(name, []):
-            jobs[name].append(job)
-    runs = {
-        name: [RunResult(folder_in(folder_in(path, "jobs"), str(job))) for job in named] for name, named in jobs.items()
-    }
+        jobs.setdefault(name, []).append(job)
+    if not jobs:
+        raise UserError("expected the jobs of a sweep, found none", file=str(file))
+    runs = {name: [RunResult(folder_in(folder_in(path, "jobs"), job)) for job in named] for name, named in jobs.items()}
     if not together:
         return [run for each in runs.values() for run in each]
     return [SettingResult(name, settings[name], each, path) for name, each in runs.items()]

@@ -19,7 +19,7 @@ def verdict(run: RunRecord) -> str:
 
     Methods are *tied* if their 95 % intervals overlap. With one seed there is no interval, and a sentence states this.
     With ``stop: budget`` all budgets apply together: one sentence names the method with the highest accuracy, another
-    what stopped each method. With ``stop: rounds`` each budget has its own sentence. Without training, time, traffic
+    where each method ended. With ``stop: rounds`` each budget has its own sentence. Without training, time, traffic
     and energy per round are compared, because methods may have different numbers of rounds.
     """
     rows = comparison_rows(run)
@@ -28,7 +28,7 @@ def verdict(run: RunRecord) -> str:
     else:
         lines = [*_accuracies(run), *_targets(rows), *_front_blocks(run, rows)]
     if all(row.seeds == 1 for row in rows) and len(rows) > 1:
-        lines.append("One seed shows no spread: differences may be chance.")
+        lines.append("With one seed the spread is unknown: differences may be due to chance.")
     return "\n".join(map(printable_line, lines))
 
 
@@ -102,7 +102,7 @@ def _winner(start: str, accuracies: Mapping[str, Estimate], labels: Sequence[str
 
 
 def _stops(run: RunRecord) -> str:
-    """The reason why each method ended, budgets in the scenario's order first."""
+    """Where each method ended, at budgets in the scenario's order first, and the budgets that no run reached."""
     limits: dict[str, str] = {budget.kind: limit(budget.limit, budget.kind) for budget in _budgets(run)}
     reasons: dict[str, list[str]] = {kind: [] for kind in limits}
     for label, results in run.results.items():
@@ -110,10 +110,15 @@ def _stops(run: RunRecord) -> str:
             count = sum(result.stop.reason == reason for result in results)
             seeds = "" if count == len(results) else f" ({_of(count, len(results))})"
             reasons.setdefault(reason, []).append(f"{label}{seeds}")
-    clauses = []
-    for end, methods in reasons.items():
-        clauses.append(f"by {limits.get(end) or ENDS.get(end, end)}: {_and(methods) if methods else 'none'}")
-    return f"Stopped {'; '.join(clauses)}."
+    clauses = [
+        f"{_and(methods)} ended {f'at the budget of {limits[end]}' if end in limits else ENDS.get(end, f'by {end}')}"
+        for end, methods in reasons.items()
+        if methods
+    ]
+    unreached = [limits[kind] for kind in limits if not reasons[kind]]
+    if unreached:
+        clauses.append(f"budgets not reached: {_and(unreached)}")
+    return f"{'; '.join(clauses)}."
 
 
 def _targets(rows: Sequence[Row]) -> list[str]:
@@ -123,13 +128,13 @@ def _targets(rows: Sequence[Row]) -> list[str]:
 
 def _front_blocks(run: RunRecord, rows: Sequence[Row]) -> list[str]:
     """A sentence about methods that train old front blocks because few clients take part in a round."""
-    old = [f"{row.label} ({estimate(age, 'rounds')})" for row in rows if (age := row["blocks.front_age"]) is not None]
+    old = [f"{row.label}: {estimate(age, 'rounds')}" for row in rows if (age := row["blocks.front_age"]) is not None]
     training, data = run.scenario.get("training", {}), run.scenario.get("data", {})
     cohort, clients = training.get("cohort"), data.get("clients")
     if not old or cohort is None or clients is None or cohort >= clients:
         return []
     return [
-        f"Only {cohort} of {clients} clients take part in a round, so clients of {_and(old)} train old front blocks; "
+        f"Only {cohort} of {clients} clients take part in a round, so they train old front blocks ({', '.join(old)}); "
         "in FedBR's theory, all clients take part in each round."
     ]
 

@@ -1,8 +1,8 @@
-"""Execute a finished run's world again with the recorded numbers of training: the result must be its log.
+"""Simulate a finished run again with the recorded results of training: the result must be the same log.
 
-The laws in :mod:`edgefl.simulation.invariants` check whether a log is consistent. This module checks whether it is the
-log of this scenario: everything that the scenario and the seed determine (capacities, cohorts, choices of blocks,
-sizes, steps, draws, every second and joule) is derived again and compared.
+The invariants in :mod:`edgefl.simulation.invariants` check whether a log is consistent. This module checks whether it
+is the log of this scenario: everything that the scenario and the seed determine (capacities, cohorts, choices of
+blocks, sizes, steps, draws, every second and joule) is derived again and compared.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from edgefl.methods.recipe import METHODS
 from edgefl.models.digest import digest_of_model
 from edgefl.models.layout import Layout
 from edgefl.process_state import process_state_kept
+from edgefl.record.costs import StepRow
 from edgefl.record.events import Event
 from edgefl.record.kinds import EventKind
 from edgefl.record.listener import Listener
@@ -89,10 +90,10 @@ class ExecutionAgain:
 
     Args:
         scenario: the claimed scenario of the runs.
-        costs: the contents of ``costs.json``.
+        costs: the steps in ``costs.json``, by label.
     """
 
-    def __init__(self, scenario: Scenario, costs: Mapping[str, Any]) -> None:
+    def __init__(self, scenario: Scenario, costs: Mapping[str, Sequence[StepRow]]) -> None:
         self._scenario = scenario
         self._known = costs
         self._world = lru_cache(maxsize=1)(self._new_world)

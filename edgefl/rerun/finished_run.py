@@ -13,15 +13,15 @@ from edgefl.experiment.inputs import (
     SCENARIO,
     Input,
     Inputs,
+    allow_code,
     check_inputs,
     digest_of_scenario,
     digests,
 )
 from edgefl.experiment.recording import Recording, read_recording
-from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import SharedWorld, shared_world, step_costs
-from edgefl.json_file import read_json
 from edgefl.record import RunPaths
+from edgefl.record.costs import read_costs
 from edgefl.record.summary import SeedResult
 from edgefl.scenario import Scenario, load_scenario
 from edgefl.simulation.protocol_specs import AsynchronousSpec, RoundsSpec
@@ -52,7 +52,7 @@ class FinishedRun:
             aggregated.
     """
 
-    def __init__(self, path: Path, methods: Sequence[str] | None = None) -> None:
+    def __init__(self, path: Path, methods: Sequence[str] | None = None, *, trust: bool = False) -> None:
         self.path = path
         self.paths = RunPaths(path)
         summary = read_run_summary(path)
@@ -63,12 +63,13 @@ class FinishedRun:
             if label not in self.entries:
                 raise UserError(f"the run has no method '{label}'; {nearest(label, self.entries)}", file=str(path))
         self.labels = [label for label in self.entries if not methods or label in methods]
-        self.scenario = load_scenario(self.paths.scenario)
+        self.scenario = load_scenario(self.paths.scenario, run_code=False)
+        allow_code(self.scenario, summary.inputs, path, trust=trust)
         self._files = Inputs(self.scenario, path).files
         self._check_scenario()
         self._check_protocol()
         self._data: dict[int, FederatedData | None] = {}
-        self.costs = self._step_costs()
+        self.costs = step_costs(self.scenario, self.labels, read_costs(self.paths.costs))
 
     def inputs(self, scenario: Scenario) -> dict[str, str]:
         """The digests of a replay's inputs under this scenario, and of the run's training inputs.
@@ -128,13 +129,6 @@ class FinishedRun:
                 file=str(self.path),
                 field="protocol",
             )
-
-    def _step_costs(self) -> dict[str, StepCosts]:
-        path = self.paths.costs
-        try:
-            return step_costs(self.scenario, self.labels, read_json(path))
-        except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"cannot be read: {error}", file=str(path)) from None
 
     def _labels_of(self, seed: int) -> FederatedData | None:
         """The data, if a selector reads the classes of clients."""

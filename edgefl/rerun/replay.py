@@ -12,9 +12,9 @@ from edgefl.errors import UserError
 from edgefl.experiment.inputs import SCENARIO, digest_of_scenario
 from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.recording import Recording
-from edgefl.experiment.step_costs import write_costs
 from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths
+from edgefl.record.costs import write_costs
 from edgefl.record.names import CLIENT_MODELS, CLIENTS, FINAL_MODEL
 from edgefl.record.paths import file_in, own_file_in
 from edgefl.record.summary import SeedResult, write_summary
@@ -39,8 +39,8 @@ class Replay:
     """
 
     @process_state_kept()
-    def __init__(self, run: Path, methods: Sequence[str] | None = None) -> None:
-        self._run = FinishedRun(run, methods)
+    def __init__(self, run: Path, methods: Sequence[str] | None = None, *, trust: bool = False) -> None:
+        self._run = FinishedRun(run, methods, trust=trust)
         self._recordings = {
             (label, entry.seed): self._timeless(label, entry.seed)
             for label in self._run.labels
@@ -66,7 +66,7 @@ class Replay:
                     file=change.origin,
                     field=".".join(change.path),
                 )
-        scenario = with_overrides(self._run.scenario, changes)
+        scenario = with_overrides(self._run.scenario, changes, run_code=False)
         _check_budgets(scenario)
         inputs = self._run.inputs(scenario)
         if os.path.lexists(out):
@@ -108,7 +108,7 @@ class Replay:
                 entry = entry.model_copy(update={name: getattr(before, name) for name in measured})
                 self._copy(label, seed, folder, (CLIENTS, *models))
             entries[label].append(entry)
-        write_costs(self._run.costs, RunPaths(folder).costs)
+        write_costs({label: each.rows() for label, each in self._run.costs.items()}, RunPaths(folder).costs)
         inputs = {**inputs, SCENARIO: digest_of_scenario(data)}
         write_summary(scenario.name, entries, RunPaths(folder).summary, inputs, self._run.software)
 

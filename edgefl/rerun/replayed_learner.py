@@ -1,4 +1,4 @@
-"""A learner that answers from a finished run, as long as the world requires exactly the same training."""
+"""A learner that returns the results of a finished run, as long as exactly the same training is requested."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ReplayedLearner(RecordedLearner):
         return super().aggregate(version, jobs, round, mixing)
 
     def _check(self, key: tuple[int, int], round: int) -> None:
-        """Whether a job and all those that its client's state comes from are what was trained."""
+        """Check that a job, and all jobs that its client's state depends on, were trained in the finished run."""
         while key not in self._same:
             job, known = self._submitted[key], self._recording.jobs.get(key)
             previous = None if job.previous is None else job.previous.dispatch
@@ -57,7 +57,7 @@ class ReplayedLearner(RecordedLearner):
                 or (known.round, known.alpha, known.steps or job.steps) != (job.round, job.alpha, job.steps)
                 or (self._stateful and known.previous != previous)
             ):
-                raise self._refusal(round, f"client {key[0]} would train otherwise than it did")
+                raise self._refusal(round, f"client {key[0]} would train differently than in the finished run")
             self._same.add(key)
             if not self._stateful or previous is None:
                 return
@@ -68,6 +68,6 @@ class ReplayedLearner(RecordedLearner):
 
     def _refusal(self, round: int, what: str) -> UserError:
         return UserError(
-            f"{what}; time decides there what is trained, so the run cannot be replayed: simulate it instead",
+            f"{what}; so time affects what is trained, and the run cannot be replayed: simulate it instead",
             field=f"{self._method}, round {round + 1}",
         )

@@ -1,8 +1,8 @@
-"""``edgefl verify``: a run directory against the laws of the world."""
+"""``edgefl verify``: check a run directory against its scenario and the rules of the model."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,13 +10,14 @@ from edgefl.errors import UserError
 from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.inputs import DATA, SCENARIO, Inputs, digest_of_scenario
 from edgefl.experiment.software import in_words, software_of
-from edgefl.experiment.step_costs import cost_entries
+from edgefl.experiment.step_costs import recorded_cost
 from edgefl.experiment.wiring import compute_seconds
 from edgefl.fleet import assign
-from edgefl.json_file import read_json
+from edgefl.input_file import code_files
 from edgefl.network import build_topology
 from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths, SeedPaths
+from edgefl.record.costs import StepRow, read_costs
 from edgefl.record.events import EVENTS
 from edgefl.record.paths import folder_in
 from edgefl.record.rounds import ROUNDS
@@ -25,24 +26,24 @@ from edgefl.record.tables import check_schema, read_events, read_parquet
 from edgefl.rerun.execution_again import ExecutionAgain, is_trained
 from edgefl.rerun.sensitivity.checking import check_sensitivity
 from edgefl.scenario import Scenario, load_scenario
-from edgefl.simulation.invariants import CostEntry, Record, violations
+from edgefl.simulation.invariants import Record, violations
 from edgefl.yaml_file import read_yaml
 
 
 def verify(run: Path) -> list[str]:
-    """Every way in which a run directory is not what its scenario leads to, as sentences; none where all is as it must.
+    """The differences between a run directory and the result of its scenario, as sentences; none if it is correct.
 
     Raises:
-        UserError: the folder holds no finished run.
+        UserError: the folder contains no finished run.
     """
     summary = read_run_summary(run)
-    scenario = load_scenario(RunPaths(run).scenario)
-    return list(_changed_inputs(run, scenario, summary)) or held_to(run, summary, scenario)
+    scenario = load_scenario(RunPaths(run).scenario, run_code=False)
+    return list(_changed_inputs(run, scenario, summary)) or differences(run, summary, scenario)
 
 
 @process_state_kept()
-def held_to(run: Path, summary: Summary, scenario: Scenario) -> list[str]:
-    """Every way in which the runs of a directory are not what a scenario leads to, as sentences.
+def differences(run: Path, summary: Summary, scenario: Scenario) -> list[str]:
+    """The differences between the runs of a directory and the result of a scenario, as sentences.
 
     The logs must satisfy the invariants of the simulation. If this version of edgefl wrote them, the simulation is also
     executed again with the recorded training results, and must give the same rows, rounds and figures.
@@ -52,16 +53,16 @@ def held_to(run: Path, summary: Summary, scenario: Scenario) -> list[str]:
         summary: the content of its ``summary.json``.
         scenario: the scenario of the run directory.
     """
-    file = RunPaths(run).costs
+    file = RunPaths(run).costs  # a link or a pipe is an error of the whole directory
     try:
-        costs = read_json(file)
-        verification = _Verification(run, scenario, summary, cost_entries(costs))
-    except (UserError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return [f"costs.json cannot be read: {error.message if isinstance(error, UserError) else error}"]
-    found = [*_other_runs(scenario, summary), *_left_out(run, scenario, summary, verification.costs)]
+        costs = read_costs(file)
+    except UserError as error:
+        return [f"costs.json cannot be read: {error.message}"]
+    verification = _Verification(run, scenario, summary, costs)
+    found = [*_other_runs(scenario, summary), *_left_out(run, scenario, summary, costs)]
     if found:
         return found
-    again = ExecutionAgain(scenario, costs) if summary.of_this_version else None
+    again = ExecutionAgain(scenario, costs) if is_executed_again(run, summary) else None
     for label, entries in summary.methods.items():
         for entry in entries:
             found += [f"{label}, seed {entry.seed}: {text}" for text in verification.check(label, entry, again)]
@@ -70,14 +71,19 @@ def held_to(run: Path, summary: Summary, scenario: Scenario) -> list[str]:
     return found
 
 
+def is_executed_again(run: Path, summary: Summary) -> bool:
+    """Whether the simulation is executed again: this version wrote the run, and no Python file would be executed."""
+    return summary.of_this_version and not code_files(load_scenario(RunPaths(run).scenario, run_code=False))
+
+
 def other_software(run: Path, summary: Summary) -> str | None:
-    """The packages that a run was made with, in words, if other versions are installed here."""
-    here = software_of(load_scenario(RunPaths(run).scenario))
+    """The packages that a run was made with, as text, if other versions are installed here."""
+    here = software_of(load_scenario(RunPaths(run).scenario, run_code=False))
     return in_words(summary.software) if summary.software and summary.software != here else None
 
 
 def _other_runs(scenario: Scenario, summary: Summary) -> Iterator[str]:
-    """Runs that are not those of the scenario."""
+    """Differences between the runs of the summary and those of the scenario."""
     if summary.scenario != scenario.name:
         yield f"scenario: summary.json has {summary.scenario!r}, scenario.yaml {scenario.name!r}"
     known = {method.label for method in scenario.methods}
@@ -90,7 +96,7 @@ def _other_runs(scenario: Scenario, summary: Summary) -> Iterator[str]:
 
 
 def _left_out(run: Path, scenario: Scenario, summary: Summary, costs: Collection[str]) -> Iterator[str]:
-    """Methods that were run and have no results, as when somebody removed those of a method that did badly."""
+    """Methods that were run but have no results, for example because they were removed from the summary."""
     labels = [method.label for method in scenario.methods]
     run_here = {label: "a folder" for label in labels if folder_in(run, label).is_dir()}
     run_here |= dict.fromkeys(costs, "step costs in costs.json")
@@ -103,31 +109,33 @@ def _left_out(run: Path, scenario: Scenario, summary: Summary, costs: Collection
 
 
 def _changed_inputs(run: Path, scenario: Scenario, summary: Summary) -> Iterator[str]:
-    """Inputs that differ from those that the run read; then the log cannot be compared with them."""
+    """Inputs that changed since the run; then the log cannot be compared with the scenario."""
     known, file = summary.inputs, RunPaths(run).scenario
     now = digest_of_scenario(read_yaml(file))
     if known.get(SCENARIO) != now:
         yield f"{file} is not the scenario that the run was made from"
         return
     try:
-        found = Inputs(scenario, run).now(trains=False)
+        found = Inputs(scenario, run).now(trains=False, run_code=False)
     except UserError as error:
-        yield f"what the run read is not here: {error}"
+        yield f"an input of the run is missing: {error}"
         return
     for field, each in found.items():
         if field not in known:
             yield f"inputs: summary.json has no digest of {field}"
         elif known[field] != each.digest:
             yield f"{each.file}: {field}: is not the file that the run read"
+    for field in sorted(known.keys() - found.keys() - {DATA}):
+        yield f"inputs: summary.json has a digest of {field}, which the scenario does not read"
 
 
 @dataclass(frozen=True)
 class _Verification:
-    """What the runs of a directory are held to.
+    """What the runs of a directory are compared with.
 
     Attributes:
         run: the directory.
-        scenario: what they are said to be of.
+        scenario: the scenario of the runs.
         summary: their summary.
         costs: step costs by label.
     """
@@ -135,10 +143,10 @@ class _Verification:
     run: Path
     scenario: Scenario
     summary: Summary
-    costs: dict[str, dict[tuple[int, int], CostEntry]]
+    costs: Mapping[str, Sequence[StepRow]]
 
     def check(self, label: str, entry: SeedResult, again: ExecutionAgain | None) -> Iterator[str]:
-        """What is wrong with one run."""
+        """The errors of one run, as sentences."""
         paths = RunPaths(self.run).of(label, entry.seed)
         events, rounds = paths.events, paths.rounds  # a link or a pipe is an error of the whole directory
         try:
@@ -159,7 +167,7 @@ class _Verification:
             yield f"the files are damaged ({type(error).__name__}: {error})"
 
     def _missing(self, record: Record, paths: SeedPaths) -> Iterator[str]:
-        """What a run with training leaves, and is not there."""
+        """Files and digests of a run with training that are missing."""
         if not is_trained(record):
             return
         if DATA not in self.summary.inputs:
@@ -177,7 +185,7 @@ class _Verification:
             rounds=read_parquet(paths.rounds, ROUNDS).to_pydict(),
             summary=entry,
             fleet=fleet,
-            costs=self.costs.get(label, {}),
+            costs={(step.alpha, step.batch): recorded_cost(step) for step in self.costs.get(label, ())},
             topology=build_topology(network.topology, network.links, [str(name) for name in fleet.link_names()]),
             transport=network.transport.build(),
             protocol=scenario.protocol,

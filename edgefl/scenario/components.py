@@ -13,6 +13,7 @@ from edgefl.data.catalogue import data_set
 from edgefl.data.spec import DataSpec
 from edgefl.errors import EdgeflError, UserError, WrongAnswer, in_words
 from edgefl.models.registry import MODELS, ModelSpec
+from edgefl.part_choice import part_of, tagged
 from edgefl.registry import Registry
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockSchedulerSpec
 from edgefl.scheduling.selection.base import SELECTORS, SelectorSpec
@@ -50,6 +51,8 @@ class Section(Generic[Part]):
     def read(self, value: Any, field: str) -> Named[Part]:
         """A part from ``{tag: name, option: value…}``, or from its name; a part that was read already is unchanged.
 
+        The name may be left out where another key means it; see :func:`~edgefl.part_choice.part_of`.
+
         Args:
             value: the section's value in the scenario.
             field: the section's dotted path, for messages.
@@ -66,17 +69,11 @@ class Section(Generic[Part]):
                 f"expected {with_article(noun)} as a mapping with the key {self.tag}, found {shown(value)}", field=field
             )
         options = dict(options)
-        tagged = f"{field}.{self.tag}"
-        if self.tag not in options:
-            choices = ", ".join(self.registry.names())
-            raise UserError(f"this key is missing; expected one of: {choices}", field=tagged)
-        name = options.pop(self.tag)
-        if not isinstance(name, str):
-            raise UserError(f"expected the name of {with_article(noun)}, found {shown(name)}", field=tagged)
         try:
-            part = self.registry[name]
+            name, part = part_of(self.registry, options, self.tag)
         except UserError as error:
-            raise error.located(field=tagged) from None
+            raise within(error, field) from None
+        options.pop(self.tag, None)
         return Named(name, validated(part, options, field=field))
 
     def write(self, part: Named[Part]) -> dict[str, Any]:
@@ -89,10 +86,7 @@ class Section(Generic[Part]):
         return {"anyOf": [{"enum": list(described)}, *described.values()]}
 
     def _schema(self, name: str, part: type[Part]) -> dict[str, Any]:
-        schema = part.model_json_schema(mode="validation")
-        schema["properties"] = {**schema.get("properties", {}), self.tag: {"const": name}}
-        schema["required"] = sorted({self.tag, *schema.get("required", [])})
-        return schema
+        return tagged(part.model_json_schema(mode="validation"), self.tag, name, part)
 
 
 def within(error: UserError, field: str) -> UserError:

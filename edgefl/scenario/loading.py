@@ -11,15 +11,17 @@ from typing import Any
 from edgefl import shipped
 from edgefl.data.location import data_root
 from edgefl.errors import UserError, nearest, one_line
+from edgefl.input_file import code_files
 from edgefl.scenario.overrides import Override, Overrides, blamed, overridden, parse_overrides
 from edgefl.scenario.paths import anchored, found_below
 from edgefl.scenario.scenario import Scenario
+from edgefl.user_code import allow
 from edgefl.user_path import user_path
 from edgefl.validation import shown, validated
 from edgefl.yaml_file import read_yaml
 
 
-def load_scenario(path_or_name: str | PathLike[str], overrides: Overrides = ()) -> Scenario:
+def load_scenario(path_or_name: str | PathLike[str], overrides: Overrides = (), *, run_code: bool = True) -> Scenario:
     """A checked scenario with all device profiles embedded.
 
     Relative paths in a file start at the file's folder; those in overrides start at the working directory.
@@ -28,6 +30,8 @@ def load_scenario(path_or_name: str | PathLike[str], overrides: Overrides = ()) 
         path_or_name: the path of a YAML file, or the name of a shipped scenario. A text that ends in ``.yaml`` or
             ``.yml``, or is the name of an existing file, is a path.
         overrides: changes made before it is checked, ``{"training.rounds": 20}`` or ``["training.rounds=20"]``.
+        run_code: whether the Python files that it names may be executed; false for the scenario of a run directory,
+            which somebody else may have sent.
 
     Raises:
         UserError: no such scenario, or something in it is wrong; the message contains file, field and what was
@@ -45,7 +49,7 @@ def load_scenario(path_or_name: str | PathLike[str], overrides: Overrides = ()) 
         data = read_yaml(path)
     except UserError as error:
         raise UserError(error.message, file=name) from None
-    return check(data, changes, file=name, folder=path.absolute().parent)
+    return check(data, changes, file=name, folder=path.absolute().parent, run_code=run_code)
 
 
 def _located(path_or_name: str | PathLike[str]) -> Path:
@@ -71,7 +75,12 @@ def _located(path_or_name: str | PathLike[str]) -> Path:
 
 
 def check(
-    data: Any, changes: Sequence[Override] = (), *, file: str | None = None, folder: Path | None = None
+    data: Any,
+    changes: Sequence[Override] = (),
+    *,
+    file: str | None = None,
+    folder: Path | None = None,
+    run_code: bool = True,
 ) -> Scenario:
     """Plain data as a scenario.
 
@@ -80,6 +89,7 @@ def check(
         changes: changes to make first.
         file: the file's name in messages.
         folder: the folder for relative paths in ``data``; the working directory if not given.
+        run_code: see :func:`load_scenario`.
 
     Raises:
         UserError: something in it is wrong.
@@ -90,9 +100,12 @@ def check(
         changed = anchored(overridden(anchored(data, folder or Path.cwd()), changes), Path.cwd())
         changed = found_below(changed, _data_folder(changed))
         _refuse_not_finite(changed)
-        return validated(Scenario, changed)
+        scenario = validated(Scenario, changed)
     except UserError as error:
         raise blamed(error, changes, file) from None
+    for code in code_files(scenario).values() if run_code else ():
+        allow(code)
+    return scenario
 
 
 def _data_folder(data: Mapping[str, Any]) -> Path:
@@ -102,13 +115,15 @@ def _data_folder(data: Mapping[str, Any]) -> Path:
     return data_root(root if isinstance(root, str) else None)
 
 
-def with_overrides(scenario: Scenario, overrides: Overrides) -> Scenario:
+def with_overrides(scenario: Scenario, overrides: Overrides, *, run_code: bool = True) -> Scenario:
     """The same scenario with changes made to its resolved form (see :func:`resolve`).
+
+    ``run_code`` is that of :func:`load_scenario`.
 
     Raises:
         UserError: a change does not fit.
     """
-    return check(resolve(scenario), parse_overrides(overrides), file=scenario.name)
+    return check(resolve(scenario), parse_overrides(overrides), file=scenario.name, run_code=run_code)
 
 
 def resolve(scenario: Scenario) -> dict[str, Any]:

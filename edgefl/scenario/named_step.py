@@ -5,24 +5,41 @@ from __future__ import annotations
 from typing import Any
 
 from edgefl.errors import UserError, nearest
+from edgefl.input_file import code_files
 from edgefl.methods.build import build_method
 from edgefl.methods.codecs.choice import Codecs
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS, Method
-from edgefl.methods.rules.base import LocalOptions
 from edgefl.scenario.components import MODEL_SECTION
 from edgefl.scenario.methods import read_methods
 from edgefl.scenario.overrides import overridden, parse_overrides
+from edgefl.user_code import allow
 from edgefl.validation import validated
+from edgefl.yaml_file import parse_yaml
 
 SECTIONS = ("model", "training", "methods")
 """The parts of a scenario that a step's cost depends on."""
+
+
+def read_model(text: str) -> Any:
+    """A scenario's section ``model``, from a name or a mapping in YAML.
+
+    >>> read_model("cnn"), read_model("{timm: resnet18}")
+    ({'name': 'cnn'}, {'timm': 'resnet18'})
+    """
+    if not text.lstrip().startswith("{"):
+        return {"name": text}
+    options = parse_yaml(text, file="--model")
+    for code in code_files(MODEL_SECTION.read(options, "model")).values():
+        allow(code)
+    return options
 
 
 def read_step(model: str, method: str | None, changes: list[str]) -> tuple[Any, list[Method]]:
     """The model's options and the methods, from a scenario of nothing else.
 
     Args:
-        model: a model's name.
+        model: a model's name, or a mapping; see :func:`read_model`.
         method: a method's name; all methods if not given.
         changes: ``PATH=VALUE`` as ``--set`` takes them, for what a step's cost depends on.
 
@@ -30,7 +47,7 @@ def read_step(model: str, method: str | None, changes: list[str]) -> tuple[Any, 
         UserError: something of it is unknown or does not concern a step.
     """
     scenario = {
-        "model": {"name": model},
+        "model": read_model(model),
         "training": {"local": {}},
         "methods": METHODS.names() if method is None else [method],
     }
@@ -43,7 +60,7 @@ def read_step(model: str, method: str | None, changes: list[str]) -> tuple[Any, 
             )
     training = said["training"]
     if not isinstance(training, dict) or set(training) - {"local", "codec"}:
-        raise UserError("of this, costs depend on training.local and training.codec alone", field="training")
+        raise UserError("costs depend only on training.local and training.codec", field="training")
     codecs = validated(Codecs, training.get("codec", {}), field="training.codec")
     local = validated(LocalOptions, training.get("local", {}), field="training.local")
     methods = [build_method(each.entry, local, codecs) for each in read_methods(said["methods"])]

@@ -5,10 +5,17 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from edgefl.data.spec import DATA_SETS
 from edgefl.errors import UserError
+from edgefl.input_file import Named, naming_fields
+from edgefl.models.registry import MODELS
+from edgefl.part_choice import part_of
+from edgefl.registry import Registry
 from edgefl.training.base import ENGINES
 from edgefl.user_path import user_path
 
@@ -17,10 +24,14 @@ FILES = (
     "network.topology.file",
     "network.links.*.file",
     "network.links.*.*.file",
+    "data.partition.file",
     "fleet.*.profile",
     "fleet.*.availability.file",
 )
-"""Dotted paths; ``*`` stands for any key or index."""
+"""Dotted paths; ``*`` stands for any key or index. Data sets and models also name files in fields of their own."""
+
+_SECTIONS: dict[str, Registry[Any]] = {"data": DATA_SETS, "model": MODELS}
+"""Sections whose parts may have options that name files."""
 
 
 def anchored(data: Mapping[str, Any], folder: Path, *, only_files: bool = False) -> dict[str, Any]:
@@ -30,11 +41,31 @@ def anchored(data: Mapping[str, Any], folder: Path, *, only_files: bool = False)
     {'data': {'root': '/home/me/images'}, 'fleet': [{'profile': 'raspberry-pi-5'}]}
     """
     result = copy.deepcopy(dict(data))
-    for pattern in FILES:
-        if only_files and not pattern.endswith(".file"):
-            continue
-        _anchor(result, pattern.split("."), folder)
+    places = {**{pattern: _what(pattern) for pattern in FILES}, **_named_by_parts(data)}
+    for pattern, what in places.items():
+        if not only_files or what in _SEARCHED:
+            _each(result, pattern.split("."), partial(_anchor, folder=folder, what=what))
     return result
+
+
+def _what(pattern: str) -> str:
+    """The kind of place that a pattern of :data:`FILES` is."""
+    return pattern.rpartition(".")[2]
+
+
+def _named_by_parts(data: Mapping[str, Any]) -> dict[str, Named]:
+    """The options of the data set and the model that name files, by dotted path."""
+    found: dict[str, Named] = {}
+    for section, parts in _SECTIONS.items():
+        options = data.get(section)
+        if isinstance(options, Mapping):
+            with suppress(UserError):  # the section's reader reports it
+                naming = naming_fields(part_of(parts, options, "name")[1])
+                found |= {f"{section}.{name}": what for name, what in naming.items()}
+                # `test: FILE` stands for `test_data: FILE`
+                if section == "data" and "test_data" in naming and options.get("test") not in ("whole", "partitioned"):
+                    found["data.test"] = naming["test_data"]
+    return found
 
 
 def found_below(data: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -57,6 +88,8 @@ def what_decides(data: Mapping[str, Any]) -> dict[str, Any]:
     for pattern in FILES:
         if not pattern.endswith(".profile"):
             _each(result, pattern.split("."), _emptied)
+    for pattern, what in _named_by_parts(data).items():
+        _each(result, pattern.split("."), _without_file if what == "code" else _emptied)
     _each(result, ["training", "engine", "kind"], _emptied_if_alike)
     return result
 
@@ -65,24 +98,32 @@ def _emptied(container: Any, key: Any) -> None:
     container[key] = None
 
 
+def _without_file(container: Any, key: Any) -> None:
+    """Keep the name of an object in a Python file."""
+    container[key] = container[key].rpartition(":")[2]
+
+
 def _emptied_if_alike(container: Any, key: Any) -> None:
     kind = container[key]
     if kind == "auto" or (kind in ENGINES.names() and ENGINES[kind].alike):
         container[key] = None
 
 
-def _anchor(container: Any, pattern: list[str], folder: Path) -> None:
-    def anchor(container: Any, key: Any) -> None:
-        if isinstance(container[key], str) and not (pattern[-1] == "profile" and _is_name(container[key])):
-            try:
-                path = folder / user_path(container[key])
-            except UserError:
-                return  # the reader of the file refuses it with the name of the field
-            # A trace or graph that is not in the scenario's folder is searched in the folder of the data sets.
-            if pattern[-1] != "file" or os.path.isfile(path):  # unlike is_file, no error for a name that is too long
-                container[key] = str(path)
+def _anchor(container: Any, key: Any, folder: Path, what: str) -> None:
+    if isinstance(container[key], str) and not (what == "profile" and _is_name(container[key])):
+        try:
+            path = folder / user_path(container[key])
+        except UserError:
+            return  # the reader of the file refuses it with the name of the field
+        if what not in _SEARCHED or _SEARCHED[what](path):
+            container[key] = str(path)
 
-    _each(container, pattern, anchor)
+
+_SEARCHED: dict[str, Callable[[Path], bool]] = {"file": os.path.isfile, "folder": os.path.isdir}
+"""Kinds of places that are searched in the folder of the data sets too, and the test that they exist.
+
+Unlike the methods of ``Path``, these functions raise no error for a name that is too long.
+"""
 
 
 def _each(container: Any, pattern: list[str], act: Callable[[Any, Any], None]) -> None:

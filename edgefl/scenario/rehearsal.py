@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from edgefl.data.partitions import ByFile, Natural
+from edgefl.data.sizes import shard_sizes
 from edgefl.errors import UserError
 from edgefl.fleet import assign
 from edgefl.input_file import find_input
@@ -20,7 +22,7 @@ from edgefl.scenario.scenario import Scenario
 def rehearse(scenario: Scenario, *, file: str | None = None, overrides: Overrides = ()) -> None:
     """Build all parts of a run once, so that errors are found before anything is written.
 
-    No image is read if the data set defines its shape.
+    No image is read if the data set defines its shape, and the partition and the model do not depend on more.
 
     Args:
         scenario: the scenario to run.
@@ -39,10 +41,16 @@ def rehearse(scenario: Scenario, *, file: str | None = None, overrides: Override
 
 
 def _rehearse_learning(scenario: Scenario) -> None:
+    from edgefl.data.dataset import check_tokens
+
     with built_at("data"):
         description = scenario.data.describe()
+        if isinstance(scenario.data.partition, Natural | ByFile):
+            shard_sizes(scenario.data, scenario.seeds[0], scenario.evaluation.split)
     with built_at("model"):
         model = build_model(scenario.model.spec, description.shape, description.classes)
+    if model.tokens is not None:
+        check_tokens(scenario.data, model.tokens)
     seed = scenario.seeds[0]
     for index, method in enumerate(scenario.methods):
         with built_at(f"methods.{index}"):

@@ -7,12 +7,12 @@ from typing import Literal
 from pydantic import Field
 
 from edgefl.methods.codecs.choice import Codecs
-from edgefl.methods.rules.base import LocalOptions
+from edgefl.methods.local_options import LocalOptions
 from edgefl.options import Options
 from edgefl.scenario.components import Named, Selection
 from edgefl.scheduling.selection.base import selection
+from edgefl.training.engine_spec import EngineChoice, EngineSpec
 from edgefl.training.ensemble import EnsembleSpec
-from edgefl.training.spec import EngineChoice, EngineSpec
 
 
 class TrainingSpec(Options):

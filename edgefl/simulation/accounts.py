@@ -6,7 +6,7 @@ import simpy
 
 from edgefl.fleet.battery import Charges
 from edgefl.record.kinds import BudgetKind, StopReason
-from edgefl.simulation.draws import Draws
+from edgefl.simulation.energy import DeviceEnergy
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.setup import Setup
 
@@ -28,7 +28,7 @@ class Accounts:
     def __init__(self, env: simpy.Environment, setup: Setup) -> None:
         self.ledger = Ledger()
         self.charges = Charges([profile.battery for profile in setup.fleet.profiles], setup.fleet.group, setup.seed)
-        self.draws = Draws(setup.fleet)
+        self.draws = DeviceEnergy(setup.fleet)
         self.stopped: simpy.Event = env.event()
         self._env = env
         self._log = setup.log

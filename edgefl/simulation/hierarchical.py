@@ -84,7 +84,7 @@ class Cell:
             life.relay_seconds = fetching + env.now - began
 
     def break_off(self) -> None:
-        """The run ends: whatever is under way breaks off."""
+        """The run ends: abort everything in progress."""
         self._close("unfinished")
 
     def _time_is_up(self) -> None:
@@ -119,7 +119,7 @@ class Hierarchical(RoundByRound):
     """Hierarchical rounds; a round closes when every cell with clients in the cohort has returned their mean.
 
     Args:
-        world: where it happens.
+        world: the world of the run.
         book: turns arrived updates into models, rows, budgets and targets.
         spec: the protocol's options.
     """

@@ -23,7 +23,7 @@ class Line:
     """The clients that are dispatched next, first come first served; each prefetches the parts that are ready.
 
     Args:
-        world: where it happens.
+        world: the world of the run.
         length: the maximum number of waiting clients; 0 for methods without overlap.
         foresee: the predicted model version at the dispatch of the client at a place in the queue (from 0), if the
             active clients return one after another.

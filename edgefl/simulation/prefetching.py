@@ -16,7 +16,7 @@ class Prefetch:
     """Parts that a client receives before the round that needs them.
 
     Args:
-        world: where it happens.
+        world: the world of the run.
         client: the client that will need them.
         parts: the parts that are ready early.
         round: the round that will need them.
@@ -65,7 +65,7 @@ class CellPrefetch:
     """Parts that a cell downloads before a round, and forwards to its clients as soon as it has them.
 
     Args:
-        world: where it happens.
+        world: the world of the run.
         node: the cell's node in the topology.
         early: the parts for each of its clients.
         round: the round that will need them.
@@ -118,7 +118,7 @@ class Ahead:
     """The cohort of each round, picked before the round if some parts can be sent early.
 
     Args:
-        world: where it happens.
+        world: the world of the run.
         decisions: picks the clients.
         size: the number of clients to pick.
     """

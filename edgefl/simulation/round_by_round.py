@@ -19,7 +19,7 @@ class RoundByRound(ABC):
     """One round after another; a subclass defines how the cohort's clients communicate with the server.
 
     Args:
-        world: where it happens.
+        world: the world of the run.
         book: turns arrived updates into models, rows, budgets and targets.
         spec: when a round closes.
     """

@@ -18,7 +18,7 @@ class Synchronous(RoundByRound):
     """One round after another; a round closes when all or enough updates have arrived, or at its deadline.
 
     Args:
-        world: where it happens.
+        world: the world of the run.
         book: turns arrived updates into models, rows, budgets and targets.
         spec: the protocol's options.
     """

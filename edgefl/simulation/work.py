@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from edgefl.fleet import FleetAssignment, Pace, compute_joules, fits, step_seconds
 from edgefl.fleet.roofline import Operator
-from edgefl.methods.rules.base import LocalOptions
+from edgefl.methods.local_options import LocalOptions
 
 
 class StepCost(Protocol):

@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from edgefl.experiment.directory import is_interrupted
-from edgefl.experiment.pausing import read_standings
 from edgefl.record import RunPaths
+from edgefl.record.standings import read_standings
 from edgefl.record.summary import SeedResult, is_summary, read_summary
+from edgefl.record.sweep_table import sweep_row, table_of
 from edgefl.sweep.jobs import Job
 
 
@@ -29,15 +30,12 @@ def sweep_table(jobs: Sequence[Job], folder: Path) -> pa.Table:
     for number, job in enumerate(jobs):
         given = {path: column[number] for path, column in columns.items()}
         figures = figures_by_method(job, folder / job.id)
-        rows += [
-            {"job": job.id, **given, "method": label, **each} for label, found in figures.items() for each in found
-        ]
+        rows += [sweep_row(job.id, given, label, each) for label, found in figures.items() for each in found]
     order = {label: place for place, label in enumerate(dict.fromkeys(row["method"] for row in rows))}
     settings = [dict(job.setting) for job in jobs]
     place = {job.id: settings.index(setting) for job, setting in zip(jobs, settings, strict=True)}
     rows.sort(key=lambda row: (place[row["job"]], order[row["method"]]))  # stable: seeds keep their order
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return pa.table({name: [row.get(name) for row in rows] for name in names})
+    return table_of(rows)
 
 
 def is_done(job: Job, folder: Path) -> bool:
@@ -46,7 +44,7 @@ def is_done(job: Job, folder: Path) -> bool:
         return True
     name = job.pause and job.pause.name
     return name is not None and all(
-        name in read_standings(RunPaths(folder).of(label, job.seed)) for label in job.methods
+        name in read_standings(RunPaths(folder).of(label, job.seed).standings) for label in job.methods
     )
 
 
@@ -60,13 +58,13 @@ def figures_by_method(job: Job, folder: Path) -> dict[str, list[dict[str, Any]]]
     summary = RunPaths(folder).summary
     ended = read_summary(summary)[1].methods if is_summary(summary) else {}
     for label in job.methods:
-        standings = read_standings(RunPaths(folder).of(label, job.seed))
+        standings = read_standings(RunPaths(folder).of(label, job.seed).standings)
         if job.pause is not None and job.pause.name in standings:
-            found[label] = [standings[job.pause.name]]
+            found[label] = [dict(standings[job.pause.name])]
         elif label in ended:
             found[label] = [figures_of(entry) for entry in ended[label]]
         elif standings and job.pause is None:
-            found[label] = [list(standings.values())[-1]]
+            found[label] = [dict(list(standings.values())[-1])]
     return found
 
 

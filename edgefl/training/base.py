@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import Batch, Objective
 from edgefl.methods.precision import Precision
-from edgefl.methods.rules.base import LocalOptions, LocalRule
+from edgefl.methods.rules.base import LocalRule
 from edgefl.models.block_model import BlockModel
 from edgefl.registry import Registry
 from edgefl.training.job import Evaluation
@@ -162,7 +163,7 @@ class EngineEntry:
     Attributes:
         build: makes the engine.
         devices: kinds of devices on which it runs.
-        options: fields of :class:`~edgefl.training.spec.EngineSpec` that apply to it, besides the precision.
+        options: fields of :class:`~edgefl.training.engine_spec.EngineSpec` that apply to it, besides the precision.
         alike: whether its results are bit-identical to training each job alone.
         elsewhere: whether it trains on other machines.
     """

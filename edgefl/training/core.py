@@ -17,11 +17,11 @@ from edgefl.models.registry import ModelSpec, build_model, initial_vector
 from edgefl.training.base import ENGINES, Around, Engine, EngineInputs, JobData
 from edgefl.training.choice import check_precision, choose_engine
 from edgefl.training.client_data import ClientData
+from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.job import Evaluation
 from edgefl.training.kept_models import KeptModels
 from edgefl.training.learner import MethodLearner
 from edgefl.training.result_memory import RememberingEngine, ResultMemory, content_of
-from edgefl.training.spec import EngineSpec
 
 
 class AdaptedModel(NamedTuple):

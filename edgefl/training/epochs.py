@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import fsum, isfinite, nan
 from typing import NamedTuple
 
-from edgefl.methods.rules.base import LocalOptions
+from edgefl.methods.local_options import LocalOptions
 from edgefl.training.base import JobResult
 
 

@@ -15,6 +15,7 @@ from edgefl.methods.objectives.base import Context, Objective
 from edgefl.methods.precision import Precision
 from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
+from edgefl.models.random_layers import KEY
 from edgefl.process_state import end_if_forked
 from edgefl.randomness import generator
 from edgefl.training.base import JobData, JobResult, JobTask
@@ -70,7 +71,7 @@ def _train(task: JobTask, model: BlockModel, data: JobData, precision: Precision
     )
     memory = first_memory(task, received)
     leaves, differentiate = Leaves(layout), TracedSteps.of(model).job(task.objective, context)
-    draw = draws_of(task)
+    draw = draws_of(task, model)
     sizes: list[int] = []
     for batch in data.batches(task):
         size = batch.labels.shape[0]
@@ -119,14 +120,17 @@ def first_memory(task: JobTask, received: Tensor) -> dict[str, Tensor]:
     return task.rule.begin(received.clone(), vectors, task.options, task.steps)
 
 
-def draws_of(task: JobTask) -> Callable[[int], Mapping[str, Tensor]] | None:
-    """A function from the batch size to the objective's random inputs; ``None`` if it has none."""
-    if type(task.objective).draw is Objective.draw:
+def draws_of(task: JobTask, model: BlockModel) -> Callable[[int], Mapping[str, Tensor]] | None:
+    """A function from the batch size to a step's random inputs, the objective's and the model's; ``None`` without."""
+    if type(task.objective).draw is Objective.draw and not model.random:
         return None
     numbers = generator(task.seed, "objective", task.client, task.dispatch)
+    keys = generator(task.seed, "random layers", task.client, task.dispatch)
 
     def draw(size: int) -> Mapping[str, Tensor]:
         drawn = task.objective.draw(numbers, size)
+        if model.random:
+            drawn = {**drawn, KEY: torch.tensor(int(keys.integers(2**62)))}
         return {name: tensor.to(task.start.device) for name, tensor in drawn.items()}
 
     return draw

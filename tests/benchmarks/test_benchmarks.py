@@ -29,7 +29,7 @@ from edgefl.benchmarks.training import (
 from edgefl.cost.measure import trace
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
-from edgefl.methods.rules.base import LocalOptions
+from edgefl.methods.local_options import LocalOptions
 from edgefl.models.registry import MODELS, build_model
 from edgefl.training.base import delivered, ignored
 from edgefl.training.choice import engines_on

@@ -67,7 +67,7 @@ def test_a_method_that_cannot_train_the_model_is_listed_with_the_reason(capsys):
         (("--model", "cnn", "--method", "fedagv"), "did you mean 'fedavg'"),
         (("--model", "resnet", "--method", "fedavg"), "unknown model 'resnet'"),
         (("--model", "cnn", "--method", "fedavg", "--set", "fleet=1"), "cost does not depend on this"),
-        (("--model", "cnn", "--method", "fedavg", "--set", "training=1"), "training.local and training.codec alone"),
+        (("--model", "cnn", "--method", "fedavg", "--set", "training=1"), "only on training.local and training.codec"),
         (("--model", "cnn", "--method", "fedavg", "--set", "model.depth=1"), "model.depth: unknown key"),
         (("--model", "cnn", "--method", "fedavg", "--shape", "28"), "takes images"),
         (("--model", "cnn", "--method", "fedavg", "--shape", "big"), "such as 3x32x32"),

@@ -69,10 +69,10 @@ def test_without_a_terminal_there_are_few_lines_with_all_facts():
     # 6 s between rounds, and at most one line every 10 s: after the second and the fourth round.
     assert lines[1] == "fedavg seed 0: round 2/4, 60.0 s virtual, accuracy  10.0%, 0.2 rounds/s"
     assert lines[3] == (
-        "fedavg seed 0: round 4/4, 2.00 min virtual, accuracy  30.0%, 0.2 rounds/s; ended by rounds; 1 to go"
+        "fedavg seed 0: round 4/4, 2.00 min virtual, accuracy  30.0%, 0.2 rounds/s; ended by rounds; 1 left"
     )
     assert lines[4].startswith("[b]odd seed 1: round 1/4, 7.25 s virtual, accuracy –")
-    assert lines[4].endswith("ended by joules; 0 to go")
+    assert lines[4].endswith("ended by joules; 0 left")
     assert lines[5:] == ["seed 1: 12 jobs trained, 3 results reused"]
 
 

@@ -13,7 +13,7 @@ from edgefl.cli.app import app
 from edgefl.hardware import DEVICES, ENGINE_NAMES, DeviceName, EngineKind
 from edgefl.record.listener import Listener
 from edgefl.scenario import dump_yaml, load_scenario
-from edgefl.training.spec import EngineSpec
+from edgefl.training.engine_spec import EngineSpec
 
 SMALL = {
     "name": "small",
@@ -160,7 +160,7 @@ def typed(parameter):
 
 @pytest.mark.parametrize(
     "parameter",
-    [each for each in parameters("simulate") if each.name not in ("resume", "as_json", "help")],
+    [each for each in parameters("simulate") if each.name not in ("resume", "as_json", "trust", "help")],
     ids=lambda each: each.name,
 )
 def test_a_resumed_run_takes_no_other_option_instead_of_ignoring_it(capsys, tmp_path, parameter):
@@ -183,6 +183,13 @@ def test_the_lists_say_what_can_be_named(capsys, what):
     assert main([what, names[0]]) == 0
     details = capsys.readouterr().out
     assert all(option in details for option in listed[0]["options"])
+
+
+@pytest.mark.parametrize(("what", "name", "key"), [("methods", "fedprox", "method"), ("datasets", "digits", "name")])
+def test_the_key_that_selects_a_part_is_not_one_of_its_options(capsys, what, name, key):
+    assert main([what, name, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)[what]
+    assert key not in row["options"]
 
 
 def test_the_lists_give_every_option_a_meaning(capsys):

@@ -11,12 +11,12 @@ from edgefl.cost import CostModel, DataDependentError, measure
 from edgefl.cost.measure import GlobalRandomness
 from edgefl.cost.recorder import Recorder
 from edgefl.methods.build import build_method
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.local_step import local_step
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
 from edgefl.methods.objectives.cross_entropy import CrossEntropy
 from edgefl.methods.payload import Payload
 from edgefl.methods.recipe import METHODS, Method
-from edgefl.methods.rules.base import LocalOptions
 from edgefl.methods.rules.sgd import Sgd
 from edgefl.methods.servers.mean import Mean
 from edgefl.models.block_model import BlockModel

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from edgefl.data.augment import augmented
 from edgefl.data.batches import batch_plan, evaluation_batches, fetch, job_batches
-from edgefl.data.dataset import ImageData
-from edgefl.methods.rules.base import LocalOptions
+from edgefl.data.dataset import Dataset
+from edgefl.methods.local_options import LocalOptions
 
 
 def images(count=50, channels=3, side=8):
     rng = np.random.default_rng(0)
-    return ImageData(
-        images=torch.from_numpy(rng.integers(0, 256, (count, channels, side, side), np.uint8)),
+    return Dataset(
+        inputs=torch.from_numpy(rng.integers(0, 256, (count, channels, side, side), np.uint8)),
         labels=torch.from_numpy(rng.integers(0, 10, count)),
         classes=10,
         mean=(0.5, 0.4, 0.3)[:channels],
@@ -65,7 +65,7 @@ def test_inputs_are_pixels_over_255_less_the_mean_over_the_deviation():
     chosen = np.array([7, 7, 0])
     batch = fetch(data, chosen)
     for channel in range(3):
-        expected = (data.images[chosen, channel].double() / 255 - data.mean[channel]) / data.std[channel]
+        expected = (data.inputs[chosen, channel].double() / 255 - data.mean[channel]) / data.std[channel]
         torch.testing.assert_close(batch.inputs[:, channel].double(), expected, rtol=0, atol=1e-6)
     assert batch.inputs.dtype == torch.float32
     assert batch.labels.tolist() == data.labels[chosen].tolist()
@@ -91,11 +91,11 @@ def test_a_jobs_steps_are_its_plan_with_its_own_draws(augment):
     start = 0
     for step, positions in enumerate(plan):
         batch = job.step(step)
-        pixels = data.images[positions]
+        pixels = data.inputs[positions]
         if job.draws is not None:
             pixels = augmented(pixels, job.draws.part(start, start + len(positions)))
         start += len(positions)
-        unaugmented = ImageData(pixels, data.labels[positions], 10, data.mean, data.std)
+        unaugmented = Dataset(pixels, data.labels[positions], 10, data.mean, data.std)
         assert torch.equal(batch.inputs, fetch(unaugmented, np.arange(len(positions))).inputs)
         assert torch.equal(batch.labels, data.labels[positions])
 
@@ -131,3 +131,16 @@ def test_a_gpu_makes_the_same_batches():
     for step in range(4):
         torch.testing.assert_close(there.step(step).inputs.cpu(), here.step(step).inputs, rtol=0, atol=1e-6)
         assert torch.equal(there.step(step).labels.cpu(), here.step(step).labels)
+
+
+@pytest.mark.parametrize("shape", [(7,), (5, 3), (2, 6, 6), (2, 3, 4, 5)])
+def test_numbers_pass_unchanged_and_integers_as_tokens_whatever_their_shape(shape):
+    rng = np.random.default_rng(0)
+    numbers = torch.from_numpy(rng.standard_normal((20, *shape), np.float32) * 1000)
+    for inputs, type in ((numbers, torch.float32), (numbers.short(), torch.int64), (numbers.int(), torch.int64)):
+        data = Dataset(inputs, torch.arange(20), 20, (), ())
+        batch = fetch(data, np.array([3, 1]))
+        assert batch.inputs.dtype == type
+        assert torch.equal(batch.inputs, inputs[[3, 1]].to(type))
+        assert torch.equal(torch.cat([part.inputs for part in evaluation_batches(data, 7)]), inputs.to(type))
+        assert data.shape == shape

@@ -6,44 +6,44 @@ import numpy as np
 import pytest
 
 from edgefl.data import content
-from edgefl.data.content import content_of_pixels
-from edgefl.data.spec import Pixels
+from edgefl.data.content import content_of_samples
+from edgefl.data.spec import Samples
 
-PIXELS = Pixels(np.arange(96, dtype=np.uint8).reshape(2, 3, 4, 4), np.array([0, 1]))
+PIXELS = Samples(np.arange(96, dtype=np.uint8).reshape(2, 3, 4, 4), np.array([0, 1]))
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        PIXELS._replace(images=PIXELS.images[::-1]),
-        PIXELS._replace(images=PIXELS.images.reshape(2, 3, 2, 8)),
-        PIXELS._replace(images=np.where(PIXELS.images == 95, 94, PIXELS.images)),
+        PIXELS._replace(inputs=PIXELS.inputs[::-1]),
+        PIXELS._replace(inputs=PIXELS.inputs.reshape(2, 3, 2, 8)),
+        PIXELS._replace(inputs=np.where(PIXELS.inputs == 95, 94, PIXELS.inputs)),
         PIXELS._replace(labels=np.array([1, 0])),
         PIXELS._replace(owner=np.array([0, 1])),
         PIXELS._replace(classes=3),
     ],
 )
 def test_whatever_differs_is_found(other):
-    assert content_of_pixels(other, PIXELS) != content_of_pixels(PIXELS, PIXELS)
-    assert content_of_pixels(PIXELS, other) != content_of_pixels(PIXELS, PIXELS)
+    assert content_of_samples(other, PIXELS) != content_of_samples(PIXELS, PIXELS)
+    assert content_of_samples(PIXELS, other) != content_of_samples(PIXELS, PIXELS)
 
 
 def test_equal_sets_have_one_content_however_they_lie_in_memory():
-    turned = PIXELS._replace(images=np.asfortranarray(PIXELS.images))
-    assert content_of_pixels(turned) == content_of_pixels(PIXELS._replace(images=PIXELS.images.copy()))
+    turned = PIXELS._replace(inputs=np.asfortranarray(PIXELS.inputs))
+    assert content_of_samples(turned) == content_of_samples(PIXELS._replace(inputs=PIXELS.inputs.copy()))
 
 
 def test_of_a_large_array_the_first_and_the_last_piece_are_read_and_its_length(monkeypatch):
     monkeypatch.setattr(content, "READ_WHOLE", 8)
     monkeypatch.setattr(content, "_PIECE", 4)
-    first, last, middle = (PIXELS.images.copy() for _ in range(3))
+    first, last, middle = (PIXELS.inputs.copy() for _ in range(3))
     first[0, 0, 0, 0] += 1
     last[-1, -1, -1, -1] += 1
     middle[0, 2, 3, 3] += 1
-    known = content_of_pixels(PIXELS)
+    known = content_of_samples(PIXELS)
     assert known not in (
-        content_of_pixels(PIXELS._replace(images=first)),
-        content_of_pixels(PIXELS._replace(images=last)),
+        content_of_samples(PIXELS._replace(inputs=first)),
+        content_of_samples(PIXELS._replace(inputs=last)),
     )
-    assert known != content_of_pixels(PIXELS._replace(images=PIXELS.images[:1]))
-    assert known == content_of_pixels(PIXELS._replace(images=middle))
+    assert known != content_of_samples(PIXELS._replace(inputs=PIXELS.inputs[:1]))
+    assert known == content_of_samples(PIXELS._replace(inputs=middle))

@@ -54,12 +54,12 @@ def test_the_validation_split_takes_its_images_away_from_training():
     assert len(tuned.train) + len(tuned.validation) == 12_000
     assert not set(tuned.train.origin.tolist()) & set(tuned.validation.origin.tolist())
     assert abs(len(tuned.validation) - 1200) < 60
-    assert torch.equal(tuned.test.images, whole.test.images)
+    assert torch.equal(tuned.test.inputs, whole.test.inputs)
 
 
 def test_seeds_cut_the_same_images_in_different_ways():
     first, second = load_federated(SMALL, 0), load_federated(SMALL, 1)
-    assert torch.equal(first.train.images, second.train.images)
+    assert torch.equal(first.train.inputs, second.train.inputs)
     assert first.shards.indices.tolist() != second.shards.indices.tolist()
     assert first.shards.indices.tolist() == load_federated(SMALL, 0).shards.indices.tolist()
 
@@ -75,7 +75,7 @@ def test_a_partitioned_test_set_has_the_proportions_of_the_training_data():
 
 def test_statistics_are_those_of_the_training_pixels_unless_others_are_set():
     train, test = load(SMALL)
-    pixels = train.images.numpy() / 255
+    pixels = train.inputs.numpy() / 255
     assert train.mean == pytest.approx(pixels.mean(axis=(0, 2, 3)))
     assert train.std == pytest.approx(pixels.std(axis=(0, 2, 3)))
     assert (test.mean, test.std) == (train.mean, train.std)

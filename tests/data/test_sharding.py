@@ -22,7 +22,7 @@ def test_dealing_gives_each_client_exactly_what_was_asked_for_and_no_image_twice
 
 
 def test_asking_for_more_images_than_a_class_has_is_a_fault():
-    with pytest.raises(ValueError, match="class 1 has 1 images, and 2 are asked for"):
+    with pytest.raises(ValueError, match="class 1 has 1 images, and 2 are requested"):
         deal(np.array([0, 1]), np.array([[1, 2]]), np.random.default_rng(0))
 
 

@@ -50,11 +50,17 @@ def availability(folder):
     return {"fleet": [{"profile": "raspberry-pi-4", "share": 1, "link": "5g", "availability": here}]}
 
 
+def listed(folder):
+    (folder / "clients.json").write_text(json.dumps([index % 8 for index in range(320)]))
+    return {"data.partition": {"kind": "file", "file": str(folder / "clients.json")}}
+
+
 KINDS = {
     graph: ("graph.json", "20000000.0", "10000000.0"),
     trace: ("rates.csv", "8000000", "1000000"),
     packets: ("packets.trace", "1\n2\n", "1\n2\n2\n"),
     availability: ("there.json", "520", "530"),
+    listed: ("clients.json", "0, 1, 2", "0, 2, 1"),
 }
 """How to make an input, and how to change it."""
 
@@ -85,6 +91,7 @@ def test_every_field_that_names_a_file_says_so_and_starts_at_the_scenarios_folde
 
     assert {next("/".join(p) for p in patterns if fits(field, p)) for field in fields} == {
         "network/topology/file", "network/links/*/*/file", "fleet/*/availability/file",
+        "data/partition/file",
     }  # fmt: skip
 
 

@@ -17,16 +17,19 @@ import torch
 
 from edgefl.cli import main
 from edgefl.experiment import RunsFailed, is_interrupted, run
+from edgefl.methods.client_state import ClientState
 from edgefl.methods.codecs.base import CODECS
 from edgefl.methods.codecs.quantise import Quantise
+from edgefl.methods.objectives.cross_entropy import CrossEntropy
 from edgefl.methods.objectives.fedprox import FedProx
-from edgefl.methods.payload import Downlink, Part
+from edgefl.methods.payload import Downlink, Part, Payload
 from edgefl.methods.payloads.blocks import BlocksPayload
 from edgefl.methods.recipe import METHODS
 from edgefl.methods.rules.scaffold import ScaffoldRule
 from edgefl.methods.rules.sgd import Velocity
 from edgefl.methods.servers.base import SERVER_UPDATES
 from edgefl.methods.servers.fedavgm import FedAvgM
+from edgefl.methods.servers.mean import Mean
 from edgefl.rerun.verify import verify
 from edgefl.scenario.components import BuildFault
 from edgefl.scenario.loading import check
@@ -294,7 +297,7 @@ def test_a_server_update_that_writes_into_what_it_is_given_changes_no_other_meth
         return new, after
 
     # The writer of checkpoints notices a state that was changed in place.
-    monkeypatch.setattr("edgefl.experiment.resumed_learner.CHECKPOINT_EVERY", 1)
+    monkeypatch.setattr("edgefl.experiment.resuming.CHECKPOINT_EVERY", 1)
     expected = run(scenario_of("fedavgm"), out=tmp_path / "expected")
     monkeypatch.setattr(FedAvgM, "update", writing)
     monkeypatch.setattr(FedAvgM, "begin", begin)
@@ -423,3 +426,74 @@ def test_a_part_that_cannot_be_built_is_named_before_anything_is_written(small, 
     assert main(arguments) == 1
     assert "methods.0: this part cannot be built: SystemExit: 3" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def without_its_vector(self, received, parameter_count):
+    """A client state that lacks the vector that its loss reads."""
+    return {}
+
+
+class ShortTeacher(Mean):
+    """Broadcasts a teacher that is a model in round 1 and three numbers after it."""
+
+    broadcasts = ("teacher",)
+
+    def begin(self, parameters):
+        return {"teacher": parameters}
+
+    def update(self, parameters, deltas, weights, state, facts):
+        after, _ = super().update(parameters, deltas, weights, state, facts)
+        return after, {"teacher": after[:3].clone()}
+
+
+class ModelAndTeacher(Payload):
+    """Two models down, one up."""
+
+    def downlink(self, sizes, round, alpha, held):
+        parts = [Part("model", sizes.model_bytes, round), Part("teacher", sizes.model_bytes, round)]
+        return Downlink(tuple(parts), sizes.blocks)
+
+
+class ReadsTeacher(CrossEntropy):
+    """Reads a teacher and ignores it."""
+
+    frozen = frozenset({"teacher"})
+
+
+class ReadsPrevious(CrossEntropy):
+    """Reads the client's last model and ignores it."""
+
+    frozen = frozenset({"previous"})
+
+
+UNRESOLVED = {
+    "a broadcast of another length": (
+        {"objective": ReadsTeacher, "server": ShortTeacher(), "payload": ModelAndTeacher, "server_choice": False,
+         "server_reason": "-"},
+        r"round 2, .*the frozen copy 'teacher' has 3 numbers; expected",
+    ),
+    "a client state without its vector": (
+        {"objective": ReadsPrevious,
+         "state": type("Stateless", (ClientState,), {"first": without_its_vector, "__module__": __name__})()},
+        r"round 1, .*'previous'",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNRESOLVED)
+def test_a_fault_while_a_jobs_inputs_are_put_together_ends_its_method_alone(tmp_path, monkeypatch, sound, case):
+    """Before any step, and so in nothing that a local step, a server update or a codec is called by."""
+    changes, told = UNRESOLVED[case]
+    METHODS.names()
+    monkeypatch.setattr(METHODS, "_parts", dict(METHODS._parts))
+    METHODS.register("unresolved")(replace(METHODS["fedavg"], **changes))
+    folder = tmp_path / "run"
+    with pytest.raises(
+        RunsFailed, match=rf"1 of 3 runs ended by a fault: unresolved, seed 0: method 'unresolved', {told}"
+    ):
+        run(scenario_of("unresolved"), out=folder)
+    there = tree(folder)
+    for name in [name for name in sound if "/" in name]:
+        assert there[name] == sound[name], name
+    assert not is_interrupted(folder)
+    assert verify(folder) == []

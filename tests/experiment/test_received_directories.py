@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from edgefl.cli import main
+from edgefl.data.location import data_root
 from edgefl.errors import UserError
 from edgefl.experiment import RunsFailed, resume, run
 from edgefl.record import names
+from edgefl.record.listener import Listener
 from edgefl.report import RunResult, write_pictures
 from edgefl.rerun.sensitivity import write_sensitivity
 from edgefl.scenario.loading import check
@@ -129,6 +131,13 @@ FINISHED = [
     f"fedavg/seed-0/{names.CLIENT_MODELS}",
 ]
 READ = list(itertools.product(COMMANDS, FINISHED, KINDS))
+READERS = dict(zip(FINISHED, [
+    *("report", "page", "verify", "sensitivity", "resume", "resume"),
+    *("page", "report", "timeline", "page", "diagnose", "replay"),
+], strict=True))  # fmt: skip
+"""A command that reads it, for each."""
+COVERING = list(zip(READERS.values(), READERS, itertools.cycle(KINDS[4::-1] + KINDS[:4:-1])))
+"""Cases in which each command, each file and each kind occurs; a replay could copy the content that a link leads to."""
 
 
 def reads_nothing_outside(finished, tmp_path, capsys, command, name, kind):
@@ -148,9 +157,13 @@ def reads_nothing_outside(finished, tmp_path, capsys, command, name, kind):
 
 
 @pytest.mark.usefixtures("_in_time")
-@pytest.mark.parametrize(("command", "name", "kind"), READ[::61])
+@pytest.mark.parametrize(("command", "name", "kind"), COVERING)
 def test_a_command_on_a_received_directory_stays_in_it(finished, tmp_path, capsys, command, name, kind):
     reads_nothing_outside(finished, tmp_path, capsys, command, name, kind)
+
+
+def test_every_command_file_and_kind_is_tried():
+    assert list(map(set, zip(*COVERING, strict=True))) == [set(COMMANDS), set(FINISHED), set(KINDS)]
 
 
 @pytest.mark.slow
@@ -250,37 +263,22 @@ def run_of(state: dict) -> dict:
 
 
 FORGERIES = {
-    "a label that leads out": lambda state: run_of(state).update(label="../elsewhere"),
     "a label of nobody": lambda state: run_of(state).update(label="fedprox"),
-    "a label that is a list": lambda state: run_of(state).update(label=["fedavg"]),
-    "a seed that leads out": lambda state: run_of(state).update(seed="0/../.."),
     "a seed of another run": lambda state: [each.update(seed=7) for each in (run_of(state), run_of(state)["entry"])],
-    "a seed that is a text": lambda state: run_of(state).update(seed="0"),
     "a seed that is not the entry's": lambda state: run_of(state)["entry"].update(seed=1),
     "a run that stands twice": lambda state: state["finished"].append(run_of(state)),
-    "an entry without a stop": lambda state: run_of(state)["entry"].pop("stop"),
     "a fault without a message": lambda state: run_of(state)["entry"]["stop"].update(reason="fault"),
     "an accuracy of seven": lambda state: run_of(state)["entry"]["accuracy"].update(final=7.0),
-    "bytes that are negative": lambda state: run_of(state)["entry"]["bytes"].update(down=-1),
-    "an entry without bytes": lambda state: run_of(state)["entry"].pop("bytes"),
-    "targets that are a text": lambda state: run_of(state)["entry"].update(targets="all"),
-    "an entry that is a text": lambda state: run_of(state).update(entry="done"),
     "a figure that is no number": lambda state: run_of(state)["entry"].update(seconds=float("nan")),
     "costs of no batch": lambda state: run_of(state).update(costs=[[4, 0]]),
-    "costs of a text": lambda state: run_of(state).update(costs="4, 16"),
-    "a method that leads out": lambda state: state["choices"].update(methods=["../elsewhere"]),
+    "costs of a larger batch": lambda state: run_of(state).update(costs=[[4, 17]]),
+    "costs of more blocks": lambda state: run_of(state).update(costs=[[5, 16]]),
     "a method of nobody": lambda state: state["choices"].update(methods=["fedavg", "fedprox"]),
     "a method twice": lambda state: state["choices"].update(methods=["fedavg", "fedavg"]),
     "no method": lambda state: state["choices"].update(methods=[]),
     "a device of nobody": lambda state: state["choices"].update(device="/dev/sda"),
-    "training that is a text": lambda state: state["choices"].update(train="yes"),
-    "a choice more": lambda state: state["choices"].update(command="rm -r"),
-    "no choices": lambda state: state.pop("choices"),
-    "a key more": lambda state: state.update(script="rm -r"),
-    "inputs that are a list": lambda state: state.update(inputs=["data"]),
     "another version": lambda state: state.update(edgefl="9.9"),
-    "a version that is a number": lambda state: state.update(edgefl=9),
-}  # fmt: skip
+}
 
 
 FORGED = [(names.STATE, each) for each in FORGERIES] + [(names.FAULTED, each) for each in [*FORGERIES][::5]]
@@ -304,6 +302,110 @@ def test_a_forged_state_is_refused_with_one_message_and_nothing_is_touched(inter
     assert message.startswith(str(folder))
     assert any(part in message for part in ("cannot be resumed", "only the same version", "found a path"))
     assert tree(tmp_path) == before
+
+
+def places(data, path=()):
+    """Every key and every item of plain data, at any depth."""
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, value in items:
+        yield (*path, key)
+        yield from places(value, (*path, key))
+
+
+BEYOND = "a number beyond all"
+VALUES = {
+    "nothing": None,
+    "truth": True,
+    "a list": ["../elsewhere"],
+    "a mapping": {"../elsewhere": 1},
+    "a path": "../elsewhere",
+    "a negative number": -1,
+    "a fraction": 0.5,
+    "the largest number": 2**63 - 1,
+    "a number too large": BEYOND,
+}
+SHARES = {"final", "best", "ema"}
+AMOUNTS = {"seconds", "flops", "joules", "exposed_seconds", "hidden_seconds"}
+MAY_LACK = {"by_fate", "targets", "budgets", "message", *SHARES}
+
+
+def possible(state, place, forgery):
+    """Whether a state may hold this: a figure of a finished run, which ``verify`` compares with the log, or less."""
+    *_, before, last = ("", *place)
+    if forgery == "removed" and (last == "cache" or (isinstance(last, int) and isinstance(before, str))):
+        return place != ("choices", "methods", 0)  # it has a finished run
+    value, of_a_run = part_at(state, place), "entry" in place and last != "seed"
+    share, amount = last in SHARES or place[-3::2] == ("targets", "accuracy"), last in AMOUNTS
+    count = isinstance(value, int) and not isinstance(value, bool)
+    optional = last in SHARES or (before == 0 and last != "accuracy" and (amount or count))
+    return of_a_run and {
+        "nothing": optional,
+        "a fraction": share or amount,
+        "the largest number": amount or count,
+        "a mapping": last == "accuracy" and isinstance(value, dict),
+        "removed": optional or last in MAY_LACK or before == "by_fate",
+        "a key more": isinstance(value, dict) and last != "by_fate",
+    }.get(forgery, False)
+
+
+class BegunError(Exception):
+    """The state was accepted."""
+
+
+class Ask(Listener):
+    """Ends a run that is about to go on."""
+
+    def began(self, runs, rounds):
+        raise BegunError
+
+
+def forged(state, place, forgery):
+    """The state with another value at one place, as JSON text, or with a key more, or one fewer."""
+    state = copy.deepcopy(state)
+    part = state
+    for key in place[:-1]:
+        part = part[key]
+    if forgery == "removed":
+        del part[place[-1]]
+    elif forgery == "a key more":
+        part[place[-1]]["script"] = "rm -r"
+    else:
+        part[place[-1]] = copy.deepcopy(VALUES[forgery])
+    return json.dumps(state).replace(f'"{BEYOND}"', "1" + "0" * 400)
+
+
+@pytest.mark.parametrize("forgery", [*VALUES, "removed", "a key more"])
+def test_no_place_of_a_state_takes_another_value(interrupted, tmp_path, forgery):
+    folder = tmp_path / "run"
+    shutil.copytree(interrupted, folder)
+    (tmp_path / "elsewhere" / "seed-0" / "checkpoints").mkdir(parents=True)
+    (folder / names.LOCK).unlink()
+    file, before = folder / names.STATE, tree(tmp_path)
+    state = json.loads(file.read_text())
+    tried = [place for place in places(state) if forgery != "a key more" or isinstance(part_at(state, place), dict)]
+    accepted = []
+    for place in tried:
+        text = forged(state, place, forgery)
+        if text == json.dumps(state):
+            continue
+        file.write_text(text)
+        try:
+            with pytest.raises(UserError) as refusal:
+                resume(folder, listeners=[Ask()])
+        except BegunError:
+            accepted.append(place)
+            continue
+        assert str(refusal.value).startswith((str(folder), str(data_root(None)))), place
+        assert file.read_text() == text
+    file.write_bytes(before[f"run/{names.STATE}"])
+    assert tree(tmp_path) == before
+    assert set(accepted) ^ {place for place in tried if possible(state, place, forgery)} == set()
+
+
+def part_at(data, place):
+    for key in place:
+        data = data[key]
+    return data
 
 
 @pytest.mark.parametrize("name", [names.EVENTS, names.ROUNDS, names.FINAL_MODEL, names.CLIENT_MODELS, "*"])

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import types
 import warnings
 from contextlib import suppress
 from dataclasses import replace
@@ -21,6 +22,7 @@ from edgefl.experiment import RunsFailed, run
 from edgefl.methods.objectives.cross_entropy import CrossEntropy
 from edgefl.methods.recipe import METHODS
 from edgefl.planning import plan
+from edgefl.plug_ins import PlugIns
 from edgefl.process_state import SETTINGS
 from edgefl.rerun.replay import replay
 from edgefl.rerun.sensitivity.retiming import write_sensitivity
@@ -98,6 +100,43 @@ def test_no_deed_of_a_part_reaches_another_method_or_the_caller(place, alone, tm
     after = observed()
     assert after == before
     assert tree(folder / "fedavg") == alone
+
+
+@pytest.fixture
+def plug_ins(tmp_path, monkeypatch):
+    """Installs methods, each in a module that does something while it is imported."""
+    folder = tmp_path / "site-packages"
+    metadata = folder / "mine-0.1.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 0.1\n")
+    code = "from edgefl.methods.recipe import METHODS\nimport deeds_of_plug_ins\ndeeds_of_plug_ins.DEEDS[{}]()\n"
+    names = [f"imported-{number}" for number in range(len(DEEDS))]
+    for number in range(len(DEEDS)):
+        (folder / f"mine_{number}.py").write_text(f"{code.format(number)}Part = METHODS['fedavg']\n")
+    points = [f"{name} = mine_{number}:Part" for number, name in enumerate(names)]
+    (metadata / "entry_points.txt").write_text("\n".join(["[edgefl.methods]", *points]))
+    monkeypatch.syspath_prepend(str(folder))
+    deeds = types.ModuleType("deeds_of_plug_ins")
+    deeds.DEEDS = list(DEEDS.values())
+    monkeypatch.setitem(sys.modules, deeds.__name__, deeds)
+    old = METHODS._plug_ins
+    monkeypatch.setattr(METHODS, "_plug_ins", PlugIns(METHODS.noun, old._group, old._check))
+    monkeypatch.setattr(METHODS, "_parts", dict(METHODS._parts))
+    yield names
+    for number in range(len(DEEDS)):
+        sys.modules.pop(f"mine_{number}", None)
+
+
+def test_no_deed_of_an_import_reaches_its_method_another_or_the_caller(plug_ins, alone, tmp_path):
+    before = observed()
+    for name, deed in zip(plug_ins, DEEDS, strict=True):
+        assert METHODS[name]
+        assert observed() == before, deed
+    folder = run(scenario(*plug_ins), out=tmp_path / "run")
+    assert observed() == before
+    assert tree(folder / "fedavg") == alone
+    models = [(folder / name / "seed-0" / "final.safetensors").read_bytes() for name in plug_ins]
+    assert set(models) == {alone["seed-0/final.safetensors"]}
 
 
 class Wandering(CrossEntropy):

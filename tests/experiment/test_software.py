@@ -50,7 +50,7 @@ def test_verify_only_mentions_another_build_of_torch(small, tmp_path, capsys):
     summary["software"]["torch"] = "1.0.0"
     (folder / SUMMARY).write_text(json.dumps(summary))
     assert main(["verify", str(folder)]) == 0
-    assert "it was made with torch 1.0.0, of which other versions are installed here" in capsys.readouterr().out
+    assert "made with torch 1.0.0, but other versions are installed here" in capsys.readouterr().out
 
 
 def test_the_package_of_a_plug_in_that_the_scenario_uses_is_recorded(small, monkeypatch):

@@ -71,6 +71,13 @@ print(sum(jobs) > 30, all(read(name) == read("expected") for name in ("threads",
 )
 
 
+FORKLESS = """
+import os, sys
+os.register_at_fork(before=lambda: (print("this process was forked", file=sys.stderr, flush=True), os._exit(86)))
+"""
+"""A fork ends the process, where the copy would wait for ever for threads that it does not have."""
+
+
 def bare(**threads: str) -> dict[str, str]:
     """An ordinary shell's environment, with nothing that a test or CI sets."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH", "EDGEFL_DATA") if name in os.environ}
@@ -101,14 +108,18 @@ def test_an_unguarded_script_that_used_threads_trains_with_worker_processes_from
         [sys.executable, str(script), str(tmp_path), str(scenario)],
         capture_output=True, text=True, check=False, timeout=LONG, env=bare(**threads),
     )  # fmt: skip
-    assert (told.stdout, told.stderr) == ("True True\n", "")
+    # Rarely, loky's tracker of semaphores is told at exit of one that is removed already.
+    noise = [
+        line for line in told.stderr.splitlines() if "resource_tracker" not in line and "warnings.warn(" not in line
+    ]
+    assert (told.stdout, noise) == ("True True\n", [])
 
 
-def test_a_sensitivity_of_a_run_ends_in_a_bare_shell(tmp_path):
+def test_a_sensitivity_of_a_run_ends_in_a_bare_shell_and_forks_nothing(tmp_path):
     path = tmp_path / "small.yaml"
     methods = ["fedavg", {"method": "fedalign"}]
     path.write_text(dump_yaml({**SMALL, "methods": methods, "model": {"name": "cnn", "width": 4}}), encoding="utf-8")
-    command = [sys.executable, "-c", BEFORE + "import sys; from edgefl.cli import main; sys.exit(main())"]
+    command = [sys.executable, "-c", BEFORE + FORKLESS + "from edgefl.cli import main; sys.exit(main())"]
     out = str(tmp_path / "run")
     for arguments in (["simulate", str(path), "--out", out], ["replay", out, "--sensitivity"]):
         told = subprocess.run(

@@ -3,7 +3,7 @@
 from edgefl.cost import CostModel
 from edgefl.fleet import fits, load_profile, step_seconds
 from edgefl.methods.build import build_method
-from edgefl.methods.rules.base import LocalOptions
+from edgefl.methods.local_options import LocalOptions
 from edgefl.models.registry import MODELS, build_model
 
 

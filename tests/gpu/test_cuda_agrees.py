@@ -6,12 +6,12 @@ import torch
 from edgefl.data.federated import load_federated
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.methods.build import build_method
-from edgefl.methods.rules.base import LocalOptions
+from edgefl.methods.local_options import LocalOptions
 from edgefl.models.registry import MODELS
 from edgefl.training.batched.replay import DirectReplay, GraphReplay
 from edgefl.training.core import TrainingCore
+from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.job import JobId, TrainingJob
-from edgefl.training.spec import EngineSpec
 
 pytestmark = [
     pytest.mark.gpu,

@@ -10,11 +10,11 @@ from pydantic import ValidationError
 
 from edgefl.errors import UserError
 from edgefl.methods.build import RESERVED, build_method, method_model, server_update
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.feddyn import FedDyn
 from edgefl.methods.objectives.fedmlb import FedMLB
 from edgefl.methods.objectives.fedprox import FedProx
 from edgefl.methods.recipe import METHODS
-from edgefl.methods.rules.base import LocalOptions
 from edgefl.methods.servers.base import SERVER_UPDATES
 from edgefl.methods.servers.fedavgm import FedAvgM
 from edgefl.methods.servers.mean import Mean
@@ -108,7 +108,7 @@ def test_fedbr_that_always_sends_the_whole_model_may_have_any_server() -> None:
         ({"method": "fedavg", "server": {"kind": "fedavgm", "bta": 1}}, "did you mean 'beta'"),
         ({"method": "fedavg", "server": {"beta": 1}}, "kind"),
         ({"method": "fedavg", "local": {"learning_rate": 1}}, "local.learning_rate"),
-        ({"method": "fedadc", "server": "mean"}, "keeps its own server update"),
+        ({"method": "fedadc", "server": "mean"}, "needs its own server update"),
         ({"method": "fedadc", "server": {"kind": "fedadc", "beta_l": 0.3}}, "next to 'method'"),
         ({"method": "fedadc", "local": {"momentum": 0.9}}, "variant: double"),
         ({"method": "scaffold", "server": "mean"}, "control variate"),

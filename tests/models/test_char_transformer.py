@@ -11,8 +11,8 @@ from edgefl.cost.measure import measure
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
 from edgefl.methods.client_state import ClientState
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS
-from edgefl.methods.rules.base import LocalOptions
 from edgefl.models.registry import MODELS, build_model, initial_vector
 
 LENGTH, CHARACTERS, WIDTH, HEADS = 7, 12, 8, 2

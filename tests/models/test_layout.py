@@ -72,12 +72,14 @@ def test_the_first_values_do_not_depend_on_how_convolutions_lie():
 
 
 def test_a_single_number_has_its_place_like_any_tensor():
-    norm = nn.BatchNorm1d(3)  # counts its batches in a tensor without dimensions
-    layout = Layout({"only": norm})
+    layer = nn.Linear(3, 2)
+    layer.temperature = nn.Parameter(torch.tensor(1.0))
+    layer.register_buffer("scale", torch.tensor(1.0))
+    layout = Layout({"only": layer})
     vector = torch.arange(float(layout.size))
     (weights,) = layout.weights(*layout.split(vector))
-    assert layout.size == 3 + 3 + 3 + 3 + 1
+    assert layout.size == 6 + 2 + 1 + 1
     assert {name: tensor.shape for name, tensor in weights.items()} == {
-        name: tensor.shape for name, tensor in norm.state_dict().items()
+        name: tensor.shape for name, tensor in layer.state_dict().items()
     }
     assert torch.equal(layout.flatten([weights]), vector)

@@ -129,7 +129,7 @@ def test_transfers_on_a_narrow_server_wait_for_each_other(small):
     server = {"down": "50 kbit/s", "up": "100 Mbit/s"}
     (method,) = plan(small(network__topology__server=server)).methods
     assert method.critical["shared"] > 0.5
-    assert "others share" in method.holds_back
+    assert "shared links" in method.holds_back
 
 
 LITTLE_MEMORY = {"profile": "raspberry-pi-5", "share": 1, "link": "5g", "overrides": {"memory": {"training": "1 kB"}}}
@@ -214,7 +214,7 @@ def test_the_command_names_devices_and_what_rounds_wait_for(small, tmp_path):
     small()
     result = CliRunner().invoke(app, ["plan", str(tmp_path / "small.yaml")])
     assert result.exit_code == 0
-    assert "rounds wait for" in result.output
+    assert "rounds are limited mainly by" in result.output
     assert "jetson-nano" in result.output
 
 

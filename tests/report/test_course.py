@@ -8,7 +8,14 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.record.events import Event
-from edgefl.report.course import brake_of, breakdown_of, held_back, read_course, traffic_of, use_of_clients
+from edgefl.report.course import (
+    bottleneck_counts,
+    bottlenecks_of,
+    breakdown_of,
+    read_course,
+    traffic_of,
+    use_of_clients,
+)
 from edgefl.report.course.course import course_of
 
 
@@ -50,7 +57,8 @@ def test_bytes_by_direction_and_fate_are_those_of_the_summary(run):
 def test_a_deadline_wastes_bytes_and_is_what_held_rounds_back(late_run):
     _, _, course = next(courses(late_run))
     assert traffic_of(course).down["late"] > 0
-    assert any(brake.name == "its deadline" or brake.phase != "waiting" for brake, _ in held_back(brake_of(course)))
+    found = bottleneck_counts(bottlenecks_of(course))
+    assert any(each.name == "the deadline" or each.phase != "waiting" for each, _ in found)
 
 
 def test_the_clients_joules_and_bytes_sum_to_the_summary(run):
@@ -89,9 +97,9 @@ def test_the_link_with_the_least_capacity_for_each_flow_is_the_narrow_one():
         row(1.0, "transfer_end", client=1, dispatch=0, item="down", flow=1, bytes=625_000, seconds=1.0),
         row(1.0, "round_end", client=0, value=1.0, dispatch=0),
     ]
-    assert brake_of(course_of(events)) == [("download", "server → gate", 1.0)]
+    assert bottlenecks_of(course_of(events)) == [("download", "server → gate", 1.0)]
     alone = [event for event in events if event.client != 1]
-    assert brake_of(course_of(alone))[0].name.startswith("own link")
+    assert bottlenecks_of(course_of(alone))[0].name.startswith("own link")
 
 
 def test_a_log_that_cannot_be_read_is_the_users_error(small_run, tmp_path):

@@ -52,6 +52,13 @@ def test_bytes_count_both_directions(three_methods):
     assert line.get_xdata()[-1] == pytest.approx(ROUNDS * 11)  # MB: 5 down and 6 up each round
 
 
+def test_the_accuracy_axis_starts_at_zero_or_its_label_says_where(three_methods, make_run):
+    axes = three_methods.plot().axes[0]
+    assert (axes.get_ylim()[0], axes.get_ylabel()) == (55, "test accuracy, % (axis starts at 55 %)")
+    axes = make_run({"fedavg": [{**seed_result(), "targets": []}]}, "without targets").plot().axes[0]
+    assert (axes.get_ylim()[0], axes.get_ylabel()) == (0, "test accuracy, %")
+
+
 def test_targets_and_budgets_are_marked(three_methods):
     for axes, budget in zip(three_methods.plot().axes, ("budget 60 s", "budget 500 MB"), strict=True):
         texts = [text.get_text() for text in axes.texts]

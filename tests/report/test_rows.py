@@ -103,7 +103,7 @@ def test_intervals_are_cut_to_what_is_possible_where_they_are_shown_alone(make_r
     (cells,) = comparison_grid(rows).rows
     assert cells[1].line == "16.0 [0, 100.0]"
     assert any("[0, 256]" in cell.line or "[0, 256.6]" in cell.line for cell in cells)
-    assert "[low, high]: the interval's ends, if the possible range limits one of them." in notes(rows)
+    assert "[low, high]: the 95 % interval, cut off at 0 or at 100 %." in notes(rows)
     (record,) = csv.DictReader(io.StringIO(as_csv(rows)))
     assert float(record["accuracy_final_half_width"]) == pytest.approx(12.7062 * 0.14, rel=1e-5)
     sure = make_run({"a": [seed_result(n, seconds=50.0 + n) for n in range(3)]}, folder="sure")

@@ -126,6 +126,20 @@ def test_markdown_shows_names_as_text(received, capsys):
         assert len(set(re.findall(r"<tr>\n((?:<t[dh].*\n)+)", page))) > 1
 
 
+@pytest.mark.parametrize("label", ["\ud800", "a\udcff", "\udfff\ud800"])
+def test_a_label_that_is_half_a_character_is_refused_in_every_format(make_run, capsys, tmp_path, label):
+    run = make_run({"fedavg": [seed_result()]}).path
+    file = run / "summary.json"
+    summary = json.loads(file.read_text())
+    summary["methods"] = {label: summary["methods"]["fedavg"]}
+    file.write_text(json.dumps(summary))
+    for form in [*FORMATS.values(), ["--html", str(tmp_path / "page.html")]]:
+        assert main(["report", str(run), *form]) == 2
+        message = capsys.readouterr().err
+        assert message.startswith(f"error: {file}: methods.")
+        assert message.endswith(": expected a method's label, found what cannot name a folder\n")
+
+
 @pytest.mark.parametrize("label", ["# x", "- x", "+ x", "= x", "1. x", "2) x", "> x", "\tx", "---", "_x_", "<x"])
 def test_no_name_begins_a_markdown_block(make_run, capsys, label):
     rendered = pytest.importorskip("markdown_it").MarkdownIt("commonmark", {"html": True})

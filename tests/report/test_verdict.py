@@ -46,7 +46,8 @@ def test_under_common_budgets_the_highest_wins_and_each_stop_is_told(three_metho
         "Within 60 s, 500 MB and 5 kJ, whichever runs out first, "
         "fedavg (95.2 ± 0.5 %) wins, ahead of fedbr (94.2 ± 0.5 %)."
     )
-    assert second == "Stopped by 60 s: fedadc+overlap; by 500 MB: fedbr; by 5 kJ: fedavg."
+    ended = ["fedadc+overlap ended at the budget of 60 s", "fedbr ended at the budget of 500 MB"]
+    assert second == "; ".join([*ended, "fedavg ended at the budget of 5 kJ."])
 
 
 def test_seeds_that_stop_for_different_reasons_are_counted(make_run):
@@ -54,7 +55,14 @@ def test_seeds_that_stop_for_different_reasons_are_counted(make_run):
     methods = {"a": seeds([0.9, 0.9, 0.9], budgets=budgets)}
     methods["a"][0]["stop"]["reason"] = "seconds"
     run = make_run(methods, stop="budget", budgets={"seconds": 60.0})
-    assert "Stopped by 60 s: a (1 of 3 seeds); by the last round: a (2 of 3 seeds)." in verdict(run)
+    ends = "a (1 of 3 seeds) ended at the budget of 60 s; a (2 of 3 seeds) ended at the last round"
+    assert f"{ends}." in verdict(run)
+
+
+def test_budgets_that_no_run_reaches_are_named_last(make_run):
+    budgets = [{"kind": kind, "limit": 60.0, "accuracy": None} for kind in ("seconds", "joules")]
+    run = make_run({"a": seeds([0.9, 0.9], budgets=budgets)}, stop="budget", budgets={"seconds": 60.0, "joules": 60.0})
+    assert "a ended at the last round; budgets not reached: 60 s and 60 J." in verdict(run)
 
 
 def test_with_runs_to_the_last_round_each_budget_has_its_own_winner(make_run):
@@ -124,7 +132,7 @@ def test_one_seed_is_said_to_show_no_spread(make_run):
     run = make_run({"a": seeds([0.9]), "b": seeds([0.95])})
     assert verdict(run).splitlines() == [
         "After 40 rounds, b (95.0 %) wins, ahead of a (90.0 %).",
-        "One seed shows no spread: differences may be chance.",
+        "With one seed the spread is unknown: differences may be due to chance.",
     ]
 
 
@@ -185,7 +193,7 @@ def test_old_front_blocks_are_said_where_few_clients_take_part(make_run, clients
     run = make_run(methods, training={"cohort": 10}, data={"clients": clients})
     lines = [line for line in verdict(run).splitlines() if "front blocks" in line]
     expected = (
-        "Only 10 of 100 clients take part in a round, so clients of fedbr (11.0 rounds) train old front blocks; "
+        "Only 10 of 100 clients take part in a round, so they train old front blocks (fedbr: 11.0 rounds); "
         "in FedBR's theory, all clients take part in each round."
     )
     assert lines == ([expected] if said else [])
@@ -194,7 +202,7 @@ def test_old_front_blocks_are_said_where_few_clients_take_part(make_run, clients
 def test_of_several_runs_what_is_true_of_each_is_said_once(make_run):
     one = make_run({"a": seeds([0.9]), "b": seeds([0.95])}, folder="one")
     two = make_run({"a": seeds([0.9]), "b": seeds([0.8])}, folder="two")
-    chance = "One seed shows no spread: differences may be chance."
+    chance = "With one seed the spread is unknown: differences may be due to chance."
     assert verdicts([one, two]) == [
         ("one", ["After 40 rounds, b (95.0 %) wins, ahead of a (90.0 %)."]),
         ("two", ["After 40 rounds, a (90.0 %) wins, ahead of b (80.0 %)."]),

@@ -63,6 +63,11 @@ def test_a_method_cannot_be_dropped(copied, label, without):
     assert any(f"'{label}'" in violation and "no results in summary.json" in violation for violation in verify(copied))
 
 
+def test_a_digest_of_what_the_scenario_does_not_read_is_noticed(copied):
+    change(copied, lambda summary: summary["inputs"].update(script="rm -r"))
+    assert verify(copied) == ["inputs: summary.json has a digest of script, which the scenario does not read"]
+
+
 def test_a_folder_that_was_removed_with_the_result_is_missed_by_the_costs(copied):
     change(copied, lambda summary: summary["methods"].pop("fedprox"))
     change(copied, lambda summary: summary["chosen"].clear())

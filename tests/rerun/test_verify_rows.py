@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from edgefl.experiment import run
 from edgefl.experiment.directory import read_run_summary
-from edgefl.experiment.step_costs import cost_entries
 from edgefl.record import RunPaths
+from edgefl.record.costs import read_costs
 from edgefl.record.events import Event
 from edgefl.record.summary import SeedResult
 from edgefl.rerun.execution_again import ExecutionAgain
@@ -52,9 +52,9 @@ def executed(request, tmp_path_factory):
     scenario = check(data)
     label = scenario.methods[0].label
     folder = run(scenario, out=tmp_path_factory.mktemp("rows") / "run")
-    costs = json.loads((folder / "costs.json").read_text())
+    costs = read_costs(folder / "costs.json")
     summary = read_run_summary(folder)
-    verification = _Verification(folder, scenario, summary, cost_entries(costs))
+    verification = _Verification(folder, scenario, summary, costs)
     record = verification._record(RunPaths(folder).of(label, 0), label, summary.methods[label][0])
     again = ExecutionAgain(scenario, costs)
     return record, lambda record: list(again.differences(record, label))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.experiment.directory import read_run_summary
 from edgefl.experiment.inputs import digest_of_scenario
-from edgefl.rerun.verify import held_to, verify
+from edgefl.rerun.verify import differences, verify
 from edgefl.scenario import resolve
 from edgefl.scenario.loading import check
 
@@ -128,7 +129,7 @@ MEASURED = {
 
 def _noticed(folder, summary, data, path):
     try:
-        return bool(held_to(folder, summary, check(with_other(data, path))))
+        return bool(differences(folder, summary, check(with_other(data, path))))
     except UserError:
         return True  # it is no scenario at all
 
@@ -141,6 +142,25 @@ def test_what_decides_in_the_world_is_noticed_without_the_digest(finished, reque
     assert len(tried) > 10
     blind = {".".join(map(str, path)) for path in tried if not _noticed(folder, summary, data, path)}
     assert blind == NOT_READ.get(request.node.callspec.params["finished"], set())
+
+
+ONLY_TRAINING = {
+    *("training.local.lr", "training.local.lr_decay", "training.local.momentum", "training.local.nesterov"),
+    *("training.local.weight_decay", "training.local.clip_norm", "methods.0.server_lr"),
+}
+"""Options that neither the log nor the costs of a step show."""
+
+
+def test_what_verify_cannot_find_is_said_on_its_page(tmp_path):
+    changes = {"training": {**SMALL["training"], "rounds": 2, "local": {"batch": 16, "momentum": 0.5, "lr_decay": 0.5}}}
+    scenario = check(copy.deepcopy(SMALL) | changes)
+    folder, data = run(scenario, out=tmp_path / "run"), resolve(scenario)
+    summary = read_run_summary(folder)
+    places = {".".join(map(str, path)): path for path in leaves(data)}
+    assert {name for name in ONLY_TRAINING if _noticed(folder, summary, data, places[name])} == set()
+    page = (Path(__file__).parents[2] / "docs" / "reliability.md").read_text(encoding="utf-8")
+    said = page.partition("### What `verify` cannot find")[2].partition("\n#")[0]
+    assert {name for name in ONLY_TRAINING if f"`{name.rpartition('.')[2]}`" not in said} == set()
 
 
 @pytest.mark.slow

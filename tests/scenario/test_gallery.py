@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 from edgefl import shipped
 from edgefl.experiment import run
+from edgefl.report import RunResult
+from edgefl.report.statistics import mean_interval
+from edgefl.report.verdict import verdict
 from edgefl.rerun.verify import verify
 from edgefl.scenario import load_scenario
 
@@ -58,3 +64,69 @@ def test_a_slow_station_slows_its_hall_only_under_rate_fairness(tmp_path):
         events = json.loads((folder / "summary.json").read_text())["methods"]["fedavg"][0]
         seconds[sharing] = events["seconds"]
     assert seconds["rate_fair"] != seconds["airtime_fair"]
+
+
+TUNING = (Path(__file__).parents[2] / "docs" / "tuning.md").read_text(encoding="utf-8")
+SAVED = int(re.search(r"FedBR reaches FedMLB's accuracy with (\d+) % fewer downloaded bytes", TUNING)[1])
+"""The share of FedMLB's downloaded bytes that FedBR does not download, in percent, by the page."""
+
+
+def cells_of_the_page() -> dict[tuple[str, str], str]:
+    """What docs/tuning.md shows of ``5g_10clients``, by method and column."""
+    table = re.search(r"^\|.*accuracy, %.*\n\|.*\n((?:\|.*\n)+)", TUNING, re.MULTILINE)
+    head, _, *rows = ([cell.strip() for cell in line.strip("|\n").split("|")] for line in table[0].splitlines())
+    return {(row[0], name): cell for row in rows for name, cell in list(zip(head, row, strict=True))[1:]}
+
+
+COLUMNS = {
+    "accuracy, %": lambda entry: 100 * entry["accuracy"]["final"],
+    "to 90 %, s": lambda entry: entry["targets"][1]["seconds"],
+    "sixty rounds, s": lambda entry: entry["seconds"],
+    "download, MB": lambda entry: entry["bytes"]["down"] / 1e6,
+    "energy, J": lambda entry: entry["joules"],
+    "age of front blocks, rounds": lambda entry: entry["blocks"]["front_age"] if "blocks" in entry else None,
+}
+"""The figure of a run that each column shows."""
+
+
+def agrees(place: tuple[str, str], methods: dict, *, exactly: bool) -> bool:
+    """Whether a mean over the seeds, rounded as on the page, is the page's, or in its interval."""
+    label, column = place
+    cell, values = cells_of_the_page()[place], [COLUMNS[column](each) for each in methods[label]]
+    if cell == "–":
+        return values == [None] * len(values)
+    shown, _, half_width = cell.partition(" ± ")
+    mean = round(mean_interval(values).mean, len(shown.partition(".")[2]))
+    return abs(mean - float(shown)) <= (0 if exactly else float(half_width or 0))
+
+
+def saved(methods: dict) -> float:
+    """The share of FedMLB's downloaded bytes that FedBR does not download, in percent."""
+    down = {label: sum(each["bytes"]["down"] for each in methods[label]) for label in ("fedmlb", "fedbr")}
+    return 100 * (1 - down["fedbr"] / down["fedmlb"])
+
+
+def test_the_page_shows_the_times_bytes_and_energy_of_ten_clients(tmp_path):
+    """FedBR's choice of blocks reads losses, so without training its figures are near the page's only."""
+    folder = run(load_scenario("5g_10clients"), out=tmp_path / "run", train=False)
+    methods = json.loads((folder / "summary.json").read_text())["methods"]
+    page = cells_of_the_page()
+    assert list(page) == list(itertools.product(methods, COLUMNS))
+    untrained = list(itertools.product(methods, list(COLUMNS)[2:]))
+    assert [place for place in untrained if not agrees(place, methods, exactly=place[0] != "fedbr")] == []
+    shown = [float(page[label, "download, MB"].split(" ")[0]) for label in ("fedbr", "fedmlb")]
+    assert round(100 * (1 - shown[0] / shown[1])) == SAVED
+    assert abs(saved(methods) - SAVED) < 1
+
+
+@pytest.mark.slow
+def test_fedbr_reaches_fedmlbs_accuracy_where_all_clients_take_part(tmp_path):
+    folder = run(load_scenario("5g_10clients"), out=tmp_path / "run")
+    methods = json.loads((folder / "summary.json").read_text())["methods"]
+    assert [place for place in cells_of_the_page() if not agrees(place, methods, exactly=False)] == []
+    final = {label: mean_interval([COLUMNS["accuracy, %"](each) for each in methods[label]]).mean for label in methods}
+    assert final["fedbr"] > final["fedmlb"] - 1
+    accuracies = verdict(RunResult(folder)).split("\n")[0]
+    assert accuracies.startswith("After 60 rounds, ")
+    assert accuracies.endswith(" are tied.")
+    assert round(saved(methods)) == SAVED

@@ -6,7 +6,7 @@ import inspect
 from typing import Any, get_args
 
 import pytest
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 
 from edgefl import shipped
 from edgefl.data.spec import DATA_SETS
@@ -38,7 +38,8 @@ def kinds() -> set[type[Options]]:
 
 
 def admits(annotation: Any, kind: type) -> bool:
-    return annotation is kind or annotation is Any or any(admits(each, kind) for each in get_args(annotation))
+    anything = annotation in (Any, JsonValue)
+    return anything or annotation is kind or any(admits(each, kind) for each in get_args(annotation))
 
 
 FORMS = [lambda x: x, lambda x: [x], lambda x: [x, x], lambda x: {"1": x}, lambda x: {"fedavg": [x, x]}]

@@ -11,8 +11,8 @@ import edgefl
 from edgefl.errors import UserError
 from edgefl.fleet import DeviceProfile, load_profile
 from edgefl.methods.build import build_method
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS
-from edgefl.methods.rules.base import LocalOptions
 from edgefl.scenario import dump_yaml, load_scenario, resolve, with_overrides
 from edgefl.scenario.loading import check
 from edgefl.scenario.methods import read_methods, write_methods

@@ -9,7 +9,7 @@ import pytest
 from edgefl.data.partitions import AnyPartition
 from edgefl.data.spec import DataSpec
 from edgefl.fleet import FleetGroup
-from edgefl.methods.rules.base import LocalOptions
+from edgefl.methods.local_options import LocalOptions
 from edgefl.network import specs as network
 from edgefl.scenario import Scenario, load_scenario, resolve
 from edgefl.scenario.loading import check

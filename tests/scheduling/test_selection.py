@@ -92,7 +92,7 @@ def test_coverage_asks_no_more_than_the_available_clients_can_give() -> None:
 
 
 def test_coverage_needs_to_know_the_labels() -> None:
-    with pytest.raises(UserError, match="classes that each client holds"):
+    with pytest.raises(UserError, match="needs the classes of each client"):
         selection("coverage").start(0).pick(0, np.arange(4), 2, NO_FACTS)
 
 

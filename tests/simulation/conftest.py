@@ -14,19 +14,20 @@ import pytest
 
 from edgefl.fleet import DeviceProfile, FleetAssignment
 from edgefl.methods.build import build_method
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.payload import ModelSizes
-from edgefl.methods.rules.base import LocalOptions
 from edgefl.network import Transport
 from edgefl.record.events import Event
 from edgefl.record.listener import Listener
 from edgefl.record.summary import SeedResult
 from edgefl.scheduling.blocks.base import block_scheduler
 from edgefl.scheduling.selection.base import Facts, selection
-from edgefl.simulation.invariants import CostEntry, Record
+from edgefl.simulation.invariants import Record
 from edgefl.simulation.limits import Limits
 from edgefl.simulation.protocol_specs import protocol as protocol_spec
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.simulation.setup import Setup
+from edgefl.simulation.work import StepCost
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 
 from ..small_runs import Rows
@@ -115,7 +116,7 @@ class SmallRun:
     learner: RecordingLearner
     events: list[Event]
 
-    def broken(self, *laws: Any, costs: dict[tuple[int, int], CostEntry] | None = None) -> list[str]:
+    def broken(self, *laws: Any, costs: dict[tuple[int, int], StepCost] | None = None) -> list[str]:
         """What these laws find wrong in the log."""
         setup = self.setup
         record = Record(

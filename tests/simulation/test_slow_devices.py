@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from edgefl.randomness import generator
-from edgefl.simulation.invariants import CostEntry
 from edgefl.simulation.invariants import devices as laws
-from edgefl.simulation.invariants.record import OperatorCount
 
 
 def changed(profile, **compute):
@@ -17,9 +17,13 @@ def changed(profile, **compute):
     return type(profile).model_validate(data)
 
 
+OPERATOR = SimpleNamespace(flops=1e9, bytes=0.0, count=1)
+STEP = SimpleNamespace(operators=(OPERATOR,), training_flops=1e9, peak_memory_bytes=5e8)
+
+
 def broken(result):
     """What the laws on devices say of a run."""
-    return result.broken(*laws.LAWS, costs={(4, 10): CostEntry((OperatorCount(1e9, 0.0, 1),), 1e9, 5e8)})
+    return result.broken(*laws.LAWS, costs={(4, 10): STEP})
 
 
 def test_jitter_lengthens_and_shortens_computing_by_the_seeds_own_draws(run, device):

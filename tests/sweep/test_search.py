@@ -13,6 +13,7 @@ from edgefl.cli.entry import main
 from edgefl.cli.sweep import with_grid
 from edgefl.errors import UserError
 from edgefl.experiment.pausing import Pause
+from edgefl.record.standings import Standing, add_standing
 from edgefl.scenario import load_scenario
 from edgefl.scenario.sweep import HalvingSpec, SweepSpec
 from edgefl.sweep import halving, proposals
@@ -79,7 +80,8 @@ def test_a_job_that_failed_before_its_pause_has_no_figures_of_an_earlier_one(tmp
     job = replace(job_of({"x": 1}, "a"), pause=later)
     folder = tmp_path / "a" / f"seed-{job.seed}"
     folder.mkdir(parents=True)
-    (folder / "standings.json").write_text(json.dumps({reached.name: {"seed": job.seed, "accuracy_final": 0.9}}))
+    figures = dict.fromkeys(Standing.model_fields, 0) | {"seed": job.seed, "stop": "paused", "accuracy_final": 0.9}
+    add_standing(reached.name, Standing.model_validate(figures), folder / "standings.json")
     assert figures_by_method(job, tmp_path) == {}
     assert figures_by_method(replace(job, pause=reached), tmp_path)["a"][0]["accuracy_final"] == 0.9
     assert figures_by_method(replace(job, pause=None), tmp_path)["a"][0]["accuracy_final"] == 0.9

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
@@ -141,6 +142,52 @@ def test_a_job_that_leads_out_of_the_sweep_is_not_read(file, tmp_path, here):
         results_in(folder)
 
 
+def test_a_job_that_occurs_twice_under_two_names_is_refused(file, tmp_path, here, capsys):
+    jobs = jobs_of(file, CHANGES, settings_of({"training.local.lr": [0.05]}), train=False)
+    folder = sweep(jobs, tmp_path / "out").path
+    shutil.copytree(folder / "jobs" / jobs[0].id, folder / "jobs" / "copied")
+    table = pq.read_table(folder / "sweep.parquet")
+    again = table.set_column(0, "job", pa.array(["copied"] * len(table)))
+    pq.write_table(pa.concat_tables([table, again]), folder / "sweep.parquet")
+    assert main(["report", str(folder)]) == 2
+    found = "expected each seed of 'fedavg' with lr=0.05 in one job, found seed 0 in several"
+    assert capsys.readouterr().err == f"error: {folder}: {found}\n"
+
+
+def with_values(*values):
+    return lambda table: table.set_column(1, "training.local.lr", pa.array(values))
+
+
+def with_jobs(*names):
+    return lambda table: table.set_column(0, "job", pa.array(names))
+
+
+OTHER_TABLES = {
+    "no rows": lambda table: table.slice(0, 0),
+    "no column of methods": lambda table: table.drop_columns(["method"]),
+    "no column of jobs": lambda table: table.drop_columns(["job"]),
+    "one column twice": lambda table: table.add_column(1, "job", table["job"]),
+    "no job": with_jobs(None, None),
+    "jobs that are numbers": with_jobs(7, 8),
+    "jobs that are lists": with_jobs(["a"], ["b"]),
+    "values that are bytes": with_values(b"\xff", b"\0"),
+    "values that are days": with_values(date(2026, 1, 1), date(2026, 1, 2)),
+    "values that are no numbers": with_values(float("nan"), float("inf")),
+    "values that are huge": with_values(1e308, -1e308),
+}
+
+
+@pytest.mark.parametrize("change", OTHER_TABLES)
+def test_a_received_table_of_a_sweep_ends_in_one_message_or_none(file, tmp_path, here, capsys, change):
+    folder = sweep(jobs_of(file, CHANGES, settings_of(GRID), train=False), tmp_path / "out").path
+    table = pq.read_table(folder / "sweep.parquet")
+    pq.write_table(OTHER_TABLES[change](table), folder / "sweep.parquet")
+    code = main(["report", str(folder)])
+    message = capsys.readouterr().err
+    assert (code, message.count("\n")) == ((0, 0) if change.startswith("values") else (2, 1)), message
+    assert message.startswith("error: " if code else "")
+
+
 def test_a_folder_of_another_sweep_is_refused(file, tmp_path, here):
     sweep(jobs_of(file, CHANGES, settings_of(GRID), train=False), tmp_path / "out")
     with pytest.raises(UserError, match="another sweep"):
@@ -184,7 +231,7 @@ def test_a_sweep_killed_in_the_middle_and_started_again_yields_the_same_table(fi
     )  # fmt: skip
     assert killed.stderr is not None
     for line in killed.stderr:
-        if "done; 3 to go" in line:
+        if "done; 3 left" in line:
             break
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from edgefl.data.batches import batch_plan
 from edgefl.methods.build import build_method
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import Batch
-from edgefl.methods.rules.base import LocalOptions
 from edgefl.models.block_model import BlockModel
 from edgefl.models.norm import BatchNorm
 from edgefl.models.slimmable import Conv2d, Linear

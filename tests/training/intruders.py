@@ -6,10 +6,10 @@ from torch import nn
 
 from edgefl.methods.build import build_method
 from edgefl.methods.client_state import ClientState, StatesTogether
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import Loss, Objective
 from edgefl.methods.payloads.extra_vector import ScaffoldPayload
 from edgefl.methods.recipe import Method
-from edgefl.methods.rules.base import LocalOptions
 from edgefl.methods.rules.sgd import Sgd
 from edgefl.methods.servers.scaffold import ControlVariate, Scaffold
 from edgefl.models.block_model import BlockModel

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
-from edgefl.methods.rules.base import LocalOptions
+from edgefl.methods.local_options import LocalOptions
 from edgefl.models.block_model import BlockModel
 from edgefl.models.classifier import Classifier
 from edgefl.models.mode import using

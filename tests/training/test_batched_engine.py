@@ -12,9 +12,9 @@ from edgefl.data.federated import load_federated
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import Batch
 from edgefl.methods.recipe import METHODS
-from edgefl.methods.rules.base import LocalOptions
 from edgefl.models.block_model import BlockModel
 from edgefl.models.classifier import Classifier
 from edgefl.models.norm import BatchNorm
@@ -26,10 +26,10 @@ from edgefl.training.batched.engine import BatchedEngine
 from edgefl.training.batched.replay import DirectReplay
 from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
+from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import JobId, TrainingJob
 from edgefl.training.sequential import SequentialEngine
-from edgefl.training.spec import EngineSpec
 from edgefl.validation import validated
 
 CPU = torch.device("cpu")

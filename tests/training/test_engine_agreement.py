@@ -59,7 +59,7 @@ def test_the_small_cnn_trains_to_the_same_bits_on_many_threads_whatever_intra_op
     from edgefl.data.federated import load_federated
     from edgefl.data.sets.synthetic import Synthetic
     from edgefl.methods.build import build_method
-    from edgefl.methods.rules.base import LocalOptions
+    from edgefl.methods.local_options import LocalOptions
     from edgefl.models.registry import MODELS
 
     data = load_federated(Synthetic(clients=6, shape=(1, 28, 28), classes=4, train=600, test_images=200), seed=3)

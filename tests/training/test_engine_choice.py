@@ -11,10 +11,10 @@ from edgefl.training.base import ENGINES, EngineInputs
 from edgefl.training.batched.engine import BatchedEngine
 from edgefl.training.choice import choose_engine, engines_on
 from edgefl.training.device import choose_device, exact_arithmetic
+from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.parallel.engine import ParallelEngine
 from edgefl.training.processors import cores
 from edgefl.training.sequential import SequentialEngine
-from edgefl.training.spec import EngineSpec
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 

@@ -16,7 +16,7 @@ from edgefl.methods.objectives.cross_entropy import CrossEntropy
 from edgefl.process_state import process_state_kept
 from edgefl.training.faults import blaming
 from edgefl.training.parallel import worker_pool
-from edgefl.training.parallel.worker_pool import PoolBroken, pool_at_hand, shared_pool
+from edgefl.training.parallel.worker_pool import PoolBroken, ready_pool, shared_pool
 
 from .test_engine_agreement import same, three_rounds
 
@@ -70,7 +70,7 @@ def test_a_copy_does_not_use_the_pool_of_its_parent():
             pool.each([(0, (abs, (-1,)))], print, 1)
         except PoolBroken:
             pool.close()
-            return pool_at_hand(2) is None
+            return ready_pool(2) is None
         return False
 
     assert exit_code_in_a_copy(refuses) == 0
@@ -81,7 +81,7 @@ def test_a_copy_does_not_use_the_pool_of_its_parent():
 
 def test_a_copy_does_not_wait_for_a_lock_that_another_thread_of_its_parent_held():
     with worker_pool._lock:
-        assert exit_code_in_a_copy(lambda: pool_at_hand(2) is None) == 0
+        assert exit_code_in_a_copy(lambda: ready_pool(2) is None) == 0
 
 
 def test_a_call_whose_executor_has_ended_is_not_waited_for_for_ever(monkeypatch):

@@ -33,7 +33,7 @@ def with_workers(tiny):
     """A core whose jobs worker processes train, and its engine."""
     core = tiny.core("parallel", 2)
     shared_pool(2).wait()
-    assert engine_of(core)._pool_by_now() is not None
+    assert engine_of(core)._ready_pool() is not None
     return core, engine_of(core)
 
 
@@ -55,7 +55,7 @@ def test_worker_processes_train_to_the_bits_of_one_after_another(tiny, entry, ca
     core = tiny.core("parallel", 2)
     engine = core._adapted_to(method.objective).engine._engine
     shared_pool(2).wait()
-    engine._pool_by_now()
+    engine._ready_pool()
     jobs = trained_by_workers(engine)
     assert same(reference, three_rounds(core, method, order=-1))
     assert sum(jobs) == 18
@@ -133,7 +133,7 @@ def test_nothing_is_taken_for_stuck_before_it_is_known_how_long_a_step_takes(tin
 
 
 def test_short_runs_begin_no_worker_process(tiny, monkeypatch):
-    monkeypatch.setattr("edgefl.training.parallel.engine.pool_at_hand", lambda size: None)
+    monkeypatch.setattr("edgefl.training.parallel.engine.ready_pool", lambda size: None)
     monkeypatch.setattr("edgefl.training.parallel.engine.shared_pool", lambda size: pytest.fail("one began"))
     three_rounds(tiny.core("parallel", 2), tiny.method("fedavg"))
 
@@ -146,7 +146,7 @@ def test_one_process_trains_while_worker_processes_begin_and_these_take_over_whe
     class Beginning:
         size, broken, ready = 2, False, False
 
-    monkeypatch.setattr("edgefl.training.parallel.engine.pool_at_hand", lambda size: started[-1] if started else None)
+    monkeypatch.setattr("edgefl.training.parallel.engine.ready_pool", lambda size: started[-1] if started else None)
     monkeypatch.setattr(
         "edgefl.training.parallel.engine.shared_pool", lambda size: started.append(Beginning()) or started[-1]
     )

@@ -9,13 +9,13 @@ from edgefl.data.federated import load_federated
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
-from edgefl.methods.rules.base import LocalOptions
+from edgefl.methods.local_options import LocalOptions
 from edgefl.models.registry import MODELS
 from edgefl.training.choice import check_precision
 from edgefl.training.core import TrainingCore
 from edgefl.training.device import exact_arithmetic
+from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.job import JobId, TrainingJob
-from edgefl.training.spec import EngineSpec
 
 CUDA = torch.device("cuda")
 SHAPE = (3, 16, 16)

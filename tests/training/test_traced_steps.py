@@ -16,8 +16,8 @@ from edgefl.methods.objectives.fedbr import FedBR
 from edgefl.methods.objectives.kd import KnowledgeDistillation
 from edgefl.methods.recipe import METHODS
 from edgefl.training.core import TrainingCore
+from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.job import JobId, TrainingJob
-from edgefl.training.spec import EngineSpec
 from edgefl.training.tracing import traced_steps
 from edgefl.training.tracing.traced_step import StepTracer
 from edgefl.training.tracing.traced_steps import TracedSteps

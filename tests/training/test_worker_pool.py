@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import os
 import re
@@ -197,3 +198,53 @@ def test_nothing_in_the_package_forks_this_process():
         assert not re.findall(FORKS, text), path
         if re.search(r"\bmultiprocessing\b(?!\.util)|from concurrent\.futures import .*ProcessPoolExecutor", text):
             assert 'get_context("spawn")' in text, f"{path}: the system's own choice may be to fork"
+
+
+KILLS = {"kill", "killpg", "terminate", "send_signal", "raise_signal", "pthread_kill", "tgkill", "kill_workers"}
+"""Functions and options that send a signal, and so may end a process."""
+
+ALLOWED_KILLS = {
+    ("training/parallel/worker_pool.py", "kill_workers"): "loky ends children that it has not yet waited for",
+}
+"""By module and name, with the reason why the id cannot be another process's."""
+
+
+def names_in(node):
+    """The names that a node mentions: an attribute, a variable, an import, an option of a call, or a whole text."""
+    if isinstance(node, ast.ImportFrom):
+        return [each.name for each in node.names]
+    found = [getattr(node, field, None) for field in ("attr", "id", "arg", "value")]
+    return [name for name in found if isinstance(name, str)]
+
+
+def kills(source):
+    """What a module mentions that sends signals."""
+    names = (name for node in ast.walk(ast.parse(source)) for name in names_in(node))
+    return [name for name in names if name in KILLS or "pidfd" in name]
+
+
+def test_nothing_in_the_package_kills_a_process_by_an_id_that_may_be_anothers():
+    package = Path(sys.modules["edgefl"].__file__).parent
+    found = {
+        (path.relative_to(package).as_posix(), name)
+        for path in package.rglob("*.py")
+        for name in kills(path.read_text(encoding="utf-8"))
+    }
+    assert found == set(ALLOWED_KILLS)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "os.kill(process, signal.SIGKILL)",
+        "os.killpg(os.getpgid(process), 9)",
+        "signal.pidfd_send_signal(descriptor, 9)",
+        "process.terminate()",
+        "map(subprocess.Popen.kill, children)",
+        "from os import kill as end",
+        "getattr(os, 'kill')(process, 9)",
+        "pool.shutdown(kill_workers=True)",
+    ],
+)
+def test_the_usual_ways_to_kill_are_seen(source):
+    assert kills(source)

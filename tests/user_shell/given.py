@@ -51,11 +51,16 @@ class Given:
         for folder in words & set(called):
             shutil.copytree(self._run(called[folder]), session.folder / folder)
         texts = {
+            "make_tables.py": lambda: _block("own-data.md", "python", "# make_tables.py"),
+            "data.py": lambda: _block("own-data.md", "python", "# data.py"),
+            "tables.yaml": lambda: _block("own-data.md", "yaml", "name: tables"),
             "my.yaml": lambda: _block("scenarios.md", "yaml", "name: smallest"),
             "my-board.yaml": lambda: _block("device-profiles.md", "yaml", "name: my-board"),
             "steps.csv": lambda: _block("device-profiles.md", "text", "model,method,batch"),
             "measured.json": _measured,
         }
+        if any("data.py:" in word for word in words):
+            words.add("data.py")
         for file in words & set(texts):
             (session.folder / file).write_text(texts[file](), encoding="utf-8")
 

@@ -4,13 +4,17 @@ from typing import Annotated
 
 from pydantic import Field
 
+from edgefl.data.partitions.by_file import ByFile
 from edgefl.data.partitions.dirichlet import Dirichlet
 from edgefl.data.partitions.iid import Iid
 from edgefl.data.partitions.label_level import LabelLevel
 from edgefl.data.partitions.natural import Natural
+from edgefl.data.partitions.quantity import Quantity
 from edgefl.data.partitions.shards import SortAndPartition
 
-AnyPartition = Annotated[Iid | LabelLevel | SortAndPartition | Dirichlet | Natural, Field(discriminator="kind")]
+AnyPartition = Annotated[
+    Iid | LabelLevel | SortAndPartition | Dirichlet | Quantity | Natural | ByFile, Field(discriminator="kind")
+]
 """The possible values of ``data.partition``; ``kind`` selects one."""
 
-__all__ = ["AnyPartition", "Dirichlet", "Iid", "LabelLevel", "Natural", "SortAndPartition"]
+__all__ = ["AnyPartition", "ByFile", "Dirichlet", "Iid", "LabelLevel", "Natural", "Quantity", "SortAndPartition"]

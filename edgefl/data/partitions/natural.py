@@ -15,7 +15,7 @@ from edgefl.errors import UserError
 class Natural(Partition):
     """Client k has the samples of owner k; samples of further owners are not used.
 
-    Only for data sets with an owner for each sample (``shakespeare``).
+    Only for data sets with an owner for each sample: ``shakespeare``, or data of your own with clients.
     """
 
     kind: Literal["natural"] = Field(default="natural", description="one client for each owner in the data")
@@ -32,8 +32,13 @@ class Natural(Partition):
         _refuse()
 
 
-def split_by_owner(owner: Integers | None, clients: int) -> Shards:
-    """The samples of owners 0 … ``clients``-1, owner by owner.
+def split_by_owner(owner: Integers | None, clients: int, kind: str = "natural") -> Shards:
+    """The samples of owners 0 … ``clients``-1, owner by owner; samples of owner -1 belong to nobody.
+
+    Args:
+        owner: the owner of each sample.
+        clients: number of clients.
+        kind: the kind of partition, for messages.
 
     Raises:
         UserError: the data have no owners, or fewer than there are clients.
@@ -45,10 +50,12 @@ def split_by_owner(owner: Integers | None, clients: int) -> Shards:
         _refuse()
     owners = int(owner.max(initial=-1)) + 1
     if owners < clients:
-        raise UserError(f"partition natural expects at most {owners} clients, one for each owner, found {clients}")
-    mine = np.flatnonzero(owner < clients)
+        raise UserError(f"partition {kind} expects at most {owners} clients, one for each owner, found {clients}")
+    mine = np.flatnonzero((owner >= 0) & (owner < clients))
     return Shards.of(owner[mine], mine, clients)
 
 
 def _refuse() -> NoReturn:
-    raise UserError("partition natural needs data that name the owner of each sample, as the data set shakespeare does")
+    raise UserError(
+        "partition natural needs data that name the owner of each sample, as shakespeare or a file with clients does"
+    )

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from edgefl.data.spec import DATA_SETS, DataSpec, Description, Pixels
+from edgefl.data.spec import DATA_SETS, DataSpec, Description, Samples
 from edgefl.data.torchvision_files import read_with_torchvision
 
 
@@ -27,6 +27,6 @@ class Cifar10(DataSpec):
             std=(0.2470, 0.2435, 0.2616),
         )
 
-    def read(self) -> tuple[Pixels, Pixels]:
+    def read(self) -> tuple[Samples, Samples]:
         """Read ``cifar-10-batches-py`` in the data root, downloaded if it is missing."""
         return read_with_torchvision("CIFAR10", "cifar-10-batches-py", self.root)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from edgefl.data.spec import DATA_SETS, DataSpec, Description, Pixels
+from edgefl.data.spec import DATA_SETS, DataSpec, Description, Samples
 from edgefl.data.torchvision_files import read_with_torchvision
 
 
@@ -27,6 +27,6 @@ class Cifar100(DataSpec):
             std=(0.2673, 0.2564, 0.2762),
         )
 
-    def read(self) -> tuple[Pixels, Pixels]:
+    def read(self) -> tuple[Samples, Samples]:
         """Read ``cifar-100-python`` in the data root, downloaded if it is missing."""
         return read_with_torchvision("CIFAR100", "cifar-100-python", self.root)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from edgefl.data.sharding import Integers
-from edgefl.data.spec import DATA_SETS, DataSpec, Description, Pixels
+from edgefl.data.spec import DATA_SETS, DataSpec, Description, Samples
 from edgefl.randomness import generator
 
 CLASSES = 10
@@ -48,7 +48,7 @@ class Digits(DataSpec):
             std=(0.2999,),
         )
 
-    def read(self) -> tuple[Pixels, Pixels]:
+    def read(self) -> tuple[Samples, Samples]:
         """Generate the images from scikit-learn's file; the bytes are the same on every machine."""
         from sklearn.datasets import load_digits
 
@@ -62,8 +62,8 @@ class Digits(DataSpec):
         train_images = warped(originals[sources], maps)
         test_images = warped(originals[test], np.repeat(_enlarging(1), len(test), axis=0))
         return (
-            Pixels(train_images[:, None], labels[sources], origin=sources),
-            Pixels(test_images[:, None], labels[test]),
+            Samples(train_images[:, None], labels[sources], origin=sources),
+            Samples(test_images[:, None], labels[test]),
         )
 
 

@@ -11,8 +11,8 @@ from pydantic import Field
 from edgefl.component import Component
 from edgefl.data.location import data_root, how_to_set_the_root
 from edgefl.data.parquet_images import image_shape, read_labels, read_split, split_files
-from edgefl.data.pixels import class_number
-from edgefl.data.spec import DATA_SETS, DataSpec, Description, Pixels
+from edgefl.data.samples import class_number
+from edgefl.data.spec import DATA_SETS, DataSpec, Description, Samples
 from edgefl.errors import UserError
 
 
@@ -58,7 +58,7 @@ class Parquet(DataSpec):
         shape = image_shape(folder, self.splits.train, self.columns.image)
         return Description(classes=classes, shape=shape, train=train_sizes, test=test_sizes)
 
-    def read(self) -> tuple[Pixels, Pixels]:
+    def read(self) -> tuple[Samples, Samples]:
         """Decode the images in parallel, in the order of the files."""
         folder, test = self._place()
         image, label = self.columns.image, self.columns.label

@@ -6,12 +6,12 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from edgefl.data.location import data_root, how_to_set_the_root
 from edgefl.data.partitions import AnyPartition
 from edgefl.data.partitions.natural import Natural
-from edgefl.data.spec import DATA_SETS, DataSpec, Pixels
+from edgefl.data.spec import DATA_SETS, DataSpec, Samples
 from edgefl.errors import UserError
 
 ALPHABET = "\n" + "".join(map(chr, range(32, 127)))
@@ -36,21 +36,11 @@ class Shakespeare(DataSpec):
     train_share: float = Field(default=0.8, gt=0, lt=1, description="share of each speaker's text for training")
     least: int = Field(default=2, ge=1, description="minimum training windows of a speaker; others are dropped")
 
-    @model_validator(mode="after")
-    def _no_pixels(self) -> Shakespeare:
-        if self.augment != "none":
-            raise ValueError(
-                f"augment moves pixels, and this set holds characters: expected none, found {self.augment}"
-            )
-        if self.normalise is not None:
-            raise ValueError("normalise is for pixels, and this set holds characters: expected null")
-        return self
-
     def declared(self) -> None:
         """Return ``None``: the file determines the properties."""
         return
 
-    def read(self) -> tuple[Pixels, Pixels]:
+    def read(self) -> tuple[Samples, Samples]:
         """Windows of character indices in :data:`ALPHABET`, speaker by speaker."""
         path = data_root(self.root) / FILE
         try:
@@ -103,9 +93,9 @@ def encoded(text: str) -> NDArray[np.uint8]:
     return places[raw]
 
 
-def _joined(parts: list[tuple[NDArray[np.uint8], NDArray[np.int64]]]) -> Pixels:
-    return Pixels(
-        images=np.concatenate([windows for windows, _ in parts]),
+def _joined(parts: list[tuple[NDArray[np.uint8], NDArray[np.int64]]]) -> Samples:
+    return Samples(
+        inputs=np.concatenate([windows for windows, _ in parts]),
         labels=np.concatenate([following for _, following in parts]),
         owner=np.repeat(np.arange(len(parts)), [len(following) for _, following in parts]),
         classes=len(ALPHABET),

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
 from edgefl.data.sharding import Integers
-from edgefl.data.spec import DATA_SETS, DataSpec, Description, Pixels
+from edgefl.data.spec import DATA_SETS, DataSpec, Description, Samples
 from edgefl.randomness import generator
 
 _PATCH = 4
@@ -40,8 +40,8 @@ class Synthetic(DataSpec):
     train: int = Field(default=10_000, ge=1, le=10**8, description="training images")
     test: Literal["whole", "partitioned"] = Field(
         default="whole",
-        description="whole, or partitioned with the class proportions of each client's training data; a number says on "
-        "how many images everybody is tested",
+        description="whole, or partitioned with the class proportions of each client's training data; a number: whole, "
+        "with this number of test images",
         json_schema_extra=_or_a_number,
     )
     test_images: int = Field(default=2_000, ge=1, le=10**8, description="number of test images; same as `test: N`")
@@ -57,8 +57,8 @@ class Synthetic(DataSpec):
         if isinstance(data, dict) and isinstance(data.get("test"), int) and not isinstance(data["test"], bool):
             if data.get("test_images", data["test"]) != data["test"]:
                 raise ValueError(
-                    f"test: a number there says how many test images there are, and test_images says another; expected "
-                    f"one of them, found {data['test']} and {data['test_images']}"
+                    f"expected one number of test images, found test: {data['test']} and test_images: "
+                    f"{data['test_images']}"
                 )
             return {**data, "test": "whole", "test_images": data["test"]}
         return data
@@ -90,7 +90,7 @@ class Synthetic(DataSpec):
             test=_class_sizes(self.test_images, self.classes),
         )
 
-    def read(self) -> tuple[Pixels, Pixels]:
+    def read(self) -> tuple[Samples, Samples]:
         """Generate the images."""
         rng = generator(self.images_seed, "synthetic images")
         channels, height, width = self.shape
@@ -99,7 +99,7 @@ class Synthetic(DataSpec):
         patterns = np.rint(fine * 255 * self.signal).astype(np.uint8)
         return self._images(patterns, self.train, rng), self._images(patterns, self.test_images, rng)
 
-    def _images(self, patterns: NDArray[np.uint8], count: int, rng: np.random.Generator) -> Pixels:
+    def _images(self, patterns: NDArray[np.uint8], count: int, rng: np.random.Generator) -> Samples:
         labels: Integers = np.arange(count) % self.classes
         images = np.empty((count, *self.shape), dtype=np.uint8)
         noise = 255 - int(patterns.max())
@@ -107,7 +107,7 @@ class Synthetic(DataSpec):
             part = labels[start : start + 4096]
             grain = rng.integers(0, noise, size=(len(part), *self.shape), dtype=np.uint8, endpoint=True)
             images[start : start + 4096] = patterns[part] + grain
-        return Pixels(images, labels)
+        return Samples(images, labels)
 
 
 def _class_sizes(images: int, classes: int) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from edgefl.data.location import data_root
 from edgefl.data.parquet_images import decoded_file, image_shape, read_split, split_files
-from edgefl.data.spec import DATA_SETS, DataSpec, Description, Pixels
+from edgefl.data.spec import DATA_SETS, DataSpec, Description, Samples
 from edgefl.data.torchvision_files import downloaded
 from edgefl.errors import UserError
 
@@ -44,7 +44,7 @@ class TinyImagenet(DataSpec):
             std=(0.2770, 0.2691, 0.2821),
         )
 
-    def read(self) -> tuple[Pixels, Pixels]:
+    def read(self) -> tuple[Samples, Samples]:
         """Read from the data root; the archive of all 200 classes is downloaded if it is missing."""
         root = data_root(self.root)
         folder = root / f"tiny-imagenet-{self.classes}"
@@ -57,7 +57,7 @@ class TinyImagenet(DataSpec):
             train, test = _from_archive_folder(folder)
         expected = self.declared()
         for part, sizes in ((train, expected.train), (test, expected.test)):
-            found = (int(part.labels.max(initial=-1)) + 1, *part.images.shape[1:])
+            found = (int(part.labels.max(initial=-1)) + 1, *part.inputs.shape[1:])
             if len(part.labels) != sum(sizes) or found != (expected.classes, *expected.shape):
                 raise UserError(
                     f"expected {sum(sizes)} images of {expected.classes} classes in '{folder}', found "
@@ -76,7 +76,7 @@ def _download(root: Path, classes: int) -> None:
         archive.extractall(root)
 
 
-def _from_archive_folder(folder: Path) -> tuple[Pixels, Pixels]:
+def _from_archive_folder(folder: Path) -> tuple[Samples, Samples]:
     """Read the images of the unpacked archive; classes are in alphabetical order of their WordNet ids."""
     try:
         names = sorted((folder / "wnids.txt").read_text().split())
@@ -92,12 +92,12 @@ def _from_archive_folder(folder: Path) -> tuple[Pixels, Pixels]:
     return _decoded_all(train), _decoded_all(test)
 
 
-def _decoded_all(files: list[tuple[Path, int]]) -> Pixels:
+def _decoded_all(files: list[tuple[Path, int]]) -> Samples:
     with ThreadPoolExecutor(max_workers=16) as pool:
         images = list(pool.map(decoded_file, [file for file, _ in files]))
     if not images or any(image.shape != (64, 64, 3) for image in images):
         raise UserError("expected Tiny-ImageNet's images of 64×64 pixels, found none or others")
-    return Pixels(
+    return Samples(
         np.ascontiguousarray(np.stack(images).transpose(0, 3, 1, 2)),
         np.array([label for _, label in files], dtype=np.int64),
     )

@@ -76,5 +76,5 @@ class Codecs(Component):
     @classmethod
     def _of_models(cls, chosen: Codec) -> Codec:
         if chosen.for_changes:
-            raise ValueError("this codec keeps few of the numbers, which suits changes and not models; use it for up")
+            raise ValueError("this codec sends few of the numbers, which suits updates but not models; use it for up")
         return chosen

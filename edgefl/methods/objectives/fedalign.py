@@ -11,6 +11,7 @@ from torch import Tensor
 
 from edgefl.errors import UserError
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
+from edgefl.methods.objectives.requirements import check_slimmable
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
 from edgefl.models.mode import using
@@ -74,8 +75,9 @@ class FedAlign(Objective):
         """The model itself.
 
         Raises:
-            UserError: its block L has no feature maps.
+            UserError: its layers cannot run at a smaller width, or its block L has no feature maps.
         """
+        check_slimmable("fedalign", model)
         if any(len(model.tap_shapes[index]) != 3 for index in (model.align_block - 1, model.align_block)):
             raise UserError("fedalign compares a convolutional block's input and output maps, and this model has none")
         return model

@@ -8,6 +8,8 @@ from pydantic import Field
 
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
 from edgefl.methods.objectives.hybrid_paths import path_loss
+from edgefl.methods.objectives.requirements import check_several_blocks
+from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
 from edgefl.models.mode import using
 
@@ -25,6 +27,15 @@ class FedBR(Objective):
     lambda_1: float = Field(default=1.0, ge=0, description="weight λ1 of the hybrid paths' cross-entropy")
     lambda_2: float = Field(default=1.0, ge=0, description="weight λ2 of the divergence from the hybrid paths")
     temperature: float = Field(default=1.0, gt=0, description="temperature δ of the divergence")
+
+    def adapt(self, model: BlockModel) -> BlockModel:
+        """The model itself.
+
+        Raises:
+            UserError: it is one block.
+        """
+        check_several_blocks("fedbr", model)
+        return model
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         """See :class:`Objective`."""

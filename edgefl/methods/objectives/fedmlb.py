@@ -9,6 +9,7 @@ from pydantic import Field
 from edgefl.errors import UserError
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
 from edgefl.methods.objectives.hybrid_paths import path_loss
+from edgefl.methods.objectives.requirements import check_several_blocks
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
 from edgefl.models.mode import using
@@ -41,8 +42,9 @@ class FedMLB(Objective):
         """The model itself.
 
         Raises:
-            UserError: a level that the model does not have.
+            UserError: it is one block, or a level that the model does not have.
         """
+        check_several_blocks("fedmlb", model)
         beyond = [level for level in self.levels or () if not 1 <= level < model.depth]
         if beyond:
             raise UserError(

@@ -13,6 +13,7 @@ from torch import Tensor
 from edgefl.errors import UserError
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
 from edgefl.methods.objectives.divergence import kl_divergence
+from edgefl.methods.objectives.requirements import check_slimmable
 from edgefl.models.block_model import BlockModel
 from edgefl.models.classifier import Classifier
 from edgefl.models.layout import Weights
@@ -43,8 +44,9 @@ class GradAug(Objective):
         """The model itself.
 
         Raises:
-            UserError: it takes images of one size only, but other sizes are requested.
+            UserError: its layers cannot run at a smaller width, or on images of the requested sizes.
         """
+        check_slimmable("gradaug", model)
         if len(model.sample_shape) != 3:
             raise UserError("gradaug resizes images, and this model takes sequences of characters")
         last = model.blocks[list(model.blocks)[-1]]

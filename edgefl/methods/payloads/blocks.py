@@ -53,7 +53,7 @@ class BlocksPayload(Payload):
         default="full", description="a client without a model is sent the whole model, or starts from x⁰ uncharged"
     )
     block_bytes: Literal["actual", "uniform"] = Field(
-        default="actual", description="a block's bytes: those of its tensors, or S/M each as the paper counts"
+        default="actual", description="a block's bytes: those of its tensors, or S/M each as in the paper"
     )
     max_stale: int | None = Field(
         default=None, ge=1, description="send the whole model to a client whose last whole one is older (in rounds)"

@@ -11,7 +11,7 @@ from edgefl.methods.servers.mean import Mean
 
 METHODS.register("fedbr")(
     Recipe(
-        summary="sends only the last blocks, as many as the scheduler chooses, and regularises by them",
+        summary="sends only the last blocks, as many as the scheduler chooses, and regularises with them",
         paper="Tan et al. 2023 (FedBR), Eqs. 15-24 and Alg. 1",
         objective=FedBR,
         rule=Sgd,

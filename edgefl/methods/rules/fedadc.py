@@ -10,7 +10,8 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.errors import UserError
-from edgefl.methods.rules.base import LocalOptions, LocalRule
+from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.rules.base import LocalRule
 from edgefl.methods.rules.sgd import direction
 
 

@@ -8,7 +8,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from edgefl.errors import UserError
-from edgefl.methods.rules.base import LocalOptions, LocalRule
+from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.rules.base import LocalRule
 from edgefl.methods.rules.sgd import direction
 
 
@@ -21,7 +22,7 @@ class ScaffoldRule(LocalRule):
         """Raise an error for momentum: the control variate is the mean gradient only for plain steps."""
         if options.momentum:
             raise UserError(
-                f"SCAFFOLD reads a client's mean gradient from its steps, which momentum {options.momentum:g} would "
+                f"SCAFFOLD computes a client's mean gradient from its steps, which momentum {options.momentum:g} would "
                 "distort; set local: {momentum: 0}",
                 field="local.momentum",
             )

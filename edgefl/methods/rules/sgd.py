@@ -11,7 +11,8 @@ from torch import Tensor
 
 from edgefl.errors import UserError
 from edgefl.methods.client_state import ClientState
-from edgefl.methods.rules.base import LocalOptions, LocalRule
+from edgefl.methods.local_options import LocalOptions
+from edgefl.methods.rules.base import LocalRule
 
 
 def clipped(gradient: Tensor, options: LocalOptions) -> Tensor:

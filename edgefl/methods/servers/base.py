@@ -12,8 +12,8 @@ from torch import Tensor
 from edgefl.component import Component
 from edgefl.errors import WrongAnswer, one_line
 from edgefl.methods.client_state import ClientState
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import Objective
-from edgefl.methods.rules.base import LocalOptions
 from edgefl.registry import Registry, class_of
 
 Weighting = Literal["uniform", "samples"]

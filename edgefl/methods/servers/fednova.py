@@ -6,7 +6,7 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.errors import UserError
-from edgefl.methods.rules.base import LocalOptions
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.servers.base import SERVER_UPDATES, RoundFacts, ServerUpdate
 from edgefl.methods.servers.mean import mean_delta
 

@@ -51,7 +51,7 @@ class CharTransformer(ModelSpec):
             )
         last = nn.Sequential(LayerNorm(self.width), Linear(self.width, classes, slim_outputs=False))
         blocks["classifier"] = LastPosition(last, pool=False)
-        return BlockModel(blocks, sample_shape=sample_shape, classes=classes, align_block=1)
+        return BlockModel(blocks, sample_shape=sample_shape, classes=classes, align_block=1, tokens=classes)
 
 
 class Embedding(nn.Module):

@@ -1,11 +1,11 @@
 """The course of a run, read from its event log: transfers, computations, rounds, and figures derived from them."""
 
 from edgefl.report.course.course import Computation, Course, Round, Transfer, read_course
-from edgefl.report.course.critical import Brake, Breakdown, brake_of, breakdown_of, held_back
+from edgefl.report.course.critical import Bottleneck, Breakdown, bottleneck_counts, bottlenecks_of, breakdown_of
 from edgefl.report.course.usage import ClientUse, Traffic, traffic_of, use_of_clients
 
 __all__ = [
-    "Brake",
+    "Bottleneck",
     "Breakdown",
     "ClientUse",
     "Computation",
@@ -13,9 +13,9 @@ __all__ = [
     "Round",
     "Traffic",
     "Transfer",
-    "brake_of",
+    "bottleneck_counts",
+    "bottlenecks_of",
     "breakdown_of",
-    "held_back",
     "read_course",
     "traffic_of",
     "use_of_clients",

@@ -29,7 +29,7 @@ class Breakdown(NamedTuple):
     hidden: float
 
 
-class Brake(NamedTuple):
+class Bottleneck(NamedTuple):
     """The longest phase of a round's critical path.
 
     Attributes:
@@ -112,13 +112,13 @@ def _covered(phases: Iterable[Transfer | Computation], round: Round) -> float:
     return covered
 
 
-def brake_of(course: Course) -> list[Brake]:
+def bottlenecks_of(course: Course) -> list[Bottleneck]:
     """What limited each round, in the rounds' order.
 
     The slowest link of a transfer's path is the one with the least capacity for each flow that shared it at that time.
     """
     index, load = _Index(course), _Load(course)
-    brakes = []
+    bottlenecks = []
     for round in course.rounds:
         path = index.path(round)
         seconds = _breakdown(path, round)
@@ -126,19 +126,19 @@ def brake_of(course: Course) -> list[Brake]:
         if phase == "compute":
             name = course.device_of(round.critical)
         elif phase == "waiting":
-            name = "its deadline, or others" if round.critical >= 0 else "its deadline"
+            name = "the deadline or other clients" if round.critical >= 0 else "the deadline"
         else:
             name = load.narrowest(path.down if phase == "download" else path.up, course)
-        brakes.append(Brake(phase, name, getattr(seconds, phase)))
-    return brakes
+        bottlenecks.append(Bottleneck(phase, name, getattr(seconds, phase)))
+    return bottlenecks
 
 
-def held_back(brakes: Sequence[Brake]) -> list[tuple[Brake, int]]:
+def bottleneck_counts(bottlenecks: Sequence[Bottleneck]) -> list[tuple[Bottleneck, int]]:
     """How many rounds each phase of each device or link limited, most first; seconds are summed."""
     rounds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-    for brake in brakes:
-        rounds[brake.phase, brake.name].append(brake.seconds)
-    found = [(Brake(phase, name, sum(seconds)), len(seconds)) for (phase, name), seconds in rounds.items()]
+    for bottleneck in bottlenecks:
+        rounds[bottleneck.phase, bottleneck.name].append(bottleneck.seconds)
+    found = [(Bottleneck(phase, name, sum(seconds)), len(seconds)) for (phase, name), seconds in rounds.items()]
     return sorted(found, key=lambda each: (-each[1], -each[0].seconds))
 
 

@@ -1,4 +1,4 @@
-"""Whether the winner stays the winner: grids of devices by bandwidth, and ranges of seconds and joules."""
+"""The winner on other devices and links: grids of devices by bandwidth, and ranges of seconds and joules."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _missing(run: RunResult, error: UserError | None) -> str:
     return (
         f"Not calculated for this run. edgefl replay {run.path} --sensitivity times its rounds again on slower and "
         "faster devices and links, without training; the next page then shows which method wins there. This is not "
-        "possible if a deadline or asynchronous aggregation lets arrival times decide what is trained."
+        "possible if arrival times decide what is trained (deadline, over-selection, asynchronous aggregation)."
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from edgefl.report.comparison import comparison_grid
-from edgefl.report.course import brake_of, held_back, traffic_of
+from edgefl.report.course import bottleneck_counts, bottlenecks_of, traffic_of
 from edgefl.report.page.devices import devices_data, fairness_data, fleet_data
 from edgefl.report.page.figures import front_over
 from edgefl.report.page.pareto import stretches
@@ -39,9 +39,9 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series], timings: Seque
         trained and ("accuracy", "Accuracy", {}),
         ("budget", "Who wins at your budget?", {"trained": trained, "costs": words}),
         trained and ("front", "Accuracy against cost", {"lines": _front(series)}),
-        trained and ("robustness", "Does the winner stay the winner?", {"runs": robustness_data(runs, timings)}),
+        trained and ("robustness", "The winner on other devices and links", {"runs": robustness_data(runs, timings)}),
         ("traffic", "Traffic", {"rows": _traffic(series)}),
-        ("time", "Where the time went", {"rows": _time(series)}),
+        ("time", "Time of a round", {"rows": _time(series)}),
         ("devices", "Devices", devices_data(series)),
         trained and ("fairness", "The worst tenth of clients", {"rows": fairness_data(series)}),
         bool(choosing) and ("blocks", "Blocks sent", {"methods": choosing}),
@@ -89,11 +89,15 @@ def _traffic(series: Sequence[Series]) -> list[list[str]]:
             for each in found:
                 fates.update(getattr(each, side))
             mean = {fate: bytes / len(found) for fate, bytes in fates.items()}
-            wasted = [f"{quantity(mean[fate], 'bytes')} {fate.replace('_', ' ')}" for fate in mean if fate != "useful"]
+            wasted = [f"{quantity(mean[fate], 'bytes')} {_fate(fate)}" for fate in mean if fate != "useful"]
             wasted = [words for words in wasted if not words.startswith("0 ")]
             total, useful = quantity(sum(mean.values()), "bytes"), quantity(mean.get("useful", 0.0), "bytes")
             rows.append([one.name, side, total, useful, ", ".join(wasted) or "none"])
     return rows
+
+
+def _fate(fate: str) -> str:
+    return "prefetched but not used" if fate == "prefetched_in_vain" else fate
 
 
 def _time(series: Sequence[Series]) -> list[list[str]]:
@@ -101,9 +105,10 @@ def _time(series: Sequence[Series]) -> list[list[str]]:
     rows = []
     for one in series:
         rounds = sum(len(course.rounds) for course in one.courses)
-        for brake, count in held_back([brake for course in one.courses for brake in brake_of(course)])[:4]:
+        found = [each for course in one.courses for each in bottlenecks_of(course)]
+        for each, count in bottleneck_counts(found)[:4]:
             share = f"{100 * count / rounds:.0f} %"
-            rows.append([one.name, brake.name, brake.phase, share, quantity(brake.seconds / count, "seconds")])
+            rows.append([one.name, each.name, each.phase, share, quantity(each.seconds / count, "seconds")])
     return rows
 
 

@@ -95,12 +95,13 @@ class _Retiming:
 
 
 @process_state_kept()
-def write_sensitivity(path: Path, conditions: Sequence[Condition] = CONDITIONS) -> Path:
+def write_sensitivity(path: Path, conditions: Sequence[Condition] = CONDITIONS, *, trust: bool = False) -> Path:
     """Re-time a finished run under each of the conditions, and write ``sensitivity.parquet`` into its directory.
 
     Args:
         path: the run directory.
         conditions: the conditions.
+        trust: execute the scenario's Python files even if they are not those that the run began with.
 
     Returns:
         The file.
@@ -108,7 +109,7 @@ def write_sensitivity(path: Path, conditions: Sequence[Condition] = CONDITIONS) 
     Raises:
         UserError: the run is not finished, nothing was trained, or arrival times decided what was aggregated.
     """
-    run = FinishedRun(path)
+    run = FinishedRun(path, trust=trust)
     run.inputs(run.scenario)
     held: dict[str, list[str]] = {}
     refused: dict[str, str] = {}

@@ -44,7 +44,7 @@ class OptimalScheduler(BlockScheduler):
         """
         if forecast is None:
             raise UserError(
-                "block scheduler 'optimal' needs predicted seconds and bytes, which this world cannot compute"
+                "block scheduler 'optimal' needs predicted seconds and bytes, which this simulation cannot compute"
             )
         worth = np.array([self._distance.get(client, 1.0) for client in cohort])
         # A choice that changes nothing has the value 0; the smallest α is taken.

@@ -36,7 +36,7 @@ class CoverageSelector(Selector):
             UserError: the clients' classes are not known.
         """
         if facts.label_support is None:
-            raise UserError("selection 'coverage' needs the classes that each client holds; this world has no data")
+            raise UserError("selection 'coverage' needs the classes of each client; this simulation has no data")
         support = facts.label_support[available]
         draws = generator(self.seed, "selection", round)
         reachable = int(support.any(axis=0).sum())

@@ -39,7 +39,7 @@ class DeadlineSelector(Selector):
         """
         if facts.foreseen is None:
             raise UserError(
-                "selection 'deadline' needs the predicted seconds of clients, which this world cannot compute"
+                "selection 'deadline' needs the predicted seconds of clients, which this simulation cannot compute"
             )
         number = max(cohort, round_half_up(self.asked * cohort))
         asked = sample(generator(self.seed, "selection", round), available, number)

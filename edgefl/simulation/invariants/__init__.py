@@ -5,7 +5,7 @@ place. The checks use only the log, the resolved fleet and the step costs, and s
 wrote the log.
 """
 
-from edgefl.simulation.invariants.record import CostEntry, Record
+from edgefl.simulation.invariants.record import Record
 from edgefl.simulation.invariants.verification import violations
 
-__all__ = ["CostEntry", "Record", "violations"]
+__all__ = ["Record", "violations"]

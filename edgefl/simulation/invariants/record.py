@@ -15,28 +15,10 @@ from edgefl.record.kinds import EventKind
 from edgefl.record.summary import SeedResult
 from edgefl.simulation.cost_specs import ComputeSeconds
 from edgefl.simulation.protocol_specs import ProtocolSpec, SynchronousSpec
+from edgefl.simulation.work import StepCost
 
 TOLERANCE = 1e-9
 """Relative difference that rounding may cause in a sum or a product of float64 numbers."""
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorCount:
-    """An operator that a step executes ``count`` times."""
-
-    flops: float
-    bytes: float
-    count: int
-    kind: str = ""
-
-
-@dataclass(frozen=True)
-class CostEntry:
-    """The cost of one local step, as stored in the run directory."""
-
-    operators: tuple[OperatorCount, ...]
-    training_flops: float
-    peak_memory_bytes: float
 
 
 @dataclass(frozen=True)
@@ -59,7 +41,7 @@ class Record:
     rounds: Mapping[str, Sequence[Any]]
     summary: SeedResult
     fleet: FleetAssignment
-    costs: Mapping[tuple[int, int], CostEntry]
+    costs: Mapping[tuple[int, int], StepCost]
     topology: Topology
     transport: Transport
     protocol: ProtocolSpec = field(default_factory=SynchronousSpec)

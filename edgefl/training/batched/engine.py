@@ -19,11 +19,11 @@ from edgefl.training.batched.chunk_width import ChunkWidths
 from edgefl.training.batched.replay import GraphReplay, Replay
 from edgefl.training.batched.stack import Stack
 from edgefl.training.device import exact_arithmetic
+from edgefl.training.engine_spec import Convolutions
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import Evaluation
 from edgefl.training.local_training import TRAINING, train_job
 from edgefl.training.sequential import SequentialEngine
-from edgefl.training.spec import Convolutions
 
 KEPT_STACKS = 2
 """Number of chunks whose memory is kept for replay: one for a cohort's full chunks, one for its last chunk."""
@@ -51,7 +51,7 @@ class BatchedEngine:
         replay: repeats the step of a whole chunk; by default chosen by the device.
         precision: of a local step's products.
         convolutions: how the convolutions of several clients become one call; see
-            :class:`~edgefl.training.spec.EngineSpec`.
+            :class:`~edgefl.training.engine_spec.EngineSpec`.
     """
 
     def __init__(

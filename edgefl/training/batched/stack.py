@@ -10,6 +10,7 @@ from torch import Tensor
 from edgefl.methods.objectives.base import Batch, Context, checked_loss
 from edgefl.methods.precision import Precision, computing
 from edgefl.models.block_model import BlockModel
+from edgefl.models.random_layers import drawn_from
 from edgefl.training.base import JobResult, JobTask
 from edgefl.training.batched.chunk_width import padded
 from edgefl.training.batched.replay import Replay
@@ -66,7 +67,7 @@ class Stack:
     def _begin(self, tasks: Sequence[JobTask]) -> None:
         self.tasks = tasks
         self.taken = 0
-        self._draws: list[Callable[[int], Named] | None] = [draws_of(task) for task in tasks]
+        self._draws: list[Callable[[int], Named] | None] = [draws_of(task, self._model) for task in tasks]
         self._losses: list[list[Tensor]] = [[] for _ in tasks]
         self._sizes: list[list[int]] = [[] for _ in tasks]
 
@@ -238,7 +239,7 @@ class Stack:
             alpha=task.alpha,
             draws=draws,
         )
-        with computing(self._precision, parameters.device):
+        with computing(self._precision, parameters.device), drawn_from(draws):
             answer = task.objective.loss(layout.weights(parameters, buffers), Batch(inputs, labels), context)
         loss = checked_loss(answer)
         # A loss that does not depend on the parameters has gradient zero, but torch.func requires a dependence.

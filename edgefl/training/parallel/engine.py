@@ -16,7 +16,7 @@ from edgefl.training.base import Arrived, JobData, JobResult, JobTask, ignored
 from edgefl.training.evaluation import total
 from edgefl.training.job import Evaluation
 from edgefl.training.parallel.pool_training import NotSendable, PoolTraining
-from edgefl.training.parallel.worker_pool import PoolBroken, pool_at_hand, shared_pool
+from edgefl.training.parallel.worker_pool import PoolBroken, ready_pool, shared_pool
 from edgefl.training.sequential import SequentialEngine
 
 SETTLED_SECONDS = 5.0
@@ -60,14 +60,14 @@ class ParallelEngine:
         self._here = SequentialEngine(model, data, torch.device("cpu"), precision)
         self._pool: PoolTraining | None = None
         self._settled = settled if workers > 1 else None
-        self._only_here: list[object] = []
+        self._unsendable: list[object] = []
         self._seconds = 0.0
         self._steps = 0
 
     def train(self, tasks: Sequence[JobTask], arrived: Arrived = ignored) -> list[JobResult]:
         """Train all jobs; worker processes begin with the longest, so that all end at about the same time."""
         objectives = [task.objective for task in tasks]
-        pool = self._pool_by_now() if len(tasks) > 1 and not self._stays_here(*objectives) else None
+        pool = self._ready_pool() if len(tasks) > 1 and self._is_sendable(*objectives) else None
         start = perf_counter()
         if pool is not None:
             order = sorted(range(len(tasks)), key=lambda index: -tasks[index].steps)
@@ -77,7 +77,7 @@ class ParallelEngine:
             except PoolBroken as error:
                 self._broke(error)
             except NotSendable as error:
-                self._keep_here(error, *objectives)
+                self._not_sendable(error, *objectives)
             else:
                 self._took(start, tasks)
                 return results
@@ -89,18 +89,18 @@ class ParallelEngine:
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
         """Accuracy and mean cross-entropy on the evaluation split; batches are summed in their order."""
         batches = len(self._data.evaluation())
-        pool = self._pool_by_now() if batches > 1 and not self._stays_here(mode) else None
+        pool = self._ready_pool() if batches > 1 and self._is_sendable(mode) else None
         if pool is not None:
             try:
                 return total(pool.evaluate(vector, batches, mode, self._patience(batches)))
             except PoolBroken as error:
                 self._broke(error)
             except NotSendable as error:
-                self._keep_here(error, mode)
+                self._not_sendable(error, mode)
         return self._here.evaluate(vector, mode)
 
     def close(self) -> None:
-        """Start no worker processes any more; running ones stay for the next engine, or end after a while."""
+        """Start no more worker processes; running ones remain for the next engine, or end after a minute."""
         self._pool = self._settled = None
 
     def _broke(self, error: Exception) -> None:
@@ -110,13 +110,13 @@ class ParallelEngine:
         if self._settled is not None:
             self._settled = _LATER * max(self._seconds, SETTLED_SECONDS)
 
-    def _keep_here(self, error: Exception, *parts: object) -> None:
-        """Train jobs with one of these objectives, or evaluate in this mode, in this process."""
+    def _not_sendable(self, error: Exception, *parts: object) -> None:
+        """Use only this process for jobs with one of these objectives, or for evaluations in this mode."""
         _log.warning("%s; training uses one process only", error)
-        self._only_here += parts
+        self._unsendable += parts
 
-    def _stays_here(self, *parts: object) -> bool:
-        return any(part is each for part in parts for each in self._only_here)
+    def _is_sendable(self, *parts: object) -> bool:
+        return not any(part is each for part in parts for each in self._unsendable)
 
     def _took(self, start: float, tasks: Sequence[JobTask]) -> None:
         self._seconds += perf_counter() - start
@@ -128,14 +128,14 @@ class ParallelEngine:
             return None
         return 120 + 100 * steps * self._workers * self._seconds / self._steps
 
-    def _pool_by_now(self) -> PoolTraining | None:
+    def _ready_pool(self) -> PoolTraining | None:
         """The worker processes, if they are ready; they start after some training."""
         if self._pool is not None and self._pool.broken:
             self._pool = None  # another engine found and logged the failure
         if self._pool is not None or self._settled is None:
             return self._pool
         try:
-            pool = pool_at_hand(self._workers)
+            pool = ready_pool(self._workers)
             if pool is None and self._seconds >= self._settled:
                 pool = shared_pool(self._workers)
             if pool is not None and pool.ready:

@@ -261,7 +261,7 @@ def shared_pool(size: int) -> WorkerPool:
         return _shared
 
 
-def pool_at_hand(size: int) -> WorkerPool | None:
+def ready_pool(size: int) -> WorkerPool | None:
     """The pool of this process, if it has that size and is ready."""
     with _lock:
         pool = _shared

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from edgefl.data.batches import fetch
-from edgefl.data.dataset import ImageData
+from edgefl.data.dataset import Dataset
 from edgefl.data.sharding import Integers, Shards
 from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
@@ -63,7 +63,7 @@ class ClientAccuracy:
 
 
 def right_answers(
-    vector: Tensor, model: BlockModel, data: ImageData, indices: Integers, mode: Mapping[str, Any]
+    vector: Tensor, model: BlockModel, data: Dataset, indices: Integers, mode: Mapping[str, Any]
 ) -> Tensor:
     """Whether the model ``vector`` ``[size]`` classifies each image at ``indices`` correctly, bool ``[images]``.
 
@@ -87,7 +87,7 @@ def right_answers(
 
 
 def accuracy_of_one(
-    vector: Tensor, model: BlockModel, data: ImageData, shards: Shards, mode: Mapping[str, Any]
+    vector: Tensor, model: BlockModel, data: Dataset, shards: Shards, mode: Mapping[str, Any]
 ) -> ClientAccuracy:
     """The accuracy of one model on every client's part ``shards`` of ``data``; see :func:`right_answers`."""
     right = right_answers(vector, model, data, shards.indices, mode).cpu().numpy()

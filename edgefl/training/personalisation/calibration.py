@@ -9,10 +9,10 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.component import Component
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
 from edgefl.methods.objectives.cross_entropy import CrossEntropy
 from edgefl.methods.objectives.self_confidence import SelfConfidence
-from edgefl.methods.rules.base import LocalOptions
 from edgefl.methods.rules.sgd import Sgd
 from edgefl.models.layout import Weights
 from edgefl.models.mode import using

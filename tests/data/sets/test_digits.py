@@ -22,8 +22,8 @@ def centres(images):
 def test_the_sizes_are_those_declared(parts):
     declared = Digits().declared()
     for part, sizes in zip(parts, (declared.train, declared.test), strict=True):
-        assert part.images.shape == (sum(sizes), *declared.shape)
-        assert part.images.dtype == np.uint8
+        assert part.inputs.shape == (sum(sizes), *declared.shape)
+        assert part.inputs.dtype == np.uint8
         assert np.bincount(part.labels).tolist() == list(sizes)
     assert sum(declared.test) >= 600
     assert sum(declared.train) >= 12_000
@@ -33,7 +33,7 @@ def test_test_images_are_originals_only_enlarged_and_none_of_them_is_trained_on(
     train, test = parts
     originals = np.rint(load_digits().images * 255 / 16).astype(np.uint8)
     _, first = np.unique(train.origin, return_index=True)
-    used = [*centres(test.images), *centres(train.images[first])]
+    used = [*centres(test.inputs), *centres(train.inputs[first])]
     assert Counter(image.tobytes() for image in used) == Counter(image.tobytes() for image in originals)
 
 
@@ -44,12 +44,12 @@ def test_every_training_original_has_about_ten_different_images_of_its_class(par
     assert copies.min() >= 9
     assert copies.max() <= 11
     assert (train.labels == load_digits().target[train.origin]).all()
-    assert len({image.tobytes() for image in train.images}) > 0.999 * len(train.images)
+    assert len({image.tobytes() for image in train.inputs}) > 0.999 * len(train.inputs)
 
 
 def test_the_same_bytes_come_out_everywhere(parts):
-    assert hashlib.sha256(parts[0].images.tobytes()).hexdigest().startswith("692cafdbeadb8928")
-    assert hashlib.sha256(parts[1].images.tobytes()).hexdigest().startswith("cee87518fcb66f0c")
+    assert hashlib.sha256(parts[0].inputs.tobytes()).hexdigest().startswith("692cafdbeadb8928")
+    assert hashlib.sha256(parts[1].inputs.tobytes()).hexdigest().startswith("cee87518fcb66f0c")
 
 
 def test_integer_sampling_is_bilinear_interpolation():

@@ -30,7 +30,7 @@ def test_files_in_torchvisions_layout_are_read_without_a_network(tmp_path, monke
         write_idx(tmp_path / "MNIST" / "raw", f"{part}-images-idx3-ubyte", images[:count])
         write_idx(tmp_path / "MNIST" / "raw", f"{part}-labels-idx1-ubyte", np.arange(count))
     train, test = Mnist(root=str(tmp_path)).read()
-    assert (train.images[:, 0] == images).all()
+    assert (train.inputs[:, 0] == images).all()
     assert test.labels.tolist() == [0, 1]
 
 
@@ -41,7 +41,7 @@ def test_emnist_is_turned_upright_and_letters_count_from_0(tmp_path):
             write_idx(tmp_path / "EMNIST" / "raw", f"emnist-{split}-{part}-images-idx3-ubyte", images)
             write_idx(tmp_path / "EMNIST" / "raw", f"emnist-{split}-{part}-labels-idx1-ubyte", np.arange(1, 6))
     train, _ = Emnist(root=str(tmp_path), variant="letters").read()
-    assert (train.images[:, 0] == images.transpose(0, 2, 1)).all()
+    assert (train.inputs[:, 0] == images.transpose(0, 2, 1)).all()
     assert train.labels.tolist() == [0, 1, 2, 3, 4]
     balanced, _ = Emnist(root=str(tmp_path)).read()
     assert balanced.labels.tolist() == [1, 2, 3, 4, 5]
@@ -90,5 +90,5 @@ def test_the_folders_of_the_tiny_imagenet_archive_are_read(tmp_path):
     train, test = _from_archive_folder(tmp_path)
     assert train.labels.tolist() == [0, 1]
     assert test.labels.tolist() == [1, 0]
-    assert train.images.shape == (2, 3, 64, 64)
-    assert np.abs(test.images[0].astype(int) - 200).max() <= 1
+    assert train.inputs.shape == (2, 3, 64, 64)
+    assert np.abs(test.inputs[0].astype(int) - 200).max() <= 1

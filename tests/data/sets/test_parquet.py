@@ -33,7 +33,7 @@ def test_pixels_and_labels_come_back_in_the_order_of_the_files(tmp_path, coloure
     write(tmp_path / "test-00000-of-00001.parquet", coloured[5:], [0, 3])
     spec = Parquet(root=str(tmp_path))
     train, test = spec.read()
-    assert (train.images == coloured[:5].transpose(0, 3, 1, 2)).all()
+    assert (train.inputs == coloured[:5].transpose(0, 3, 1, 2)).all()
     assert train.labels.tolist() == [2, 0, 1, 1, 1]
     assert test.labels.tolist() == [0, 3]
     description = spec.describe()
@@ -56,9 +56,9 @@ def test_grey_sets_have_one_channel_and_a_grey_image_among_coloured_ones_three(t
     grey = coloured[..., 0]
     for split in ("train", "test"):
         write(tmp_path / f"{split}.parquet", grey, [0] * 7)
-    assert (Parquet(root=str(tmp_path)).read()[0].images == grey[:, None]).all()
+    assert (Parquet(root=str(tmp_path)).read()[0].inputs == grey[:, None]).all()
     write(tmp_path / "train.parquet", [grey[0], *coloured[1:]], [0] * 7)
-    images = Parquet(root=str(tmp_path)).read()[0].images
+    images = Parquet(root=str(tmp_path)).read()[0].inputs
     assert images.shape == (7, 3, 5, 4)
     assert (images[0] == grey[0]).all()
 

@@ -29,7 +29,7 @@ def test_images_are_the_bytes_of_the_files_and_facts_are_as_declared(spec, name)
     for part, prefix in ((train, "train"), (test, "t10k")):
         # Headers: 4 numbers of 4 bytes before the images, 2 before the labels.
         pixels = np.fromfile(raw / f"{prefix}-images-idx3-ubyte", np.uint8)[16:]
-        assert (part.images.ravel() == pixels).all()
+        assert (part.inputs.ravel() == pixels).all()
         assert (part.labels == np.fromfile(raw / f"{prefix}-labels-idx1-ubyte", np.uint8)[8:]).all()
     declared = spec.declared()
     assert np.bincount(train.labels).tolist() == list(declared.train)

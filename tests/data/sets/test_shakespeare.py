@@ -6,8 +6,8 @@ import os
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
+from edgefl.data.dataset import load
 from edgefl.data.federated import load_federated, shard_sizes
 from edgefl.data.partitions.natural import Natural
 from edgefl.data.sets.shakespeare import ALPHABET, Shakespeare
@@ -37,11 +37,11 @@ def test_a_window_is_followed_by_its_label_in_the_speakers_own_text(plays):
     said = ["abcdefghij" * 6 + "\nEnd.", "0123456789" * 3]
     train, test = plays().read()
     for part in (train, test):
-        for window, label, owner in zip(part.images, part.labels, part.owner, strict=True):
+        for window, label, owner in zip(part.inputs, part.labels, part.owner, strict=True):
             assert text_of(window) + ALPHABET[label] in said[owner]
     assert set(train.owner) == {0, 1}
-    assert text_of(train.images[0]) == "abcd"
-    assert text_of(train.images[1]) == "defg"
+    assert text_of(train.inputs[0]) == "abcd"
+    assert text_of(train.inputs[1]) == "defg"
 
 
 def test_no_tested_character_was_trained_on(plays):
@@ -84,10 +84,16 @@ def test_a_part_of_the_windows_is_counted_alike_with_and_without_reading_them(pl
 
 
 def test_what_concerns_pixels_is_refused(plays):
-    with pytest.raises(ValidationError, match="augment moves pixels"):
-        plays(augment="crop_flip")
-    with pytest.raises(ValidationError, match="normalise is for pixels"):
-        plays(normalise={"mean": [0.5], "std": [0.5]})
+    for option, value, message in (
+        ("augment", "crop_flip", "augment moves pixels, and these data are tokens"),
+        ("normalise", {"mean": [0.5], "std": [0.5]}, "normalise is for pixels, and these data are tokens"),
+    ):
+        with pytest.raises(UserError, match=message) as refused:
+            plays(**{option: value}).describe()
+        assert refused.value.field == option
+        with pytest.raises(UserError, match=message) as refused:
+            load(plays(**{option: value}))
+        assert refused.value.field == f"data.{option}"
 
 
 def test_a_missing_file_is_named(tmp_path):
@@ -101,5 +107,5 @@ def test_the_real_plays_have_a_hundred_speakers_and_more():
     assert data.shape == (80,)
     assert np.all(np.diff(data.sizes) <= 0)
     assert data.sizes[0] > 10 * data.sizes[-1]
-    assert int(data.train.images.max()) < data.classes
+    assert int(data.train.inputs.max()) < data.classes
     assert data.evaluation_shards.sizes.min() >= 1

@@ -166,7 +166,7 @@ def test_every_codec_has_a_name_that_a_scenario_may_say():
         ({"up": {"bits": 8}}, "kind.*missing; expected one of: cast, none, quantise, top_k"),
         ({"up": {"kind": "quantise", "bits": 3}}, "bits: expected 8 or 4, found 3"),
         ({"up": {"kind": "top_k", "fraction": 0}}, "fraction.*found 0"),
-        ({"down": "top_k"}, "codec.down.*keeps few of the numbers"),
+        ({"down": "top_k"}, "codec.down.*sends few of the numbers"),
         ({"upp": "cast"}, "codec.upp"),
         ({"up": 8}, "expected the name of a codec or a mapping"),
     ],

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from edgefl.methods.build import build_method
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.local_step import local_step
 from edgefl.methods.objectives.base import Batch, Context
 from edgefl.methods.recipe import METHODS, Method
-from edgefl.methods.rules.base import LocalOptions
 from edgefl.models.block_model import BlockModel
 from edgefl.models.classifier import Classifier
 from edgefl.models.norm import GroupNorm

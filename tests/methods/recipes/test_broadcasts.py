@@ -11,10 +11,10 @@ from edgefl.errors import UserError, WrongAnswer
 from edgefl.methods.broadcasts import Broadcasts
 from edgefl.methods.build import build_method
 from edgefl.methods.codecs.by_tensor import encoded_sizes
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.base import Loss, Objective
 from edgefl.methods.payload import Downlink, ModelSizes, Part, Payload
 from edgefl.methods.recipe import METHODS, Recipe
-from edgefl.methods.rules.base import LocalOptions
 from edgefl.methods.rules.sgd import Sgd
 from edgefl.methods.servers.base import SERVER_UPDATES
 from edgefl.methods.servers.mean import Mean

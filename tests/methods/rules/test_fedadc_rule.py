@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from edgefl.errors import UserError
-from edgefl.methods.rules.base import LocalOptions
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.rules.fedadc import FedAdcRule
 from edgefl.methods.rules.sgd import Sgd
 

@@ -11,7 +11,7 @@ from edgefl.data.federated import load_federated
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.errors import UserError
 from edgefl.methods.build import build_method
-from edgefl.methods.rules.base import LocalOptions
+from edgefl.methods.local_options import LocalOptions
 from edgefl.models.registry import MODELS, build_model
 from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore

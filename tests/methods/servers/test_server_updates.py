@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.errors import UserError
-from edgefl.methods.rules.base import LocalOptions
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.rules.scaffold import ScaffoldRule
 from edgefl.methods.servers.base import SERVER_UPDATES, RoundFacts, ServerUpdate
 from edgefl.methods.servers.fedadagrad import FedAdagrad

@@ -14,10 +14,20 @@ PLAY = {
     "model": {"name": "char_transformer", "width": 8, "heads": 2, "layers": 1},
 }
 MIXED_PLAY = {**PLAY, "data.partition": {"kind": "iid"}}
+ARRAYS = {
+    "data": {"name": "arrays", "train": str(FOLDER / "samples.npz"), "clients": 8},
+    "model": {"name": "mlp", "widths": [8]},
+}
+FUNCTION = {**ARRAYS, "data": {"name": "python", "python": str(FOLDER / "data.py:load"), "clients": 8}}
+IMAGES = {"data": {"name": "image_folder", "train": str(FOLDER / "images"), "clients": 8}}
+LISTED = {"data.train": 320, "data.partition": {"kind": "file", "file": str(FOLDER / "clients.csv")}}
 SETS: dict[str, dict[str, Any]] = {
     "synthetic": {},
     "parquet": PICTURES,
     "shakespeare": MIXED_PLAY,
+    "arrays": ARRAYS,
+    "python": FUNCTION,
+    "image_folder": IMAGES,
     **{
         name: {"data": {"name": name, "images": 1600, "clients": 8}}
         for name in ("cifar10", "cifar100", "digits", "emnist", "fashion_mnist", "mnist", "tiny_imagenet")
@@ -37,6 +47,8 @@ SKEWED = {"data.partition": {"kind": "label_level", "level": 4}, "data.classes":
 SHARDS = {"data.partition": {"kind": "shards", "s": 2}, "data.classes": 8}
 IID = {"data.partition": {"kind": "iid"}}
 NETWORKS = ("mobilenet_v2", "resnet18", "resnet56", "shufflenet", "squeezenet", "vgg9")
+OWN = {"model": {"python": str(FOLDER / "net.py:Net"), "args": {"width": 8}}}
+VISION = {"model": {"torchvision": "mobilenet_v2"}}
 
 
 def partition(**options: Any) -> dict[str, Any]:
@@ -56,13 +68,35 @@ PROBES: list[Probe] = probes(world, [
     *(("data.images", base, {"data.images": 200 if name == "tiny_imagenet" else 48}, less("flops", "largest"))
       for name, base in SETS.items()),
     *(("data.validation", {**SETS[name], "evaluation.split": "validation"}, {"data.validation": 0.5},
-       less("flops", "largest")) for name in ("synthetic", "parquet", "shakespeare")),
+       less("flops", "largest")) for name in ("synthetic", "parquet", "shakespeare", "arrays")),
     # Whose images are whose.
     ("data.partition<dirichlet>.balanced", DIRICHLET, partition(balanced=False), less("smallest")),
     ("data.partition<dirichlet>.min_size", UNEVEN, partition(min_size=30), more("smallest")),
     ("data.partition<dirichlet>.form", UNEVEN, partition(form="client_wise"), differs),
     ("data.partition<natural>.kind", MIXED_PLAY, {"data.partition": {"kind": "natural"}}, less("smallest")),
+    ("data.partition<natural>.kind", ARRAYS, {"data.partition": {"kind": "natural"}}, less("smallest")),
+    ("data.partition<quantity>.kind", IID, {"data.partition": {"kind": "quantity"}},
+     both(more("largest"), less("smallest"))),
+    ("data.partition<quantity>.sigma", {"data.partition": {"kind": "quantity", "sigma": 0.5}}, partition(sigma=3.0),
+     both(more("largest"), less("smallest"))),
+    ("data.partition<quantity>.min_size", {"data.partition": {"kind": "quantity", "sigma": 3.0}},
+     partition(min_size=30), both(less("largest"), more("smallest"))),
+    ("data.partition<file>.file", LISTED, partition(file=str(FOLDER / "few.json")), less("largest", "smallest")),
     # What data sets have of their own.
+    ("data<arrays>.train", ARRAYS, {"data.train": str(FOLDER / "more.npz")}, more("flops", "largest")),
+    ("data<arrays>.test_data", ARRAYS, {"data.test_data": str(FOLDER / "tests.npz")}, more("flops", "largest")),
+    ("data.test_share", ARRAYS, {"data.test_share": 0.5}, less("flops", "largest")),
+    ("data<arrays>.inputs", ARRAYS, {"data.inputs": "z"}, less("flops", "bytes")),
+    ("data<arrays>.inputs[]", ARRAYS, {"data.inputs": ["y", "client"]}, less("flops", "bytes")),
+    ("data<python>.python", FUNCTION, {"data.python": str(FOLDER / "data.py:more")}, more("flops", "largest")),
+    ("data<python>.args.*", FUNCTION, {"data.args": {"count": 480}}, more("flops", "largest")),
+    ("data<image_folder>.train", IMAGES, {"data.train": str(FOLDER / "more images")}, more("flops", "largest")),
+    ("data<image_folder>.test_data", IMAGES, {"data.test_data": str(FOLDER / "more images")}, more("flops", "largest")),
+    ("data<image_folder>.size", IMAGES, {"data.size": [12, 12]}, more("flops", "bytes")),
+    ("data<image_folder>.colours", IMAGES, {"data.colours": 1}, less("flops", "bytes")),
+    ("data<arrays>.target", ARRAYS, {"data.target": "even"}, less("flops", "bytes")),
+    ("data<arrays>.client", {**ARRAYS, "data.partition": {"kind": "natural"}, "data.clients": 8},
+     {"data.client": "other"}, differs),
     ("data<emnist>.variant", SETS["emnist"], {"data.variant": "digits"}, less("bytes")),
     ("data<tiny_imagenet>.classes", SETS["tiny_imagenet"], {"data.classes": 100}, less("bytes")),
     ("data<parquet>.splits.train", PICTURES, {"data.splits": {"train": "extra"}}, more("flops", "largest")),
@@ -79,6 +113,8 @@ PROBES: list[Probe] = probes(world, [
     ("model<cnn>.kernel", {}, {"model.kernel": 5}, more("bytes", "flops")),
     ("model<cnn>.norm", {}, {"model.norm": "batch"}, more("bytes", "flops")),
     ("model<fedadc_cnn>.name", ONE_STEP, model("fedadc_cnn"), more("bytes", "flops")),
+    ("model<mlp>.name", ONE_STEP, model("mlp"), differs),
+    ("model<mlp>.widths[]", ARRAYS, {"model.widths": [8, 8]}, more("bytes", "flops")),
     ("model<char_transformer>.name", {}, PLAY, differs),
     ("model<char_transformer>.width", PLAY, {"model.width": 16}, more("bytes", "flops")),
     ("model<char_transformer>.layers", PLAY, {"model.layers": 2}, more("bytes", "flops")),
@@ -86,6 +122,21 @@ PROBES: list[Probe] = probes(world, [
     *((f"model<{name}>.norm", {**ONE_STEP, **model(name, norm="group")}, {"model.norm": "batch"}, more("bytes"))
       for name in NETWORKS),
     ("model<resnet18>.stem", {**ONE_STEP, **model("resnet18")}, {"model.stem": "imagenet"}, less("flops")),
+    ("model<python>.name", ONE_STEP, OWN, differs),
+    ("model<python>.python", {**ONE_STEP, **OWN}, {"model.python": str(FOLDER / "net.py:wide")},
+     more("bytes", "flops")),
+    ("model<python>.args.*", {**ONE_STEP, **OWN}, {"model.args": {"width": 16}}, more("bytes", "flops")),
+    ("model<python>.trainable[]", {**ONE_STEP, **OWN}, {"model.trainable": ["head"]}, less("bytes", "flops")),
+    ("model<python>.blocks[]", {**ONE_STEP, **OWN, "methods": ["fedbr"]},
+     {"model.blocks": ["stem", "middle.0", "middle.1", "head"]}, more("flops")),
+    ("model<torchvision>.name", ONE_STEP, VISION, more("bytes", "flops")),
+    ("model<torchvision>.torchvision", {**ONE_STEP, **VISION}, {"model.torchvision": "mobilenet_v3_small"},
+     less("flops")),
+    ("model<torchvision>.args", {**ONE_STEP, **VISION}, {"model.args": {"width_mult": 0.5}}, less("bytes", "flops")),
+    ("model<torchvision>.trainable[]", {**ONE_STEP, **VISION}, {"model.trainable": ["classifier"]},
+     less("bytes", "flops")),
+    ("model<torchvision>.blocks[]", {**ONE_STEP, **VISION, "methods": ["fedbr"]},
+     {"model.blocks": ["features.0", "features.9", "classifier"]}, more("flops")),
 ]) + probes(trained, [
     ("data.root", PICTURES, {"data.root": str(FOLDER / "more")}, differs),
     ("data.root", PLAY, {"data.root": str(FOLDER / "more")}, differs),
@@ -95,6 +146,9 @@ PROBES: list[Probe] = probes(world, [
     ("data.normalise.mean[]", {"data.normalise": {"mean": [0.5], "std": [0.3]}}, {"data.normalise.mean": [0.1]},
      differs),
     ("data.normalise.std[]", {"data.normalise": {"mean": [0.5], "std": [0.3]}}, {"data.normalise.std": [3.0]}, NEARER),
+    ("data.partition<file>.kind", {"data.train": 320, **SHARDS}, LISTED, less("held")),
+    ("data.channels", {**ARRAYS, "data.inputs": "images", "data.channels": "first"}, {"data.channels": "last"},
+     differs),
     ("data.partition<iid>.kind", SHARDS, IID, more("held")),
     ("data.partition<shards>.kind", IID, SHARDS, less("held")),
     ("data.partition<shards>.s", SHARDS, partition(s=4), more("held")),

@@ -70,6 +70,59 @@ def _graph(file: str, *, server: str, prefix: str, rate: float) -> None:
         nx.write_graphml(graph, FOLDER / file)
 
 
+def _arrays(file: str, count: int, seed: int) -> None:
+    """Samples of four classes from eight clients, of which each has more than the one before."""
+    draws = np.random.default_rng(seed)
+    classes, images = np.arange(count) % 4, draws.integers(0, 256, (count, 6, 5, 8), np.uint8)
+    client = np.sqrt(np.linspace(0, CLIENTS**2 - 1, count)).astype(int)
+    x = draws.standard_normal((count, 6), np.float32) + classes[:, None].astype(np.float32)
+    arrays = {"x": x, "y": classes, "client": client, "z": x[:, :4], "even": classes % 2, "images": images}
+    np.savez(FOLDER / file, **arrays, other=CLIENTS - 1 - client)
+
+
+def _classes(folder: str, count: int, seed: int) -> None:
+    """Coloured images of four classes, in a subfolder for each."""
+    draws = np.random.default_rng(seed)
+    for index, pixels in enumerate(draws.integers(0, 256, (count, 8, 8, 3), np.uint8)):
+        path = FOLDER / folder / f"class {index % 4}" / f"{index}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(_encoded(pixels))
+
+
+_classes("images", 128, 5)
+_classes("more images", 192, 6)
+_arrays("samples.npz", 320, 1)
+_arrays("more.npz", 480, 2)
+_arrays("tests.npz", 80, 3)
+_arrays("exam.npz", 40, 4)
+(FOLDER / "data.py").write_text(
+    "import numpy as np\n"
+    "def load(count=320):\n    return {'train': (np.arange(4.0 * count).reshape(count, 4) % 7, np.arange(count) % 4)}\n"
+    "def more():\n    return load(400)\n"
+)
+(FOLDER / "net.py").write_text(
+    """
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.stem = nn.Conv2d(3, width, 3)
+        self.middle = nn.Sequential(nn.Conv2d(width, width, 3), nn.Conv2d(width, width, 3))
+        self.head = nn.Linear(width, 4)
+
+    def forward(self, inputs):
+        return self.head(self.middle(self.stem(inputs)).mean(dim=(2, 3)))
+
+
+def wide(width):
+    return Net(4 * width)
+"""
+)
+(FOLDER / "clients.csv").write_text("client\n" + "".join(f"{index % CLIENTS}\n" for index in range(320)))
+(FOLDER / "few.json").write_text(json.dumps({str(client): [2 * client, 2 * client + 1] for client in range(CLIENTS)}))
+
 for _folder, _seed in (("pictures", 1), ("pictures/inner", 2), ("more", 3)):
     for _split, _count in (("train", 64), ("extra", 96), ("test", 32), ("exam", 24)):
         _images(f"{_folder}/{_split}-0.parquet", _count, _seed * 100 + _count)

@@ -229,5 +229,5 @@ PROBES: list[Probe] = probes(trained, [
 ] + [
     # Their clients must follow them, as only those of their own methods do.
     (f"methods[].server<{kind}>.kind", method("fedavg", server={"kind": "mean"}), {"methods.0.server": {"kind": kind}},
-     says(f"server update '{kind}' does not go with method 'fedavg'")) for kind in HOSTS
+     says(f"server update '{kind}' cannot be used with method 'fedavg'")) for kind in HOSTS
 ])  # fmt: skip

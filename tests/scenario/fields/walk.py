@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from edgefl.data.own_data import OwnArrays
 from edgefl.data.spec import DataSpec
 from edgefl.methods.build import RESERVED
 from edgefl.scenario.schema import json_schema
@@ -15,7 +16,10 @@ from edgefl.scenario.schema import json_schema
 TAGS = ("kind", "name", "method")
 """Keys that tell the kinds of a family apart."""
 
-DECLARED_ONCE = {"data": set(DataSpec.model_fields) - {"name"}, "methods[]": set(RESERVED) - {"method"}}
+DECLARED_ONCE = {
+    "data": {*DataSpec.model_fields, *OwnArrays.model_fields} - {"name"},
+    "methods[]": set(RESERVED) - {"method"},
+}
 """Fields that all kinds of a family have from what they are all built on."""
 
 
@@ -45,8 +49,10 @@ def _leaves(node: dict[str, Any], definitions: dict[str, Any], path: str, inside
 
 
 def _alternatives(node: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a field may be; without null, and without the bare names of parts that may also be mappings."""
-    choices = [choice for key in ("anyOf", "oneOf", "allOf") for choice in node.get(key, ())]
+    """What a field may be; without null, conditions on keys, and the bare names of parts that may also be mappings."""
+    choices = [
+        choice for key in ("anyOf", "oneOf", "allOf") for choice in node.get(key, ()) if set(choice) != {"required"}
+    ]
     mappings = any("properties" in choice or "$ref" in choice for choice in choices)
     names = [choice for choice in choices if mappings and set(choice) <= {"enum", "type"} and "enum" in choice]
     return [choice for choice in choices if choice.get("type") != "null" and choice not in names]

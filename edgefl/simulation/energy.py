@@ -1,4 +1,4 @@
-"""The power of a fleet's devices while they do not compute, cached because it is charged very often."""
+"""The energy of devices while they do not compute, in idle time and transfers; cached, because charged very often."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from edgefl.simulation.transfer import Direction
 _DIRECTIONS: tuple[Direction, Direction] = ("down", "up")
 
 
-class Draws:
+class DeviceEnergy:
     """:func:`~edgefl.fleet.idle_joules` and :func:`~edgefl.fleet.transfer_joules` by client.
 
     Args:

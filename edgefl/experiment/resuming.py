@@ -24,13 +24,13 @@ CHECKPOINT_EVERY = 10
 
 
 class ResumableLearner(Learner, Protocol):
-    """A learner that can be put on disk between two rounds."""
+    """A learner whose state can be stored between two rounds."""
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Everything that it holds: tensors by name, and the rest as JSON data."""
+        """The complete state: tensors by name, and the rest as JSON data."""
 
     def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Hold what :meth:`snapshot` gave, instead of what it holds."""
+        """Replace the state by one that :meth:`snapshot` returned."""
 
 
 class ResumedLearner(Listener):

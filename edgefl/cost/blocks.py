@@ -1,0 +1,51 @@
+"""What each block of a model has and computes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from edgefl.cost.measure import NOWHERE
+from edgefl.cost.recorder import Recorder
+from edgefl.models.block_model import BlockModel
+from edgefl.models.layout import FLOAT_BYTES
+from edgefl.models.mode import using
+
+
+class BlockFigures(NamedTuple):
+    """One block, for one sample.
+
+    Attributes:
+        name: the block's name.
+        output: shape of its output without the batch dimension.
+        parameters: numbers that are trained and sent.
+        buffers: numbers that are only sent, such as running statistics.
+        bytes: of both, as float32.
+        macs: multiply-accumulates of the forward pass.
+    """
+
+    name: str
+    output: tuple[int, ...]
+    parameters: int
+    buffers: int
+    bytes: int
+    macs: int
+
+
+def block_figures(model: BlockModel) -> list[BlockFigures]:
+    """The figures of each block, counted on tensors without data."""
+    layout = model.layout
+    parameters, buffers = (torch.empty(size, device=NOWHERE) for size in (layout.parameter_count, layout.buffer_count))
+    weights, found = layout.weights(parameters, buffers), []
+    tap = torch.empty(1, *model.sample_shape, device=NOWHERE)
+    for index, name in enumerate(layout.block_names):
+        with Recorder() as recorder, torch.no_grad(), using(training=False):
+            tap = model.apply_blocks(weights, tap, start=index, stop=index + 1)
+        trained, sent = (
+            sum(entry.numel for entry in entries if entry.block == index)
+            for entries in (layout.parameters, layout.buffers)
+        )
+        macs = sum(record.macs for record in recorder.records)
+        found.append(BlockFigures(name, tuple(tap.shape[1:]), trained, sent, FLOAT_BYTES * (trained + sent), macs))
+    return found

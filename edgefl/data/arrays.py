@@ -1,0 +1,240 @@
+"""Arrays from users as samples: inputs of any shape, labels and the clients that hold them, each with its checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefl.data.holdout import split_off
+from edgefl.data.samples import MOST_CLASSES, Description, Samples, kind_of
+from edgefl.data.sharding import Integers
+from edgefl.errors import UserError
+
+Channels = Literal["first", "last"]
+
+LARGEST_TOKEN = 2**31 - 1
+"""Integers beyond it are refused: no model has so many tokens."""
+
+
+class Raw(NamedTuple):
+    """The arrays of one split, as a file or a function gives them.
+
+    Attributes:
+        type: the type of the inputs.
+        shape: the shape of the inputs, ``[samples, …]``.
+        read: reads the inputs.
+        targets: the array of labels.
+        client: the array of the samples' clients, or ``None``.
+        names: the names of inputs, labels and clients in messages.
+        place: the file or folder of the arrays, for messages.
+        channels: the place of the channels in the inputs; ``None``: first, unless the shape looks like last.
+    """
+
+    type: np.dtype[Any]
+    shape: tuple[int, ...]
+    read: Callable[[], NDArray[Any]]
+    targets: NDArray[Any]
+    client: NDArray[Any] | None
+    names: tuple[str, str, str]
+    place: str
+    channels: Channels | None = None
+
+    @classmethod
+    def of(
+        cls,
+        inputs: NDArray[Any],
+        targets: NDArray[Any],
+        client: NDArray[Any] | None,
+        names: tuple[str, str, str],
+        place: str,
+        *,
+        channels: Channels | None = None,
+    ) -> Raw:
+        """A split of which the inputs have been read."""
+        return cls(inputs.dtype, inputs.shape, lambda: inputs, targets, client, names, place, channels)
+
+    def refuse(self, message: str) -> NoReturn:
+        """Raise the error ``message``, with the place."""
+        raise UserError(message, file=self.place)
+
+
+class _Part(NamedTuple):
+    """A checked split without its inputs: their type and shape, labels and clients."""
+
+    type: np.dtype[Any]
+    shape: tuple[int, ...]
+    labels: Integers
+    client: NDArray[Any] | None
+
+
+def description_of(train: Raw, test: Raw | None, share: float) -> Description:
+    """The description of the samples of :func:`samples_of`; the inputs are not read.
+
+    Raises:
+        UserError: as :func:`samples_of`, except for the values of the inputs.
+    """
+    one, other, (kept, out) = _parts(train, test, share)
+    classes = int(one.labels.max()) + 1
+    counts = [np.bincount(part, minlength=classes) for part in (one.labels[kept], other.labels[out])]
+    train_counts, test_counts = (tuple(each.tolist()) for each in counts)
+    return Description(classes, one.shape, train_counts, test_counts, kind=kind_of(one.type, one.shape))
+
+
+def samples_of(train: Raw, test: Raw | None, share: float) -> tuple[Samples, Samples]:
+    """The training and the test samples.
+
+    Args:
+        train: the training arrays.
+        test: the test arrays; ``None``: a share of the training arrays is the test data.
+        share: that share.
+
+    Raises:
+        UserError: the arrays are not of a possible type or shape, differ in length, contain values that are not
+            possible, or do not fit each other.
+    """
+    one, other, (kept, out) = _parts(train, test, share)
+    inputs = _inputs(train, one)
+    tested = inputs if test is None else _inputs(test, other)
+    owner, owner_tested = _owners(one.client, other.client)
+    classes = int(one.labels.max()) + 1
+    return (
+        Samples(inputs[kept], one.labels[kept], owner=None if owner is None else owner[kept], classes=classes),
+        Samples(tested[out], other.labels[out], owner=None if owner_tested is None else owner_tested[out]),
+    )
+
+
+def _parts(train: Raw, test: Raw | None, share: float) -> tuple[_Part, _Part, tuple[Any, Any]]:
+    """Both splits, and the positions of each that are used."""
+    one = _checked(train)
+    if test is None:
+        if len(one.labels) < 2:
+            train.refuse("expected 2 samples or more, of which one is for testing, found 1")
+        return one, one, split_off(one.labels, _numbered(one.client), share)
+    other = _checked(test)
+    if other.shape != one.shape:
+        test.refuse(
+            f"expected inputs of the shape {list(one.shape)}, as in the training data, found {list(other.shape)}"
+        )
+    if kind_of(other.type, other.shape) != kind_of(one.type, one.shape):
+        test.refuse(f"expected inputs of the type {train.type}, as in the training data, found {test.type}")
+    kinds = {part.client.dtype.kind == "U" for part in (one, other) if part.client is not None}
+    if len(kinds) > 1:
+        test.refuse(
+            "expected integers or texts as clients in both splits, found integers in one and texts in the other"
+        )
+    unknown = np.setdiff1d(other.labels, one.labels)
+    if unknown.size:
+        test.refuse(f"expected labels that are in the training data, found {unknown[0]} in '{test.names[1]}'")
+    return one, other, (slice(None), slice(None))
+
+
+def _checked(raw: Raw) -> _Part:
+    name = raw.names[0]
+    if raw.type.kind not in "fiub":
+        raw.refuse(f"expected numbers in '{name}', found the type {_type(raw.type)}")
+    if not raw.shape or 0 in raw.shape:
+        raw.refuse(f"expected '{name}' as an array of [samples, ...] that is not empty, found {list(raw.shape)}")
+    labels = _labels(raw)
+    client = None if raw.client is None else _clients(raw, raw.client)
+    for found, of in ((labels, raw.names[1]), (client, raw.names[2])):
+        if found is not None and len(found) != raw.shape[0]:
+            raw.refuse(f"expected as many values in '{of}' as inputs in '{name}', {raw.shape[0]}, found {len(found)}")
+    type, shape = _type_stored(raw.type), raw.shape[1:] or (1,)
+    if type == np.uint8 and len(shape) == 2:
+        return _Part(type, (1, *shape), labels, client)  # grey images
+    if raw.channels is None and type == np.uint8 and len(shape) == 3 and shape[0] > 4 and shape[2] <= 4:
+        raw.refuse(
+            f"expected images in '{name}' as [samples, channels, height, width], found {list(raw.shape)}; set "
+            "data.channels to last, or to first if these are images of so many channels"
+        )
+    if raw.channels == "last":
+        if len(shape) < 2:
+            raw.refuse(f"data.channels: last expects inputs with channels in '{name}', found {list(raw.shape)}")
+        shape = (shape[-1], *shape[:-1])
+    return _Part(type, shape, labels, client)
+
+
+def _type_stored(type: np.dtype[Any]) -> np.dtype[Any]:
+    """The type in which inputs are stored: bytes, int16, int32 or float32."""
+    if type.kind in "fb":
+        return np.dtype(np.float32)
+    if type == np.uint8:
+        return type
+    return np.dtype(np.int16 if type.itemsize == 1 or type == np.int16 else np.int32)
+
+
+def _inputs(raw: Raw, part: _Part) -> NDArray[Any]:
+    values = raw.read()
+    if values.dtype.kind == "f":
+        place = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+        if place.size:
+            raw.refuse(f"expected finite numbers in '{raw.names[0]}', found NaN or an infinity in sample {place[0]}")
+    elif values.dtype.itemsize > 2:
+        least, most = int(values.min()), int(values.max())
+        if most > LARGEST_TOKEN or least < -LARGEST_TOKEN:
+            found = most if most > LARGEST_TOKEN else least
+            raw.refuse(f"expected integers from -(2^31 - 1) to 2^31 - 1 in '{raw.names[0]}', found {found}")
+    with np.errstate(over="ignore"):
+        stored = values.astype(part.type, copy=False)
+    if stored.dtype.kind == "f" and not np.isfinite(stored).all():
+        raw.refuse(f"expected numbers within the range of float32 in '{raw.names[0]}', found {np.abs(values).max()}")
+    if raw.channels == "last" and not (part.type == np.uint8 and values.ndim == 3):
+        stored = np.moveaxis(stored, -1, 1)
+    return np.ascontiguousarray(stored.reshape(len(values), *part.shape))
+
+
+def _labels(raw: Raw) -> Integers:
+    targets, name = raw.targets, raw.names[1]
+    if targets.dtype.kind not in "fiub":
+        raw.refuse(f"expected whole numbers from 0 in '{name}', the classes, found the type {_type(targets.dtype)}")
+    if targets.ndim != 1:
+        raw.refuse(f"expected '{name}' as an array of [samples], one label for each, found {list(targets.shape)}")
+    if not targets.size:
+        raw.refuse(f"expected labels in '{name}', found none")
+    for position in np.flatnonzero(~np.isfinite(targets) | (targets != np.floor(targets)))[:1]:
+        raw.refuse(
+            f"expected whole numbers from 0 in '{name}', the classes, found {targets[position]} in sample {position}"
+        )
+    for position in np.flatnonzero((targets < 0) | (targets >= MOST_CLASSES))[:1]:
+        raw.refuse(
+            f"expected classes from 0 to {MOST_CLASSES - 1} in '{name}', found {targets[position]} in sample {position}"
+        )
+    return targets.astype(np.int64)
+
+
+def _clients(raw: Raw, client: NDArray[Any]) -> NDArray[Any]:
+    name = raw.names[2]
+    if client.dtype.kind not in "iuU" or client.ndim != 1:
+        raw.refuse(
+            f"expected the clients in '{name}' as an array of [samples] of integers or texts, found "
+            f"{_type(client.dtype)} {list(client.shape)}"
+        )
+    return client
+
+
+def _type(type: np.dtype[Any]) -> str:
+    """The type in words.
+
+    >>> _type(np.dtype(complex)), _type(np.dtype("<U3"))
+    ('complex128', 'text')
+    """
+    return "text" if type.kind == "U" else str(type)
+
+
+def _numbered(client: NDArray[Any] | None) -> Integers | None:
+    return None if client is None else np.unique(client, return_inverse=True)[1].astype(np.int64)
+
+
+def _owners(train: NDArray[Any] | None, test: NDArray[Any] | None) -> tuple[Integers | None, Integers | None]:
+    """Clients as numbers from 0: those of the training data in ascending order, then those of the test data alone."""
+    if train is None:
+        return None, None
+    names = np.unique(train)
+    if test is None:
+        return np.searchsorted(names, train), None
+    order = np.concatenate([names, np.setdiff1d(test, names)])
+    ascending = np.argsort(order, kind="stable")
+    return np.searchsorted(names, train), ascending[np.searchsorted(order, test, sorter=ascending)]

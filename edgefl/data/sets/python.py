@@ -1,0 +1,109 @@
+"""Data from a function in a Python file of the user."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import traceback
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, JsonValue
+
+from edgefl.data.arrays import Raw
+from edgefl.data.own_data import OwnArrays
+from edgefl.data.spec import DATA_SETS
+from edgefl.errors import UserError, in_words, one_line
+from edgefl.input_file import InputCode
+from edgefl.process_state import process_state_kept
+from edgefl.user_code import UserCode
+
+SPLITS = ("train", "test")
+
+
+@DATA_SETS.register("python")
+class Python(OwnArrays):
+    """What a function returns: ``{"train": (x, y), "test": (x, y)}``, with a third array for the samples' clients.
+
+    Each split is a tuple of arrays or a PyTorch data set whose samples are such tuples. Without a test split, a share
+    of the training data is for testing.
+    """
+
+    name: Literal["python"] = Field(default="python", description="data from a function in a Python file")
+    python: InputCode = Field(description="the function, FILE.py:NAME")
+    args: dict[str, JsonValue] = Field(default={}, description="keyword arguments of the function")
+
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())
+
+    def raw(self) -> tuple[Raw, Raw | None]:
+        """The arrays that the function returns; it is called once for each version of its file."""
+        code = UserCode.of(self.python)
+        train, test = _called(self.python, json.dumps(self.args), code.digest())
+        return train._replace(channels=self.channels), test and test._replace(channels=self.channels)
+
+
+@lru_cache(maxsize=1)
+def _called(reference: str, args: str, digest: str) -> tuple[Raw, Raw | None]:
+    code = UserCode.of(reference)
+    load, place = code.load(digest), str(code.file)
+    try:
+        # Like an import, a call must not change this process's settings or write into a command's output.
+        with process_state_kept(), contextlib.redirect_stdout(sys.stderr):
+            answer = load(**json.loads(args))
+            if isinstance(answer, Mapping):
+                answer = {split: _arrays(split, value, place) for split, value in answer.items()}
+    except (KeyboardInterrupt, UserError):
+        raise
+    except BaseException as error:
+        raise UserError(_reason(error, code), file=place) from error
+    if not isinstance(answer, Mapping) or "train" not in answer or set(answer) - set(SPLITS):
+        found = f"the keys {', '.join(map(str, answer))}" if isinstance(answer, Mapping) else one_line(answer)
+        message = f"expected '{code.name}' to return a mapping with train and possibly test, found {found}"
+        raise UserError(message, file=place)
+    return answer["train"], answer.get("test")
+
+
+def _reason(error: BaseException, code: UserCode) -> str:
+    """Why the call failed, with the line."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(code.file)]
+    line = f"line {lines[-1]}: " if lines else ""
+    return f"{line}'{code.name}' raised an error: {in_words(error)}"
+
+
+def _arrays(split: str, value: Any, place: str) -> Raw:
+    """The arrays of one split."""
+    if not isinstance(value, tuple | list) and hasattr(value, "__getitem__") and hasattr(value, "__len__"):
+        value = _columns(split, [value[index] for index in range(len(value))], place)
+    if not isinstance(value, tuple | list) or len(value) not in (2, 3):
+        raise UserError(
+            f"expected '{split}' as a tuple of inputs, labels and possibly clients, or a PyTorch data set, found "
+            f"{one_line(value)}",
+            file=place,
+        )
+    names = f"{split} inputs", f"{split} labels", f"{split} clients"
+    inputs, targets, *client = (_array(part, name, place) for part, name in zip(value, names, strict=False))
+    return Raw.of(inputs, targets, client[0] if client else None, names, place)
+
+
+def _columns(split: str, samples: list[Any], place: str) -> tuple[list[Any], ...]:
+    """The inputs, the labels and the clients of samples."""
+    lengths = {len(sample) if isinstance(sample, tuple | list) else 0 for sample in samples}
+    if not lengths <= {2} and not lengths <= {3}:
+        raise UserError(f"expected every sample of '{split}' as input and label, or also client", file=place)
+    columns = tuple(map(list, zip(*samples, strict=True))) or ([], [])
+    return [_array(sample, f"{split} inputs", place) for sample in columns[0]], *columns[1:]
+
+
+def _array(value: Any, name: str, place: str) -> NDArray[Any]:
+    """A value as an array: an array, a tensor, an image, or a list of them."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    try:
+        return np.asarray([_array(each, name, place) for each in value] if isinstance(value, list) else value)
+    except ValueError:  # of a list of arrays that differ in shape
+        raise UserError(f"expected samples of one shape in '{name}'", file=place) from None

@@ -1,0 +1,49 @@
+"""The options of a client's local training: its length, batches, learning rate and plain SGD."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from edgefl.component import Component
+
+
+class LocalOptions(Component):
+    """The options of a client's local training: length, batches, and plain SGD (``training.local``)."""
+
+    epochs: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="passes over the client's data; 1 if steps is not set"
+    )
+    steps: int | None = Field(
+        default=None, ge=1, le=1_000_000_000, description="local steps instead of epochs (batches wrap around)"
+    )
+    batch: int = Field(default=32, ge=1, le=1_000_000_000, description="images in a minibatch")
+    lr: float = Field(default=0.1, gt=0, description="learning rate η_0")
+    lr_decay: float = Field(default=1.0, gt=0, le=1, description="η_t = η_0 · lr_decay^t, per round")
+    momentum: float = Field(default=0.0, ge=0, lt=1, description="heavy-ball momentum, re-created every round")
+    nesterov: bool = Field(default=False, description="Nesterov momentum")
+    weight_decay: float = Field(default=0.0, ge=0, description="L2 penalty, added to the gradient after clipping")
+    clip_norm: float | None = Field(default=None, gt=0, description="maximum global L2 norm of the gradient")
+    drop_last: bool = Field(default=False, description="drop an incomplete last batch (FedAlign)")
+
+    def lr_at(self, round: int) -> float:
+        """η_t, the learning rate of a round, from 0.
+
+        >>> LocalOptions(lr=0.5, lr_decay=0.5).lr_at(2)
+        0.125
+        """
+        return self.lr * self.lr_decay**round
+
+    def steps_for(self, samples: int) -> int:
+        """H_k, the local steps of a client with ``samples`` images.
+
+        >>> LocalOptions(epochs=2, batch=50).steps_for(120), LocalOptions(steps=7).steps_for(120)
+        (6, 7)
+        """
+        if self.steps is not None:
+            return self.steps
+        return (self.epochs or 1) * self.steps_of_an_epoch(samples)
+
+    def steps_of_an_epoch(self, samples: int) -> int:
+        """Local steps of one pass over ``samples`` images, even if ``steps`` is set instead of ``epochs``."""
+        whole, rest = divmod(samples, self.batch)
+        return whole + (1 if rest and not (self.drop_last and whole) else 0)

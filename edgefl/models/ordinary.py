@@ -1,0 +1,241 @@
+"""Ordinary PyTorch modules as models: from any ``nn.Module`` to blocks that are called with weights."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Self
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.lazy import LazyModuleMixin
+
+from edgefl.errors import UserError, one_line
+from edgefl.models.block_model import BlockModel
+from edgefl.models.layout import variables
+from edgefl.models.mode import using
+from edgefl.models.pointwise import correct
+from edgefl.models.random_layers import RandomFunctions
+from edgefl.models.registry import ModelSpec
+from edgefl.models.splitting import split
+
+
+def check_arguments(arguments: Mapping[str, Any]) -> None:
+    """Check that a library's model is given nothing that makes the library read files or download.
+
+    Raises:
+        UserError: an argument does.
+    """
+    for name in arguments:
+        if any(word in name for word in ("pretrained", "weights", "checkpoint", "cache")):
+            raise UserError(f"'{name}' would read or download values, found in the model's arguments", field="args")
+
+
+class OrdinaryModel(ModelSpec):
+    """A model that was not written for edgefl; its initial values are those that its constructor draws.
+
+    It is called with one tensor, a batch, and returns the logits. Batch norm, dropout and other layers that behave
+    differently in training need nothing: random layers draw from a job's key, and running statistics are averaged.
+    """
+
+    blocks: tuple[str, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="submodules at which a block begins, in the order of their calls; by default at each child with "
+        "weights",
+    )
+    trainable: tuple[str, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="names of submodules or parameters that are trained and sent, with * for any text; by default all "
+        "that the module itself does not freeze",
+    )
+
+    @abstractmethod
+    def module(self, sample_shape: tuple[int, ...], classes: int) -> nn.Module:
+        """The module, with values drawn from PyTorch's global generator.
+
+        Raises:
+            UserError: there is no such module, or it does not take these inputs.
+        """
+
+    def __hash__(self) -> int:
+        """A number by which equal models are found; arguments may be lists and mappings."""
+        return hash(self.model_dump_json())
+
+    def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
+        """The skeleton."""
+        module = self._drawn(0, sample_shape, classes)
+        random = _checked(module, sample_shape, classes)
+        blocks, whole = split(module, self.blocks)
+
+        def first_values(seed: int) -> Mapping[str, Mapping[str, Tensor]]:
+            values = self._drawn(seed, sample_shape, classes).state_dict()
+            return {block: {name: values[name] for name, _, _ in variables(blocks[block])} for block in blocks}
+
+        return BlockModel(
+            blocks,
+            sample_shape=sample_shape,
+            classes=classes,
+            align_block=max(1, len(blocks) - 2),
+            first_values=first_values,
+            copied=_writing_to_their_input(blocks, sample_shape, classes),
+            random=random,
+            whole=whole,
+        )
+
+    def _drawn(self, seed: int, sample_shape: tuple[int, ...], classes: int) -> nn.Module:
+        """The module with the initial values of a seed, as float32; frozen parameters always have those of seed 0."""
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about choices of the module's author
+            torch.manual_seed(seed)
+            module = self.module(sample_shape, classes)
+        for name, layer in module.named_modules():
+            if isinstance(layer, LazyModuleMixin):
+                raise UserError(
+                    f"the layer '{name}' ({type(layer).__name__}) gets its size from its first input, so it has no "
+                    "initial values; write its size"
+                )
+        module = module.float()
+        correct(module)
+        if self.trainable is not None:
+            _train_only(module, self.trainable)
+        return module
+
+
+def _train_only(module: nn.Module, patterns: Iterable[str]) -> None:
+    """Freeze all parameters but those with these names.
+
+    Raises:
+        UserError: a pattern has no parameters.
+    """
+    names = [name for name, _ in module.named_parameters()]
+    chosen: set[str] = set()
+    for pattern in patterns:
+        found = [name for name in names if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
+        if not found:
+            children = ", ".join(dict.fromkeys(name.partition(".")[0] for name in names))
+            raise UserError(
+                f"'{pattern}' names no parameters; expected submodules, such as: {children}", field="trainable"
+            )
+        chosen.update(found)
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(name in chosen)
+
+
+def _checked(module: nn.Module, sample_shape: tuple[int, ...], classes: int) -> bool:
+    """Call a module once in training, and check that it can be called with weights; returns whether it is random.
+
+    Raises:
+        UserError: it cannot be called with a batch, does not return logits, or has a layer that cannot be made pure.
+    """
+    for name, layer in module.named_modules():
+        if isinstance(layer, _NormBase) and layer.momentum is None and layer.track_running_stats:
+            raise UserError(
+                f"the layer '{name}' ({type(layer).__name__}) averages over all batches of its own (momentum=None), "
+                "which has no mean over clients; give it a momentum"
+            )
+    whole = BlockModel({"model": module}, sample_shape=sample_shape, classes=classes, align_block=1)
+    layout = whole.layout
+    parameters = torch.zeros(layout.parameter_count, requires_grad=True)
+    weights = layout.weights(parameters, torch.zeros(layout.buffer_count))
+    shape = f"({', '.join(map(str, (2, *sample_shape)))})"
+    functions, drawing = RandomFunctions(torch.tensor(0)), _Drawing(module)
+    with torch.random.fork_rng(devices=[]), using(training=True), warnings.catch_warnings(), drawing:
+        warnings.simplefilter("ignore")
+        try:
+            with functions:
+                output = whole.apply_blocks(weights, torch.zeros(2, *sample_shape))
+        except Exception as error:  # noqa: BLE001  (whatever the module's code raises)
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise UserError(f"the model cannot be called with a batch of shape {shape}: {reason}") from None
+    found = tuple(output.shape) if isinstance(output, Tensor) else one_line(output)
+    if found != (2, classes):
+        raise UserError(f"expected logits of shape (2, {classes}) for a batch of shape {shape}, found {found}")
+    if drawing.layer is not None:
+        raise UserError(
+            f"the layer {drawing.layer} draws random numbers in a way that a job's key cannot determine; use dropout, "
+            "torch.bernoulli, torch.rand or torch.randn"
+        )
+    own = {id(parameter): name for name, parameter in module.named_parameters()}
+    for tensor in _leaves(output):
+        if id(tensor) in own:
+            path, _, name = own[id(tensor)].rpartition(".")
+            raise UserError(
+                f"the layer '{path}' ({type(module.get_submodule(path)).__name__}) keeps its parameter '{name}' in a "
+                "second place, so it cannot be called with other weights"
+            )
+    return functions.used
+
+
+def _writing_to_their_input(
+    blocks: Mapping[str, nn.Module], sample_shape: tuple[int, ...], classes: int
+) -> frozenset[str]:
+    """The names of blocks that change their input, such as those that begin with an activation in place.
+
+    A tap may be read again, by another path.
+    """
+    model = BlockModel(blocks, sample_shape=sample_shape, classes=classes, align_block=1)
+    layout, found = model.layout, set()
+    weights = layout.weights(torch.zeros(layout.parameter_count), torch.zeros(layout.buffer_count))
+    tap = torch.zeros(2, *sample_shape)
+    with torch.no_grad(), using(training=True, track=False), RandomFunctions(torch.tensor(0)):
+        for index, name in enumerate(blocks):
+            version = tap._version
+            output = model.apply_blocks(weights, tap, start=index, stop=index + 1)
+            if tap._version != version:
+                found.add(name)
+            tap = output
+    return frozenset(found)
+
+
+class _Drawing:
+    """Finds the layer that moves PyTorch's global generator while a module is called.
+
+    Attributes:
+        layer: its name and type; ``None`` if nothing was drawn.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.layer: str | None = None
+        self._module = module
+
+    def __enter__(self) -> Self:
+        torch.manual_seed(0)
+        self._first = torch.get_rng_state()
+        layers = [each for each in self._module.named_modules() if not any(True for _ in each[1].children())]
+        self._hooks = [layer.register_forward_hook(self._hook(name)) for name, layer in layers]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        if self.layer is None and self._moved():
+            self.layer = f"'' ({type(self._module).__name__})"
+
+    def _hook(self, name: str) -> Callable[[nn.Module, Any, Any], None]:
+        def called(layer: nn.Module, _inputs: Any, _output: Any) -> None:
+            if self.layer is None and self._moved():
+                self.layer = f"'{name}' ({type(layer).__name__})"
+
+        return called
+
+    def _moved(self) -> bool:
+        return not torch.equal(self._first, torch.get_rng_state())
+
+
+def _leaves(output: Tensor) -> Iterator[Tensor]:
+    """The tensors of which a result is a function, and which require a gradient."""
+    seen, waiting = set(), [output.grad_fn]
+    while waiting:
+        function = waiting.pop()
+        if function is None or function in seen:
+            continue
+        seen.add(function)
+        if (variable := getattr(function, "variable", None)) is not None:
+            yield variable
+        waiting += [each for each, _ in function.next_functions]

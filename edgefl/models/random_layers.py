@@ -1,0 +1,157 @@
+"""Random layers (dropout, stochastic depth) that draw from a key instead of PyTorch's global generator.
+
+A local step has one key, a number that its job determines. While a loss runs, PyTorch's random functions are replaced
+by a hash of the key, the number of the call in the step, and the position of the element (SplitMix64; Steele, Lea and
+Flood 2014). So a job's result depends on nothing else, is the same with every engine, and stays so where clients are
+stacked or a step is traced: the key is a tensor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch._C._functorch import is_batchedtensor
+from torch.overrides import TorchFunctionMode
+
+KEY = "random layers"
+"""The name of the key among the random inputs of a step."""
+
+_GAMMA = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
+_FIRST = -4658895280553007687  # 0xBF58476D1CE4E5B9
+_SECOND = -7723592293110705685  # 0x94D049BB133111EB
+
+
+def drawn_from(draws: Mapping[str, Tensor]) -> AbstractContextManager[object]:
+    """The context in which a loss runs: random functions draw from the step's key, if there is one."""
+    key = draws.get(KEY)
+    return nullcontext() if key is None else RandomFunctions(key)
+
+
+class RandomFunctions(TorchFunctionMode):
+    """Replaces PyTorch's random functions.
+
+    Args:
+        key: one int64 number.
+    """
+
+    def __init__(self, key: Tensor) -> None:
+        super().__init__()
+        self._key = key
+        self._calls = 0
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        replacement = _REPLACED.get(func)
+        return func(*args, **(kwargs or {})) if replacement is None else replacement(self, *args, **(kwargs or {}))
+
+    @property
+    def used(self) -> bool:
+        """Whether something was drawn."""
+        return self._calls > 0
+
+    def uniform(self, shape: Sequence[int]) -> Tensor:
+        """Numbers in [0, 1), float32, on the key's device."""
+        self._calls += 1
+        start = self._key + _signed(self._calls * _FIRST)
+        state = torch.arange(math.prod(shape), device=self._key.device) * _GAMMA + start
+        state = (state ^ _shifted(state, 30)) * _FIRST
+        state = (state ^ _shifted(state, 27)) * _SECOND
+        return _shifted(state, 40).to(torch.float32).mul(2.0**-24).view(tuple(shape))
+
+    def normal(self, shape: Sequence[int]) -> Tensor:
+        """Standard normal numbers, float32 (Box and Muller 1958)."""
+        radius = torch.sqrt(-2 * torch.log1p(-self.uniform(shape)))
+        return radius * torch.cos(2 * torch.pi * self.uniform(shape))
+
+    def dropped(self, input: Tensor, shape: Sequence[int], p: float) -> Tensor:
+        """The input with elements of ``shape``, which broadcasts to its own, set to 0 with probability ``p``."""
+        if p == 0:
+            return input
+        return input * ((self.uniform(shape) >= p).to(input.dtype) / (1 - p)) if p < 1 else torch.zeros_like(input)
+
+
+def _signed(number: int) -> int:
+    """The number modulo 2^64, as int64 has it."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def _shifted(state: Tensor, by: int) -> Tensor:
+    """The logical shift to the right, of numbers that PyTorch shifts with their sign."""
+    return (state >> by) & ((1 << (64 - by)) - 1)
+
+
+def _dropout(self: RandomFunctions, input: Tensor, p: float = 0.5, training: bool = True, *_: Any, **__: Any) -> Tensor:
+    return self.dropped(input, input.shape, p) if training else input
+
+
+def _feature_dropout(
+    self: RandomFunctions, input: Tensor, p: float = 0.5, training: bool = True, *_: Any, **__: Any
+) -> Tensor:
+    shape = (*input.shape[:2], *(1,) * (input.dim() - 2))
+    return self.dropped(input, shape, p) if training else input
+
+
+def _bernoulli_(self: RandomFunctions, input: Tensor, p: float | Tensor = 0.5, **_: Any) -> Tensor:
+    drawn = (self.uniform(input.shape) < p).to(input.dtype)
+    if is_batchedtensor(drawn) and not is_batchedtensor(input):
+        return drawn  # vmap cannot write the numbers of several clients into one tensor
+    return input.copy_(drawn)
+
+
+def _bernoulli(self: RandomFunctions, input: Tensor, p: float | None = None, **_: Any) -> Tensor:
+    return (self.uniform(input.shape) < (input if p is None else p)).to(input.dtype)
+
+
+def _rand_like(self: RandomFunctions, input: Tensor, **options: Any) -> Tensor:
+    return self.uniform(input.shape).to(options.get("dtype") or input.dtype)
+
+
+def _rand(self: RandomFunctions, *size: Any, **options: Any) -> Tensor:
+    return self.uniform(_shape(size)).to(options.get("dtype") or torch.float32)
+
+
+def _randn_like(self: RandomFunctions, input: Tensor, **options: Any) -> Tensor:
+    return self.normal(input.shape).to(options.get("dtype") or input.dtype)
+
+
+def _randn(self: RandomFunctions, *size: Any, **options: Any) -> Tensor:
+    return self.normal(_shape(size)).to(options.get("dtype") or torch.float32)
+
+
+def _shape(size: tuple[Any, ...]) -> Sequence[int]:
+    found: Sequence[int] = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+    return found
+
+
+def _attention(_: RandomFunctions, query: Tensor, key: Tensor, value: Tensor, *args: Any, **options: Any) -> Tensor:
+    if (options.get("dropout_p") or (args[1] if len(args) > 1 else 0.0)) > 0:
+        raise RuntimeError(
+            "scaled_dot_product_attention drops attention weights, which cannot be drawn from a job's key; set the "
+            "attention's dropout to 0"
+        )
+    return F.scaled_dot_product_attention(query, key, value, *args, **options)
+
+
+_REPLACED: dict[Any, Callable[..., Tensor]] = {
+    F.dropout: _dropout,
+    torch.dropout: _dropout,
+    F.dropout1d: _feature_dropout,
+    F.dropout2d: _feature_dropout,
+    F.dropout3d: _feature_dropout,
+    torch.feature_dropout: _feature_dropout,
+    torch.bernoulli: _bernoulli,
+    Tensor.bernoulli: _bernoulli,
+    Tensor.bernoulli_: _bernoulli_,
+    torch.rand_like: _rand_like,
+    torch.rand: _rand,
+    torch.randn_like: _randn_like,
+    torch.randn: _randn,
+    F.scaled_dot_product_attention: _attention,
+}

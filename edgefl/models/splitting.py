@@ -1,0 +1,266 @@
+"""Split an ordinary module into consecutive blocks, at calls of its submodules.
+
+The module's ``forward`` is traced with :mod:`torch.fx`; calls of submodules are recorded and not looked into. A block
+can begin at such a call if exactly one value reaches it from the calls before: then the block is a function of this
+value, its tap.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx, nn
+
+from edgefl.errors import UserError
+
+
+class Split(NamedTuple):
+    """The blocks of a module.
+
+    Attributes:
+        blocks: by name, in the order of their calls.
+        whole: why the module could not be split, if it is one block.
+    """
+
+    blocks: dict[str, nn.Module]
+    whole: str | None = None
+
+
+def split(module: nn.Module, names: Sequence[str] | None = None) -> Split:
+    """The blocks of a module.
+
+    By default a block begins at each child that has a weight of two or more dimensions; children without one
+    (normalisation, activation, pooling) belong to the block before, and those after the last block's predecessor that
+    have no parameters to the last block. A module that only calls one ``Sequential`` is split into the parts of it.
+
+    Args:
+        module: takes one tensor, and returns one.
+        names: the submodules at whose first call a block begins, in order, such as ``["conv1", "layer1.0", "fc"]``;
+            what is called before the first one belongs to its block.
+
+    Raises:
+        UserError: a name is none of a submodule that is called once in this order, or more than one value reaches it.
+
+    >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 10))
+    >>> list(split(net).blocks)
+    ['0', '3']
+    """
+    opened = _ancestors(names) if names is not None else _only_sequentials(module)
+    try:
+        graph = _traced(module, opened)
+    except _Untraceable as error:
+        if names is not None:
+            raise UserError(f"the model cannot be split: {error}", field="blocks") from None
+        return Split({"model": module}, str(error))
+    nodes = [node for node in graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
+    starts = _named_starts(nodes, names) if names is not None else _found_starts(nodes, module)
+    kept = []
+    for start in starts:
+        crossing = _crossing(nodes, nodes.index(start[0]))
+        if (len(crossing) == 1 and not _is_tuple(crossing[0])) or start is starts[0]:
+            kept.append(start)
+        elif names is not None:
+            found = ", ".join(each.name for each in crossing) or "none"
+            raise UserError(
+                f"a block begins where one tensor arrives, and {len(crossing)} values or a tuple reach '{start[1]}' "
+                f"({found})",
+                field="blocks",
+            )
+    if len(kept) < 2:
+        reason = None if len(starts) < 2 else "more than one value passes between its children"
+        return Split({"model": module}, reason)
+    return Split(_blocks(module, nodes, kept))
+
+
+class _Untraceable(Exception):  # noqa: N818  (a property of the module)
+    """The module's forward cannot be traced."""
+
+
+class _Calls(fx.Tracer):
+    """Records the calls of submodules, and looks only into those that are opened."""
+
+    def __init__(self, opened: frozenset[str]) -> None:
+        super().__init__()
+        self._opened = {"module", *(f"module.{path}" for path in opened)}
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return module_qualified_name not in self._opened
+
+
+class _OneInput(nn.Module):
+    """Calls a module with its first argument only; the others keep their defaults."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        output: torch.Tensor = self.module(inputs)
+        return output
+
+
+def _traced(module: nn.Module, opened: frozenset[str]) -> fx.Graph:
+    """The graph of a module's calls, which must be the same in training and in evaluation."""
+    graphs = []
+    was_training = module.training
+    try:
+        for training in (True, False):
+            module.train(training)
+            graphs.append(_Calls(opened).trace(_OneInput(module)))
+    except Exception as error:  # noqa: BLE001  (whatever the module's code raises when it gets a proxy)
+        lines = str(error).strip().splitlines()
+        raise _Untraceable(
+            f"{type(module).__name__}.forward cannot be traced ({lines[0] if lines else type(error).__name__})"
+        ) from None
+    finally:
+        module.train(was_training)
+    graph, evaluation = graphs
+    module.add_module(_IN_TRAINING, InTraining())
+    if not _made_one(graph, evaluation):
+        raise _Untraceable(f"{type(module).__name__}.forward makes other calls in training than in evaluation")
+    for node in graph.nodes:
+        if node.op == "get_attr" and not str(node.target).startswith("module."):
+            raise _Untraceable(f"{type(module).__name__}.forward makes a tensor that does not depend on its input")
+        if node.op in ("call_module", "get_attr"):
+            node.target = str(node.target).removeprefix("module.")
+    return graph
+
+
+def _made_one(graph: fx.Graph, evaluation: fx.Graph) -> bool:
+    """Let a graph, traced in training, read the mode wherever it was given ``training=True``; whether that suffices."""
+    pairs = list(zip(graph.nodes, evaluation.nodes, strict=False))
+    if len(graph.nodes) != len(evaluation.nodes):
+        return False
+    for node, other in pairs:
+        if (node.op, node.target, node.name) != (other.op, other.target, other.name):
+            return False
+        if repr((node.args, node.kwargs)) != repr((other.args, other.kwargs)):
+            with graph.inserting_before(node):
+                training = graph.call_module(_IN_TRAINING)
+            node.args = _switched(node.args, other.args, training)
+            node.kwargs = _switched(node.kwargs, other.kwargs, training)
+            if repr((node.args, node.kwargs)).count(training.name) != 1:
+                return False
+    return True
+
+
+_IN_TRAINING = "_in_training"
+
+
+class InTraining(nn.Module):
+    """Whether the current call trains; a module, since a graph calls it anew whenever it is executed or unpickled."""
+
+    def forward(self) -> bool:
+        """The module's mode."""
+        return self.training
+
+
+def _switched(value: Any, other: Any, training: fx.Node) -> Any:
+    """An argument, with the node ``training`` where it is true and the other one false."""
+    if value is True and other is False:
+        return training
+    if isinstance(value, tuple | list) and isinstance(other, tuple | list) and len(value) == len(other):
+        return type(value)(_switched(one, two, training) for one, two in zip(value, other, strict=True))
+    if isinstance(value, dict) and isinstance(other, dict) and value.keys() == other.keys():
+        return {key: _switched(one, other[key], training) for key, one in value.items()}
+    return value
+
+
+def _ancestors(names: Sequence[str]) -> frozenset[str]:
+    """The paths of the modules that contain these.
+
+    >>> sorted(_ancestors(["layer1.0", "fc"]))
+    ['layer1']
+    """
+    parts = [name.split(".") for name in names]
+    return frozenset(".".join(each[:count]) for each in parts for count in range(1, len(each)))
+
+
+def _only_sequentials(module: nn.Module) -> frozenset[str]:
+    """The paths of ``Sequential`` modules that are all that the module around them has."""
+    opened, path = set(), ""
+    while len(children := list(module.named_children())) == 1 and type(children[0][1]) is nn.Sequential:
+        name, module = children[0]
+        path = f"{path}.{name}" if path else name
+        opened.add(path)
+    return frozenset(opened)
+
+
+def _named_starts(nodes: Sequence[fx.Node], names: Sequence[str]) -> list[tuple[fx.Node, str]]:
+    starts: list[tuple[fx.Node, str]] = []
+    for name in names:
+        calls = [node for node in nodes if node.op == "call_module" and node.target == name]
+        after = calls and (not starts or nodes.index(calls[0]) > nodes.index(starts[-1][0]))
+        if not after:
+            called = dict.fromkeys(str(node.target) for node in nodes if node.op == "call_module")
+            raise UserError(
+                f"expected submodules in the order of their calls, found '{name}'; called are: {', '.join(called)}",
+                field="blocks",
+            )
+        starts.append((calls[0], name))
+    return [(nodes[0], starts[0][1]), *starts[1:]]
+
+
+def _found_starts(nodes: Sequence[fx.Node], module: nn.Module) -> list[tuple[fx.Node, str]]:
+    calls = [node for node in nodes if node.op == "call_module"]
+    with_weights = [node for node in calls if _has_matrix(module.get_submodule(str(node.target)))]
+    starts = [(node, str(node.target)) for node in with_weights]
+    if len(starts) > 1:
+        # What has no parameters before the last block, such as pooling, belongs to it.
+        place = nodes.index(with_weights[-1])
+        while place > 0 and not _has_parameters(nodes[place - 1], module):
+            place -= 1
+        starts[-1] = nodes[place], starts[-1][1]
+    return [(nodes[0], starts[0][1]), *starts[1:]] if starts else []
+
+
+def _has_matrix(module: nn.Module) -> bool:
+    return any(parameter.dim() > 1 for parameter in module.parameters())
+
+
+def _has_parameters(node: fx.Node, module: nn.Module) -> bool:
+    if node.op == "call_module":
+        return any(True for _ in module.get_submodule(str(node.target)).parameters())
+    return any(each.op == "get_attr" for each in node.all_input_nodes)
+
+
+def _crossing(nodes: Sequence[fx.Node], place: int) -> list[fx.Node]:
+    """The values that were computed before a place and are used from there on."""
+    before = set(nodes[:place])
+    after = [*nodes[place:], *(user for node in nodes for user in node.users if user.op == "output")]
+    found = dict.fromkeys(each for node in after for each in node.all_input_nodes)
+    return [each for each in found if each in before or each.op == "placeholder"]
+
+
+def _is_tuple(value: fx.Node) -> bool:
+    """Whether a value is unpacked, as the results of a recurrent layer are."""
+    return any(user.target is operator.getitem and isinstance(user.args[1], int) for user in value.users)
+
+
+def _blocks(module: nn.Module, nodes: Sequence[fx.Node], starts: Sequence[tuple[fx.Node, str]]) -> dict[str, nn.Module]:
+    places = [nodes.index(node) for node, _ in starts] + [len(nodes)]
+    blocks: dict[str, nn.Module] = {}
+    for (_, name), first, stop in zip(starts, places, places[1:], strict=False):
+        graph = fx.Graph()
+        (arriving,) = _crossing(nodes, first)
+        copies = {arriving: graph.placeholder("inputs")}
+
+        def copied(node: fx.Node, graph: fx.Graph = graph, copies: dict[fx.Node, fx.Node] = copies) -> fx.Node:
+            if node not in copies:  # a parameter, which any block may read
+                copies[node] = graph.node_copy(node)
+            return copies[node]
+
+        for node in nodes[first:stop]:
+            copies[node] = graph.node_copy(node, copied)
+        (leaving,) = _crossing(nodes, stop) if stop < len(nodes) else _results(nodes)
+        graph.output(copies[leaving])
+        blocks[name.replace(".", "_")] = fx.GraphModule(module, graph, class_name=f"Block_{name}".replace(".", "_"))
+    return blocks
+
+
+def _results(nodes: Sequence[fx.Node]) -> list[fx.Node]:
+    (output,) = {user for node in nodes for user in node.users if user.op == "output"}
+    return list(output.all_input_nodes)

@@ -1,0 +1,53 @@
+"""``costs.json``: the local steps of a run directory that were measured, with which devices compute their seconds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pydantic import RootModel
+
+from edgefl.durable_file import write_durably
+from edgefl.json_file import read_json
+from edgefl.options import Options
+from edgefl.record.summary import Count, Number
+from edgefl.validation import validated
+
+OperatorRow = tuple[str, Number, Number, Count, str]
+"""An operator of a step: name, FLOPs and bytes of one execution, number of executions, kind."""
+
+
+class StepRow(Options):
+    """The cost of a local step on ``batch`` images with the last ``alpha`` blocks newly received.
+
+    See :class:`~edgefl.cost.measure.StepCost` for the figures.
+    """
+
+    alpha: Count
+    batch: Count
+    layer_macs: Count
+    forward_macs: Count
+    training_flops: Number
+    bytes_touched: Number
+    peak_memory_bytes: Count
+    operators: tuple[OperatorRow, ...]
+
+
+class _Costs(RootModel[dict[str, tuple[StepRow, ...]]]):
+    pass
+
+
+def read_costs(path: Path) -> dict[str, tuple[StepRow, ...]]:
+    """Return the steps of each method by label.
+
+    Raises:
+        UserError: the file cannot be read, or holds figures that a step cannot have.
+    """
+    return validated(_Costs, read_json(path), file=str(path)).root
+
+
+def write_costs(steps: Mapping[str, Iterable[StepRow]], path: Path) -> None:
+    """Write the steps of each method by label; the same steps give the same bytes."""
+    data = {label: [step.model_dump(mode="json") for step in each] for label, each in steps.items()}
+    write_durably(path, json.dumps(data, indent=1) + "\n")

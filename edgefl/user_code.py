@@ -1,0 +1,172 @@
+"""Python files that a scenario names: ``net.py:Net`` is the object ``Net`` of the file ``net.py``.
+
+A file is imported as a submodule of this module. The submodule's name contains the file's path and digest, so it
+never equals the name of another module. Another process that unpickles an object of the file imports the file by this
+name, and refuses it if its content differs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from hashlib import sha256
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from edgefl.errors import UserError, in_words, nearest
+from edgefl.plain_file import read_plain
+from edgefl.process_state import process_state_kept
+from edgefl.validation import shown
+
+MAXIMUM_BYTES = 2**24
+"""Largest Python file that is imported."""
+
+_allowed: set[Path] = set()
+"""The files that may be executed."""
+
+__path__: list[str] = []
+"""Lets Python import submodules of this module, which :class:`_UserFiles` finds."""
+
+
+def allow(file: Path) -> None:
+    """Let objects of a Python file be loaded: the user named it, not somebody who sent a run directory."""
+    _allowed.add(file.absolute())
+
+
+class UserCode(NamedTuple):
+    """An object in a Python file.
+
+    Attributes:
+        file: the file.
+        name: the object's name in it; with dots, an attribute of another object.
+    """
+
+    file: Path
+    name: str
+
+    @classmethod
+    def of(cls, reference: str) -> UserCode:
+        """The object that a scenario names as ``FILE.py:NAME``.
+
+        Raises:
+            UserError: it is not of this form.
+
+        >>> UserCode.of("models/net.py:Net").name
+        'Net'
+        """
+        file, _, name = reference.rpartition(":")
+        if not file.endswith(".py") or not all(part.isidentifier() for part in name.split(".")):
+            raise UserError(f"expected FILE.py:NAME, such as net.py:Net, found {shown(reference)}")
+        return cls(Path(file), name)
+
+    def digest(self) -> str:
+        """The SHA-256 of the file's content, in hexadecimal digits.
+
+        Raises:
+            UserError: it cannot be read.
+        """
+        return sha256(_content(self.file)).hexdigest()
+
+    def load(self, digest: str | None = None) -> Any:
+        """The object; the file is imported at the first call, and its output goes to standard error.
+
+        Args:
+            digest: the required digest of the file; ``None``: any.
+
+        Raises:
+            UserError: the file may not be executed, is missing or has another digest, is not Python, raised an error
+                when it was imported, or has no callable object of this name.
+        """
+        if self.file.absolute() not in _allowed:
+            raise UserError("this Python file of a run directory's scenario is not executed", file=str(self.file))
+        found = self.digest()
+        if digest is not None and found != digest:
+            raise UserError(f"expected the content with the SHA-256 {digest}, found {found}", file=str(self.file))
+        value: Any = _imported(self.file, found)
+        for part in self.name.split("."):
+            if not hasattr(value, part):
+                raise UserError(f"no object '{self.name}'; {_hint(part, value)}", file=str(self.file))
+            value = getattr(value, part)
+        if not callable(value):
+            raise UserError(
+                f"expected '{self.name}' to be a function or a class, found {shown(value)}", file=str(self.file)
+            )
+        return value
+
+
+def _content(file: Path) -> bytes:
+    return read_plain(file, MAXIMUM_BYTES, what="a Python file")
+
+
+def _hint(name: str, owner: Any) -> str:
+    names = [each for each, value in vars(owner).items() if callable(value) and not each.startswith("_")]
+    return nearest(name, names) if names else "it has no function and no class"
+
+
+def _imported(file: Path, digest: str) -> ModuleType:
+    """The module of a file whose digest was read."""
+    place = quote_from_bytes(os.fsencode(file.absolute()), safe="/").replace(".", "%2E")
+    try:
+        # An import must not change this process's settings or write into a command's output.
+        with process_state_kept(), contextlib.redirect_stdout(sys.stderr):
+            return importlib.import_module(f"{__name__}.{place}:{digest}")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise UserError(_reason(error, file.absolute()), file=str(file)) from error
+
+
+def _reason(error: BaseException, file: Path) -> str:
+    """Why a file cannot be imported, with the line."""
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        return f"line {error.lineno or 1}: not valid Python: {error.msg}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    message = f"this file raised an error when it was imported: {in_words(error)}"
+    if lines:
+        message = f"line {lines[-1]}: {message}"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        neighbour = file.parent / error.name.partition(".")[0]
+        if neighbour.is_dir() or neighbour.with_suffix(".py").is_file():
+            message += f"; it cannot import '{neighbour.name}' from its own folder: use one file, or install a package"
+    return message
+
+
+class _UserFiles(MetaPathFinder, Loader):
+    """Finds and runs the files whose modules are submodules of this module."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        parent, _, name = fullname.rpartition(".")
+        if parent != __name__:
+            return None
+        place, _, _ = name.rpartition(":")
+        file = os.fsdecode(unquote_to_bytes(place))
+        spec = ModuleSpec(fullname, self, origin=file)
+        spec.has_location = True  # sets __file__
+        return spec
+
+    def exec_module(self, module: ModuleType) -> None:
+        file = str(module.__file__)
+        content = _content(Path(file))
+        if sha256(content).hexdigest() != module.__name__.rpartition(":")[2]:
+            raise ImportError(f"'{file}' has changed since it was first imported")
+        try:
+            code = compile(importlib.util.decode_source(content), file, "exec", dont_inherit=True)
+        except (SyntaxError, UnicodeDecodeError, ValueError) as error:  # ValueError: a null character
+            if isinstance(error, SyntaxError) and error.filename == file:
+                raise
+            raise SyntaxError(str(error), (file, 1, None, None)) from None
+        exec(code, module.__dict__)
+
+
+sys.meta_path.append(_UserFiles())

@@ -1,0 +1,210 @@
+"""Folders of images: classes by subfolder, and one message that names the file for everything that is wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from edgefl.cli import main
+from edgefl.data import pictures
+from edgefl.data.dataset import load
+from edgefl.data.federated import shard_sizes
+from edgefl.data.pictures import Pictures
+from edgefl.data.sets.image_folder import ImageFolder
+from edgefl.errors import UserError
+from edgefl.experiment import resume, run
+from edgefl.scenario import dump_yaml, load_scenario
+
+from ...small_runs import SMALL, Stop, tree
+
+RNG = np.random.default_rng(0)
+CLASSES = ("cat", "dog", "Äpfel")
+
+
+def write(folder, *, count=8, shape=(10, 8, 3), classes=CLASSES):
+    """Lossless images, in the order in which they are read; another format for each class."""
+    images = []
+    for name, ending in zip(sorted(classes), ("png", "bmp", "tiff"), strict=False):
+        (folder / name).mkdir(parents=True)
+        for index in range(count):
+            images.append(RNG.integers(0, 256, shape, np.uint8))
+            Image.fromarray(images[-1]).save(folder / name / f"{index:03}.{ending}")
+    return np.array(images)
+
+
+def test_subfolders_are_classes_in_the_order_of_their_names(tmp_path):
+    train, test = write(tmp_path / "train"), write(tmp_path / "test", count=2)
+    (tmp_path / "train" / ".cache").write_text("hidden")
+    (tmp_path / "train" / "cat" / ".DS_Store").write_text("hidden")
+    spec = ImageFolder(train=str(tmp_path / "train"), test=str(tmp_path / "test"), clients=4)
+    for part, images in zip(load(spec), (train, test), strict=True):
+        assert (part.inputs.numpy() == images.transpose(0, 3, 1, 2)).all()
+        assert part.labels.tolist() == np.repeat([0, 1, 2], len(images) // 3).tolist()
+    assert spec.describe().train == (8, 8, 8)
+
+
+def test_the_test_folder_may_lack_a_class_and_keeps_the_numbers_of_the_others(tmp_path):
+    write(tmp_path / "train")
+    write(tmp_path / "test", count=2, classes=("dog",))
+    spec = ImageFolder(train=str(tmp_path / "train"), test=str(tmp_path / "test"))
+    assert load(spec)[1].labels.tolist() == [1, 1]
+    assert spec.describe().test == (0, 2, 0)
+
+
+def test_images_are_counted_without_decoding_them(tmp_path, monkeypatch):
+    write(tmp_path)
+    monkeypatch.setattr(Pictures, "_decoded", None)
+    assert shard_sizes(ImageFolder(train=str(tmp_path), clients=2), 0).tolist() == [9, 9]
+
+
+def test_grey_images_have_one_channel_and_colours_converts(tmp_path):
+    images = write(tmp_path, shape=(10, 8))
+    grey, _ = load(ImageFolder(train=str(tmp_path), test_data=str(tmp_path)))
+    assert (grey.inputs[:, 0].numpy() == images).all()
+    colour, _ = load(ImageFolder(train=str(tmp_path), test_data=str(tmp_path), colours=3))
+    assert (colour.inputs.numpy() == images[:, None]).all()
+    assert colour.shape == (3, 10, 8)
+
+
+def test_images_are_resized(tmp_path):
+    flat = np.full((30, 20, 3), 77, np.uint8)
+    write(tmp_path)
+    Image.fromarray(flat).save(tmp_path / "cat" / "000.png")
+    train, _ = load(ImageFolder(train=str(tmp_path), test_data=str(tmp_path), size=(6, 4)))
+    assert train.shape == (3, 6, 4)
+    assert (train.inputs[0] == 77).all()
+
+
+def test_a_link_inside_the_folder_is_followed(tmp_path):
+    write(tmp_path)
+    (tmp_path / "cat" / "link.png").symlink_to(tmp_path / "dog" / "000.bmp")
+    (tmp_path / "copy").symlink_to(tmp_path / "dog")
+    assert ImageFolder(train=str(tmp_path), test_data=str(tmp_path)).describe().train == (9, 8, 8, 8)
+
+
+def text(path):
+    path.write_text("no image")
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-150])
+
+
+def grey(path):
+    Image.fromarray(np.zeros((10, 8), np.uint8)).save(path)
+
+
+def small(path):
+    Image.fromarray(np.zeros((5, 8, 3), np.uint8)).save(path)
+
+
+def deep(path):
+    Image.fromarray(np.zeros((10, 8), np.uint16)).save(path)
+
+
+def folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+def away(path):
+    path.unlink()
+    path.symlink_to("/etc/hostname")
+
+
+def broken(path):
+    path.unlink()
+    path.symlink_to(path.parent / "none.png")
+
+
+WRONG_FILES = {
+    "text": (text, "this is no image that can be decoded"),
+    "cut": (cut, "this image cannot be decoded ("),
+    "grey": (grey, "expected a colour image, as the first one is, found a grey image; set data.colours to 1 or 3"),
+    "small": (small, "expected an image of 10×8 pixels, as the first one has, found 5×8; set data.size"),
+    "deep": (deep, "expected an image of 8 bits for each channel, found one of the mode I;16"),
+    "folder": (folder, "expected an image file, found a folder or a device"),
+    "away": (away, "expected a file or a folder, found a link that leaves the data's folder"),
+    "broken": (broken, "expected an image file, found a folder or a device"),
+}
+
+
+def refused(capsys, tmp_path, data):
+    scenario = {
+        **SMALL,
+        "data": {"name": "image_folder", "clients": 8, **data},
+        "model": {"name": "mlp", "widths": [4]},
+    }
+    (tmp_path / "my.yaml").write_text(dump_yaml(scenario))
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["simulate", str(tmp_path / "my.yaml"), "--out", str(tmp_path / "run")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert sorted(tmp_path.rglob("*")) == before
+    return line
+
+
+@pytest.mark.parametrize("kind", WRONG_FILES)
+def test_a_wrong_file_is_named(capsys, tmp_path, kind):
+    write(tmp_path / "train")
+    spoil, message = WRONG_FILES[kind]
+    spoil(tmp_path / "train" / "cat" / "003.png")
+    line = refused(capsys, tmp_path, {"train": "train"})
+    assert message in line
+    assert str(tmp_path / "train" / "cat" / "003.png") in line
+
+
+def test_a_large_image_is_not_decoded(capsys, tmp_path, monkeypatch):
+    write(tmp_path / "train")
+    monkeypatch.setattr(pictures, "MAXIMUM_PIXELS", 79)
+    assert "expected an image of at most 79 pixels, found 10×8" in refused(capsys, tmp_path, {"train": "train"})
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (
+            lambda train: (train / "a.txt").write_text(""),
+            "only subfolders here, one for each class, found a file",
+        ),
+        (lambda train: (train / "empty").mkdir(), "expected images of this class, found none"),
+        (lambda train: (train / "away").symlink_to("/etc"), "found a link that leaves the data's folder"),
+        (
+            lambda train: [each.rename(train.parent / each.name) for each in train.iterdir()],
+            "a subfolder of images for",
+        ),
+        (lambda train: train.rename(train.parent / "other"), "data.train: expected a folder at 'train'"),
+    ],
+)
+def test_a_wrong_folder_is_named(capsys, tmp_path, spoil, message):
+    write(tmp_path / "train")
+    spoil(tmp_path / "train")
+    assert message in refused(capsys, tmp_path, {"train": "train"})
+
+
+def test_wrong_test_data_are_named(capsys, tmp_path):
+    write(tmp_path / "train")
+    write(tmp_path / "test", classes=("cats",))
+    line = refused(capsys, tmp_path, {"train": "train", "test": "test"})
+    assert "expected a class that is in the training data, found 'cats'; did you mean 'cat'?" in line
+    write(tmp_path / "small", shape=(6, 8, 3))
+    line = refused(capsys, tmp_path, {"train": "train", "test": "small"})
+    assert "expected inputs of the shape [3, 10, 8], as in the training data, found [3, 6, 8]" in line
+
+
+def test_a_run_goes_on_only_with_the_same_images(tmp_path):
+    write(tmp_path / "train")
+    data = {"name": "image_folder", "train": "train", "clients": 8}
+    (tmp_path / "my.yaml").write_text(dump_yaml({**SMALL, "data": data, "model": {"name": "cnn", "width": 2}}))
+    scenario = load_scenario(tmp_path / "my.yaml")
+    assert scenario.data.train == str(tmp_path / "train")
+    whole = run(scenario, out=tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(scenario, out=tmp_path / "run", listeners=[Stop(2)])
+    image = tmp_path / "train" / "cat" / "003.png"
+    content = image.read_bytes()
+    Image.fromarray(np.zeros((10, 8, 3), np.uint8)).save(image)
+    with pytest.raises(UserError, match="has changed since the run began"):
+        resume(tmp_path / "run")
+    image.write_bytes(content)
+    assert tree(resume(tmp_path / "run")) == tree(whole)

@@ -1,0 +1,203 @@
+"""Data from a function of the user: arrays or PyTorch data sets, and one message for everything that is wrong."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from edgefl.cli import main
+from edgefl.data.catalogue import data_set
+from edgefl.data.dataset import load
+from edgefl.errors import UserError
+from edgefl.experiment import resume, run
+from edgefl.experiment.inputs import digest_of_scenario
+from edgefl.scenario import dump_yaml, load_scenario, resolve
+from edgefl.scenario.loading import check
+
+from ...small_runs import SMALL, Stop, tree
+
+pytestmark = pytest.mark.usefixtures("any_python_file")
+
+CODE = """
+import numpy as np, torch
+
+X = np.arange(240.0).reshape(60, 4) % 7
+Y = np.arange(60) % 3
+
+def load():
+    return {"train": (X, Y), "test": (X[:12], Y[:12])}
+
+def share(size=60, seed=0):
+    print("loading", size)
+    return {"train": (X[:size], Y[:size] + seed * 0)}
+
+def lists():
+    return {"train": [X.tolist(), list(Y), [f"c{y}" for y in Y]]}
+
+def tensors():
+    return {"train": (torch.from_numpy(X).requires_grad_(), torch.from_numpy(Y), torch.from_numpy(Y))}
+
+class Samples(torch.utils.data.Dataset):
+    def __init__(self, clients=False):
+        self.clients = clients
+
+    def __len__(self):
+        return 60
+
+    def __getitem__(self, index):
+        sample = torch.from_numpy(X[index]), int(Y[index])
+        return (*sample, f"c{Y[index]}") if self.clients else sample
+
+def data_sets(clients=False):
+    return {"train": Samples(clients), "test": Samples(clients)}
+"""
+
+
+@pytest.fixture
+def code(tmp_path):
+    def make(name="load", text=CODE, **args):
+        (tmp_path / "data.py").write_text(text)
+        return data_set({"python": f"{tmp_path / 'data.py'}:{name}", "clients": 3, "args": args})
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [("lists", {}), ("tensors", {}), ("data_sets", {}), ("data_sets", {"clients": True}), ("load", {})],
+)
+def test_arrays_lists_tensors_and_pytorch_data_sets_give_the_same_samples(code, name, args):
+    train, test = load(code(name, **args))
+    whole = name in ("data_sets", "load")
+    assert len(train) == (60 if whole else 48)
+    x = np.arange(240.0).reshape(60, 4) % 7
+    if whole:
+        assert (train.inputs.numpy() == x).all()
+        assert train.labels.tolist() == (np.arange(60) % 3).tolist()
+    both = np.concatenate([part.inputs.numpy() for part in (train, test)])
+    assert {tuple(row) for row in both} == {tuple(row) for row in x}
+    if name in ("lists", "tensors") or args:
+        assert (train.owner == train.labels.numpy()).all()
+
+
+def test_the_function_is_called_once_with_its_arguments(code, capsys):
+    spec = code("share", size=30)
+    for _ in range(2):
+        assert sum(spec.describe().train) == 24
+        assert len(load(spec)[0]) == 24
+    assert capsys.readouterr() == ("", "loading 30\n")
+    assert len(load(code("share", size=40))[0]) == 32
+    assert len(load(code("share", CODE.replace("Y[:size]", "Y[:size] * 0"), size=40))[0]) == 32
+
+
+def test_a_function_leaves_the_process_as_it_was(code):
+    before = np.geterr()
+    load(
+        code(
+            "f",
+            CODE
+            + "\ndef f():\n    np.seterr(all='raise')\n    torch.set_default_dtype(torch.float64)\n    return load()",
+        )
+    )
+    assert torch.get_default_dtype() == torch.float32
+    assert np.geterr() == before
+
+
+def value(text):
+    return CODE + f"\ndef f():\n    return {text}\n"
+
+
+WRONG = {
+    "raises": (CODE + "\ndef f():\n    raise KeyError('d')\n", "'f' raised an error: KeyError: 'd'"),
+    "raises with a line": (
+        "def f():\n    g()\ndef g():\n    1 / 0\n",
+        "line 4: 'f' raised an error: ZeroDivision",
+    ),
+    "exits": ("import sys\ndef f():\n    sys.exit(3)\n", "line 3: 'f' raised an error: SystemExit: 3"),
+    "takes other arguments": ("def f(n):\n    pass\n", "'f' raised an error: TypeError: f() missing 1 required"),
+    "no function": ("f = 3\n", "expected 'f' to be a function or a class, found 3"),
+    "another name": ("def g():\n    pass\n", "no object 'f'; expected one of: g"),
+    "no Python": ("def f(:\n", "line 1: not valid Python"),
+    "None": (value("None"), "expected 'f' to return a mapping with train and possibly test, found None"),
+    "no train": (value("{'test': (X, Y)}"), "train and possibly test, found the keys test"),
+    "another split": (value("{'train': (X, Y), 'val': (X, Y)}"), "found the keys train, val"),
+    "no labels": (value("{'train': X}"), "expected every sample of 'train' as input and label, or also client"),
+    "a number": (value("{'train': 3}"), "expected 'train' as a tuple of inputs, labels and possibly clients, or a"),
+    "four arrays": (value("{'train': (X, Y, Y, Y)}"), "expected 'train' as a tuple of inputs, labels and possibly"),
+    "texts": (value("{'train': ('x', Y)}"), "expected numbers in 'train inputs', found the type text"),
+    "objects": (value("{'train': ([None] * 60, Y)}"), "expected numbers in 'train inputs', found the type object"),
+    "complex": (value("{'train': (X * 1j, Y)}"), "expected numbers in 'train inputs', found the type complex128"),
+    "fewer labels": (value("{'train': (X, Y[:9])}"), "expected as many values in 'train labels' as inputs in"),
+    "NaN": (value("{'train': (X * np.nan, Y)}"), "found NaN or an infinity in sample 0"),
+    "fractions": (value("{'train': (X, Y / 2)}"), "in 'train labels', the classes, found 0.5 in sample 1"),
+    "unlike test data": (value("{'train': (X, Y), 'test': (X[:, :2], Y)}"), "expected inputs of the shape [4]"),
+    "unlike samples": (
+        value("{'train': ([X[0], X[1, :2]], [0, 1])}"),
+        "expected samples of one shape in 'train inputs'",
+    ),
+    "an empty data set": (value("{'train': torch.utils.data.ConcatDataset([[]])}"), "not empty, found [0]"),
+    "odd samples": (
+        value("{'train': torch.utils.data.ConcatDataset([[1, (2, 3)]])}"),
+        "expected every sample of 'train'",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_what_is_wrong_is_one_message_and_nothing_is_written(capsys, tmp_path, kind):
+    text, message = WRONG[kind]
+    (tmp_path / "data.py").write_text(text)
+    scenario = {**SMALL, "data": {"python": "data.py:f", "clients": 8}, "model": {"name": "mlp", "widths": [4]}}
+    (tmp_path / "my.yaml").write_text(dump_yaml(scenario))
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["simulate", str(tmp_path / "my.yaml"), "--out", str(tmp_path / "run")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert str(tmp_path / "data.py") in line
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [("data.py", "expected FILE.py:NAME"), ("none.py:f", "none.py: no such file"), (3, "expected text, found 3")],
+)
+def test_a_reference_to_nothing_is_refused_with_its_field(tmp_path, capsys, reference, message):
+    scenario = {**SMALL, "data": {"python": reference, "clients": 8}}
+    (tmp_path / "my.yaml").write_text(dump_yaml(scenario))
+    assert main(["scenario", "validate", str(tmp_path / "my.yaml")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert "data" in line
+
+
+def test_the_functions_name_decides_and_the_files_place_does_not(tmp_path):
+    def digest(folder, name):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "data.py").write_text(CODE)
+        data = {"python": str(tmp_path / folder / f"data.py:{name}"), "clients": 8}
+        return digest_of_scenario(resolve(check({**SMALL, "data": data, "model": "mlp"})))
+
+    assert digest("one", "load") == digest("other", "load") != digest("one", "share")
+
+
+def test_a_run_goes_on_only_with_the_same_code_and_the_same_data(tmp_path):
+    text = CODE + "\ndef f():\n    return {'train': (np.load('numbers.npy'), Y)}\n"
+    text = text.replace("'numbers.npy'", repr(str(tmp_path / "numbers.npy")))
+    (tmp_path / "data.py").write_text(text)
+    np.save(tmp_path / "numbers.npy", np.random.default_rng(0).standard_normal((60, 4)))
+    data = {"python": "data.py:f", "clients": 8}
+    (tmp_path / "my.yaml").write_text(dump_yaml({**SMALL, "data": data, "model": {"name": "mlp", "widths": [4]}}))
+    scenario = load_scenario(tmp_path / "my.yaml")
+    whole = run(scenario, out=tmp_path / "whole")
+    assert json.loads((whole / "summary.json").read_text())["inputs"].keys() == {"scenario", "data", "data.python"}
+    with pytest.raises(KeyboardInterrupt):
+        run(scenario, out=tmp_path / "run", listeners=[Stop(2)])
+    (tmp_path / "data.py").write_text(text + "# changed\n")
+    with pytest.raises(UserError, match="not the file that the run began with") as refused:
+        resume(tmp_path / "run")
+    assert refused.value.file == str(tmp_path / "data.py")
+    (tmp_path / "data.py").write_text(text)
+    assert tree(resume(tmp_path / "run")) == tree(whole)

@@ -1,0 +1,134 @@
+"""Data of users' own: every engine trains alike on them, and a run goes on only with the same data."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from edgefl.errors import UserError
+from edgefl.experiment import resume, run
+from edgefl.rerun.verify import verify
+from edgefl.scenario import dump_yaml, load_scenario, resolve
+
+from ..small_runs import SMALL, Stop, tree
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def write(path, seed=0, count=400):
+    """Float tables of ten clients, each with a class that is frequent."""
+    rng = np.random.default_rng(seed)
+    client = np.arange(count) % 10
+    labels = np.where(rng.random(count) < 0.5, client % 3, rng.integers(0, 3, count))
+    inputs = rng.standard_normal((count, 6)) + 2 * np.eye(3, 6)[labels]
+    np.savez(path, x=inputs, y=labels, client=client)
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A folder with a scenario and its data, and the scenario."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    write(folder / "train.npz")
+    write(folder / "test.npz", seed=1, count=100)
+    data = {"name": "arrays", "train": "train.npz", "test": "test.npz", "clients": 10, "partition": {"kind": "natural"}}
+    scenario = {**SMALL, "data": data, "model": {"name": "mlp", "widths": [16, 8]}}
+    scenario["training"] = {"rounds": 5, "cohort": 4, "local": {"epochs": 4, "batch": 8, "lr": 0.1}}
+    scenario["methods"] = ["fedavg", "scaffold", "moon"]
+    (folder / "my.yaml").write_text(dump_yaml(scenario))
+    return folder
+
+
+def models(folder):
+    return {path: content for path, content in tree(folder).items() if path.endswith((".safetensors", ".parquet"))}
+
+
+def test_every_engine_trains_alike_on_tables_of_numbers(table):
+    scenario = load_scenario(table / "my.yaml")
+    engines = "sequential", "parallel", "batched"
+    runs = {engine: run(scenario, out=table / engine, engine=engine) for engine in engines}
+    assert models(runs["sequential"]) == models(runs["parallel"])
+    summaries = [json.loads((folder / "summary.json").read_text())["methods"] for folder in runs.values()]
+    for label, (entry,) in summaries[0].items():
+        assert entry["accuracy"]["best"] > 0.6, label
+        for other in summaries[1:]:
+            assert other[label][0]["accuracy"]["best"] == pytest.approx(entry["accuracy"]["best"], abs=0.02)
+            assert other[label][0]["seconds"] == entry["seconds"]
+    losses = [
+        pq.read_table(next(folder.glob("fedavg/*/rounds.parquet")))["loss"].to_numpy() for folder in runs.values()
+    ]
+    np.testing.assert_allclose(losses[2], losses[0], rtol=1e-4)
+    assert verify(runs["batched"]) == []
+
+
+def test_a_killed_run_goes_on_and_ends_like_one_that_was_not(table):
+    program = (
+        "import os, signal, sys\nfrom pathlib import Path\n"
+        "from edgefl.experiment import run\nfrom edgefl.record.listener import Listener\n"
+        "from edgefl.scenario import load_scenario\n"
+        "class Kill(Listener):\n"
+        "    left = 6\n"
+        "    def round_ended(self, row):\n"
+        "        self.left -= 1\n"
+        "        if not self.left:\n"
+        "            os.kill(os.getpid(), signal.SIGKILL)\n"
+        "run(load_scenario(Path(sys.argv[1])), out=Path(sys.argv[2]), engine='sequential', listeners=[Kill()])\n"
+    )
+    command = [sys.executable, "-c", program, str(table / "my.yaml"), str(table / "killed")]
+    done = subprocess.run(command, cwd=table, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
+    assert done.returncode == -signal.SIGKILL
+    whole = run(load_scenario(table / "my.yaml"), out=table / "whole", engine="sequential")
+    assert tree(resume(table / "killed")) == tree(whole)
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_a_run_does_not_go_on_with_other_data(table, train):
+    scenario = load_scenario(table / "my.yaml")
+    with pytest.raises(KeyboardInterrupt):
+        run(scenario, out=table / "run", train=train, listeners=[Stop(6)])
+    for name in ("train.npz", "test.npz"):
+        content = (table / name).read_bytes()
+        write(table / name, seed=2, count=420)
+        with pytest.raises(UserError, match="has changed since the run began") as refused:
+            resume(table / "run")
+        assert refused.value.file == str(table / name)
+        (table / name).write_bytes(content)
+    resume(table / "run")
+
+
+def test_data_that_changed_between_two_runs_of_one_process_are_read_again(table):
+    first, second = [], []
+    for found in (first, second):
+        folder = run(load_scenario(table / "my.yaml"), out=table / f"run{len(first)}", engine="sequential")
+        found.append(json.loads((folder / "summary.json").read_text()))
+        write(table / "train.npz", seed=9)
+    assert first[0]["inputs"]["data"] != second[0]["inputs"]["data"]
+    assert first[0]["methods"]["fedavg"][0]["accuracy"] != second[0]["methods"]["fedavg"][0]["accuracy"]
+
+
+def test_paths_start_at_the_scenarios_folder_and_do_not_decide(table, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data = resolve(load_scenario(table / "my.yaml"))["data"]
+    assert data["train"] == str(table / "train.npz")
+    assert (data["test"], data["test_data"]) == ("whole", str(table / "test.npz"))
+    moved = tmp_path / "moved"
+    table.rename(moved)
+    other = tmp_path / "mine"
+    other.mkdir()
+    for name in ("train.npz", "test.npz", "my.yaml"):
+        (other / name).write_bytes((moved / name).read_bytes())
+    one, two = (run(load_scenario(folder / "my.yaml"), out=folder / "run", train=False) for folder in (moved, other))
+    assert (one / "summary.json").read_bytes() == (two / "summary.json").read_bytes()
+    changed = load_scenario(moved / "my.yaml", {"data.train": "mine/train.npz"})
+    assert changed.data.train == str(other / "train.npz")
+    monkeypatch.setenv("EDGEFL_DATA", str(moved))
+    (other / "train.npz").unlink()
+    assert load_scenario(other / "my.yaml").data.train == str(moved / "train.npz")

@@ -1,0 +1,203 @@
+"""Python files run for a scenario that the user runs by path, and for no run directory that somebody sent."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edgefl import user_code
+from edgefl.cli.entry import main
+from edgefl.experiment import run
+from edgefl.record.listener import Listener
+from edgefl.scenario import load_scenario
+from edgefl.scenario.writing import dump_yaml
+
+from ..small_runs import SMALL
+
+NET = """
+import os
+from torch import nn
+
+if "EDGEFL_MARK" in os.environ:
+    open(os.environ["EDGEFL_MARK"], "a").write("imported")
+
+
+class Net(nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(1, width, 3, padding=1), nn.BatchNorm2d(width)
+        self.drop, self.head = nn.Dropout(0.1), nn.Linear(width * 64, 4)
+
+    def forward(self, inputs):
+        return self.head(self.drop(self.norm(self.stem(inputs)).relu().flatten(1)))
+"""
+
+DATA = """
+import numpy as np
+
+
+def load():
+    rng = np.random.default_rng(0)
+    labels = np.arange(200) % 4
+    inputs = rng.normal(size=(200, 1, 8, 8)) + labels[:, None, None, None]
+    return {"train": (inputs[:160], labels[:160]), "test": (inputs[160:], labels[160:])}
+"""
+
+
+class Ending(Listener):
+    """Interrupts a run after its first round."""
+
+    def round_ended(self, row):
+        raise KeyboardInterrupt
+
+
+def written(folder: Path) -> Path:
+    """A scenario with a model and data from Python files."""
+    folder.mkdir()
+    (folder / "net.py").write_text(NET)
+    (folder / "data.py").write_text(DATA)
+    scenario = copy.deepcopy(SMALL) | {"model": {"python": "net.py:Net", "args": {"width": 3}}}
+    scenario["data"] = {"python": "data.py:load", "clients": 8}
+    scenario["training"]["rounds"] = 2
+    (folder / "my.yaml").write_text(dump_yaml(scenario), encoding="utf-8")
+    return folder / "my.yaml"
+
+
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory):
+    """The scenario, and its finished run."""
+    folder = tmp_path_factory.mktemp("python")
+    scenario = written(folder / "work")
+    run(load_scenario(scenario), out=folder / "run", engine="sequential")
+    return scenario, folder / "run"
+
+
+@pytest.fixture(autouse=True)
+def nothing_allowed_yet(monkeypatch):
+    """As in a process of its own."""
+    monkeypatch.setattr(user_code, "_allowed", set())
+
+
+def sent(mine, tmp_path: Path, change: str | None = None) -> tuple[Path, Path]:
+    """The scenario's folder and the run directory in other places; ``change``: what is appended to its model's file."""
+    scenario, folder = mine
+    work, received = tmp_path / "work", tmp_path / "received"
+    shutil.copytree(scenario.parent, work)
+    shutil.copytree(folder, received)
+    file = received / "scenario.yaml"
+    file.write_text(file.read_text().replace(str(scenario.parent), str(work)))
+    if change is not None:
+        (work / "net.py").write_text(NET + change)
+    return work, received
+
+
+def test_a_model_and_data_from_files_train(mine):
+    entry = json.loads((mine[1] / "summary.json").read_text())
+    assert entry["methods"]["fedavg"][0]["accuracy"]["final"] > 0.4
+    assert {field for field in entry["inputs"] if field.endswith("python")} == {"data.python", "model.spec.python"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["verify", "RUN"],
+        ["report", "RUN"],
+        ["report", "RUN", "--html", "OUT"],
+        ["timeline", "RUN", "--method", "fedavg", "-o", "OUT"],
+    ],
+    ids=" ".join,
+)
+def test_what_reads_a_run_never_executes_its_files(mine, tmp_path, command):
+    _, received = sent(mine, tmp_path)
+    words = {"RUN": str(received), "OUT": str(tmp_path / "out")}
+    mark = tmp_path / "mark"
+    done = subprocess.run(
+        [sys.executable, "-m", "edgefl", *(words.get(word, word) for word in command)],
+        env={**os.environ, "EDGEFL_MARK": str(mark)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, mark.exists()) == (0, False), done.stderr
+    if command[0] == "verify":
+        assert "not simulated again, because its Python files are not executed" in done.stdout
+
+
+def test_a_replay_goes_on_with_the_files_that_the_run_began_with(mine, tmp_path):
+    _, received = sent(mine, tmp_path)
+    assert main(["replay", str(received), "--out", str(tmp_path / "again")]) == 0
+    first = (received / "fedavg/seed-0/rounds.parquet").read_bytes()
+    assert (tmp_path / "again/fedavg/seed-0/rounds.parquet").read_bytes() == first
+
+
+@pytest.mark.parametrize("command", [["replay"], ["replay", "--sensitivity"], ["diagnose"]], ids=" ".join)
+def test_a_changed_file_is_not_executed_unless_it_is_trusted(mine, tmp_path, capsys, command):
+    work, received = sent(mine, tmp_path, change="raise SystemExit(7)")
+    out = ["--out", str(tmp_path / "again")] if command == ["replay"] else []
+    assert main([command[0], str(received), *command[1:], *out]) == 2
+    message = "this Python file is not executed, since it is not the file that the run began with; read it"
+    assert f"{work / 'net.py'}: model.spec.python: {message}" in capsys.readouterr().err
+    assert not (tmp_path / "again").exists()
+
+
+def test_a_file_within_the_run_directory_is_not_executed_though_it_has_the_digest(mine, tmp_path, capsys):
+    work, received = sent(mine, tmp_path)
+    shutil.copy(work / "net.py", received / "net.py")
+    file = received / "scenario.yaml"
+    file.write_text(file.read_text().replace(str(work / "net.py"), str(received / "net.py")))
+    assert main(["replay", str(received), "--out", str(tmp_path / "again")]) == 2
+    assert "it is part of the run directory" in capsys.readouterr().err
+    assert main(["replay", str(received), "--out", str(tmp_path / "again"), "--trust"]) == 0
+
+
+def test_an_interrupted_run_goes_on_with_its_files_and_with_no_others(mine, tmp_path, capsys):
+    scenario, whole = mine
+    with pytest.raises(KeyboardInterrupt):
+        run(load_scenario(scenario), out=tmp_path / "run", engine="sequential", listeners=[Ending()])
+    user_code._allowed.clear()
+    text = scenario.with_name("net.py").read_text()
+    try:
+        scenario.with_name("net.py").write_text(text + "raise SystemExit(7)")
+        assert main(["simulate", "--resume", str(tmp_path / "run")]) == 2
+        assert "add --trust" in capsys.readouterr().err
+    finally:
+        scenario.with_name("net.py").write_text(text)
+    assert main(["simulate", "--resume", str(tmp_path / "run")]) == 0
+    for name in ("fedavg/seed-0/rounds.parquet", "fedavg/seed-0/final.safetensors", "summary.json"):
+        assert (tmp_path / "run" / name).read_bytes() == (whole / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("Net = 3", "net.py: expected 'Net' to be a function or a class, found 3"),
+        ("def Net(width): return 5", "net.py: expected 'Net' to make an nn.Module, found 5"),
+        ("def Net(width): return 1 / 0", "net.py: 'Net' raised an error: ZeroDivisionError: division by zero"),
+        (
+            "def Net(): ...",
+            "net.py: 'Net' raised an error: TypeError: Net() got an unexpected keyword",
+        ),
+        ("class Nets: ...", "net.py: no object 'Net'; did you mean 'Nets'?"),
+        ("import sys; sys.exit(3)", "net.py: line 1: this file raised an error when it was imported: SystemExit: 3"),
+        ("def Net(:", "net.py: line 1: not valid Python: invalid syntax"),
+    ],
+)
+def test_a_wrong_file_ends_with_one_message_and_writes_nothing(tmp_path, capsys, code, message):
+    scenario = written(tmp_path / "work")
+    (tmp_path / "work" / "net.py").write_text(code)
+    assert main(["simulate", str(scenario), "--out", str(tmp_path / "run")]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert message in line
+    assert not (tmp_path / "run").exists()
+
+
+def test_trust_is_for_run_directories(mine, capsys):
+    assert main(["simulate", str(mine[0]), "--trust"]) == 2
+    assert "expected it with --resume" in capsys.readouterr().err

@@ -1,0 +1,320 @@
+"""Ordinary PyTorch modules are split into blocks, called with weights, and trained as PyTorch trains them."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from edgefl.cost.measure import measure
+from edgefl.errors import UserError
+from edgefl.methods.build import build_method
+from edgefl.methods.local_options import LocalOptions
+from edgefl.models.mode import using
+from edgefl.models.ordinary import OrdinaryModel
+from edgefl.models.random_layers import RandomFunctions
+from edgefl.models.registry import build_model, initial_vector
+from edgefl.models.splitting import split
+
+SHAPE = (1, 6, 6)
+
+
+class Residual(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(channels)
+
+    def forward(self, inputs):
+        return inputs + F.relu(self.norm(self.conv(inputs)))
+
+
+class Net(nn.Module):
+    """What a user writes: plain layers, batch norm, dropout."""
+
+    def __init__(self, classes=3, dropout=0.3):
+        super().__init__()
+        self.stem = nn.Conv2d(1, 8, 3, padding=1)
+        self.norm = nn.BatchNorm2d(8)
+        self.middle = nn.Sequential(Residual(8), Residual(8))
+        self.pool = nn.AdaptiveAvgPool2d(2)
+        self.drop = nn.Dropout(dropout)
+        self.head = nn.Linear(32, classes)
+
+    def forward(self, inputs):
+        features = self.pool(self.middle(F.relu(self.norm(self.stem(inputs)))))
+        return self.head(self.drop(torch.flatten(features, 1)))
+
+
+def built(make=Net, shape=SHAPE, classes=3, **options):
+    class Made(OrdinaryModel):
+        def module(self, sample_shape, classes):
+            return make()
+
+    return build_model(Made(**options), shape, classes)
+
+
+def weights_of(model, vector):
+    return model.layout.weights(*model.layout.split(vector))
+
+
+def test_a_block_begins_at_each_child_with_weights_and_pooling_belongs_to_the_last():
+    blocks = split(Net()).blocks
+    assert list(blocks) == ["stem", "middle", "head"]
+    names = {name: {path.partition(".")[0] for path, _ in block.named_children()} for name, block in blocks.items()}
+    assert names == {"stem": {"stem", "norm"}, "middle": {"middle"}, "head": {"pool", "drop", "head"}}
+
+
+def test_named_blocks_begin_at_the_calls_of_these_submodules():
+    assert list(split(Net(), ["stem", "middle.1", "head"]).blocks) == ["stem", "middle_1", "head"]
+    with pytest.raises(UserError, match=r"blocks: .* found 'midle'; called are: stem, norm, middle"):
+        split(Net(), ["stem", "midle"])
+
+
+@pytest.mark.parametrize("names", [None, ["stem", "middle.0", "middle.1", "head"]])
+@pytest.mark.parametrize("training", [True, False])
+def test_the_blocks_compute_what_the_module_computes(names, training):
+    model, reference = built(blocks=names), Net().train(training)
+    vector = initial_vector(model, 4)
+    state = {name: tensor for block in weights_of(model, vector.clone()) for name, tensor in block.items()}
+    assert reference.load_state_dict(state, strict=False).unexpected_keys == []
+    reference.drop.p = 0.0
+    images = torch.randn(5, *SHAPE)
+    with torch.no_grad(), using(training=training), RandomFunctions(torch.tensor(0)) as functions:
+        functions.dropped = lambda input, shape, p: input
+        found = model.apply_blocks(weights_of(model, vector), images)
+    assert torch.allclose(found, reference(images), atol=1e-6)
+    after = {name: tensor for block in weights_of(model, vector) for name, tensor in block.items()}
+    assert all(
+        torch.allclose(after[name], tensor, atol=1e-6)
+        for name, tensor in reference.state_dict().items()
+        if name in after
+    )
+
+
+def test_the_initial_values_are_those_that_the_constructor_draws():
+    model = built()
+    assert torch.equal(initial_vector(model, 1), initial_vector(model, 1))
+    assert not torch.equal(initial_vector(model, 1), initial_vector(model, 2))
+    middle = weights_of(model, initial_vector(model, 1))[1]
+    assert middle["middle.0.norm.running_var"].eq(1).all()
+    assert middle["middle.0.norm.weight"].eq(1).all()
+
+
+def test_counters_and_tables_of_indices_do_not_travel():
+    class Table(Net):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("order", torch.tensor([2, 0, 1]))
+            self.register_buffer("scale", torch.ones(3), persistent=False)
+
+        def forward(self, inputs):
+            return super().forward(inputs)[:, self.order] * self.scale
+
+    model = built(Table)
+    assert model.layout.size == built().layout.size
+    assert {entry.name.rpartition(".")[2] for entry in model.layout.buffers} == {"running_mean", "running_var"}
+    cost = measure(model, build_method("fedavg", LocalOptions()), model.depth, 4)
+    assert cost.layer_macs > 0
+
+
+def test_tied_weights_have_one_place_and_their_gradients_add_up():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+            self.second.weight = self.first.weight
+
+        def forward(self, inputs):
+            return self.second(self.first(inputs))
+
+    model = built(Tied, (4,), 4)
+    assert (model.layout.parameter_count, model.depth) == (16, 2)
+    vector = initial_vector(model, 0).requires_grad_()
+    model.apply_blocks(model.layout.weights(vector), torch.eye(4)).sum().backward()
+    weight = vector.detach().view(4, 4).clone().requires_grad_()
+    F.linear(F.linear(torch.eye(4), weight), weight).sum().backward()
+    assert torch.allclose(vector.grad.view(4, 4), weight.grad)
+
+
+def test_a_recurrent_network_is_called_with_the_weights_that_are_passed():
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm, self.head = nn.LSTM(5, 8, batch_first=True), nn.Linear(8, 3)
+
+        def forward(self, inputs):
+            return self.head(self.lstm(inputs)[0][:, -1])
+
+    model = built(Recurrent, (7, 5), 3)
+    assert model.depth == 1  # what passes between the layers is a tuple
+    vector = initial_vector(model, 3).requires_grad_()
+    reference = Recurrent()
+    reference.load_state_dict({n: t.detach() for block in weights_of(model, vector) for n, t in block.items()})
+    inputs = torch.randn(2, 7, 5)
+    found = model.apply_blocks(weights_of(model, vector), inputs)
+    assert torch.allclose(found, reference(inputs))
+    found.sum().backward()
+    assert vector.grad[: 4 * 8 * 5].abs().max() > 0
+
+
+def test_only_what_is_trained_travels_and_has_a_gradient():
+    model = built(trainable=["head", "middle.1.*"])
+    assert {entry.name.rpartition(".")[0] for entry in model.layout.entries} == {
+        "middle.1.conv",
+        "middle.1.norm",
+        "head",
+    }
+    whole = measure(built(), build_method("fedavg", LocalOptions()), 3, 8)
+    head = measure(built(trainable=["head"]), build_method("fedavg", LocalOptions()), 3, 8)
+    assert head.forward_macs == whole.forward_macs
+    assert head.training_flops < 0.5 * whole.training_flops
+    with pytest.raises(UserError, match=r"trainable: 'haed' names no parameters; expected submodules, such as: stem"):
+        built(trainable=["haed"])
+
+
+def test_statistics_of_frozen_layers_are_used_and_not_updated():
+    model = built(trainable=["head"])
+    images, vector = torch.randn(5, *SHAPE), initial_vector(model, 0)
+    with torch.no_grad(), RandomFunctions(torch.tensor(0)) as functions:
+        functions.dropped = lambda input, shape, p: input
+        in_training = model.apply_blocks(weights_of(model, vector), images)
+        with using(training=False):
+            assert torch.equal(in_training, model.apply_blocks(weights_of(model, vector), images))
+
+
+def test_a_model_of_blocks_survives_pickling():
+    model, images = built(), torch.randn(2, *SHAPE)
+    vector = initial_vector(model, 0)
+    other = pickle.loads(pickle.dumps(_without_first_values(model)))
+    with torch.no_grad(), using(training=False):
+        found = other.apply_blocks(weights_of(other, vector), images)
+        assert torch.equal(found, model.apply_blocks(weights_of(model, vector), images))
+
+
+def _without_first_values(model):
+    model.first_values = None
+    return model
+
+
+class SecondPlace(Net):
+    def __init__(self):
+        super().__init__()
+        self.kept = [self.head.weight]
+
+    def forward(self, inputs):
+        return super().forward(inputs) + self.kept[0].sum()
+
+
+class Multinomial(Net):
+    def forward(self, inputs):
+        return super().forward(inputs) + torch.multinomial(torch.ones(3), 3).float()
+
+
+class Cumulative(Net):
+    def __init__(self):
+        super().__init__()
+        self.norm.momentum = None
+
+
+class Features(Net):
+    def forward(self, inputs):
+        return self.middle(self.stem(inputs))
+
+
+class DroppedAttention(Net):
+    def forward(self, inputs):
+        tokens = inputs.flatten(2)
+        attended = F.scaled_dot_product_attention(tokens, tokens, tokens, dropout_p=0.1)
+        return super().forward(attended.view_as(inputs))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (SecondPlace, r"the layer 'head' \(Linear\) keeps its parameter 'weight' in a second place"),
+        (Multinomial, r"the layer '' \(Multinomial\) draws random numbers in a way that"),
+        (Cumulative, r"the layer 'norm' \(BatchNorm2d\) averages over all batches of its own"),
+        (Features, r"expected logits of shape \(2, 3\) for a batch of shape \(2, 1, 6, 6\), found \(2, 8, 6, 6\)"),
+        (DroppedAttention, r"scaled_dot_product_attention drops attention weights"),
+        (lambda: nn.Sequential(nn.LazyLinear(3)), r"the layer '0' \(LazyLinear\) gets its size from its first input"),
+        (lambda: nn.Linear(7, 3), r"cannot be called with a batch of shape \(2, 1, 6, 6\): .*mat1 and mat2"),
+    ],
+    ids=["second place", "multinomial", "momentum None", "no logits", "attention", "lazy", "shape"],
+)
+def test_what_cannot_be_made_pure_is_refused_with_its_layer(make, message):
+    before = torch.get_rng_state()
+    with pytest.raises(UserError, match=message):
+        built(make)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_forward_that_depends_on_numbers_is_one_block_and_methods_say_why():
+    class Branching(Net):
+        def forward(self, inputs):
+            return super().forward(inputs if inputs.sum() > 1e9 else inputs * 1)
+
+    model = built(Branching)
+    assert (model.depth, "cannot be traced" in model.whole) == (1, True)
+    with pytest.raises(
+        UserError, match=r"fedbr combines blocks of two models, and this model is one block: Branching\."
+    ):
+        build_method("fedbr", LocalOptions()).objective.adapt(model)
+
+
+@pytest.mark.parametrize("method", ["fedalign", "gradaug"])
+def test_methods_that_need_narrower_layers_refuse_ordinary_ones(method):
+    with pytest.raises(UserError, match=f"{method} runs a model's layers at a smaller width"):
+        build_method(method, LocalOptions()).objective.adapt(built())
+
+
+def masks(key, module, inputs):
+    with RandomFunctions(torch.tensor(key)):
+        return module(inputs)
+
+
+@pytest.mark.parametrize(
+    "module", [nn.Dropout(0.25), nn.Dropout2d(0.25), nn.AlphaDropout(0.0), nn.Dropout(0.0)], ids=str
+)
+def test_random_layers_repeat_with_the_key_and_keep_the_mean(module):
+    inputs = torch.ones(64, 32, 4, 4)
+    first = masks(7, module, inputs)
+    assert torch.equal(first, masks(7, module, inputs))
+    if module.p:
+        assert not torch.equal(first, masks(8, module, inputs))
+        zeros = (first == 0).float()
+        share = zeros.flatten(2)[:, :, 0] if isinstance(module, nn.Dropout2d) else zeros
+        # Five standard deviations of a share of that many draws.
+        assert abs(share.mean().item() - 0.25) < 5 * (0.25 * 0.75 / share.numel()) ** 0.5
+        assert torch.equal(first[first != 0].unique(), torch.tensor([1 / 0.75]))
+
+
+def test_uniform_numbers_are_uniform_and_those_of_two_calls_and_keys_are_independent():
+    functions, others = RandomFunctions(torch.tensor(3)), RandomFunctions(torch.tensor(4))
+    numbers: list[Tensor] = [functions.uniform((50_000,)), functions.uniform((50_000,)), others.uniform((50_000,))]
+    for each in numbers:
+        assert each.min() >= 0
+        assert each.max() < 1
+        counts = torch.histc(each, bins=100, min=0, max=1)
+        # χ² with 99 degrees of freedom: mean 99, standard deviation 14.
+        assert ((counts - 500) ** 2 / 500).sum().item() < 99 + 5 * 14.1
+    correlations = torch.corrcoef(torch.stack(numbers)) - torch.eye(3)
+    assert correlations.abs().max() < 5 / 50_000**0.5
+
+
+def test_a_block_that_begins_with_an_operator_in_place_leaves_its_input_alone():
+    class InPlace(Net):
+        def __init__(self):
+            super().__init__()
+            self.act = nn.ReLU(inplace=True)
+
+        def forward(self, inputs):
+            return self.head(torch.flatten(self.pool(self.act(self.norm(self.stem(inputs)))), 1))
+
+    model = built(InPlace, blocks=["stem", "norm", "act"])
+    assert model.copied == {"act"}
+    taps = model.taps(weights_of(model, initial_vector(model, 0)), torch.randn(2, *SHAPE))
+    assert taps[1].min() < 0
