@@ -74,7 +74,7 @@ class UserCode(NamedTuple):
         Raises:
             UserError: it cannot be read.
         """
-        return sha256(_content(self.file)).hexdigest()
+        return sha256(read_code(self.file)).hexdigest()
 
     def load(self, digest: str | None = None) -> Any:
         """The object; the file is imported at the first call, and its output goes to standard error.
@@ -103,7 +103,12 @@ class UserCode(NamedTuple):
         return value
 
 
-def _content(file: Path) -> bytes:
+def read_code(file: Path) -> bytes:
+    """The contents of a Python file.
+
+    Raises:
+        UserError: it cannot be read, or is too large.
+    """
     return read_plain(file, MAXIMUM_BYTES, what="a Python file")
 
 
@@ -157,7 +162,7 @@ class _UserFiles(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         file = str(module.__file__)
-        content = _content(Path(file))
+        content = read_code(Path(file))
         if sha256(content).hexdigest() != module.__name__.rpartition(":")[2]:
             raise ImportError(f"'{file}' has changed since it was first imported")
         try:

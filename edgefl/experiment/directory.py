@@ -13,12 +13,12 @@ from typing import Self
 from edgefl.durable_file import aside, flush_folder, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.folder_lock import FolderLock
-from edgefl.experiment.inputs import Input, check_inputs, digests
+from edgefl.experiment.inputs import Input, check_inputs, digests, keep_code
 from edgefl.experiment.software import in_words
 from edgefl.experiment.state import Choices, Finished, State, damaged, read_state
 from edgefl.record import RunPaths, names
 from edgefl.record.summary import SCHEMA, SeedResult, Summary, is_summary, read_summary
-from edgefl.scenario import Scenario
+from edgefl.scenario import Scenario, dump_yaml, resolve
 from edgefl.version import __version__
 
 
@@ -115,11 +115,11 @@ class RunDirectory:
         """The error for a state that does not fit its scenario."""
         return damaged(self._state_file(), "", reason)
 
-    def open(self, scenario: str) -> None:
-        """Write the resolved scenario, unless it was written before.
+    def open(self, scenario: Scenario) -> None:
+        """Write the resolved scenario and copies of its Python files, unless they were written before.
 
         Args:
-            scenario: the resolved scenario as YAML.
+            scenario: the scenario.
 
         Raises:
             UserError: the directory cannot be written.
@@ -133,7 +133,8 @@ class RunDirectory:
                 # An existing summary describes runs that are about to be tried again.
                 self.paths.summary.unlink(missing_ok=True)
                 # The state is written last: if it exists, the scenario exists too.
-                write_durably(self.paths.scenario, scenario)
+                keep_code(scenario, self.inputs, self.path)
+                write_durably(self.paths.scenario, dump_yaml(resolve(scenario)))
                 self._write()
             self.opened = True
         except OSError as error:
@@ -289,7 +290,8 @@ def check_free(path: Path, *, begun: bool = False, hint: str = "choose another f
         found = set(os.listdir(path))
     except OSError as error:
         raise UserError(f"cannot be read: {error.strerror}; {hint}", file=str(path)) from None
-    left = {names.SCENARIO, *(aside(path / name).name for name in (names.SCENARIO, names.STATE))} if begun else set()
+    unfinished = (aside(path / name).name for name in (names.SCENARIO, names.STATE))
+    left = {names.SCENARIO, names.INPUTS, *unfinished} if begun else set()
     if found <= {names.LOCK, *left}:
         return
     if names.STATE in found:

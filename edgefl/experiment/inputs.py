@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from edgefl.data.location import data_root
 from edgefl.data.sizes import reads_samples
+from edgefl.durable_file import make_folder, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.wiring import recipe_of
 from edgefl.input_file import code_files, digest_of_file, find_input, input_files
-from edgefl.record import names
+from edgefl.record import RunPaths, names
 from edgefl.scenario import Scenario, resolve
 from edgefl.scenario.paths import what_decides
-from edgefl.user_code import allow
+from edgefl.user_code import allow, read_code
 
 SCENARIO, DATA = "scenario", "data"
 
@@ -40,7 +41,7 @@ def digest_of_scenario(data: Mapping[str, Any]) -> str:
         data: the file's contents as plain data, as also returned by :func:`edgefl.scenario.resolve`.
     """
     text = json.dumps(what_decides(data), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return sha256(text.encode()).hexdigest()
 
 
 class Inputs:
@@ -58,12 +59,12 @@ class Inputs:
         methods = {each.label: recipe_of(scenario, each) for each in scenario.methods}
         self.files = input_files(scenario) | input_files({"methods": methods})
 
-    def now(self, *, trains: bool, run_code: bool = True) -> dict[str, Input]:
+    def now(self, *, trains: bool, copies: Mapping[str, Path] | None = None) -> dict[str, Input]:
         """Each input by its field of the scenario.
 
         Args:
             trains: whether images are read, even if their counts do not require it.
-            run_code: whether data are read that a Python file returns.
+            copies: copies of the Python files, by field: read these, and no data that a Python file returns.
 
         Raises:
             UserError: a file is missing or unreadable.
@@ -71,15 +72,36 @@ class Inputs:
         found = {SCENARIO: self._scenario}
         for field, file in self.files.items():
             try:
-                path = find_input(file)
+                path = find_input(file) if copies is None or field not in copies else copies[field]
                 found[field] = Input(str(path), digest_of_file(path))
             except UserError as error:
                 raise error.located(field=field) from None
-        if (trains or self._pixels) and (run_code or not code_files(self._data)):
+        if (trains or self._pixels) and (copies is None or not code_files(self._data)):
             from edgefl.data.dataset import content_of_set
 
             found[DATA] = Input(str(data_root(self._data.root)), content_of_set(self._data))
         return found
+
+
+def keep_code(scenario: Scenario, known: Mapping[str, str], folder: Path) -> None:
+    """Write copies of the scenario's Python files into a run directory.
+
+    Args:
+        scenario: the scenario.
+        known: digests of the run's inputs, by field.
+        folder: the run directory.
+
+    Raises:
+        UserError: a file is missing, or has other contents than when its digest was computed.
+        OSError: a copy cannot be written.
+    """
+    paths = RunPaths(folder)
+    contents = {field: (file, read_code(file)) for field, file in code_files(scenario).items()}
+    check_inputs(known, {field: Input(str(file), sha256(code).hexdigest()) for field, (file, code) in contents.items()})
+    if contents:
+        make_folder(paths.inputs, parents=False)
+    for field, (_, code) in contents.items():
+        write_durably(paths.code(field), code)
 
 
 def allow_code(scenario: Scenario, known: Mapping[str, str], folder: Path, *, trust: bool) -> None:
@@ -97,6 +119,13 @@ def allow_code(scenario: Scenario, known: Mapping[str, str], folder: Path, *, tr
         UserError: a file is in the directory, missing, or has other contents, and is not trusted.
     """
     for field, file in code_files(scenario).items():
+        if not file.exists():
+            copy = f"{names.INPUTS}/{field}.py"
+            raise UserError(
+                f"no such file; the run directory has a copy of it, {copy}: read it, and copy it here",
+                file=str(file),
+                field=field,
+            )
         within = file.resolve().is_relative_to(folder.resolve())
         if not trust and (within or known.get(field) != digest_of_file(file)):
             reason = "it is part of the run directory" if within else "it is not the file that the run began with"

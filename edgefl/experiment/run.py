@@ -25,7 +25,7 @@ from edgefl.process_state import process_state_kept
 from edgefl.record.costs import write_costs
 from edgefl.record.listener import Listener
 from edgefl.record.summary import write_summary
-from edgefl.scenario import Scenario, dump_yaml, load_scenario, resolve, with_overrides
+from edgefl.scenario import Scenario, load_scenario, with_overrides
 from edgefl.scenario.overrides import of_engine
 from edgefl.training.faults import PartFault
 from edgefl.validation import validated
@@ -180,7 +180,7 @@ class _Experiment:
         self._check_inputs()
         data = self._load(seed) if self._choices.train or self._selection_reads_labels(seed) else None
         world = shared_world(self._scenario, seed, data)
-        self._directory.open(dump_yaml(resolve(self._scenario)))
+        self._directory.open(self._scenario)
         with self._core(seed, data) as core:
             for method in methods:
                 self._check_inputs()

@@ -209,6 +209,15 @@ class RunPaths:
         """The folder of one seed's results inside that folder."""
         return folder_in(self.results, names.seed_folder(seed))
 
+    @property
+    def inputs(self) -> Path:
+        """The folder of copies of the run's Python files; they are never executed from here."""
+        return folder_in(self.root, names.INPUTS)
+
+    def code(self, field: str) -> Path:
+        """The copy of the Python file that a field of the scenario names."""
+        return file_in(self.inputs, f"{field}.py")
+
     def of(self, label: str, seed: int) -> SeedPaths:
         """The files of one method with one seed."""
         return SeedPaths(folder_in(folder_in(self.root, label), names.seed_folder(seed)))
@@ -231,6 +240,7 @@ class RunPaths:
                 user.
         """
         _check_files(self.root, names.FILES)
+        _check_files(self.inputs)
         for seed in _seed_folders(self.results):
             _check_files(seed)
         for label in labels:
@@ -255,7 +265,8 @@ class RunPaths:
                 SeedPaths(seed).remove()
             with suppress(OSError):
                 folder.rmdir()
-        shutil.rmtree(self.results, ignore_errors=True)
+        for folder in (self.results, self.inputs):
+            shutil.rmtree(folder, ignore_errors=True)
         for name in names.FILES:
             if name != names.LOCK:  # removed last, by the process that holds it
                 _unlink(self.root, name)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from edgefl.durable_file import durable_file, durable_folder, write_durably
 from edgefl.errors import UserError
-from edgefl.experiment.inputs import SCENARIO, digest_of_scenario
+from edgefl.experiment.inputs import SCENARIO, digest_of_scenario, keep_code
 from edgefl.experiment.one_run import OneRun
 from edgefl.experiment.recording import Recording
 from edgefl.process_state import process_state_kept
@@ -97,6 +97,7 @@ class Replay:
         models = () if written.keep_models == "none" else (FINAL_MODEL, CLIENT_MODELS)
         data = resolve(written)
         write_durably(RunPaths(folder).scenario, dump_yaml(data))
+        keep_code(written, inputs, folder)
         entries: dict[str, list[SeedResult]] = {label: [] for label in self._run.labels}
         for (label, seed), before in known.items():
             entry, used = found[label, seed]

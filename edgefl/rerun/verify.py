@@ -111,12 +111,13 @@ def _left_out(run: Path, scenario: Scenario, summary: Summary, costs: Collection
 def _changed_inputs(run: Path, scenario: Scenario, summary: Summary) -> Iterator[str]:
     """Inputs that changed since the run; then the log cannot be compared with the scenario."""
     known, file = summary.inputs, RunPaths(run).scenario
+    copies = {field: RunPaths(run).code(field) for field in code_files(scenario)}
     now = digest_of_scenario(read_yaml(file))
     if known.get(SCENARIO) != now:
         yield f"{file} is not the scenario that the run was made from"
         return
     try:
-        found = Inputs(scenario, run).now(trains=False, run_code=False)
+        found = Inputs(scenario, run).now(trains=False, copies=copies)
     except UserError as error:
         yield f"an input of the run is missing: {error}"
         return

@@ -14,7 +14,7 @@ from edgefl.cli import main
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.record import label_fault
-from edgefl.record.names import CHECKPOINTS, OWN, RESULTS, SEED, SEED_FILES
+from edgefl.record.names import CHECKPOINTS, INPUTS, OWN, RESULTS, SEED, SEED_FILES
 from edgefl.report import RunResult, write_pictures
 from edgefl.rerun.replay import Replay
 from edgefl.rerun.sensitivity import write_sensitivity
@@ -99,7 +99,7 @@ def test_shipped_scenarios_keep_their_labels():
 def test_only_one_module_spells_the_names():
     """So that every path in a run directory comes from ``edgefl.record``, which follows no links."""
     package = Path(edgefl.__file__).parent
-    spelt = {*OWN, *SEED_FILES, CHECKPOINTS, SEED} - {RESULTS}
+    spelt = {*OWN, *SEED_FILES, CHECKPOINTS, SEED} - {RESULTS, INPUTS}
     found = {
         (path.relative_to(package).as_posix(), node.value)
         for path in package.rglob("*.py")

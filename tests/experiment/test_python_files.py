@@ -19,7 +19,7 @@ from edgefl.record.listener import Listener
 from edgefl.scenario import load_scenario
 from edgefl.scenario.writing import dump_yaml
 
-from ..small_runs import SMALL
+from ..small_runs import SMALL, tree
 
 NET = """
 import os
@@ -157,11 +157,74 @@ def test_a_file_within_the_run_directory_is_not_executed_though_it_has_the_diges
     assert main(["replay", str(received), "--out", str(tmp_path / "again"), "--trust"]) == 0
 
 
+COPIES = ["data.python.py", "model.spec.python.py"]
+
+
+def test_a_run_keeps_copies_of_its_files_and_so_does_its_replay(mine, tmp_path):
+    scenario, folder = mine
+    main(["replay", str(folder), "--out", str(tmp_path / "again")])
+    for run_directory in (folder, tmp_path / "again"):
+        assert sorted(os.listdir(run_directory / "inputs")) == COPIES
+        for copied, file in zip(COPIES, ("data.py", "net.py"), strict=True):
+            assert (run_directory / "inputs" / copied).read_bytes() == scenario.with_name(file).read_bytes()
+        assert main(["verify", str(run_directory)]) == 0
+
+
+def test_verify_needs_the_copies_and_not_the_files_themselves(mine, tmp_path, capsys):
+    work, received = sent(mine, tmp_path)
+    shutil.rmtree(work)
+    assert main(["verify", str(received)]) == 0
+    (received / "inputs/model.spec.python.py").write_text(NET + "# changed")
+    assert main(["verify", str(received)]) == 1
+    assert (
+        "inputs/model.spec.python.py: model.spec.python: is not the file that the run read" in capsys.readouterr().out
+    )
+    (received / "inputs/model.spec.python.py").unlink()
+    assert main(["verify", str(received)]) == 1
+
+
+@pytest.mark.parametrize("name", ["inputs", "inputs/net.py", f"inputs/{COPIES[1]}"])
+@pytest.mark.parametrize("command", [["verify"], ["simulate", "--resume"]], ids=" ".join)
+def test_a_link_in_place_of_a_copy_is_not_followed(mine, tmp_path, capsys, command, name):
+    _, received = sent(mine, tmp_path)
+    if command[0] == "simulate":
+        received = interrupted(mine, tmp_path)
+    path, outside = received / name, tmp_path / "outside"
+    outside.mkdir()
+    if path.exists():
+        shutil.move(path, outside / path.name)
+    path.symlink_to(outside / path.name)
+    before = tree(outside)
+    unread = command == ["verify"] and name == "inputs/net.py"
+    assert main([*command, str(received)]) == (0 if unread else 2)
+    assert unread or "found a symbolic link" in capsys.readouterr().err
+    assert tree(outside) == before
+
+
+def test_a_file_that_is_gone_is_named_with_its_copy_which_is_never_executed(mine, tmp_path, capsys, monkeypatch):
+    work, received = sent(mine, tmp_path)
+    monkeypatch.setenv("EDGEFL_MARK", str(tmp_path / "mark"))
+    (work / "net.py").unlink()
+    replay = ["replay", str(received), "--out", str(tmp_path / "again")]
+    for command in (replay, [*replay, "--trust"], ["diagnose", str(received), "--trust"]):
+        assert main(command) == 2
+        message = "no such file; the run directory has a copy of it, inputs/model.spec.python.py"
+        assert f"{work / 'net.py'}: model.spec.python: {message}" in capsys.readouterr().err
+    assert not (tmp_path / "mark").exists()
+    shutil.copy(received / "inputs" / COPIES[1], work / "net.py")
+    assert main(replay) == 0
+
+
+def interrupted(mine, tmp_path: Path) -> Path:
+    with pytest.raises(KeyboardInterrupt):
+        run(load_scenario(mine[0]), out=tmp_path / "run", engine="sequential", listeners=[Ending()])
+    user_code._allowed.clear()
+    return tmp_path / "run"
+
+
 def test_an_interrupted_run_goes_on_with_its_files_and_with_no_others(mine, tmp_path, capsys):
     scenario, whole = mine
-    with pytest.raises(KeyboardInterrupt):
-        run(load_scenario(scenario), out=tmp_path / "run", engine="sequential", listeners=[Ending()])
-    user_code._allowed.clear()
+    interrupted(mine, tmp_path)
     text = scenario.with_name("net.py").read_text()
     try:
         scenario.with_name("net.py").write_text(text + "raise SystemExit(7)")
