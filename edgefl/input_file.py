@@ -94,15 +94,21 @@ def input_files(part: Any) -> dict[str, str]:
 
 
 def naming_fields(part: type[BaseModel]) -> dict[str, Named]:
-    """The fields of a part that name files and folders, and what each of them names.
+    """The fields of a part that name files and folders, by dotted path, and what each of them names.
 
     >>> class Trace(BaseModel):
     ...     file: InputFile | None = None
     >>> naming_fields(Trace)
     {'file': 'file'}
     """
-    marks = {name: _mark([field.annotation, *field.metadata]) for name, field in part.model_fields.items()}
-    return {name: mark for name, mark in marks.items() if mark is not None}
+    found: dict[str, Named] = {}
+    for name, field in part.model_fields.items():
+        annotations = [field.annotation, *field.metadata]
+        if (mark := _mark(annotations)) is not None:
+            found[name] = mark
+        for nested in _models(annotations):
+            found |= {f"{name}.{inner}": mark for inner, mark in naming_fields(nested).items()}
+    return found
 
 
 def code_files(part: Any) -> dict[str, Path]:
@@ -145,6 +151,15 @@ def _members(part: Any) -> Iterator[tuple[str, Any, Named | None]]:
     elif isinstance(part, list | tuple):
         for index, value in enumerate(part):
             yield str(index), value, None
+
+
+def _models(annotations: Any) -> Iterator[type[BaseModel]]:
+    """The models among the alternatives of a type."""
+    for each in annotations:
+        if isinstance(each, type) and issubclass(each, BaseModel):
+            yield each
+        else:
+            yield from _models(get_args(each))
 
 
 def _mark(annotations: Any) -> Named | None:

@@ -36,8 +36,10 @@ def read_plain(path: str | Path, maximum: int, *, what: str = "a file", streams:
                 os.set_blocking(descriptor, True)
             elif not stat.S_ISREG(mode):
                 raise UserError(f"expected {what}, found {_kind(mode)}", file=name)
+            # The size is checked before the file is read; a file may also grow meanwhile.
+            large = os.fstat(descriptor).st_size > maximum
             with os.fdopen(descriptor, "rb", closefd=False) as file:
-                content = file.read(maximum + 1)
+                content = b"" if large else file.read(maximum + 1)
         finally:
             os.close(descriptor)
     except FileNotFoundError:
@@ -46,7 +48,7 @@ def read_plain(path: str | Path, maximum: int, *, what: str = "a file", streams:
         raise UserError(f"cannot be read: {error.strerror}", file=name) from None
     except ValueError:  # a null character in the name
         raise UserError("cannot be read: not a valid file name", file=name) from None
-    if len(content) > maximum:
+    if large or len(content) > maximum:
         raise UserError(f"expected {what} of at most {_size(maximum)}, found a larger one", file=name)
     return content
 

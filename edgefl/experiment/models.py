@@ -73,6 +73,7 @@ def _tensors(path: Path) -> dict[str, Tensor]:
 
 def _vector(tensors: Mapping[str, Tensor], layout: Layout, path: Path) -> Tensor:
     expected = {f"{layout.block_names[each.block]}.{each.name}": each.shape for each in layout.entries}
+    expected |= {f"{layout.block_names[block]}.{name}": first.shape for block, name, first in layout.shared}
     for name in sorted(tensors.keys() ^ expected.keys()):
         what = "found a tensor that the model does not have" if name in tensors else "expected this tensor, found none"
         raise UserError(f"{what}; the file belongs to another model", file=str(path), field=name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -34,6 +34,7 @@ class BlockModel(nn.Module):
         random: whether its layers draw random numbers while it trains.
         whole: why the model could not be split into more blocks, if it could not.
         tokens: the number of tokens of an embedding, for models whose inputs are integers below it.
+        pretrained: values by block and name that replace the initial ones; ``None``: not read yet.
 
     The skeleton's own tensors are only a seeded starting point (see ``edgefl.models.registry.build_model``).
     """
@@ -50,8 +51,10 @@ class BlockModel(nn.Module):
         random: bool = False,
         whole: str | None = None,
         tokens: int | None = None,
+        pretrained: Mapping[str, Mapping[str, Tensor]] | None = None,
     ) -> None:
         super().__init__()
+        self.pretrained = pretrained
         self.first_values = first_values
         self.copied = copied
         self.random = random
@@ -68,6 +71,20 @@ class BlockModel(nn.Module):
             residual.index = index
         self.residual_count = len(residuals)
         """Number of residual blocks that Stochastic Depth can drop."""
+
+    def with_blocks(self, blocks: Mapping[str, nn.Module], new: Collection[str]) -> BlockModel:
+        """The same model with other blocks, of which those named in ``new`` have no first values of their own."""
+        return BlockModel(
+            blocks,
+            sample_shape=self.sample_shape,
+            classes=self.classes,
+            align_block=self.align_block,
+            first_values=self.first_values,
+            copied=self.copied,
+            random=self.random,
+            tokens=self.tokens,
+            pretrained={name: each for name, each in (self.pretrained or {}).items() if name not in new},
+        )
 
     def _find_places(self) -> None:
         self._sequence = list(self.blocks.values())

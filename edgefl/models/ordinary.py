@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from fnmatch import fnmatchcase
 from typing import Any, Self
 
 import torch
@@ -18,7 +17,9 @@ from edgefl.errors import UserError, one_line
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import variables
 from edgefl.models.mode import using
+from edgefl.models.names import matching
 from edgefl.models.pointwise import correct
+from edgefl.models.pretrained import load
 from edgefl.models.random_layers import RandomFunctions
 from edgefl.models.registry import ModelSpec
 from edgefl.models.splitting import split
@@ -71,6 +72,7 @@ class OrdinaryModel(ModelSpec):
         """The skeleton."""
         module = self._drawn(0, sample_shape, classes)
         random = _checked(module, sample_shape, classes)
+        state = module.state_dict(keep_vars=True)
         blocks, whole = split(module, self.blocks)
 
         def first_values(seed: int) -> Mapping[str, Mapping[str, Tensor]]:
@@ -86,6 +88,7 @@ class OrdinaryModel(ModelSpec):
             copied=_writing_to_their_input(blocks, sample_shape, classes),
             random=random,
             whole=whole,
+            pretrained={} if self.weights is None else load(self.weights, blocks, state),
         )
 
     def _drawn(self, seed: int, sample_shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -113,16 +116,7 @@ def _train_only(module: nn.Module, patterns: Iterable[str]) -> None:
     Raises:
         UserError: a pattern has no parameters.
     """
-    names = [name for name, _ in module.named_parameters()]
-    chosen: set[str] = set()
-    for pattern in patterns:
-        found = [name for name in names if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
-        if not found:
-            children = ", ".join(dict.fromkeys(name.partition(".")[0] for name in names))
-            raise UserError(
-                f"'{pattern}' names no parameters; expected submodules, such as: {children}", field="trainable"
-            )
-        chosen.update(found)
+    chosen = matching((name for name, _ in module.named_parameters()), patterns, field="trainable")
     for name, parameter in module.named_parameters():
         parameter.requires_grad_(name in chosen)
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from edgefl.component import Component
 from edgefl.errors import UserError, WrongAnswer, one_line
+from edgefl.input_file import InputFile
 from edgefl.models.block_model import BlockModel
 from edgefl.models.initialisation import initialise
 from edgefl.models.layout import variables
+from edgefl.models.pretrained import Weights, load
 from edgefl.randomness import integer_seed
 from edgefl.registry import Registry, class_of
 from edgefl.torch_settings import neutral_torch
@@ -19,6 +22,10 @@ from edgefl.torch_settings import neutral_torch
 
 class ModelSpec(Component):
     """A model that a scenario can name; its fields are the options."""
+
+    weights: InputFile | Weights | None = Field(
+        default=None, description="file of pretrained weights, the first server model; null: random weights"
+    )
 
     @abstractmethod
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
@@ -50,6 +57,8 @@ def build_model(spec: ModelSpec, sample_shape: tuple[int, ...], classes: int) ->
     """
     with MODELS.blaming(type(spec)):
         model = checked_model(spec.build(sample_shape, classes))
+        if spec.weights is not None and model.pretrained is None:
+            model.pretrained = load(spec.weights, dict(model.blocks.items()))
         vector = initial_vector(model, 0)
     with torch.no_grad():
         for block, tensors in zip(
@@ -91,6 +100,7 @@ def initial_vector(model: BlockModel, seed: int) -> Tensor:
 
     The draws are PyTorch's defaults (uniform, Kaiming with a = √5) unless a layer specifies others, block by block from
     one generator for the seed. A model that draws its values itself (:attr:`BlockModel.first_values`) keeps these.
+    Pretrained values replace what is drawn.
     """
     number = integer_seed(seed, "initial model")
     generator = torch.Generator().manual_seed(number)
@@ -103,7 +113,7 @@ def initial_vector(model: BlockModel, seed: int) -> Tensor:
             tensors = {place: given[name][place] for place in tensors}
         else:
             initialise(block, tensors, generator)
-        blocks.append(tensors)
+        blocks.append({**tensors, **(model.pretrained or {}).get(name, {})})
     return model.layout.flatten(blocks)
 
 

@@ -95,7 +95,8 @@ def what_decides(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _emptied(container: Any, key: Any) -> None:
-    container[key] = None
+    if isinstance(container[key], str):  # else a part, whose own field names the file
+        container[key] = None
 
 
 def _without_file(container: Any, key: Any) -> None:

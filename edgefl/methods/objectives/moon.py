@@ -54,15 +54,7 @@ class Moon(Objective):
         except TypeError as error:
             raise UserError(f"moon inserts a projection head before a linear last layer; the model's {error}") from None
         blocks[last] = Classifier(Linear(self.projection, model.classes, slim_outputs=False), pool=False)
-        return BlockModel(
-            blocks,
-            sample_shape=model.sample_shape,
-            classes=model.classes,
-            align_block=model.align_block,
-            first_values=model.first_values,
-            copied=model.copied,
-            random=model.random,
-        )
+        return model.with_blocks(blocks, new=("projection", last))
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         """See :class:`Objective`."""

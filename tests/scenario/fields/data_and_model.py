@@ -48,6 +48,7 @@ SHARDS = {"data.partition": {"kind": "shards", "s": 2}, "data.classes": 8}
 IID = {"data.partition": {"kind": "iid"}}
 NETWORKS = ("mobilenet_v2", "resnet18", "resnet56", "shufflenet", "squeezenet", "vgg9")
 OWN = {"model": {"python": str(FOLDER / "net.py:Net"), "args": {"width": 8}}}
+WEIGHTS = [str(FOLDER / f"weights{scale}.safetensors") for scale in (1, 2)]
 VISION = {"model": {"torchvision": "mobilenet_v2"}}
 
 
@@ -165,6 +166,9 @@ PROBES: list[Probe] = probes(world, [
     ("data<synthetic>.test_images", {}, {"data.test_images": 40}, both(differs, same("moved"))),
     ("data<synthetic>.signal", EASY, {"data.signal": 0.1}, both(more("loss"), less("accuracy"))),
     ("data<synthetic>.images_seed", {}, {"data.images_seed": 1}, differs),
+    ("model.weights", {}, {"model.weights": WEIGHTS[0]}, both(differs, same("bytes"))),
+    ("model.weights.file", {"model.weights": {"file": WEIGHTS[0]}}, {"model.weights.file": WEIGHTS[1]}, differs),
+    ("model.weights.skip[]", {"model.weights": {"file": WEIGHTS[0]}}, {"model.weights.skip": ["fc2"]}, differs),
     ("model<cnn>.groups", {"model.norm": "group", "model.groups": 1}, {"model.groups": 2},
      both(differs, same("flops"))),
     ("model<char_transformer>.heads", PLAY, {"model.heads": 4}, both(differs, same("bytes"))),

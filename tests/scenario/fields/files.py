@@ -11,7 +11,9 @@ import networkx as nx
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 from PIL import Image
+from safetensors.torch import save_file
 
 _KEPT = tempfile.TemporaryDirectory(prefix="edgefl-fields-")
 FOLDER = Path(_KEPT.name)
@@ -120,6 +122,12 @@ def wide(width):
     return Net(4 * width)
 """
 )
+_LAYERS = {"conv1.0": (2, 1, 3, 3), "conv2.0": (4, 2, 3, 3), "fc1.1": (8, 16), "fc2.layer": (4, 8)}
+for _scale in (1, 2):
+    _shapes = {f"{name}.weight": shape for name, shape in _LAYERS.items()}
+    _shapes |= {f"{name}.bias": shape[:1] for name, shape in _LAYERS.items()}
+    _tensors = {name: torch.full(shape, 0.01 * _scale) for name, shape in _shapes.items()}
+    save_file(_tensors, FOLDER / f"weights{_scale}.safetensors")
 (FOLDER / "clients.csv").write_text("client\n" + "".join(f"{index % CLIENTS}\n" for index in range(320)))
 (FOLDER / "few.json").write_text(json.dumps({str(client): [2 * client, 2 * client + 1] for client in range(CLIENTS)}))
 

@@ -11,6 +11,7 @@ from typing import Any
 from edgefl.data.own_data import OwnArrays
 from edgefl.data.spec import DataSpec
 from edgefl.methods.build import RESERVED
+from edgefl.models.registry import ModelSpec
 from edgefl.scenario.schema import json_schema
 
 TAGS = ("kind", "name", "method")
@@ -18,6 +19,7 @@ TAGS = ("kind", "name", "method")
 
 DECLARED_ONCE = {
     "data": {*DataSpec.model_fields, *OwnArrays.model_fields} - {"name"},
+    "model": set(ModelSpec.model_fields),
     "methods[]": set(RESERVED) - {"method"},
 }
 """Fields that all kinds of a family have from what they are all built on."""

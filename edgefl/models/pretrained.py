@@ -1,0 +1,163 @@
+"""Pretrained weights from a file, as the first server model."""
+
+from __future__ import annotations
+
+import difflib
+import io
+import pickle
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from edgefl.errors import UserError, one_line
+from edgefl.input_file import InputFile, find_input
+from edgefl.models.layout import variables
+from edgefl.models.names import matching
+from edgefl.options import Options
+from edgefl.plain_file import read_plain
+from edgefl.wording import with_article
+
+FORMATS = (".safetensors", ".pt", ".pth")
+"""Endings of the names of files: safetensors, or a state dict that ``torch.save`` wrote."""
+
+MOST_BYTES_OF_A_NUMBER = 8
+SPARE_BYTES = 2**28
+"""A file may be larger than the model by so much, for names and for tensors that are skipped."""
+
+
+class Weights(Options):
+    """A file of pretrained weights, and the part of the model that keeps its random first values."""
+
+    file: InputFile = Field(description="a .safetensors file, or a .pt or .pth file of a state dict")
+    skip: tuple[str, ...] = Field(
+        default=(), description="submodules or tensors that are not read, with * for any text, such as head.*"
+    )
+
+
+First = dict[str, dict[str, Tensor]]
+"""First values by block and name."""
+
+
+def load(weights: Weights | str, blocks: Mapping[str, nn.Module], state: Mapping[str, Tensor] | None = None) -> First:
+    """Read first values from a file, and copy those of frozen parameters and constants into the blocks.
+
+    The file has either the names of a run's ``final.safetensors``, ``block.name``, or those of ``state``.
+
+    Args:
+        weights: the file.
+        blocks: the blocks by name; their tensors are overwritten.
+        state: the state dict of the ordinary module that the blocks are parts of.
+
+    Raises:
+        UserError: the file is missing, is too large or no file of tensors, or its tensors are not the model's.
+    """
+    try:
+        return _loaded(weights, blocks, state)
+    except UserError as error:
+        raise error.located(field="weights") from None
+
+
+def _loaded(weights: Weights | str, blocks: Mapping[str, nn.Module], state: Mapping[str, Tensor] | None) -> First:
+    chosen = Weights(file=weights) if isinstance(weights, str) else weights
+    recorded = {f"{block}.{name}": each for block, module in blocks.items() for name, each, _ in variables(module)}
+    schemes = [recorded] if state is None else [state, recorded]
+    path = find_input(chosen.file)
+    numbers = sum(each.numel() for each in schemes[0].values())
+    found = _tensors(path, MOST_BYTES_OF_A_NUMBER * numbers + SPARE_BYTES)
+    expected = max(schemes, key=lambda names: len(names.keys() & found.keys()))
+    skipped = matching(dict.fromkeys([*expected, *found]), chosen.skip, field="weights.skip", what="tensors")
+    try:
+        _check_names({name: each for name, each in expected.items() if name not in skipped}, found.keys() - skipped)
+        read: dict[int, Tensor] = {}
+        for name, place in expected.items():
+            if name in found and name not in skipped:
+                read[id(place)] = _checked(name, found[name], place, read.get(id(place)))
+    except UserError as error:
+        raise error.located(file=str(path)) from None
+    with torch.no_grad():
+        for place in expected.values():
+            if id(place) in read:
+                place.copy_(read[id(place)])
+    return {
+        block: {name: read[id(each)] for name, each, _ in variables(module) if id(each) in read}
+        for block, module in blocks.items()
+    }
+
+
+def _tensors(path: Path, maximum: int) -> dict[str, Tensor]:
+    """The tensors of a file by name."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load as load_safetensors
+
+    if path.suffix not in FORMATS:
+        raise UserError(f"expected a file of the format {', '.join(FORMATS)}, found '{path.name}'", file=str(path))
+    content = read_plain(path, maximum, what="weights of this model")
+    try:
+        if path.suffix == ".safetensors":
+            return dict(load_safetensors(content))
+        found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        raise UserError(
+            "expected a state dict, found a pickle that needs code, which edgefl does not run; save "
+            "module.state_dict()",
+            file=str(path),
+        ) from None
+    except (SafetensorError, RuntimeError, ValueError, EOFError, KeyError, TypeError, AttributeError) as error:
+        reason = one_line(str(error).strip().partition("\n")[0])
+        raise UserError(f"not a readable {path.suffix} file ({reason})", file=str(path)) from None
+    if not isinstance(found, Mapping):
+        raise UserError(f"expected tensors by name, found {one_line(type(found).__name__)}", file=str(path))
+    for name, each in found.items():
+        if not isinstance(name, str) or not isinstance(each, Tensor):
+            kind = type(each).__name__
+            raise UserError(
+                f"expected a state dict, tensors by name, found {with_article(kind)} at '{name}'", file=str(path)
+            )
+    return dict(found)
+
+
+def _check_names(expected: Mapping[str, Tensor], found: set[str]) -> None:
+    """Check that a file has the model's tensors, and no others."""
+    have = {id(expected[name]) for name in found & expected.keys()}
+    # Counters and tables of indices are constants of the module; a shared tensor may have one name only.
+    missing = [name for name, each in expected.items() if id(each) not in have and each.is_floating_point()]
+    other = sorted(found - expected.keys())
+    if missing:
+        more = f", nor {len(missing) - 1} others" if len(missing) > 1 else ""
+        raise UserError(
+            f"expected the tensor '{missing[0]}' {_shape(expected[missing[0]])}, found none{more}"
+            f"{_nearest(missing[0], other)}"
+        )
+    if other:
+        more = f" and {len(other) - 1} others" if len(other) > 1 else ""
+        raise UserError(
+            f"found the tensor '{other[0]}'{more}, which the model does not have{_nearest(other[0], expected)}; "
+            "weights.skip leaves tensors out"
+        )
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"; the nearest name is '{close[0]}'" if close else ""
+
+
+def _checked(name: str, found: Tensor, place: Tensor, shared: Tensor | None) -> Tensor:
+    """The values for a place, as its type; ``shared`` are those that another name of this place has."""
+    if found.shape != place.shape:
+        raise UserError(f"expected '{name}' of the shape {_shape(place)}, found {_shape(found)}")
+    if found.is_floating_point() != place.is_floating_point() or found.is_complex():
+        kind = "floating-point numbers" if place.is_floating_point() else "integers"
+        raise UserError(f"expected {kind} in '{name}', found {str(found.dtype).removeprefix('torch.')}")
+    values = found.to(place.dtype)
+    if values.is_floating_point() and not bool(torch.isfinite(values).all()):
+        raise UserError(f"expected finite numbers in '{name}', found others")
+    if shared is not None and not torch.equal(values, shared):
+        raise UserError(f"expected the values of another tensor in '{name}', since the model shares them, found others")
+    return values.clone()
+
+
+def _shape(tensor: Tensor) -> str:
+    return str(list(tensor.shape))
