@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from edgefl.options import Options
 
 
@@ -10,4 +12,9 @@ class Component(Options):
 
     Parts are values: frozen, comparable and stateless. State that changes during a run (momentum, control variates) is
     passed in and returned as tensors.
+
+    Attributes:
+        packages: names of packages, besides edgefl's requirements, on which the results of a built-in part depend.
     """
+
+    packages: ClassVar[tuple[str, ...]] = ()

@@ -89,19 +89,14 @@ def load_federated(
         kept, held = held_out(train.labels.numpy(), train.origin, spec.validation)
         train, validation = train.part(kept), train.part(held)
     labels = train.labels.numpy()
-    by_owner, kind = isinstance(spec.partition, Natural | ByFile), spec.partition.kind
-    shards = (
-        split_by_owner(train.owner, spec.clients, kind)
-        if by_owner
-        else spec.partition.split(labels, train.classes, spec.clients, generator(seed, "partition"))
-    )
+    shards = spec.partition.split_owned(labels, train.owner, train.classes, spec.clients, generator(seed, "partition"))
     label_counts = shards.label_counts(labels, train.classes)
     evaluation_shards = None
     if spec.test == "partitioned":
         evaluated = test if validation is None else validation
         evaluation_shards = (
-            split_by_owner(evaluated.owner, spec.clients, kind)
-            if by_owner and evaluated.owner is not None
+            split_by_owner(evaluated.owner, spec.clients, spec.partition.kind)
+            if isinstance(spec.partition, Natural | ByFile) and evaluated.owner is not None
             else cut_like_training(evaluated.labels.numpy(), label_counts, generator(seed, "test partition"), split)
         )
     return FederatedData(

@@ -6,8 +6,6 @@ from typing import Literal
 
 import numpy as np
 
-from edgefl.data.partitions.by_file import ByFile
-from edgefl.data.partitions.natural import Natural, split_by_owner
 from edgefl.data.sharding import Integers
 from edgefl.data.spec import DataSpec
 from edgefl.randomness import generator
@@ -18,7 +16,7 @@ Split = Literal["test", "validation"]
 
 def reads_samples(spec: DataSpec, split: Split = "test") -> bool:
     """Whether the counts of clients' images depend on the data set's files."""
-    return split == "validation" or isinstance(spec.partition, Natural | ByFile) or spec.known() is None
+    return split == "validation" or spec.partition.by_owner or spec.known() is None
 
 
 def shard_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:
@@ -34,18 +32,14 @@ def shard_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:
     >>> shard_sizes(Digits(clients=5), seed=0).tolist()
     [2400, 2400, 2400, 2400, 2400]
     """
-    by_owner = isinstance(spec.partition, Natural | ByFile)
-    if by_owner or split == "validation":
+    if spec.partition.by_owner or split == "validation":
         from edgefl.data.dataset import load
         from edgefl.data.holdout import held_out
 
         train, _ = load(spec)
-        labels = train.labels.numpy()
         if split == "validation":
-            train = train.part(held_out(labels, train.origin, spec.validation)[0])
-        if by_owner:
-            return split_by_owner(train.owner, spec.clients, spec.partition.kind).sizes
-        class_sizes = np.bincount(train.labels.numpy(), minlength=train.classes)
-    else:
-        class_sizes = np.array(spec.describe().train, dtype=np.int64)
+            train = train.part(held_out(train.labels.numpy(), train.origin, spec.validation)[0])
+        labels, rng = train.labels.numpy(), generator(seed, "partition")
+        return spec.partition.split_owned(labels, train.owner, train.classes, spec.clients, rng).sizes
+    class_sizes = np.array(spec.describe().train, dtype=np.int64)
     return spec.partition.sizes(class_sizes, spec.clients, generator(seed, "partition"))

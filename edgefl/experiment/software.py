@@ -1,4 +1,4 @@
-"""The packages on which a run's results depend besides edgefl: torch, and those of the plug-ins that it uses."""
+"""The packages on which a run's results depend besides edgefl: torch, plug-ins, and other libraries of its parts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _KNOWN = frozenset({"edgefl", "torch", "numpy", "pydantic", *sys.stdlib_module_n
 
 
 def software_of(scenario: Scenario) -> dict[str, str]:
-    """The versions of torch and of the packages whose classes and functions a scenario's parts consist of, by name."""
-    names = {"torch"}
+    """The versions of torch and of the packages that contain a scenario's parts or that they depend on, by name."""
+    names = {"torch", *(name for part in parts_of(scenario) for name in getattr(type(part), "packages", ()))}
     foreign = set(_modules(scenario)) - _KNOWN
     if foreign:
         packages = packages_distributions()

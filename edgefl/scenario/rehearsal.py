@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgefl.data.partitions import ByFile, Natural
+from edgefl.data.partitions import ByFile, Flwr, Natural
 from edgefl.data.sizes import shard_sizes
 from edgefl.errors import UserError
 from edgefl.fleet import assign
@@ -45,7 +45,7 @@ def _rehearse_learning(scenario: Scenario) -> None:
 
     with built_at("data"):
         description = scenario.data.describe()
-        if isinstance(scenario.data.partition, Natural | ByFile):
+        if isinstance(scenario.data.partition, Natural | ByFile | Flwr):
             shard_sizes(scenario.data, scenario.seeds[0], scenario.evaluation.split)
     with built_at("model"):
         model = build_model(scenario.model.spec, description.shape, description.classes)

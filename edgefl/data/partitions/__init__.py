@@ -6,6 +6,7 @@ from pydantic import Field
 
 from edgefl.data.partitions.by_file import ByFile
 from edgefl.data.partitions.dirichlet import Dirichlet
+from edgefl.data.partitions.flwr import Flwr
 from edgefl.data.partitions.iid import Iid
 from edgefl.data.partitions.label_level import LabelLevel
 from edgefl.data.partitions.natural import Natural
@@ -13,8 +14,18 @@ from edgefl.data.partitions.quantity import Quantity
 from edgefl.data.partitions.shards import SortAndPartition
 
 AnyPartition = Annotated[
-    Iid | LabelLevel | SortAndPartition | Dirichlet | Quantity | Natural | ByFile, Field(discriminator="kind")
+    Iid | LabelLevel | SortAndPartition | Dirichlet | Quantity | Natural | ByFile | Flwr, Field(discriminator="kind")
 ]
 """The possible values of ``data.partition``; ``kind`` selects one."""
 
-__all__ = ["AnyPartition", "ByFile", "Dirichlet", "Iid", "LabelLevel", "Natural", "Quantity", "SortAndPartition"]
+__all__ = [
+    "AnyPartition",
+    "ByFile",
+    "Dirichlet",
+    "Flwr",
+    "Iid",
+    "LabelLevel",
+    "Natural",
+    "Quantity",
+    "SortAndPartition",
+]

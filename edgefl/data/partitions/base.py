@@ -19,6 +19,11 @@ class Partition(Component):
 
     kind: str
 
+    @property
+    def by_owner(self) -> bool:
+        """Whether the partition, and so its sizes, depend on the owners of samples."""
+        return False
+
     @abstractmethod
     def check(self, class_sizes: Integers, clients: int) -> None:
         """Check that these images can be divided among that many clients.
@@ -42,6 +47,16 @@ class Partition(Component):
         Raises:
             UserError: as :meth:`sizes`.
         """
+
+    def split_owned(
+        self, labels: Integers, owner: Integers | None, classes: int, clients: int, rng: np.random.Generator
+    ) -> Shards:
+        """The shards of samples with these ``labels`` and owners; ``None``: the data have no owners.
+
+        Raises:
+            UserError: as :meth:`sizes`.
+        """
+        return self.split(labels, classes, clients, rng)
 
 
 class ClasswisePartition(Partition):

@@ -37,6 +37,11 @@ class ByFile(Partition):
     kind: Literal["file"] = Field(default="file", description="a file that lists the samples of each client")
     file: InputFile = Field(description="the file, .csv or .json")
 
+    @property
+    def by_owner(self) -> bool:
+        """See :class:`Partition`."""
+        return True
+
     def check(self, class_sizes: Integers, clients: int) -> None:
         """Do nothing: the file is read when a run begins."""
 
@@ -47,6 +52,12 @@ class ByFile(Partition):
     def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
         """The samples of each client in the file."""
         return split_by_owner(self.owners(len(labels)), clients, self.kind)
+
+    def split_owned(
+        self, labels: Integers, owner: Integers | None, classes: int, clients: int, rng: np.random.Generator
+    ) -> Shards:
+        """The same; the samples may be a part of the training data, with their owners from :meth:`owners`."""
+        return split_by_owner(owner, clients, self.kind)
 
     def owners(self, samples: int) -> Integers:
         """The client of each of the training samples, from 0; -1 for samples that the file does not list.

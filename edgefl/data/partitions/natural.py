@@ -20,6 +20,11 @@ class Natural(Partition):
 
     kind: Literal["natural"] = Field(default="natural", description="one client for each owner in the data")
 
+    @property
+    def by_owner(self) -> bool:
+        """See :class:`Partition`."""
+        return True
+
     def check(self, class_sizes: Integers, clients: int) -> None:
         """Do nothing: the owners are unknown before the data are read."""
 
@@ -30,6 +35,12 @@ class Natural(Partition):
     def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
         """Always raise an error: labels do not contain owners."""
         _refuse()
+
+    def split_owned(
+        self, labels: Integers, owner: Integers | None, classes: int, clients: int, rng: np.random.Generator
+    ) -> Shards:
+        """See :func:`split_by_owner`."""
+        return split_by_owner(owner, clients, self.kind)
 
 
 def split_by_owner(owner: Integers | None, clients: int, kind: str = "natural") -> Shards:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 from torch import nn
@@ -19,6 +19,8 @@ class TimmModel(OrdinaryModel):
 
     A model that takes images of one size is built for the size of the data's images.
     """
+
+    packages: ClassVar[tuple[str, ...]] = ("timm",)
 
     timm: str = Field(description="the model's name, such as vit_tiny_patch16_224")
     args: dict[str, Any] = Field(default_factory=dict, description="arguments of timm.create_model")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 from torch import nn
@@ -15,6 +15,8 @@ from edgefl.models.registry import MODELS
 @MODELS.register("torchvision")
 class TorchvisionModel(OrdinaryModel):
     """An image model of torchvision by its name, without pretrained weights; it takes images of three channels."""
+
+    packages: ClassVar[tuple[str, ...]] = ("torchvision",)
 
     torchvision: str = Field(description="the model's name, such as mobilenet_v3_small")
     args: dict[str, Any] = Field(default_factory=dict, description="arguments of the model")

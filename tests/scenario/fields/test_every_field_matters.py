@@ -37,7 +37,10 @@ NOTHING_FOLLOWS = {
 }
 """Fields, or whole sections, that by their nature change no round and no event."""
 
-ELSEWHERE = {"model<timm>": "tests/models/test_timm.py, where timm is installed"}
+ELSEWHERE = {
+    "model<timm>": "tests/models/test_timm.py, where timm is installed",
+    "data.partition<flwr>": "tests/data/partitions/test_flwr.py, where flwr-datasets is installed",
+}
 """Sections that are tried by other tests."""
 
 

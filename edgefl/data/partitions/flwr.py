@@ -1,0 +1,150 @@
+"""The partitioners of Flower's library flwr-datasets, by name."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import warnings
+from collections.abc import Iterator
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, JsonValue
+
+from edgefl.data.partitions.base import Partition, require_an_image_for_each
+from edgefl.data.sharding import Integers, Shards
+from edgefl.errors import UserError, in_words, nearest
+from edgefl.process_state import process_state_kept
+
+LABEL, CLIENT, POSITION = "label", "client", "position"
+"""The columns of the table that a partitioner divides."""
+_UNUSABLE = {
+    "IdToSizeFncPartitioner": "takes a function, which a scenario cannot contain",
+    "VerticalEvenPartitioner": "divides the columns of a table, not its samples",
+    "VerticalSizePartitioner": "divides the columns of a table, not its samples",
+}
+
+
+class Flwr(Partition):
+    """A partitioner of ``flwr_datasets.partitioner``, with its arguments (extra ``flwr-datasets``).
+
+    It divides a table with the columns ``label`` and, if the data name them, ``client``. As in Flower's
+    ``FederatedDataset``, the samples are shuffled before. If they are not given, ``num_partitions`` is the number of
+    clients, ``partition_by`` is ``label``, and ``seed`` is drawn from the run's seed.
+    """
+
+    packages: ClassVar[tuple[str, ...]] = ("flwr-datasets",)
+
+    kind: Literal["flwr"] = Field(default="flwr", description="a partitioner of the library flwr-datasets")
+    partitioner: str = Field(description="its name, such as PathologicalPartitioner")
+    args: dict[str, JsonValue] = Field(default={}, description="its arguments")
+
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())
+
+    @property
+    def by_owner(self) -> bool:
+        """See :class:`Partition`."""
+        return self.args.get("partition_by") == CLIENT
+
+    def check(self, class_sizes: Integers, clients: int) -> None:
+        """Check the partitioner's name and arguments."""
+        require_an_image_for_each(class_sizes, clients)
+        self._made(clients, 0)
+
+    def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        """The sizes of :meth:`split`, which depend on the class sizes only."""
+        return self.split(np.repeat(np.arange(len(class_sizes)), class_sizes), len(class_sizes), clients, rng).sizes
+
+    def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
+        """The partitioner's first partitions, for samples without owners."""
+        return self.split_owned(labels, None, classes, clients, rng)
+
+    def split_owned(
+        self, labels: Integers, owner: Integers | None, classes: int, clients: int, rng: np.random.Generator
+    ) -> Shards:
+        """The partitioner's first partitions."""
+        # Sorted by class first: then the table's labels, and so the sizes, depend on the class sizes only.
+        positions = np.argsort(labels, kind="stable")[rng.permutation(len(labels))]
+        columns = {LABEL: labels[positions], POSITION: positions}
+        if owner is not None:
+            columns[CLIENT] = owner[positions]
+        elif self.by_owner:
+            raise UserError("partition flwr: partition_by: client needs data that name the client of each sample")
+        partitioner = self._made(clients, int(rng.integers(2**31)))
+        with self._called():
+            import datasets
+
+            partitioner.dataset = datasets.Dataset.from_dict({name: each.tolist() for name, each in columns.items()})
+            found = partitioner.num_partitions
+            if found >= clients:
+                parts = [partitioner.load_partition(client) for client in range(clients)]
+                chosen = [np.array(part.with_format("numpy")[:][POSITION], dtype=np.int64) for part in parts]
+        if found < clients:
+            raise UserError(f"partition flwr: {self.partitioner} makes {found} partitions, found {clients} clients")
+        sizes = [len(each) for each in chosen]
+        if 0 in sizes:
+            raise UserError(
+                f"partition flwr: {self.partitioner} gives no sample to {sizes.count(0)} of {clients} clients; "
+                "expected at least one for each"
+            )
+        return Shards.of(np.repeat(np.arange(clients), sizes), np.concatenate(chosen), clients)
+
+    def _made(self, clients: int, seed: int) -> Any:
+        """The partitioner, without data."""
+        known = _partitioners()
+        if self.partitioner in _UNUSABLE:
+            raise UserError(f"partition flwr: {self.partitioner} {_UNUSABLE[self.partitioner]}")
+        if self.partitioner not in known:
+            hint = nearest(self.partitioner, known)
+            raise UserError(f"partition flwr: unknown partitioner '{self.partitioner}'; {hint}")
+        part = known[self.partitioner]
+        accepted = list(inspect.signature(part).parameters)
+        for name in self.args:
+            if name not in accepted:
+                hint = nearest(name, accepted)
+                raise UserError(f"partition flwr: {self.partitioner} has no argument '{name}'; {hint}")
+        ours = {"num_partitions": clients, "partition_by": LABEL, "seed": seed}
+        if self.args.get("num_partitions", clients) != clients:
+            raise UserError(
+                f"partition flwr: expected num_partitions to be the number of clients, {clients}, found "
+                f"{self.args['num_partitions']}; leave it out"
+            )
+        if self.args.get("partition_by", LABEL) not in (LABEL, CLIENT):
+            raise UserError(
+                f"partition flwr: expected partition_by: label or client, found {self.args['partition_by']}"
+            )
+        given = {name: value for name, value in ours.items() if name in accepted}
+        given |= {name: _as_array(value) for name, value in self.args.items()}
+        with self._called():
+            return part(**given)
+
+    @contextlib.contextmanager
+    def _called(self) -> Iterator[None]:
+        """Call the library: its errors are about the arguments, and its progress bars and warnings are not shown."""
+        try:
+            with process_state_kept(), contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield
+        except Exception as error:
+            raise UserError(f"partition flwr: {self.partitioner}: {in_words(error)}") from error
+
+
+def _as_array(value: JsonValue) -> Any:
+    """Lists of lists as an array, which is what the library takes for a table of numbers."""
+    return np.array(value) if isinstance(value, list) and value and isinstance(value[0], list) else value
+
+
+def _partitioners() -> dict[str, type]:
+    """The library's partitioners by name."""
+    try:
+        import flwr_datasets.partitioner as library
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith("flwr_datasets"):
+            raise
+        raise UserError(
+            "partition flwr needs the package flwr-datasets; run: pip install 'edgefl[flwr-datasets]'"
+        ) from None
+    named = {name: getattr(library, name) for name in library.__all__}
+    return {name: part for name, part in named.items() if name not in _UNUSABLE and not inspect.isabstract(part)}
