@@ -9,7 +9,6 @@ import torch
 from edgefl.cost.measure import NOWHERE
 from edgefl.cost.recorder import Recorder
 from edgefl.models.block_model import BlockModel
-from edgefl.models.layout import FLOAT_BYTES
 from edgefl.models.mode import using
 
 
@@ -20,8 +19,8 @@ class BlockFigures(NamedTuple):
         name: the block's name.
         output: shape of its output without the batch dimension.
         parameters: numbers that are trained and sent.
-        buffers: numbers that are only sent, such as running statistics.
-        bytes: of both, as float32.
+        buffers: numbers that are not trained, such as running statistics.
+        bytes: of what is sent, as float32.
         macs: multiply-accumulates of the forward pass.
     """
 
@@ -42,10 +41,10 @@ def block_figures(model: BlockModel) -> list[BlockFigures]:
     for index, name in enumerate(layout.block_names):
         with Recorder() as recorder, torch.no_grad(), using(training=False):
             tap = model.apply_blocks(weights, tap, start=index, stop=index + 1)
-        trained, sent = (
+        trained, others = (
             sum(entry.numel for entry in entries if entry.block == index)
             for entries in (layout.parameters, layout.buffers)
         )
         macs = sum(record.macs for record in recorder.records)
-        found.append(BlockFigures(name, tuple(tap.shape[1:]), trained, sent, FLOAT_BYTES * (trained + sent), macs))
+        found.append(BlockFigures(name, tuple(tap.shape[1:]), trained, others, layout.block_bytes()[index], macs))
     return found

@@ -10,6 +10,7 @@ from edgefl.cost.measure import StepCost
 from edgefl.cost.storage import StoredParameters, stored_parameters
 from edgefl.errors import UserError
 from edgefl.methods.codecs.by_tensor import encoded_sizes
+from edgefl.methods.local_part import keeping_local
 from edgefl.methods.objectives.fedbr import FedBR
 from edgefl.methods.objectives.fedmlb import FedMLB
 from edgefl.methods.payload import Part
@@ -77,6 +78,7 @@ def method_cost(costs: CostModel, method: Method, batch: int, alpha: int | None 
         UserError: the method cannot train this model, or always sends the whole model although ``alpha`` requests less.
     """
     model = method.objective.adapt(costs.model)
+    method = keeping_local(method, model.layout)
     blocks = model.depth
     if alpha is not None and not 1 <= alpha <= blocks:
         raise UserError(f"expected 1 to the {blocks} blocks of the model, found {alpha}", field="alpha")

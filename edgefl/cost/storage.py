@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from edgefl.methods.local_part import OWN
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.norm import BatchNorm, GroupNorm
@@ -51,7 +52,9 @@ def stored_parameters(model: BlockModel, method: Method, alpha: int) -> StoredPa
         return sum(sizes) * (1 + len(read) - partial) + received
 
     kept = () if method.state is None else method.state.vectors
-    return StoredParameters(sum(every), held(every), held(plain), sum(every) * len(kept))
+    own = sum(place.stop - place.start for place in model.layout.local_parameters)
+    between = sum(own if name == OWN else sum(every) for name in kept)
+    return StoredParameters(sum(every), held(every), held(plain), between)
 
 
 def _norm_parameters(block: nn.Module) -> int:

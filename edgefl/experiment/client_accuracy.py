@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ def accuracy_of_clients(
     seed: int,
     personalisation: CalibrationSpec | None,
     path: Path,
+    own: Mapping[int, Tensor],
 ) -> dict[str, ClientResult]:
     """Test the final model on each client's own part, personalise it if the scenario requires it, and write the table.
 
@@ -42,6 +44,7 @@ def accuracy_of_clients(
         seed: the run's seed.
         personalisation: how each client fits the model, if there is personalisation.
         path: the table's file.
+        own: the clients' own parts of the model, by client; a client that never trained has the server's.
 
     Raises:
         PartFault: a part of the method raised an error.
@@ -52,13 +55,17 @@ def accuracy_of_clients(
     """
     if data.evaluation_shards is None:
         return {}
-    from edgefl.training.personalisation.accuracy import accuracy_of_one
+    from edgefl.training.personalisation.accuracy import accuracy_of_each, accuracy_of_one
     from edgefl.training.personalisation.personalise import personalised_accuracy
+
+    def model_of(client: int) -> Tensor:
+        return model.layout.with_local_part(final, own[client]) if client in own else final
 
     with blaming(method.label, max(rounds - 1, 0), "evaluation on each client"):
         model = method.objective.adapt(core.model).to(final.device)
         mode = method.objective.evaluation_mode(model)
-        shared = accuracy_of_one(final, model, data.evaluation, data.evaluation_shards, mode)
+        tests = data.evaluation, data.evaluation_shards, mode
+        shared = accuracy_of_each(model_of, model, *tests) if own else accuracy_of_one(final, model, *tests)
     found = {"clients": ClientResult(**_figures(shared))}
     personal = None
     if personalisation is not None:
@@ -70,6 +77,7 @@ def accuracy_of_clients(
                     method,
                     final,
                     rounds,
+                    model_of=model_of,
                     model=model,
                     data=data,
                     jobs=core.data,

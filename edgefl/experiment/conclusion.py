@@ -70,4 +70,5 @@ class Conclusion(Listener):
             seed=self.seed,
             personalisation=self.scenario.personalisation,
             path=self.paths.clients,
+            own=self.learner.local_parts(),
         )

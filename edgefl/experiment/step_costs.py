@@ -9,6 +9,7 @@ from edgefl.cost.law import CostModel
 from edgefl.cost.measure import Operator, StepCost
 from edgefl.cost.method_cost import paper_factor
 from edgefl.methods.build import build_method
+from edgefl.methods.local_part import keeping_local
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.record.costs import StepRow
@@ -39,7 +40,7 @@ class StepCosts:
     """
 
     def __init__(self, model: CostModel, method: Method, cost: CostSpec) -> None:
-        self.method = method
+        self.method = keeping_local(method, method.objective.adapt(model.model).layout)
         self._paper = isinstance(cost, PaperCost)
         self._model = model
         self.used: dict[tuple[int, int], StepCost] = {}

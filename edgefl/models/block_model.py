@@ -35,6 +35,7 @@ class BlockModel(nn.Module):
         whole: why the model could not be split into more blocks, if it could not.
         tokens: the number of tokens of an embedding, for models whose inputs are integers below it.
         pretrained: values by block and name that replace the initial ones; ``None``: not read yet.
+        local: names ``block.tensor`` of the tensors that each client keeps for itself.
 
     The skeleton's own tensors are only a seeded starting point (see ``edgefl.models.registry.build_model``).
     """
@@ -52,6 +53,7 @@ class BlockModel(nn.Module):
         whole: str | None = None,
         tokens: int | None = None,
         pretrained: Mapping[str, Mapping[str, Tensor]] | None = None,
+        local: Collection[str] = (),
     ) -> None:
         super().__init__()
         self.pretrained = pretrained
@@ -64,7 +66,7 @@ class BlockModel(nn.Module):
         self.sample_shape = sample_shape
         self.classes = classes
         self.align_block = align_block
-        self.layout = Layout(blocks)
+        self.keep_local(local)
         self._find_places()
         residuals = [module for block in self._sequence for module in block.modules() if isinstance(module, Residual)]
         for index, residual in enumerate(residuals):
@@ -84,7 +86,13 @@ class BlockModel(nn.Module):
             random=self.random,
             tokens=self.tokens,
             pretrained={name: each for name, each in (self.pretrained or {}).items() if name not in new},
+            local=self.local,
         )
+
+    def keep_local(self, names: Collection[str]) -> None:
+        """Let each client keep these tensors, ``block.tensor``, for itself."""
+        self.local = frozenset(names)
+        self.layout = Layout(dict(self.blocks.items()), self.local)
 
     def _find_places(self) -> None:
         self._sequence = list(self.blocks.values())

@@ -13,7 +13,7 @@ convolutions of channels-last images read them in this order; otherwise every ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -92,14 +92,17 @@ class Layout:
 
     Args:
         blocks: the model's blocks, first to last, by name.
+        local: names ``block.tensor`` of the tensors that each client keeps for itself: they are not sent.
 
     Attributes:
         parameters: the parameters by block.
         buffers: the buffers by block.
+        local: the places of the local tensors in the whole vector; those of ``local_parameters`` come first.
+        local_parameters: the places of local parameters.
         shared: block and name of every further place of a tensor, with its entry.
     """
 
-    def __init__(self, blocks: Mapping[str, nn.Module]) -> None:
+    def __init__(self, blocks: Mapping[str, nn.Module], local: Collection[str] = ()) -> None:
         self.block_names: tuple[str, ...] = tuple(blocks)
         self.parameters: list[Entry] = []
         self.buffers: list[Entry] = []
@@ -121,6 +124,22 @@ class Layout:
                     self.parameter_count += tensor.numel()
                 else:
                     self.buffer_count += tensor.numel()
+        self._local = frozenset(local)
+        self.local_parameters = [self._place(each, 0) for each in self.parameters if self.is_local(each)]
+        at = self.parameter_count
+        self.local = self.local_parameters + [self._place(each, at) for each in self.buffers if self.is_local(each)]
+
+    @staticmethod
+    def _place(entry: Entry, offset: int) -> slice:
+        return slice(offset + entry.start, offset + entry.start + entry.numel)
+
+    def name_of(self, entry: Entry) -> str:
+        """The name ``block.tensor``."""
+        return f"{self.block_names[entry.block]}.{entry.name}"
+
+    def is_local(self, entry: Entry) -> bool:
+        """Whether each client keeps this tensor for itself."""
+        return self.name_of(entry) in self._local
 
     @property
     def entries(self) -> list[Entry]:
@@ -140,8 +159,11 @@ class Layout:
         return tuple(sizes)
 
     def block_bytes(self) -> tuple[int, ...]:
-        """Bytes on the wire of each block."""
-        return tuple(FLOAT_BYTES * size for size in self.block_sizes())
+        """Bytes on the wire of each block, without local tensors."""
+        sizes = [0] * len(self.block_names)
+        for entry in self.entries:
+            sizes[entry.block] += 0 if self.is_local(entry) else FLOAT_BYTES * entry.numel
+        return tuple(sizes)
 
     def split(self, vector: Tensor) -> tuple[Tensor, Tensor]:
         """The parameters ``[..., parameter_count]`` and the buffers ``[..., buffer_count]`` of ``[..., size]``."""
@@ -190,3 +212,15 @@ class Layout:
                     place = slice(offset + entry.start, offset + entry.start + entry.numel)
                     result[..., place] = tail[..., place]
         return result
+
+    def with_local_part(self, model: Tensor, own: Tensor) -> Tensor:
+        """A copy of a model ``[size]`` with other local tensors, one after another in ``own``."""
+        result, start = model.clone(), 0
+        for place in self.local:
+            result[place] = own[start : start + place.stop - place.start]
+            start += place.stop - place.start
+        return result
+
+    def local_part(self, model: Tensor) -> Tensor:
+        """The local tensors of a model ``[size]``, one after another."""
+        return torch.cat([model[place] for place in self.local])

@@ -64,6 +64,10 @@ class OrdinaryModel(ModelSpec):
             UserError: there is no such module, or it does not take these inputs.
         """
 
+    def tensor_name(self, block: str, tensor: str) -> str:
+        """The name in the module's state dict."""
+        return tensor
+
     def __hash__(self) -> int:
         """A number by which equal models are found; arguments may be lists and mappings."""
         return hash(self.model_dump_json())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -13,7 +14,8 @@ from edgefl.errors import UserError, WrongAnswer, one_line
 from edgefl.input_file import InputFile
 from edgefl.models.block_model import BlockModel
 from edgefl.models.initialisation import initialise
-from edgefl.models.layout import variables
+from edgefl.models.layout import Layout, variables
+from edgefl.models.names import matching
 from edgefl.models.pretrained import Weights, load
 from edgefl.randomness import integer_seed
 from edgefl.registry import Registry, class_of
@@ -22,6 +24,14 @@ from edgefl.torch_settings import neutral_torch
 
 class ModelSpec(Component):
     """A model that a scenario can name; its fields are the options."""
+
+    buffers: Literal["averaged", "local"] = Field(
+        default="averaged", description="averaged; or local: each client keeps its own running statistics"
+    )
+    local: tuple[str, ...] = Field(
+        default=(),
+        description="submodules or tensors that each client keeps for itself, with * for any text (FedBN: batch norm)",
+    )
 
     weights: InputFile | Weights | None = Field(
         default=None, description="file of pretrained weights, the first server model; null: random weights"
@@ -34,6 +44,10 @@ class ModelSpec(Component):
         Raises:
             UserError: the model cannot take inputs of that shape.
         """
+
+    def tensor_name(self, block: str, tensor: str) -> str:
+        """The name of a block's tensor in this model's options."""
+        return f"{block}.{tensor}"
 
 
 MODELS: Registry[type[ModelSpec]] = Registry(
@@ -59,6 +73,7 @@ def build_model(spec: ModelSpec, sample_shape: tuple[int, ...], classes: int) ->
         model = checked_model(spec.build(sample_shape, classes))
         if spec.weights is not None and model.pretrained is None:
             model.pretrained = load(spec.weights, dict(model.blocks.items()))
+        model.keep_local(_local_names(spec, model.layout))
         vector = initial_vector(model, 0)
     with torch.no_grad():
         for block, tensors in zip(
@@ -67,6 +82,23 @@ def build_model(spec: ModelSpec, sample_shape: tuple[int, ...], classes: int) ->
             for name, tensor, _ in variables(block):
                 tensor.copy_(tensors[name])
     return model
+
+
+def _local_names(spec: ModelSpec, layout: Layout) -> set[str]:
+    """The names ``block.tensor`` of the tensors that stay local.
+
+    Raises:
+        UserError: a pattern means no tensor, there are no buffers, or no parameter is left to send.
+    """
+    names = {spec.tensor_name(layout.block_names[each.block], each.name): each for each in layout.entries}
+    local = [names[name] for name in matching(names, spec.local, field="local", what="tensors that are trained")]
+    if spec.buffers == "local":
+        if not layout.buffers:
+            raise UserError("the model has no running statistics to keep local", field="buffers")
+        local += layout.buffers
+    if set(layout.parameters) <= set(local):
+        raise UserError("expected some parameters that are sent, found all of them here", field="local")
+    return {layout.name_of(each) for each in local}
 
 
 def checked_model(answer: object) -> BlockModel:

@@ -8,6 +8,7 @@ from edgefl.errors import UserError
 from edgefl.fleet import assign
 from edgefl.input_file import find_input
 from edgefl.methods.build import build_method
+from edgefl.methods.local_part import keeping_local
 from edgefl.models.registry import build_model, checked_model
 from edgefl.network.build import build_topology
 from edgefl.network.specs import FileTopology, TraceCapacity
@@ -56,6 +57,7 @@ def _rehearse_learning(scenario: Scenario) -> None:
         with built_at(f"methods.{index}"):
             recipe = build_method(method.entry, scenario.training.local, scenario.training.codec)
             adapted = checked_model(recipe.objective.adapt(model))
+            keeping_local(recipe, adapted.layout)
         if method.scheduler is not None:
             with built_at(f"methods.{index}.scheduler"):
                 method.scheduler.start(seed, adapted.depth)

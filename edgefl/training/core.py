@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from edgefl.data.federated import FederatedData
+from edgefl.methods.local_part import keeping_local
 from edgefl.methods.objectives.base import Objective
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
@@ -117,7 +118,7 @@ class TrainingCore:
         """
         adapted = self._adapted_to(method.objective)
         return MethodLearner(
-            method,
+            keeping_local(method, adapted.model.layout),
             adapted.model,
             adapted.initial.clone(),
             self.data,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from edgefl.methods.local_part import OWN
 from edgefl.methods.recipe import Method
 from edgefl.models.layout import Layout
 from edgefl.training.base import JobData, JobTask
@@ -73,6 +74,10 @@ class JobResolver:
         """
         method, layout = self._method, self._layout
         start = self._start(job, received.vector, state)
+        if layout.local:
+            # A client that has not trained has the initial model's local part, which all clients share.
+            own = layout.local_part(self._initial) if state is None else state[OWN]
+            start = layout.with_local_part(start, own)
         if method.state is not None and state is None:
             lent = Lent({"the received model": start})
             state = lent.given_back(method.state.first(lent["the received model"], layout.parameter_count))

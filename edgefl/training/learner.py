@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from edgefl.methods.local_part import OWN
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.digest import digest_of_model
@@ -69,7 +70,7 @@ class MethodLearner:
         self._evaluation_mode = method.objective.evaluation_mode(model)
         self._resolver = JobResolver(method, model.layout, model.depth, initial, data)
         self._wire = Wire(method, model.layout, seed)
-        self._server = ServerModel(method, initial, model.layout.parameter_count, data.clients, self._wire)
+        self._server = ServerModel(method, initial, model.layout, data.clients, self._wire)
         self._versions: dict[int, Received] = {0: self._server.sent()}
         self._waiting: dict[JobId, TrainingJob] = {}
         self._discarded: set[JobId] = set()
@@ -175,6 +176,18 @@ class MethodLearner:
         For versions before the latest, these are the weights that clients received, which a codec may have rounded.
         """
         return self._server.vector if version == self._server.version else self._received(version).vector
+
+    def local_parts(self) -> dict[int, Tensor]:
+        """The part of the model that each client keeps for itself, after its last trained job.
+
+        Only clients that trained are in it; without a local part none.
+        """
+        found: dict[int, Tensor] = {}
+        for client, jobs in self._states.last_jobs().items():
+            trained = [self._states[job] for job in jobs if job in self._states.kept()]
+            if trained and OWN in trained[0]:
+                found[client] = trained[0][OWN]
+        return found
 
     def snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The learner's complete state between two rounds: tensors by name, and the rest as JSON data."""

@@ -13,6 +13,7 @@ from torch import Tensor
 from edgefl.methods.recipe import Method
 from edgefl.methods.servers.base import RoundFacts, ServerSide, checked_state, checked_update
 from edgefl.methods.servers.mean import mean_delta
+from edgefl.models.layout import Layout
 from edgefl.training.faults import Diverged, blaming
 from edgefl.training.job_inputs import Received
 from edgefl.training.wire import Wire
@@ -55,21 +56,23 @@ class ServerModel:
     """The latest model version and the computation of the next one.
 
     The method's server update computes the parameters. Buffers (batch norm's running statistics and counters) are
-    averaged with the same weights; the papers' code does the same with all other entries of a model's state.
+    averaged with the same weights; the papers' code does the same with all other entries of a model's state. So is the
+    clients' local part, which only evaluations of the server's model read: it is not sent.
 
     Args:
         method: the method of the server.
         initial: model version 0 ``[size]``.
-        parameter_count: number of parameters, which are the first part of the vector.
+        layout: the model's layout.
         clients: N, the number of clients in the fleet.
         wire: encodes and decodes the traffic.
     """
 
-    def __init__(self, method: Method, initial: Tensor, parameter_count: int, clients: int, wire: Wire) -> None:
+    def __init__(self, method: Method, initial: Tensor, layout: Layout, clients: int, wire: Wire) -> None:
         self.version = 0
         self.vector = initial
         self._method = method
-        self._count = parameter_count
+        self._count = parameter_count = layout.parameter_count
+        self._local = layout.local_parameters
         # Whole blocks: the padding after a difference stays zero and adds nothing to the sum of squares.
         self._blocks = initial.new_zeros(-(-parameter_count // _BLOCK), _BLOCK)
         self._difference = self._blocks.view(-1)[:parameter_count]
@@ -167,6 +170,10 @@ class ServerModel:
         with blaming(self._method.label, round, self._part):
             answer = server.update(before.clone(), deltas[:, :count], weights, state, facts)
             parameters, state = checked_update(answer, before, server.broadcasts)
+        if self._local:
+            parameters = parameters.clone()
+        for place in self._local:
+            parameters[place] = before[place] + mean_delta(deltas[:, place], weights)
         if count == len(self.vector):
             return parameters, state
         return torch.cat([parameters, self.vector[count:] + mean_delta(deltas[:, count:], weights)]), state

@@ -14,14 +14,15 @@ from edgefl.models.layout import FLOAT_BYTES, Layout
 def encoded_sizes(codec: Codec, layout: Layout) -> ModelSizes:
     """Bytes on the wire of each block under a codec.
 
-    Parameters are encoded. Buffers (running statistics and their counters) are sent as float32, because a rounded step
-    counter or variance breaks a model. A tensor that its encoding would not shorten is also sent as float32.
+    Parameters are encoded, and local tensors not sent. Buffers (running statistics and their counters) are sent as
+    float32, because a rounded step counter or variance breaks a model. A tensor that its encoding would not shorten is
+    also sent as float32.
     """
     sizes = [0] * len(layout.block_names)
-    for entry in layout.parameters:
+    for entry in (each for each in layout.parameters if not layout.is_local(each)):
         plain = FLOAT_BYTES * entry.numel
         sizes[entry.block] += sent_bytes(codec, entry.shape) if _shortens(codec, entry.shape) else plain
-    for entry in layout.buffers:
+    for entry in (each for each in layout.buffers if not layout.is_local(each)):
         sizes[entry.block] += FLOAT_BYTES * entry.numel
     return ModelSizes(tuple(sizes), exact=codec.exact)
 
@@ -39,7 +40,7 @@ def transmitted(codec: Codec, parameters: Tensor, layout: Layout, numbers: np.ra
         return parameters
     arrived = parameters.clone()
     for entry in layout.parameters:
-        if _shortens(codec, entry.shape):
+        if _shortens(codec, entry.shape) and not layout.is_local(entry):
             place = slice(entry.start, entry.start + entry.numel)
             # A view of the copy, so a codec may write to it.
             arrived[place] = entry.flat(carried(codec, entry.view(arrived[place]), numbers))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,6 +84,15 @@ def right_answers(
             parts.append(model.apply_blocks(weights, batch.inputs).argmax(dim=1) == batch.labels)
     lent.check(numbers=True)
     return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.bool, device=data.device)
+
+
+def accuracy_of_each(
+    models: Callable[[int], Tensor], model: BlockModel, data: Dataset, shards: Shards, mode: Mapping[str, Any]
+) -> ClientAccuracy:
+    """The accuracy of each client's own model on its part ``shards`` of ``data``; see :func:`right_answers`."""
+    clients = range(len(shards.sizes))
+    right = [right_answers(models(client), model, data, shards.shard(client), mode).sum() for client in clients]
+    return ClientAccuracy(torch.stack(right).cpu().numpy(), shards.sizes)
 
 
 def accuracy_of_one(

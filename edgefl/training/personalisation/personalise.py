@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ def personalised_accuracy(
     jobs: JobData,
     engine: Engine,
     seed: int,
+    model_of: Callable[[int], Tensor] | None = None,
 ) -> ClientAccuracy:
     """Each client's accuracy after calibration, on its own part of the test set.
 
@@ -47,13 +48,14 @@ def personalised_accuracy(
         jobs: the same data in the form that jobs read.
         engine: the training engine.
         seed: the run's seed; batches are the same for all methods.
+        model_of: the model from which a client starts, if it is not ``final``.
     """
     shards = data.evaluation_shards
     if shards is None:
         raise ValueError("personalisation needs a test part for each client")
     mode = method.objective.evaluation_mode(model)
     right = accuracy_of_one(final, model, data.evaluation, shards, mode).right.copy()
-    for tasks in _tasks(spec, method, final, round, model=model, jobs=jobs, seed=seed):
+    for tasks in _tasks(spec, method, final, round, model=model, jobs=jobs, seed=seed, model_of=model_of):
         for task, result in zip(tasks, engine.train(tasks), strict=True):
             answers = right_answers(result.final, model, data.evaluation, shards.shard(task.client), mode)
             right[task.client] = int(answers.sum())
@@ -61,14 +63,24 @@ def personalised_accuracy(
 
 
 def _tasks(
-    spec: CalibrationSpec, method: Method, final: Tensor, round: int, *, model: BlockModel, jobs: JobData, seed: int
+    spec: CalibrationSpec,
+    method: Method,
+    final: Tensor,
+    round: int,
+    *,
+    model: BlockModel,
+    jobs: JobData,
+    seed: int,
+    model_of: Callable[[int], Tensor] | None = None,
 ) -> Iterator[list[JobTask]]:
     objective = spec.objective(method.objective.evaluation_mode(model))
     options = spec.options(method.local, round)
-    parameters = final[: model.layout.parameter_count]
-    trained = last_block(model, parameters)
+    count = model.layout.parameter_count
+    trained = last_block(model, final[:count])
     clients = [client for client in range(jobs.clients) if jobs.samples(client)]
-    for start in range(0, len(clients), TOGETHER):
+    for place in range(0, len(clients), TOGETHER):
+        together = clients[place : place + TOGETHER]
+        first = {client: final if model_of is None else model_of(client) for client in together}
         yield [
             JobTask(
                 method=method.label,
@@ -82,12 +94,12 @@ def _tasks(
                 lr=options.lr,
                 steps=options.steps_for(jobs.samples(client)),
                 alpha=model.depth,
-                start=final,
-                frozen=dict.fromkeys(objective.frozen, final),
-                vectors={"trained": trained, "received": parameters},
+                start=start,
+                frozen=dict.fromkeys(objective.frozen, start),
+                vectors={"trained": trained, "received": start[:count]},
                 facts={name: fact for name, fact in jobs.facts(client).items() if name in objective.client},
             )
-            for client in clients[start : start + TOGETHER]
+            for client, start in first.items()
         ]
 
 

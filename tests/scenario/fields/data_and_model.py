@@ -166,6 +166,8 @@ PROBES: list[Probe] = probes(world, [
     ("data<synthetic>.test_images", {}, {"data.test_images": 40}, both(differs, same("moved"))),
     ("data<synthetic>.signal", EASY, {"data.signal": 0.1}, both(more("loss"), less("accuracy"))),
     ("data<synthetic>.images_seed", {}, {"data.images_seed": 1}, differs),
+    ("model.buffers", {"model.norm": "batch"}, {"model.buffers": "local"}, both(less("bytes"), same("flops"))),
+    ("model.local[]", {}, {"model.local": ["conv1"]}, both(less("bytes"), same("flops"))),
     ("model.weights", {}, {"model.weights": WEIGHTS[0]}, both(differs, same("bytes"))),
     ("model.weights.file", {"model.weights": {"file": WEIGHTS[0]}}, {"model.weights.file": WEIGHTS[1]}, differs),
     ("model.weights.skip[]", {"model.weights": {"file": WEIGHTS[0]}}, {"model.weights.skip": ["fc2"]}, differs),

@@ -1,0 +1,218 @@
+"""What stays local is not sent, survives between a client's rounds, and is averaged only to evaluate."""
+
+from __future__ import annotations
+
+import copy
+import sys
+
+import cloudpickle
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from edgefl.cost.law import CostModel
+from edgefl.cost.method_cost import method_cost
+from edgefl.errors import UserError
+from edgefl.methods.build import build_method
+from edgefl.methods.codecs.by_tensor import encoded_sizes
+from edgefl.methods.codecs.none import NoCodec
+from edgefl.methods.local_options import LocalOptions
+from edgefl.models.ordinary import OrdinaryModel
+from edgefl.models.registry import MODELS, build_model
+from edgefl.training.core import TrainingCore
+from edgefl.training.job import JobId, TrainingJob
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # a worker process cannot import the tests
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.norm = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.middle, self.last = nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.head = nn.Linear(36, 3)
+
+    def forward(self, inputs):
+        maps = self.last(self.middle(F.relu(self.norm(self.stem(inputs))))).relu()
+        return self.head(torch.flatten(F.max_pool2d(maps, 2), 1))
+
+
+class Ordinary(OrdinaryModel):
+    def module(self, sample_shape, classes):
+        return Net()
+
+
+STATISTICS = {f"{layer}.running_{what}" for layer in ("norm", "last") for what in ("mean", "var")}
+NORMS = STATISTICS | {f"{layer}.{what}" for layer in ("norm", "last") for what in ("weight", "bias")}
+FEDBN = {"local": ["norm", "last"]}
+
+
+def built(**options):
+    return build_model(Ordinary(**options), (1, 6, 6), 3)
+
+
+def jobs_of(core, method, round, clients=range(6)):
+    previous = {} if round == 0 else {client: JobId("m", 3, client, round - 1) for client in clients}
+    steps = {client: method.local.steps_for(core.data.samples(client)) for client in clients}
+    return [
+        TrainingJob(JobId("m", 3, each, round), round, round, core.model.depth, steps[each], previous.get(each))
+        for each in clients
+    ]
+
+
+def trained(tiny, engine, method, rounds=3, **options):
+    with TrainingCore(tiny.data(), built(**options), 3, engine=engine, workers=2) as core:
+        if engine == "parallel":
+            core._own.engine._engine._settled = 0
+        learner = core.learner(method)
+        for round in range(rounds):
+            jobs = jobs_of(core, method, round)
+            for job in jobs:
+                learner.submit(job)
+            learner.aggregate(round, [job.id for job in jobs], round)
+        return learner.model(rounds), learner.local_parts()
+
+
+def named(model, vector):
+    return {name: each for block in model.layout.weights(*model.layout.split(vector)) for name, each in block.items()}
+
+
+@pytest.mark.parametrize(
+    ("options", "entry"),
+    [({"buffers": "local"}, "fedavg"), (FEDBN, "fedavg"), ({"buffers": "local"}, "scaffold"), (FEDBN, "fedmlb"),
+     (FEDBN, "fedbr"), ({}, "fedavg")],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.usefixtures("worker_processes")
+def test_every_engine_trains_to_the_same_numbers(tiny, options, entry):
+    method = tiny.method(entry, batch=4)
+    model, own = trained(tiny, "sequential", method, **options)
+    again, _ = trained(tiny, "sequential", method, **options)
+    assert torch.equal(model, again)
+    side_by_side, theirs = trained(tiny, "parallel", method, **options)
+    assert torch.equal(model, side_by_side)
+    assert all(torch.equal(own[client], theirs[client]) for client in own)
+    stacked, others = trained(tiny, "batched", method, **options)
+    torch.testing.assert_close(stacked, model, rtol=2e-3, atol=5e-4)
+    assert own.keys() == others.keys() == (set(range(6)) if options else set())
+    for client in own:
+        torch.testing.assert_close(others[client], own[client], rtol=2e-3, atol=5e-4)
+
+
+def by_hand(core, data, method, local, rounds):
+    """FedBN as the paper's Algorithm 1: local training, then the mean of everything but the local part."""
+    nets = []
+    for _ in range(6):
+        nets.append(Net().train())
+        nets[-1].load_state_dict(named(core.model, core.initial.clone()), strict=False)
+    counts = [data.samples(client) for client in range(6)]
+    for round in range(rounds):
+        for client, net in enumerate(nets):
+            job = jobs_of(core, method, round, [client])[0]
+            optimiser = torch.optim.SGD(net.parameters(), lr=method.local.lr_at(round))
+            task = type("Task", (), {"client": client, "options": method.local, "steps": job.steps, "seed": 3})
+            task.dispatch = round
+            for batch in data.batches(task):
+                optimiser.zero_grad()
+                F.cross_entropy(net(batch.inputs), batch.labels).backward()
+                optimiser.step()
+        states = [copy.deepcopy(net.state_dict()) for net in nets]
+        mean = {
+            name: sum(n * state[name] for n, state in zip(counts, states, strict=True)) / sum(counts)
+            for name in states[0]
+            if "tracked" not in name
+        }
+        for net in nets:
+            net.load_state_dict({name: each for name, each in mean.items() if name not in local}, strict=False)
+    return states, mean
+
+
+@pytest.mark.parametrize(
+    ("options", "local"), [({"buffers": "local"}, STATISTICS), (FEDBN, NORMS)], ids=["buffers", "fedbn"]
+)
+def test_rounds_are_those_of_the_algorithm_by_hand(tiny, options, local):
+    method = tiny.method("fedavg", weight_decay=0.0, clip_norm=None, lr=0.05, momentum=0.0)
+    data = tiny.data()
+    with TrainingCore(data, built(**options), 3, engine="sequential") as core:
+        learner = core.learner(method)
+        for round in range(3):
+            jobs = jobs_of(core, method, round)
+            for job in jobs:
+                learner.submit(job)
+            learner.aggregate(round, [job.id for job in jobs], round)
+        states, mean = by_hand(core, data, method, local, 3)
+        found = named(core.model, learner.model(3))
+        for name, each in found.items():  # the server evaluates with the mean of the local parts
+            torch.testing.assert_close(each, mean[name], rtol=1e-3, atol=1e-4)
+        for client, own in learner.local_parts().items():
+            model = named(core.model, core.model.layout.with_local_part(learner.model(3), own))
+            for name in local:
+                torch.testing.assert_close(model[name], states[client][name], rtol=1e-3, atol=1e-4)
+
+
+def test_what_stays_local_is_not_sent():
+    whole, statistics, fedbn = (
+        encoded_sizes(NoCodec(), built(**options).layout).model_bytes for options in ({}, {"buffers": "local"}, FEDBN)
+    )
+    assert whole - statistics == 4 * 4 * 4  # two layers' means and variances of four channels, four bytes each
+    assert whole - fedbn == 2 * 4 * 4 * 4
+    cost = method_cost(CostModel(built(**FEDBN)), build_method("fedavg", LocalOptions()), 4)
+    assert [part.bytes for part in (*cost.down, *cost.up)] == [fedbn, fedbn]
+    assert cost.stored.between_rounds == 16  # the parameters of two norm layers
+
+
+def test_a_codec_changes_nothing_of_what_is_not_sent(tiny):
+    def norms(codec):
+        method = tiny.method({"method": "fedavg", "codec": {"up": codec}}, batch=4)
+        return trained(tiny, "sequential", method, rounds=1, **FEDBN)[1]
+
+    exact, coarse = norms("none"), norms({"kind": "quantise", "bits": 4})
+    assert all(torch.equal(exact[client], coarse[client]) for client in exact)
+
+
+def test_a_client_that_is_late_keeps_its_part(tiny):
+    method = tiny.method("fedavg", batch=4)
+    with TrainingCore(tiny.data(), built(**FEDBN), 3, engine="sequential") as core:
+        learner = core.learner(method)
+        first = jobs_of(core, method, 0, [0, 1])
+        for job in first:
+            learner.submit(job)
+        learner.discard(first[1].id)
+        learner.aggregate(0, [first[0].id], 0)
+        assert learner.local_parts().keys() == {0}
+        second = jobs_of(core, method, 1, [1])
+        learner.submit(second[0])
+        learner.aggregate(1, [second[0].id], 1)
+        before = core.model.layout.local_part(core.initial)
+        task = learner._resolver.resolve(second[0], learner._server.sent(), {"own": before + 1}).task
+        assert torch.equal(core.model.layout.local_part(task.start), before + 1)
+        assert learner.local_parts().keys() == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"local": ["nrm"]}, r"local: 'nrm' names no tensors that are trained; expected submodules, such as: stem"),
+        ({"local": ["*"]}, r"local: expected some parameters that are sent, found all of them here"),
+        ({"local": ["norm"], "trainable": ["head"]}, r"local: 'norm' names no tensors that are trained"),
+    ],
+)
+def test_wrong_parts_are_refused(options, message):
+    with pytest.raises(UserError, match=message):
+        built(**options)
+
+
+def test_a_model_without_statistics_has_no_buffers_to_keep():
+    with pytest.raises(UserError, match=r"buffers: the model has no running statistics to keep local"):
+        build_model(MODELS["cnn"](width=2, buffers="local"), (1, 8, 8), 3)
+    own = build_model(MODELS["cnn"](width=2, norm="batch", buffers="local"), (1, 8, 8), 3)
+    assert len(own.layout.local) == len(own.layout.buffers) > 0
+
+
+@pytest.mark.parametrize("entry", ["scaffold", "fedadc", {"method": "fedavg", "server": "feddyn"}], ids=str)
+def test_methods_whose_server_controls_all_parameters_keep_only_buffers_local(tiny, entry):
+    method = tiny.method(entry, batch=4)
+    with pytest.raises(UserError, match=r"controls all parameters with .*, so none can stay local"):
+        trained(tiny, "sequential", method, **FEDBN)
+    trained(tiny, "sequential", method, rounds=1, buffers="local")
