@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import torch
@@ -92,9 +93,16 @@ def augment_draws(augment: Augmentation, rng: np.random.Generator, count: int) -
     flip = torch.from_numpy(rng.integers(0, 2, size=count))
     if augment == "crop_flip":
         return AugmentDraws(shifts[0], shifts[1], flip, None, None)
-    radians = np.deg2rad(rng.uniform(-MAXIMUM_DEGREES, MAXIMUM_DEGREES, size=count))
-    turn = [torch.from_numpy(np.rint(f(radians) * 2**_FRACTION_BITS).astype(np.int64)) for f in (np.cos, np.sin)]
-    return AugmentDraws(shifts[0], shifts[1], flip, turn[0], turn[1])
+    return AugmentDraws(shifts[0], shifts[1], flip, *turned(rng.uniform(-MAXIMUM_DEGREES, MAXIMUM_DEGREES, size=count)))
+
+
+def turned(degrees: NDArray[np.float64]) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of rotations, in the form of :class:`AugmentDraws`."""
+    import torch
+
+    radians = np.deg2rad(degrees)
+    cosine, sine = (np.rint(f(radians) * 2**_FRACTION_BITS).astype(np.int64) for f in (np.cos, np.sin))
+    return torch.from_numpy(cosine), torch.from_numpy(sine)
 
 
 def augmented(images: Tensor, draws: AugmentDraws) -> Tensor:

@@ -127,7 +127,7 @@ def content_of_set(spec: DataSpec) -> str:
     return _content(_bare(spec), data_root(spec.root), _stamps(spec))
 
 
-_USE = ("images", "clients", "test", "partition", "validation", "augment", "normalise")
+_USE = ("images", "clients", "test", "partition", "validation", "augment", "feature_skew", "normalise")
 
 
 def _bare(spec: DataSpec) -> DataSpec:

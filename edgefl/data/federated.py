@@ -14,6 +14,7 @@ from edgefl.data.partitions.like_training import cut_like_training
 from edgefl.data.partitions.natural import Natural, split_by_owner
 from edgefl.data.sharding import Integers, Shards
 from edgefl.data.sizes import Split, shard_sizes
+from edgefl.data.skewed import skewed
 from edgefl.data.spec import DataSpec
 from edgefl.randomness import generator
 
@@ -23,6 +24,9 @@ __all__ = ["FederatedData", "Split", "load_federated", "shard_sizes"]
 @dataclass(frozen=True, slots=True, eq=False)
 class FederatedData:
     """The images of one run on the training device, and their owners.
+
+    With a feature skew, the training images and, with ``test: partitioned``, the evaluation images are those that their
+    client sees.
 
     Attributes:
         train: the training images; without the held-out ones if the validation split is evaluated.
@@ -91,14 +95,19 @@ def load_federated(
     labels = train.labels.numpy()
     shards = spec.partition.split_owned(labels, train.owner, train.classes, spec.clients, generator(seed, "partition"))
     label_counts = shards.label_counts(labels, train.classes)
+    evaluated = test if validation is None else validation
     evaluation_shards = None
     if spec.test == "partitioned":
-        evaluated = test if validation is None else validation
         evaluation_shards = (
             split_by_owner(evaluated.owner, spec.clients, spec.partition.kind)
             if isinstance(spec.partition, Natural | ByFile) and evaluated.owner is not None
             else cut_like_training(evaluated.labels.numpy(), label_counts, generator(seed, "test partition"), split)
         )
+    if spec.feature_skew is not None:
+        train = skewed(train, shards, spec.feature_skew, seed, "train")
+        if evaluation_shards is not None:
+            evaluated = skewed(evaluated, evaluation_shards, spec.feature_skew, seed, "test")
+    test, validation = (evaluated, None) if validation is None else (test, evaluated)
     return FederatedData(
         train=train.to(device),
         test=test.to(device),

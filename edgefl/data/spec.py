@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from edgefl.component import Component
 from edgefl.data.augment import Augmentation
 from edgefl.data.choice import class_counts
+from edgefl.data.feature_skews import AnyFeatureSkew
 from edgefl.data.partitions import AnyPartition, Iid
 from edgefl.data.samples import Description, Samples, checked_description, checked_samples, described
 from edgefl.errors import UserError
@@ -69,6 +70,9 @@ class DataSpec(Component):
         default="none",
         description="none; crop_flip: 4 pixels of padding, random crop and horizontal flip; rotate_crop_flip: a "
         "rotation by up to 10 degrees before (FedMLB)",
+    )
+    feature_skew: AnyFeatureSkew | None = Field(
+        default=None, description="a transformation of each client's inputs, which differs from client to client"
     )
     normalise: Normalisation | None = Field(default=None, description="mean and std; null: the data set's own")
 
@@ -162,11 +166,17 @@ DATA_SETS: Registry[type[DataSpec]] = Registry(
 
 
 def check_use(spec: DataSpec, known: Description) -> None:
-    """Check that ``augment`` and ``normalise`` fit the inputs.
+    """Check that ``augment``, ``feature_skew`` and ``normalise`` fit the inputs.
 
     Raises:
         UserError: they do not; it has the field.
     """
+    skew = spec.feature_skew
+    if skew is not None and known.kind not in skew.inputs:
+        raise UserError(
+            f"feature_skew {skew.kind} is for {' or '.join(skew.inputs)}, and these data are {known.kind}",
+            field="feature_skew",
+        )
     if known.kind != "images":
         if spec.augment != "none":
             raise UserError(

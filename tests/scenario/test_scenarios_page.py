@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from edgefl.data.feature_skews import AnyFeatureSkew
 from edgefl.data.partitions import AnyPartition
 from edgefl.data.spec import DataSpec
 from edgefl.fleet import FleetGroup
@@ -58,6 +59,7 @@ DESCRIBED = [
     network.TraceCapacity,
     network.GeneratedCapacity,
     *get_args(get_args(AnyPartition)[0]),
+    *get_args(get_args(AnyFeatureSkew)[0]),
 ]
 
 

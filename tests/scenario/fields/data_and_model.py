@@ -56,6 +56,10 @@ def partition(**options: Any) -> dict[str, Any]:
     return {f"data.partition.{name}": value for name, value in options.items()}
 
 
+def skew(kind: str, **options: Any) -> dict[str, Any]:
+    return {"data.feature_skew": {"kind": kind, **options}}
+
+
 def model(name: str, **options: Any) -> dict[str, Any]:
     return {"model": {"name": name, **options}}
 
@@ -144,6 +148,17 @@ PROBES: list[Probe] = probes(world, [
     ("data.test", {}, {"data.test": "partitioned"},
      both(same("moved"), lambda _, after: "worst_tenth" in after.left[0])),
     ("data.augment", {}, {"data.augment": "crop_flip"}, differs),
+    *((f"data.feature_skew<{kind}>.kind", base, {"data.feature_skew": {"kind": kind, **options}}, differs)
+      for kind, base, options in (("rotation", {}, {"degrees": 90}), ("noise", {}, {"std": 0.5}),
+                                  ("brightness", {}, {}), ("shift", ARRAYS, {}))),
+    ("data.feature_skew<rotation>.degrees", skew("rotation", degrees=90), {"data.feature_skew.degrees": 5}, differs),
+    ("data.feature_skew<noise>.std", {**EASY, **skew("noise", std=0.1)}, {"data.feature_skew.std": 3.0},
+     more("loss")),
+    ("data.feature_skew<noise>.levels", skew("noise", std=0.5), {"data.feature_skew.levels": "drawn"}, differs),
+    ("data.feature_skew<brightness>.brightness", skew("brightness"), {"data.feature_skew.brightness": 0.0}, differs),
+    ("data.feature_skew<brightness>.contrast", skew("brightness"), {"data.feature_skew.contrast": 0.0}, differs),
+    ("data.feature_skew<shift>.offset", {**ARRAYS, **skew("shift")}, {"data.feature_skew.offset": 3.0}, differs),
+    ("data.feature_skew<shift>.scale", {**ARRAYS, **skew("shift")}, {"data.feature_skew.scale": 0.9}, differs),
     ("data.normalise.mean[]", {"data.normalise": {"mean": [0.5], "std": [0.3]}}, {"data.normalise.mean": [0.1]},
      differs),
     ("data.normalise.std[]", {"data.normalise": {"mean": [0.5], "std": [0.3]}}, {"data.normalise.std": [3.0]}, NEARER),

@@ -1,0 +1,178 @@
+"""Each client's inputs are transformed in its own way: by how much, whose, and when."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from edgefl.cli import main
+from edgefl.data.dataset import content_of_set, load
+from edgefl.data.feature_skews import Brightness, Noise, Rotation, Shift
+from edgefl.data.federated import load_federated
+from edgefl.data.sets.synthetic import Synthetic
+from edgefl.data.sizes import shard_sizes
+from edgefl.errors import UserError
+from edgefl.experiment import resume, run
+from edgefl.scenario.loading import check
+
+from ...small_runs import SMALL, Stop, tree
+
+CLIENTS = 6
+SPEC = Synthetic(shape=(2, 9, 9), classes=3, train=120, test_images=60, clients=CLIENTS, test="partitioned")
+SKEWS = [Rotation(degrees=180), Noise(std=0.2), Noise(std=0.2, levels="drawn"), Brightness()]
+IMAGES = torch.arange(2 * 3 * 9 * 9, dtype=torch.int64).mul(37).remainder(256).view(2, 3, 9, 9).to(torch.uint8)
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def parameters(*rows):
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def test_a_quarter_turn_is_torchs_and_turns_each_sample_by_its_own_angle():
+    turned = Rotation(degrees=90).apply(IMAGES, parameters([90.0], [-90.0]), rng())
+    assert torch.equal(turned[0], torch.rot90(IMAGES[0], 1, (1, 2)))  # counter-clockwise
+    assert torch.equal(turned[1], torch.rot90(IMAGES[1], -1, (1, 2)))
+
+
+def test_angles_are_uniform_up_to_the_largest():
+    angles = Rotation(degrees=45).draw(10_000, rng())[:, 0]
+    assert np.abs(angles).max() <= 45
+    assert angles.std() == pytest.approx(90 / np.sqrt(12), rel=0.03)
+
+
+def test_noise_grows_with_the_clients_number_or_is_drawn():
+    assert Noise(std=0.4).draw(4, rng())[:, 0].tolist() == pytest.approx([0.1, 0.2, 0.3, 0.4])  # σ·i/N
+    drawn = Noise(std=0.4, levels="drawn").draw(10_000, rng())[:, 0]
+    assert 0 <= drawn.min() < drawn.max() <= 0.4
+    assert drawn.mean() == pytest.approx(0.2, rel=0.03)
+
+
+def test_noise_has_the_standard_deviation_of_the_client():
+    grey = torch.full((2, 1, 100, 100), 128, dtype=torch.uint8)
+    noisy = Noise(std=0.1).apply(grey, parameters([0.02], [0.1]), rng())
+    assert noisy.dtype == torch.uint8
+    deviation = (noisy.double() / 255 - 128 / 255).std(dim=(1, 2, 3))
+    assert deviation.tolist() == pytest.approx([0.02, 0.1], rel=0.04)
+    assert (Noise(std=9).apply(grey, parameters([9.0], [9.0]), rng()).unique()[[0, -1]] == torch.tensor([0, 255])).all()
+    numbers = Noise(std=2).apply(torch.zeros(2, 10_000), parameters([0.5], [2.0]), rng())
+    assert numbers.dtype == torch.float32
+    assert numbers.std(dim=1).tolist() == pytest.approx([0.5, 2.0], rel=0.04)
+
+
+def test_brightness_and_contrast_are_those_of_the_formula():
+    changed = Brightness().apply(IMAGES, parameters([0.2, -0.5], [-0.3, 0.25]), rng()).double() / 255
+    x = IMAGES.double() / 255
+    for image, b, c in ((0, 0.2, -0.5), (1, -0.3, 0.25)):
+        expected = ((x[image] - 0.5) * (1 + c) + 0.5 + b).clamp(0, 1)
+        assert (changed[image] - expected).abs().max() <= 0.5 / 255 + 1e-6
+
+
+def test_shift_scales_and_adds():
+    x = torch.randn(2, 4, 5, generator=torch.Generator().manual_seed(0))
+    shifted = Shift().apply(x, parameters([3.0, 0.5], [-1.0, 0.0]), rng())
+    assert torch.allclose(shifted, torch.stack([1.5 * x[0] + 3, x[1] - 1]))
+    drawn = Shift(offset=2.0, scale=0.1).draw(5000, rng())
+    assert np.abs(drawn).max(axis=0) == pytest.approx([2, 0.1], rel=0.01)
+
+
+@pytest.mark.parametrize("skew", SKEWS, ids=repr)
+def test_every_clients_samples_are_transformed_and_nobody_elses(skew):
+    plain, data = (load_federated(SPEC.model_copy(update={"feature_skew": each}), 2) for each in (None, skew))
+    assert np.array_equal(plain.shards.indices, data.shards.indices)
+    assert torch.equal(plain.train.labels, data.train.labels)
+    for client in range(CLIENTS):
+        for one, other, shards in (
+            (plain.train, data.train, data.shards),
+            (plain.test, data.test, data.evaluation_shards),
+        ):
+            mine = torch.from_numpy(shards.shard(client))
+            assert not torch.equal(one.inputs[mine], other.inputs[mine])
+    given = torch.from_numpy(np.setdiff1d(np.arange(120), data.shards.indices))
+    assert torch.equal(plain.train.inputs[given], data.train.inputs[given])
+
+
+def test_a_clients_test_part_has_the_transformation_of_its_training_data():
+    skew = Brightness(brightness=0.2, contrast=0)
+    plain, data = (load_federated(SPEC.model_copy(update={"feature_skew": each}), 1) for each in (None, skew))
+    found = []
+    for client in range(CLIENTS):
+        parts = (plain.train, data.train, data.shards), (plain.test, data.test, data.evaluation_shards)
+        added = []
+        for one, other, shards in parts:
+            mine = torch.from_numpy(shards.shard(client))
+            added.append(int((other.inputs[mine].int() - one.inputs[mine].int()).median()))
+        assert added[0] == added[1]
+        found.append(added[0])
+    assert len(set(found)) == CLIENTS
+    assert -51 <= min(found) < 0 < max(found) <= 51
+
+
+def test_a_whole_test_set_stays_as_it_is_and_so_does_the_cached_set():
+    spec = SPEC.model_copy(update={"feature_skew": Noise(std=0.5), "test": "whole"})
+    before = [part.inputs.clone() for part in load(SPEC)]
+    data = load_federated(spec, 0)
+    assert torch.equal(data.test.inputs, before[1])
+    assert not torch.equal(data.train.inputs, before[0])
+    assert all(torch.equal(part.inputs, kept) for part, kept in zip(load(SPEC), before, strict=True))
+    assert content_of_set(spec) == content_of_set(SPEC)
+    assert shard_sizes(spec, 0).tolist() == data.sizes.tolist()
+    held_out = load_federated(spec, 0, split="validation")
+    assert torch.equal(held_out.validation.inputs, load_federated(SPEC, 0, split="validation").validation.inputs)
+
+
+def test_a_seed_decides_and_repeats():
+    spec = SPEC.model_copy(update={"feature_skew": Noise(std=0.3)})
+    one, again, other = (load_federated(spec, seed).train.inputs for seed in (5, 5, 6))
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("skew", "message"),
+    [
+        ({"kind": "shift"}, "feature_skew shift is for numbers, and these data are images"),
+        ({"kind": "rotation"}, "degrees"),
+        ({"kind": "rotation", "degrees": True}, "degrees"),
+        ({"kind": "rotation", "degrees": 270}, "expected 180 or less, found 270"),
+        ({"kind": "rotate", "degrees": 20}, "rotation"),
+        ({"kind": "noise", "std": -1}, "expected more than 0, found -1"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_message(tmp_path, capsys, skew, message):
+    change = f"data.feature_skew={json.dumps(skew)}"
+    (tmp_path / "my.yaml").write_text(json.dumps(SMALL))
+    assert main(["simulate", str(tmp_path / "my.yaml"), "--out", str(tmp_path / "run"), "--set", change]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "feature_skew" in line
+    assert message in line
+    assert not (tmp_path / "run").exists()
+
+
+def test_all_engines_and_a_resumed_run_have_the_same_data(tmp_path):
+    scenario = copy.deepcopy(SMALL)
+    scenario["data"] |= {"feature_skew": {"kind": "noise", "std": 0.3}, "test": "partitioned"}
+    whole = run(check(scenario), out=tmp_path / "whole", engine="sequential")
+    side = run(check(scenario), out=tmp_path / "parallel", engine="parallel")
+    rows = "fedavg/seed-0/rounds.parquet"
+    assert (whole / rows).read_bytes() == (side / rows).read_bytes()
+    with pytest.raises(KeyboardInterrupt):
+        run(check(scenario), out=tmp_path / "stopped", engine="sequential", listeners=[Stop(2)])
+    resume(tmp_path / "stopped")
+    assert tree(tmp_path / "stopped") == tree(whole)
+
+
+def test_tokens_and_numbers_are_refused_by_rotation():
+    from edgefl.data.catalogue import data_set
+
+    spec = data_set({"name": "shakespeare", "feature_skew": {"kind": "rotation", "degrees": 3}, "clients": 2})
+    with pytest.raises(
+        UserError, match=r"feature_skew: feature_skew rotation is for images, and these data are tokens"
+    ):
+        load(spec)
