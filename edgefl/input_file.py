@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import AfterValidator, BaseModel
 
+from edgefl import shipped
 from edgefl.errors import UserError
 from edgefl.user_code import UserCode
 from edgefl.user_path import user_path
 from edgefl.wording import with_article
 
-Named = Literal["file", "folder", "code"]
+Named = Literal["file", "folder", "traces", "code"]
 """What the value of a field names."""
 
 
 class _Names(NamedTuple):
-    """Marks a type whose values name a file, a folder, or an object in a Python file."""
+    """Marks a type whose values name a file, a folder, traces, or an object in a Python file."""
 
     what: Named
 
@@ -43,17 +46,37 @@ A digest of the file's contents is stored when the run begins, and checked each 
 InputFolder = Annotated[str, _Names("folder")]
 """The type of an option of a data set that names a folder; the digest of the data stands for its contents."""
 
+InputTraces = Annotated[str, _Names("traces")]
+"""The type of an option that names a file of network traces, a folder of such files, or traces shipped with edgefl.
+
+A digest of what is read is stored, as for :data:`InputFile`.
+"""
+
 InputCode = Annotated[str, _Names("code"), AfterValidator(_checked_code)]
 """The type of an option that names an object in a Python file, ``FILE.py:NAME``; a digest of the file is stored."""
 
 
-def find_input(file: str, folder: Path | None = None, *, what: Literal["file", "folder"] = "file") -> Path:
+EXISTS: Mapping[str, Callable[[Path], bool]] = {
+    "file": os.path.isfile,
+    "folder": os.path.isdir,
+    "traces": lambda path: os.path.isfile(path) or os.path.isdir(path),
+}
+"""Tests that what is named exists. Unlike the methods of ``Path``, they raise no error for a name that is too long."""
+
+_ABOUT = re.compile(r"\..*|.*(readme|licen[cs]e|copying|notice)(\.\w+)?", re.IGNORECASE)
+
+
+def find_input(file: str, folder: Path | None = None, *, what: Literal["file", "folder", "traces"] = "file") -> Path:
     """The path of a file or folder that a scenario names: as given, or in ``folder``, or in the folder EDGEFL_DATA.
+
+    Traces may be a file, a folder, or the name of shipped ones, which comes first: write ``./NAME`` for your own.
 
     Raises:
         UserError: it is in none of these places.
     """
-    exists = os.path.isfile if what == "file" else os.path.isdir
+    if what == "traces" and file in (known := shipped.files("traces")):
+        return known[file]
+    exists = EXISTS[what]
     folders = [folder] if folder is not None else []
     if from_environment := os.environ.get("EDGEFL_DATA"):
         folders.append(user_path(from_environment))
@@ -62,15 +85,37 @@ def find_input(file: str, folder: Path | None = None, *, what: Literal["file", "
         if exists(candidate):  # unlike is_file, no error for a name that is too long
             return candidate
     places = " or ".join(f"'{candidate}'" for candidate in candidates)
-    raise UserError(f"expected {with_article(what)} at {places}, found none")
+    expected = "a file or a folder" if what == "traces" else with_article(what)
+    raise UserError(f"expected {expected} at {places}, found none")
+
+
+def plain_files(folder: Path) -> list[Path]:
+    """The files in a folder, sorted, without those that are hidden or about it: its readme, licence, notice.
+
+    Folders in it are not searched.
+
+    Raises:
+        UserError: the folder cannot be read, or contains a pipe, a device or a link to nothing.
+    """
+    try:
+        found = [path for path in sorted(folder.iterdir()) if not _ABOUT.fullmatch(path.name) and not path.is_dir()]
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", file=str(folder)) from None
+    for path in found:
+        if not path.is_file():
+            raise UserError("expected a plain file", file=str(path))
+    return found
 
 
 def digest_of_file(path: Path) -> str:
-    """The SHA-256 of a file's contents, in hexadecimal digits.
+    """The SHA-256 of a file's contents, in hexadecimal digits; of a folder's files, of their names and contents.
 
     Raises:
         UserError: it cannot be read.
     """
+    if path.is_dir():
+        files = {each.name: digest_of_file(each) for each in plain_files(path)}
+        return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -78,7 +123,23 @@ def digest_of_file(path: Path) -> str:
         raise UserError(f"cannot be read: {error.strerror}", file=str(path)) from None
 
 
-def input_files(part: Any) -> dict[str, str]:
+class NamedFile(NamedTuple):
+    """A file, or traces, that a scenario names.
+
+    Attributes:
+        name: as in the scenario.
+        what: which of them.
+    """
+
+    name: str
+    what: Literal["file", "traces"] = "file"
+
+    def found(self) -> Path:
+        """Its path; see :func:`find_input`."""
+        return find_input(self.name, what=self.what)
+
+
+def input_files(part: Any) -> dict[str, NamedFile]:
     """The files whose digests are stored: those that a part and all its nested parts name, by dotted path.
 
     Args:
@@ -87,10 +148,15 @@ def input_files(part: Any) -> dict[str, str]:
     >>> class Trace(BaseModel):
     ...     file: InputFile | None = None
     >>> input_files({"links": [Trace(file="a.csv"), Trace()]})
-    {'links.0.file': 'a.csv'}
+    {'links.0.file': NamedFile(name='a.csv', what='file')}
     """
-    files = ((path, value, what) for path, value, what in _named(part, "") if what != "folder")
-    return {path: str(UserCode.of(value).file) if what == "code" else value for path, value, what in files}
+    found = {}
+    for path, value, what in _named(part, ""):
+        if what == "code":
+            found[path] = NamedFile(str(UserCode.of(value).file))
+        elif what != "folder":
+            found[path] = NamedFile(value, what)
+    return found
 
 
 def naming_fields(part: type[BaseModel]) -> dict[str, Named]:

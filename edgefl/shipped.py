@@ -1,12 +1,14 @@
-"""The location of the scenarios and device profiles that are shipped with edgefl."""
+"""The location of the scenarios, device profiles and network traces that are shipped with edgefl."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Literal
 
+Kind = Literal["scenarios", "device_profiles", "traces"]
 
-def folder(kind: Literal["scenarios", "device_profiles"]) -> Path:
+
+def folder(kind: Kind) -> Path:
     """The folder of shipped files of one kind, in an installed wheel or in a checkout.
 
     >>> folder("scenarios").name
@@ -17,7 +19,8 @@ def folder(kind: Literal["scenarios", "device_profiles"]) -> Path:
     return installed if installed.is_dir() else package.parent / kind
 
 
-def files(kind: Literal["scenarios", "device_profiles"]) -> dict[str, Path]:
+def files(kind: Kind) -> dict[str, Path]:
     """Shipped files of one kind by name (the file name without its ending), sorted."""
     root = folder(kind)
-    return {path.relative_to(root).with_suffix("").as_posix(): path for path in sorted(root.rglob("*.yaml"))}
+    ending = "csv" if kind == "traces" else "yaml"
+    return {path.relative_to(root).with_suffix("").as_posix(): path for path in sorted(root.rglob(f"*.{ending}"))}

@@ -143,7 +143,7 @@ def _stamps(spec: DataSpec) -> tuple[Any, ...]:
     folders = [getattr(spec, name) for name, what in naming_fields(type(spec)).items() if what == "folder"]
     found = []
     with suppress(OSError, UserError):  # the set's reader reports it
-        paths = [find_input(file) for file in input_files(spec).values()]
+        paths = [file.found() for file in input_files(spec).values()]
         for folder in filter(None, folders):
             paths += sorted(find_input(folder, what="folder").rglob("*"))
         for path in paths:

@@ -13,7 +13,7 @@ from edgefl.data.sizes import reads_samples
 from edgefl.durable_file import make_folder, write_durably
 from edgefl.errors import UserError
 from edgefl.experiment.wiring import recipe_of
-from edgefl.input_file import code_files, digest_of_file, find_input, input_files
+from edgefl.input_file import code_files, digest_of_file, input_files
 from edgefl.record import RunPaths, names
 from edgefl.scenario import Scenario, resolve
 from edgefl.scenario.paths import what_decides
@@ -72,7 +72,7 @@ class Inputs:
         found = {SCENARIO: self._scenario}
         for field, file in self.files.items():
             try:
-                path = find_input(file) if copies is None or field not in copies else copies[field]
+                path = file.found() if copies is None or field not in copies else copies[field]
                 found[field] = Input(str(path), digest_of_file(path))
             except UserError as error:
                 raise error.located(field=field) from None

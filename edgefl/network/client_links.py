@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.errors import UserError
-from edgefl.input_file import find_input
 from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.generated import GeneratedRates
 from edgefl.network.processes import CapacityProcess, SteppedProcess
+from edgefl.network.replayed import Direction, ReplayedLink
 from edgefl.network.specs import (
     ConstantCapacity,
     GeneratedCapacity,
@@ -27,10 +27,8 @@ from edgefl.network.specs import (
     redraw_rule,
 )
 from edgefl.network.topology import Topology
-from edgefl.network.traces import read_trace
 from edgefl.randomness import generator
 
-Direction = Literal["down", "up"]
 DIRECTIONS: tuple[Direction, Direction] = ("down", "up")
 
 
@@ -61,7 +59,6 @@ class ClientLinks:
     ) -> None:
         self._seed = seed
         self._count = len(link_of_client)
-        self._folder = folder
         self._numbers: dict[Direction, NDArray[np.int64]] = {}
         names = np.array(link_of_client, dtype=object)
         # Sorted, so that the order of a mapping's keys has no effect.
@@ -70,6 +67,13 @@ class ClientLinks:
             if name not in links:
                 raise UserError(f"unknown link '{name}'; expected one of: {', '.join(sorted(links))}")
         self._links = {name: links[name] for name in self._members}
+        self._replayed: dict[str, ReplayedLink] = {}
+        for name, link in self._links.items():
+            try:
+                self._replayed[name] = ReplayedLink(name, link, self._count, seed, folder=folder)
+            except UserError as error:
+                field = f"network.links.{name}.{error.field}"
+                raise UserError(error.message, field=field, file=error.file) from None
         self._rounds = {name: int(amount) for name, (kind, amount) in self._rules().items() if kind == "rounds"}
         self._seconds = {name: amount for name, (kind, amount) in self._rules().items() if kind == "seconds"}
 
@@ -131,7 +135,7 @@ class ClientLinks:
         """One process for each client; none where the capacity is constant or drawn by rounds."""
         spec = self._spec(name, direction)
         if isinstance(spec, TraceCapacity):
-            return self._replayed(name, direction, spec, clients)
+            return list(self._replayed[name].of(direction, clients))
         if isinstance(spec, GeneratedCapacity):
             rates = GeneratedRates(
                 self._seed,
@@ -148,19 +152,6 @@ class ClientLinks:
             redrawn = _Redrawn(self, name, direction, spec, self._seconds[name])
             return [SteppedProcess(redrawn, client) for client in clients.tolist()]
         return []
-
-    def _replayed(
-        self, name: str, direction: Direction, spec: TraceCapacity, clients: NDArray[np.int64]
-    ) -> list[CapacityProcess]:
-        try:
-            file = find_input(spec.file, self._folder)
-            trace = read_trace(file, spec.format, every=spec.every, scale=spec.scale)
-        except UserError as error:
-            raise error.located(field=f"network.links.{name}.{direction}") from None
-        if spec.shift == "none":
-            return [trace] * len(clients)
-        draws = generator(self._seed, "link-shift", name, direction).random(self._count)
-        return [trace.shifted(float(draws[client]) * trace.period) for client in clients.tolist()]
 
 
 def client_link_numbers(topology: Topology, clients: int, direction: Direction) -> NDArray[np.int64]:

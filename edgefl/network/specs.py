@@ -8,9 +8,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from edgefl import shipped
 from edgefl.errors import UserError
-from edgefl.input_file import InputFile
+from edgefl.input_file import InputFile, InputTraces
 from edgefl.network.topology import Sharing
+from edgefl.network.trace_table import TraceColumns
 from edgefl.network.transport import Transport, lv08
 from edgefl.options import Options
 from edgefl.units import BitsPerSecond, Seconds, parse
@@ -23,6 +25,8 @@ MEASURED_DOWNLINKS: dict[str, dict[float, float]] = {
 }
 """Percentiles in Mbit/s of the Lumos5G replay traces (Minneapolis; Narayanan et al., IMC 2020), as published in the
 artifact of "A Variegated Look at 5G in the Wild" (SIGCOMM 2021)."""
+
+TraceFormat = Literal["mahimahi", "csv", "5gophers", "lumos5g", "ucc5g", "hsdpa", "ghent4g"]
 
 
 # --- capacities of a client's link ------------------------------------------------------------------------------------
@@ -50,16 +54,34 @@ class UniformCapacity(Options):
 
 
 class TraceCapacity(Options):
-    """A recorded trace, looped; each client starts at its own point of it unless ``shift`` is none."""
+    """Recorded traces, looped; each client starts at its own point of its trace unless ``shift`` is none."""
 
-    kind: Literal["trace"] = Field("trace", description="A capacity from a recorded trace.")
-    file: InputFile = Field(description="The trace's file; a relative path is searched here, then below EDGEFL_DATA.")
-    format: Literal["mahimahi", "csv"] = Field(
-        "mahimahi", description="mahimahi: a millisecond per packet of 1500 bytes; csv: seconds,bits_per_second."
+    kind: Literal["trace"] = Field("trace", description="A capacity from recorded traces.")
+    file: InputTraces = Field(
+        description="A file of traces or a folder of such files, searched here, then below EDGEFL_DATA; 5gophers is"
+        " shipped."
+    )
+    format: TraceFormat | TraceColumns = Field(
+        "mahimahi",
+        description="mahimahi: a millisecond per packet of 1500 bytes; csv: seconds,bits_per_second; a published data"
+        " set's; or the columns of a CSV file.",
+    )
+    only: str | None = Field(
+        None, description="The groups or files that are used, by name; * and ? stand for any characters."
+    )
+    assign: Literal["random", "in_order"] = Field(
+        "random", description="Which client gets which trace. random: drawn; in_order: client k gets trace k."
     )
     every: Seconds = Field(1.0, gt=0, description="Interval over which a mahimahi trace is averaged; 1 ms is exact.")
     scale: float = Field(1.0, gt=0, description="Factor on every rate of the trace.")
     shift: Literal["random", "none"] = Field("random", description="Whether clients start at random points.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shipped_traces_have_their_format(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "format" not in data and data.get("file") in shipped.files("traces"):
+            return {**data, "format": data["file"]}
+        return data
 
 
 class GeneratedCapacity(Options):

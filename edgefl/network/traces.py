@@ -1,21 +1,24 @@
-"""Capacity traces from files: Mahimahi packet-delivery traces and CSV."""
+"""Capacity traces from files: Mahimahi packet-delivery traces, tables, and logs of bytes and milliseconds."""
 
 from __future__ import annotations
 
-import csv
 import re
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from edgefl.errors import UserError
 from edgefl.network.processes import StepTrace
+from edgefl.network.trace_table import CSV, PRESETS, TraceColumns, read_table
 from edgefl.plain_file import read_plain_text
+from edgefl.validation import shown
 
 MAHIMAHI_PACKET_BITS = 1500 * 8
 """The bits of one line of a Mahimahi trace: one packet of 1500 bytes (Winstein et al., NSDI 2013)."""
 
+SIX_COLUMNS = ("hsdpa", "ghent4g")
+"""Formats of logs with six columns: Norway's 3G network (Riiser et al., MMSys 2013), Ghent's 4G networks (van der Hooft
+et al., IEEE Communications Letters 2016)."""
 MAXIMUM_BYTES = 64 * 2**20
 MAXIMUM_INTERVALS = 10_000_000
 LEAST_PERIOD = 1e-6
@@ -23,30 +26,46 @@ LEAST_PERIOD = 1e-6
 RATES = (1.0, 1e15)
 """The least and the greatest rate other than 0, bit/s: with less, one transfer would outlast every number of rounds."""
 
+_WHOLE = re.compile(r"[0-9]{1,15}")
 
-def read_trace(file: str | Path, form: Literal["mahimahi", "csv"], *, every: float, scale: float) -> StepTrace:
-    """The trace in a file, with every rate multiplied by ``scale``.
+
+def read_traces(file: str | Path, form: str | TraceColumns, *, every: float, scale: float) -> dict[str, StepTrace]:
+    """The traces in a file, with every rate multiplied by ``scale``.
 
     Args:
-        file: the trace.
-        form: its format.
+        file: the file.
+        form: the name of its format, or its columns.
         every: of :func:`read_mahimahi`.
         scale: the factor.
 
+    Returns:
+        The traces by the name of their group; the name is empty if the file is one trace.
+
     Raises:
-        UserError: a missing file, one that is not such a trace, a period below 1 µs, or a scaled rate that is neither 0
-            nor between 1 bit/s and 10^15 bit/s.
+        UserError: a missing file, one that does not have the format, a period below 1 µs, or a scaled rate that is
+            neither 0 nor between 1 bit/s and 10^15 bit/s.
     """
-    trace = read_csv(file) if form == "csv" else read_mahimahi(file, every=every)
+    try:
+        if form == "mahimahi":
+            traces = {"": read_mahimahi(file, every=every)}
+        elif form in SIX_COLUMNS:
+            traces = {"": _six_columns(_text(file))}
+        else:
+            traces = read_table(_text(file), PRESETS[form] if isinstance(form, str) else form)
+        return {name: _scaled(trace, scale) for name, trace in traces.items()}
+    except UserError as error:
+        raise error.located(file=str(file)) from None
+
+
+def _scaled(trace: StepTrace, scale: float) -> StepTrace:
     if trace.period < LEAST_PERIOD:
-        raise UserError(f"expected a period of 1 µs or more, found {trace.period:g} s", file=str(file))
+        raise UserError(f"expected a period of 1 µs or more, found {trace.period:g} s")
     rates = [rate * scale for rate in trace.rates]
     least, greatest = RATES
     for rate in rates:
         if rate != 0.0 and not least <= rate <= greatest:
             times = f", with the scale {scale:g}" if scale != 1.0 else ""
-            message = f"expected rates of 0, or from {least:g} to {greatest:g} bit/s, found {rate:g}{times}"
-            raise UserError(message, file=str(file))
+            raise UserError(f"expected rates of 0, or from {least:g} to {greatest:g} bit/s, found {rate:g}{times}")
     return StepTrace(trace.times, rates, period=trace.period)
 
 
@@ -94,32 +113,39 @@ def read_csv(file: str | Path) -> StepTrace:
     """A CSV with the columns ``seconds`` and ``bits_per_second``; others are ignored; looped at its end.
 
     Each rate is valid from its row's time to the next row's, and the last for as long as the one before it. Times may
-    begin at any value: the first becomes 0.
+    begin at any value: the first becomes 0. See :func:`~edgefl.network.trace_table.read_table` for equal times.
 
     Raises:
-        UserError: a missing file, a missing column, a value that is not a number, or times that do not rise.
+        UserError: a missing file, a missing column, a value that is not a number, a negative rate, or times that fall.
     """
-    rows = csv.DictReader(_text(file).splitlines())
-    times: list[float] = []
-    rates: list[float] = []
     try:
-        for row in rows:
-            times.append(float(row["seconds"]))
-            rates.append(float(row["bits_per_second"]))
-    except KeyError as error:
-        found = ", ".join(rows.fieldnames or ())
-        raise UserError(f"expected a column {error}, found {found or 'nothing'}", file=str(file)) from None
-    except csv.Error as error:
-        raise UserError(f"line {rows.line_num + 1}: expected CSV: {error}", file=str(file)) from None
-    except (TypeError, ValueError) as error:
-        raise UserError(f"line {rows.line_num}: expected two numbers ({error})", file=str(file)) from None
-    if len(times) < 2:
-        raise UserError(f"expected at least two rows, found {len(times)}", file=str(file))
-    period = times[-1] - times[0] + times[-1] - times[-2]
-    try:
-        return StepTrace([time - times[0] for time in times], rates, period=period)
+        return read_table(_text(file), CSV)[""]
     except UserError as error:
         raise error.located(file=str(file)) from None
+
+
+def _six_columns(text: str) -> StepTrace:
+    """A log without header of which each line gives, in columns 5 and 6, bytes and the milliseconds they took.
+
+    The other columns, a time stamp, milliseconds since the start, latitude and longitude, are not read: they may be
+    ``NOFIX``. Time between lines that columns 6 do not count is not part of the trace.
+
+    Raises:
+        UserError: a line without six columns, or without such numbers.
+    """
+    starts, rates, passed = [], [], 0
+    for number, line in enumerate(text.splitlines(), start=1):
+        if cells := line.split():
+            count, milliseconds = cells[4:6] if len(cells) == 6 else ("", "")
+            if not (_WHOLE.fullmatch(count) and _WHOLE.fullmatch(milliseconds) and int(milliseconds)):
+                expected = "expected six columns, the fifth a number of bytes, the sixth of milliseconds above 0"
+                raise UserError(f"line {number}: {expected}, found {shown(line.strip())}")
+            starts.append(passed / 1000.0)
+            rates.append(int(count) * 8000.0 / int(milliseconds))
+            passed += int(milliseconds)
+    if not starts:
+        raise UserError("expected lines of six columns, found none")
+    return StepTrace(starts, rates, period=passed / 1000.0)
 
 
 def _text(file: str | Path) -> str:

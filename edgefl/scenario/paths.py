@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from edgefl import shipped
 from edgefl.data.spec import DATA_SETS
 from edgefl.errors import UserError
-from edgefl.input_file import Named, naming_fields
+from edgefl.input_file import EXISTS, Named, naming_fields
 from edgefl.models.registry import MODELS
 from edgefl.part_choice import part_of
 from edgefl.registry import Registry
 from edgefl.training.base import ENGINES
 from edgefl.user_path import user_path
 
-FILES = (
-    "data.root",
-    "network.topology.file",
-    "network.links.*.file",
-    "network.links.*.*.file",
-    "data.partition.file",
-    "fleet.*.profile",
-    "fleet.*.availability.file",
-)
-"""Dotted paths; ``*`` stands for any key or index. Data sets and models also name files in fields of their own."""
+Place = Named | Literal["root", "profile"]
+
+FILES: dict[str, Place] = {
+    "data.root": "root",
+    "network.topology.file": "file",
+    "network.links.*.*.file": "traces",
+    "data.partition.file": "file",
+    "fleet.*.profile": "profile",
+    "fleet.*.availability.file": "file",
+}
+"""What dotted paths name; ``*`` stands for any key or index. Data sets and models also name files in fields of their
+own."""
 
 _SECTIONS: dict[str, Registry[Any]] = {"data": DATA_SETS, "model": MODELS}
 """Sections whose parts may have options that name files."""
@@ -41,16 +43,10 @@ def anchored(data: Mapping[str, Any], folder: Path, *, only_files: bool = False)
     {'data': {'root': '/home/me/images'}, 'fleet': [{'profile': 'raspberry-pi-5'}]}
     """
     result = copy.deepcopy(dict(data))
-    places = {**{pattern: _what(pattern) for pattern in FILES}, **_named_by_parts(data)}
-    for pattern, what in places.items():
-        if not only_files or what in _SEARCHED:
+    for pattern, what in (FILES | _named_by_parts(data)).items():
+        if not only_files or what in EXISTS:
             _each(result, pattern.split("."), partial(_anchor, folder=folder, what=what))
     return result
-
-
-def _what(pattern: str) -> str:
-    """The kind of place that a pattern of :data:`FILES` is."""
-    return pattern.rpartition(".")[2]
 
 
 def _named_by_parts(data: Mapping[str, Any]) -> dict[str, Named]:
@@ -86,7 +82,7 @@ def what_decides(data: Mapping[str, Any]) -> dict[str, Any]:
     """
     result = copy.deepcopy(dict(data))
     for pattern in FILES:
-        if not pattern.endswith(".profile"):
+        if pattern != "fleet.*.profile":
             _each(result, pattern.split("."), _emptied)
     for pattern, what in _named_by_parts(data).items():
         _each(result, pattern.split("."), _without_file if what == "code" else _emptied)
@@ -110,21 +106,14 @@ def _emptied_if_alike(container: Any, key: Any) -> None:
         container[key] = None
 
 
-def _anchor(container: Any, key: Any, folder: Path, what: str) -> None:
-    if isinstance(container[key], str) and not (what == "profile" and _is_name(container[key])):
+def _anchor(container: Any, key: Any, folder: Path, what: Place) -> None:
+    if isinstance(container[key], str) and not _is_name(container[key], what):
         try:
             path = folder / user_path(container[key])
         except UserError:
             return  # the reader of the file refuses it with the name of the field
-        if what not in _SEARCHED or _SEARCHED[what](path):
+        if what not in EXISTS or EXISTS[what](path):
             container[key] = str(path)
-
-
-_SEARCHED: dict[str, Callable[[Path], bool]] = {"file": os.path.isfile, "folder": os.path.isdir}
-"""Kinds of places that are searched in the folder of the data sets too, and the test that they exist.
-
-Unlike the methods of ``Path``, these functions raise no error for a name that is too long.
-"""
 
 
 def _each(container: Any, pattern: list[str], act: Callable[[Any, Any], None]) -> None:
@@ -143,6 +132,8 @@ def _each(container: Any, pattern: list[str], act: Callable[[Any, Any], None]) -
             act(container, key)
 
 
-def _is_name(profile: str) -> bool:
-    """Whether it is the name of a profile for :func:`edgefl.fleet.load_profile`, and not a file."""
-    return not (profile.endswith((".yaml", ".yml")) or "/" in profile or "\\" in profile)
+def _is_name(text: str, what: Place) -> bool:
+    """Whether it is the name of shipped traces, or of a profile for :func:`edgefl.fleet.load_profile`."""
+    if what == "traces":
+        return text in shipped.files("traces")
+    return what == "profile" and not (text.endswith((".yaml", ".yml")) or "/" in text or "\\" in text)

@@ -6,13 +6,12 @@ from edgefl.data.partitions import ByFile, Flwr, Natural
 from edgefl.data.sizes import shard_sizes
 from edgefl.errors import UserError
 from edgefl.fleet import assign
-from edgefl.input_file import find_input
 from edgefl.methods.build import build_method
 from edgefl.methods.local_part import keeping_local
 from edgefl.models.registry import build_model, checked_model
 from edgefl.network.build import build_topology
-from edgefl.network.specs import FileTopology, TraceCapacity
-from edgefl.network.traces import read_trace
+from edgefl.network.replayed import ReplayedLink
+from edgefl.network.specs import FileTopology
 from edgefl.process_state import process_state_kept
 from edgefl.scenario.components import built_at
 from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
@@ -66,11 +65,8 @@ def _rehearse_learning(scenario: Scenario) -> None:
 def _rehearse_network(scenario: Scenario) -> None:
     network = scenario.network
     for name, link in network.links.items():
-        for direction, capacity in (("down", link.down), ("up", link.up)):
-            if isinstance(capacity, TraceCapacity):
-                with built_at(f"network.links.{name}.{direction}.file"):
-                    path = find_input(capacity.file, None)
-                    read_trace(path, capacity.format, every=capacity.every, scale=capacity.scale)
+        with built_at(f"network.links.{name}"):
+            ReplayedLink(name, link, scenario.data.clients, scenario.seeds[0])
     if isinstance(network.topology, FileTopology):
         fleet = assign(scenario.fleet, scenario.data.clients, scenario.seeds[0])
         with built_at("network.topology"):

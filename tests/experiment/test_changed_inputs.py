@@ -10,7 +10,7 @@ import pytest
 
 from edgefl.errors import UserError
 from edgefl.experiment import resume, run
-from edgefl.input_file import input_files
+from edgefl.input_file import EXISTS, input_files
 from edgefl.record.names import STATE
 from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
@@ -83,7 +83,7 @@ def kind(request, small, tmp_path):
 def test_every_field_that_names_a_file_says_so_and_starts_at_the_scenarios_folder(small, tmp_path):
     """A place that one of the two mechanisms knows alone is a file that nobody compares, or nobody finds."""
     fields = {next(iter(input_files(small(**make(tmp_path))))) for make in KINDS}
-    patterns = [pattern.split(".") for pattern in FILES if pattern.endswith(".file")]
+    patterns = [pattern.split(".") for pattern, what in FILES.items() if what in EXISTS]
 
     def fits(field, pattern):
         names = field.split(".")
@@ -186,7 +186,7 @@ def test_no_file_is_read_beside_those_that_are_digested(small, tmp_path):
     run(scenario, out=tmp_path / "run")
     beside = {Path(each) for each in opened if not each.startswith(f"{tmp_path}/run")}
     mine = {each for each in beside if each.is_file()}
-    assert mine == {Path(file) for file in input_files(scenario).values()}
+    assert mine == {file.found() for file in input_files(scenario).values()}
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["inputs"].keys() == {
         "scenario", "data", *input_files(scenario),
     }  # fmt: skip

@@ -128,7 +128,8 @@ def test_a_csv_trace_is_read_as_steps_and_looped(tmp_path):
         ("", "column 'seconds'|at least two"),
         ("seconds,rate\n1,2\n", "bits_per_second"),
         ("seconds,bits_per_second\n1,x\n", "line 2"),
-        ("seconds,bits_per_second\n1,5\n1,5\n", "rise"),
+        ("seconds,bits_per_second\n1,5\n1,5\n", "two times or more, found 1"),
+        ("seconds,bits_per_second\n1,5\n0,5\n", "line 3: seconds: expected times that do not fall"),
         ("seconds,bits_per_second\n0,5\n1,-5\n", "at least 0"),
     ],
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from edgefl.cli.entry import main
 from edgefl.errors import UserError
-from edgefl.network.traces import RATES, read_trace
+from edgefl.network.traces import RATES, read_traces
 from edgefl.scenario.loading import check
 from edgefl.scenario.rehearsal import rehearse
 
@@ -47,7 +47,7 @@ def refusal(content, form, tmp_path, **options):
     file = tmp_path / "trace"
     file.write_text(content, encoding="utf-8")
     with pytest.raises(UserError) as caught:
-        read_trace(file, form, **({"every": 1.0, "scale": 1.0} | options))
+        read_traces(file, form, **({"every": 1.0, "scale": 1.0} | options))
     message = str(caught.value)
     assert message.startswith(f"{file}: ")
     assert "Errno" not in message
@@ -72,7 +72,7 @@ def test_every_csv_trace_that_is_read_moves_time_forward(tmp_path_factory, start
     file = tmp_path_factory.getbasetemp() / "any.csv"
     file.write_text(HEAD + "".join(f"{time!r},{rate!r}\n" for time, rate in [(start, 1e6), *rows]))
     try:
-        trace = read_trace(file, "csv", every=1.0, scale=scale)
+        [trace] = read_traces(file, "csv", every=1.0, scale=scale).values()
     except UserError:
         return
     assert 1e-6 <= trace.period < math.inf

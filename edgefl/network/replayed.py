@@ -1,0 +1,158 @@
+"""Which client follows which recorded trace, and from which point of it."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefl.errors import UserError, nearest
+from edgefl.input_file import find_input, plain_files
+from edgefl.network.processes import StepTrace
+from edgefl.network.specs import LinkSpec, TraceCapacity
+from edgefl.network.traces import read_traces
+from edgefl.randomness import generator
+
+Direction = Literal["down", "up"]
+
+MAXIMUM_FILES = 10_000
+MAXIMUM_BYTES = 512 * 2**20
+"""The most files in a folder of traces, and their total size."""
+
+_WAY = re.compile(r"(.+)[._-](down|up)(?:link)?(?:\.\w+)?", re.IGNORECASE)
+
+
+class ReplayedLink:
+    """The traces of a link, in the directions that follow some.
+
+    Args:
+        name: the link's name.
+        link: the link.
+        clients: the number of clients in the fleet.
+        seed: the run's seed.
+        folder: where files are searched that are not found as they are named.
+
+    Raises:
+        UserError: a file that is missing or no trace, a file without its partner, or a name that nothing has. Its
+            field starts at the link.
+    """
+
+    def __init__(self, name: str, link: LinkSpec, clients: int, seed: int, *, folder: Path | None = None) -> None:
+        self._name, self._clients, self._seed = name, clients, seed
+        self._specs: dict[Direction, TraceCapacity] = {}
+        self._traces: dict[Direction, list[StepTrace]] = {}
+        ways: tuple[tuple[Direction, object], ...] = (("down", link.down), ("up", link.up))
+        for direction, spec in ways:
+            if isinstance(spec, TraceCapacity):
+                self._specs[direction] = spec
+                try:
+                    self._traces[direction] = list(traces_of(spec, direction, folder).values())
+                except UserError as error:
+                    raise error.located(field=f"{direction}.file") from None
+        self._together = len({spec.file for spec in self._specs.values()}) < len(self._specs)
+
+    def of(self, direction: Direction, clients: NDArray[np.int64]) -> list[StepTrace]:
+        """The traces of some clients in one direction, shifted to where each client starts.
+
+        The draws cover the whole fleet, so a client's trace does not depend on which others have this link. If both
+        directions name the same file or folder, a client starts both of its traces at the same second.
+        """
+        rows = self._rows(direction)
+        chosen = [self._traces[direction][rows[client]] for client in clients.tolist()]
+        if self._specs[direction].shift == "none":
+            return chosen
+        key = "both" if self._together else direction
+        draws = generator(self._seed, "link-shift", self._name, key).random(self._clients)[clients]
+        spans = [trace.period for trace in chosen]
+        if self._together:
+            other: Direction = "up" if direction == "down" else "down"
+            others = self._rows(other)
+            spans = [
+                min(span, self._traces[other][others[client]].period)
+                for client, span in zip(clients.tolist(), spans, strict=True)
+            ]
+        return [trace.shifted(draw * span) for trace, draw, span in zip(chosen, draws.tolist(), spans, strict=True)]
+
+    def _rows(self, direction: Direction) -> NDArray[np.int64]:
+        """The number of each client's trace; none is repeated before all were used."""
+        count = len(self._traces[direction])
+        if self._specs[direction].assign == "in_order" or count == 1:
+            return np.arange(self._clients) % count
+        draws = generator(self._seed, "link-trace", self._name)
+        decks = [draws.permutation(count) for _ in range(-(-self._clients // count))]
+        return np.concatenate(decks)[: self._clients].astype(np.int64)
+
+
+def traces_of(spec: TraceCapacity, direction: Direction, folder: Path | None = None) -> dict[str, StepTrace]:
+    """The traces that a capacity names, in order, by the names of their files and groups.
+
+    Args:
+        spec: the capacity.
+        direction: its direction; of a folder with pairs of files, those for it are read.
+        folder: where the file or folder is searched if it is not found as it is named.
+
+    Raises:
+        UserError: a file that is missing or no trace, a file without its partner, or a name that nothing has.
+    """
+    path = find_input(spec.file, folder, what="traces")
+    files = _files(path, direction) if path.is_dir() else {"": path}
+    found: dict[str, StepTrace] = {}
+    for name, file in files.items():
+        traces = read_traces(file, spec.format, every=spec.every, scale=spec.scale)
+        found |= {"/".join(filter(None, (name, group))): trace for group, trace in traces.items()}
+    if spec.only is None:
+        return found
+    chosen = {name: trace for name, trace in found.items() if fnmatch.fnmatchcase(name, spec.only)}
+    if not chosen:
+        names = list(found)
+        hint = nearest(spec.only, names) if len(names) <= 10 else f"the first of {len(names)} names is '{names[0]}'"
+        raise UserError(f"only: expected a name of a trace, found '{spec.only}'; {hint}", file=str(path))
+    return chosen
+
+
+def _files(folder: Path, direction: Direction) -> dict[str, Path]:
+    """The files of traces in a folder for one direction, by name; 2 is before 10."""
+    ways: dict[str, dict[str, Path]] = {"down": {}, "up": {}, "both": {}}
+    files = plain_files(folder)
+    _check_size(folder, files)
+    for path in sorted(files, key=_in_order):
+        match = _WAY.fullmatch(path.name)
+        name, way = (match[1], match[2].lower()) if match else (path.name, "both")
+        if name in ways[way]:
+            _refuse(folder, f"expected one file '{name}' for {way}, found {ways[way][name].name} and {path.name}")
+        ways[way][name] = path
+    down, up, both = ways.values()
+    if both and (down or up):
+        directed, other = next(iter((down or up).values())).name, next(iter(both.values())).name
+        _refuse(folder, f"expected names that all end in down or up, or none of them, found {directed} and {other}")
+    if down and up and down.keys() != up.keys():
+        name = min(down.keys() ^ up.keys())
+        file, partner = (down[name], "up") if name in down else (up[name], "down")
+        _refuse(folder, f"expected a file for {partner} with {file.name}, found none")
+    if not both and not ways[direction]:
+        other = "down" if direction == "up" else "up"
+        _refuse(folder, f"expected files for {direction}, found {f'files for {other} only' if down or up else 'none'}")
+    return both or ways[direction]
+
+
+def _check_size(folder: Path, files: Sequence[Path]) -> None:
+    if len(files) > MAXIMUM_FILES:
+        _refuse(folder, f"expected at most {MAXIMUM_FILES:,} files, found {len(files):,}")
+    total = sum(path.stat().st_size for path in files)
+    if total > MAXIMUM_BYTES:
+        _refuse(folder, f"expected files of at most {MAXIMUM_BYTES // 2**20} MiB in total, found {total // 2**20} MiB")
+
+
+def _in_order(path: Path) -> tuple[list[str | int], str]:
+    """Numbers in names by value. Texts and numbers alternate, so that each is compared with its like."""
+    parts = re.split(r"([0-9]+)", path.name)
+    return [int(part) if number % 2 else part for number, part in enumerate(parts)], path.name
+
+
+def _refuse(folder: Path, message: str) -> None:
+    raise UserError(message, file=str(folder))
