@@ -7,7 +7,8 @@ from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.processes import CapacityProcess, StepTrace
 from edgefl.network.specs import LinkSpec, NetworkSpec
 from edgefl.network.topology import GraphLinks, Topology
-from edgefl.network.traces import read_csv, read_mahimahi
+from edgefl.network.trace_table import TraceColumns
+from edgefl.network.traces import read_csv, read_mahimahi, read_traces
 from edgefl.network.transport import Transport, lv08
 from edgefl.network.tree import TreeLinks
 
@@ -23,10 +24,12 @@ __all__ = [
     "Node",
     "StepTrace",
     "Topology",
+    "TraceColumns",
     "Transport",
     "TreeLinks",
     "build_topology",
     "lv08",
     "read_csv",
     "read_mahimahi",
+    "read_traces",
 ]

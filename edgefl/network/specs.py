@@ -79,8 +79,10 @@ class TraceCapacity(Options):
     @model_validator(mode="before")
     @classmethod
     def _shipped_traces_have_their_format(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "format" not in data and data.get("file") in shipped.files("traces"):
-            return {**data, "format": data["file"]}
+        if isinstance(data, dict) and "format" not in data:
+            file = data.get("file")
+            if isinstance(file, str) and file in shipped.files("traces"):
+                return {**data, "format": file}
         return data
 
 

@@ -19,6 +19,8 @@ from edgefl.units import UNITS
 from edgefl.validation import shown
 
 _RATES = UNITS["bits_per_second"]
+_LATEST = 1e15
+"""Larger numbers are no times; their differences would be rounded."""
 
 TimeFormat = Literal["s", "ms", "iso", "YYYY.MM.DD_HH.MM.SS"]
 
@@ -173,6 +175,8 @@ def _time(row: _Row) -> float:
 
 def _position(header: Sequence[str], name: str) -> int:
     names = [each.strip() for each in header]
+    if not any(names):
+        raise UserError("expected a header with the names of columns, found none")
     if names.count(name) != 1:
         hint = f"found {names.count(name)}" if name in names else nearest(name, filter(None, names))
         raise UserError(f"expected one column '{name}' in the header; {hint}")
@@ -200,14 +204,21 @@ def _rate(text: str) -> float:
     return number
 
 
+def _seconds(text: str) -> float:
+    number = _number(text)
+    if abs(number) > _LATEST:
+        raise ValueError
+    return number
+
+
 def _date(text: str) -> float:
     moment = datetime.fromisoformat(text)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 _TIMES: Mapping[TimeFormat, Callable[[str], float]] = {
-    "s": _number,
-    "ms": lambda text: _number(text) / 1000.0,
+    "s": _seconds,
+    "ms": lambda text: _seconds(text) / 1000.0,
     "iso": _date,
     "YYYY.MM.DD_HH.MM.SS": lambda text: datetime.strptime(f"{text}+0000", "%Y.%m.%d_%H.%M.%S%z").timestamp(),
 }

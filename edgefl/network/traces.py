@@ -29,7 +29,9 @@ RATES = (1.0, 1e15)
 _WHOLE = re.compile(r"[0-9]{1,15}")
 
 
-def read_traces(file: str | Path, form: str | TraceColumns, *, every: float, scale: float) -> dict[str, StepTrace]:
+def read_traces(
+    file: str | Path, form: str | TraceColumns, *, every: float = 1.0, scale: float = 1.0
+) -> dict[str, StepTrace]:
     """The traces in a file, with every rate multiplied by ``scale``.
 
     Args:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from edgefl.input_file import EXISTS, input_files
 from edgefl.record.names import STATE
 from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
-from edgefl.scenario.paths import FILES
+from edgefl.scenario.paths import FILES, anchored
 
 from ..small_runs import CELLS, Stop, tree
 
@@ -113,6 +115,59 @@ def test_an_input_that_changed_meanwhile_ends_the_resumption_and_names_itself(ki
         resume(folder)
     change(back=True)
     assert tree(resume(folder)) == expected
+
+
+def walks(folder):
+    """A folder with a pair of traces for each of three clients."""
+    (folder / "walks").mkdir()
+    for number, way in itertools.product(range(3), ("down", "up")):
+        rows = "".join(f"{second},{(second + number + 1) * 1e6}\n" for second in range(3))
+        (folder / "walks" / f"{number}.{way}").write_text("seconds,bits_per_second\n" + rows)
+    here = {"kind": "trace", "format": "csv", "file": str(folder / "walks")}
+    return {"network.links": {"5g": {"down": here, "up": here}}}
+
+
+@pytest.mark.parametrize("change", ["contents", "another pair", "a name", "a file less"])
+def test_a_run_goes_on_with_the_whole_folder_of_traces_that_it_began_with(small, tmp_path, change):
+    scenario, folder, file = small(seeds=[0, 1], **walks(tmp_path)), tmp_path / "walks", tmp_path / "walks" / "1.up"
+    expected = tree(run(scenario, out=tmp_path / "expected"))
+    with pytest.raises(KeyboardInterrupt):
+        run(scenario, out=tmp_path / "run", listeners=[Stop(6)])
+    text = file.read_text()
+    if change == "contents":
+        file.write_text(text.replace("2000000.0", "2500000.0"))
+    elif change == "another pair":
+        for way in ("down", "up"):
+            (folder / f"3.{way}").write_text(text)
+    elif change == "a name":
+        for way in ("down", "up"):
+            (folder / f"1.{way}").rename(folder / f"9.{way}")
+    else:
+        file.unlink()
+    with pytest.raises(UserError, match="has changed since the run began") as refused:
+        resume(tmp_path / "run")
+    assert refused.value.file == str(folder)
+    assert refused.value.field == "network.links.5g.down.file"
+    shutil.rmtree(folder)
+    walks(tmp_path)
+    (folder / "README.md").write_text("a note that is not read")
+    assert tree(resume(tmp_path / "run")) == expected
+    assert verify(tmp_path / "run") == []
+    slower = replay(tmp_path / "run", {"network.links.5g.down.scale": 0.5}, tmp_path / "slower")
+    assert verify(slower) == []
+
+
+def test_a_folder_of_traces_is_searched_next_to_the_scenario_and_a_shipped_name_is_kept(tmp_path, monkeypatch):
+    walks(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "5gophers").write_text("not the shipped one")
+    monkeypatch.chdir(elsewhere)
+    capacity = {"kind": "trace", "file": "walks", "format": "csv"}
+    data = {"network": {"links": {"5g": {"down": capacity, "up": {"kind": "trace", "file": "5gophers"}}}}}
+    links = anchored(data, tmp_path)["network"]["links"]["5g"]
+    assert links["down"]["file"] == str(tmp_path / "walks")
+    assert links["up"]["file"] == "5gophers"
 
 
 def test_an_input_that_changes_between_two_runs_of_one_process_is_noticed(kind, tmp_path):

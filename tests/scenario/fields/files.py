@@ -144,7 +144,16 @@ _graph("named.json", server="centre", prefix="phone ", rate=2e6)
 """1 Mbit/s."""
 (FOLDER / "bursty.mahimahi").write_text("".join(f"{400 + line}\n" for line in range(1, 51)))
 """Nothing for 0.4 s, then 12 Mbit/s for 50 ms."""
-(FOLDER / "waves.csv").write_text("seconds,bits_per_second\n0,1e6\n0.05,2e5\n0.1,4e6\n")
+_RATES = {"near": "9 0.5 9 0.7", "far": "0.1 0.3 0.2 0.1"}
+(FOLDER / "runs.csv").write_text(
+    "t,late,rate,slow,run,half\n"
+    + "".join(
+        f"{0.05 * step:g},{0.5 * step:g},{rate},0.05,{run},{run}{step // 2}\n"
+        for run, rates in _RATES.items()
+        for step, rate in enumerate(rates.split())
+    )
+)
+"""Two runs of 0.2 s, one fast, one slow, each of two halves."""
 (FOLDER / "half days.json").write_text(
     json.dumps(
         [{"duration": 7200, "active": [3600], "inactive": [10800], "finish_time": 14400} for _ in range(CLIENTS)]

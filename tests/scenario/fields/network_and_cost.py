@@ -41,6 +41,12 @@ def capacity_probes(way: str) -> list[tuple[str, Changes, Changes, Expected]]:
     uniform = capacity("uniform", low="0.1 Mbit/s", high="0.4 Mbit/s")
     steady = capacity("trace", file=str(FOLDER / "steady.mahimahi"), shift="none", every="10 ms")
     bursty = capacity("trace", file=str(FOLDER / "bursty.mahimahi"), shift="none", every="10 ms")
+    columns = {"time": "t", "rate": "rate", "unit": "Mbit/s", "group": "run"}
+
+    def table(**changes: Any) -> Changes:
+        return capacity("trace", file=str(FOLDER / "runs.csv"), shift="none", format={**columns, **changes})
+
+    fast = {**table(), **option("only", "near")}
     quantiles = capacity("process", quantiles={0: "0.3 Mbit/s", 100: "1 Mbit/s"}, step="10 ms", outage_length="1 s")
     outages = {**quantiles, **option("outage_every", "100 ms"), "training.rounds": 8}
     return [
@@ -52,8 +58,16 @@ def capacity_probes(way: str) -> list[tuple[str, Changes, Changes, Expected]]:
         (f"{field}<uniform>.high", uniform, option("high", "0.1 Mbit/s"), LATER),
         (f"{field}<trace>.kind", {}, bursty, LATER),
         (f"{field}<trace>.file", steady, option("file", str(FOLDER / "bursty.mahimahi")), LATER),
-        (f"{field}<trace>.format", capacity("trace", file=str(FOLDER / "waves.csv"), format="csv", shift="none"),
-         capacity("trace", file=str(FOLDER / "steady.mahimahi"), format="mahimahi", shift="none"), differs),
+        (f"{field}<trace>.format.time", table(), option("format.time", "late"), differs),
+        (f"{field}<trace>.format.time_format", table(), option("format.time_format", "ms"), differs),
+        (f"{field}<trace>.format.rate", fast, option("format.rate", "slow"), LATER),
+        (f"{field}<trace>.format.unit", fast, option("format.unit", "kbit/s"), LATER),
+        (f"{field}<trace>.format.group", table(), option("format.group", "half"), differs),
+        (f"{field}<trace>.format.group[]", table(), option("format.group", ["run", "half"]), differs),
+        (f"{field}<trace>.format.missing[]", fast, option("format.missing", [9]), differs),
+        (f"{field}<trace>.format.where.*", table(where={"run": "near"}), option("format.where", {"run": "far"}), LATER),
+        (f"{field}<trace>.only", fast, option("only", "f?r"), LATER),
+        (f"{field}<trace>.assign", table(), option("assign", "in_order"), differs),
         (f"{field}<trace>.every", bursty, option("every", "0.45 s"), EARLIER),
         (f"{field}<trace>.scale", steady, option("scale", 0.2), LATER),
         (f"{field}<trace>.shift", bursty, option("shift", "random"), differs),

@@ -1,0 +1,198 @@
+"""Which client follows which trace: groups, folders, pairs, and where each client starts."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+import simpy
+
+from edgefl.errors import UserError
+from edgefl.network import ClientLinks, FlowNetwork, LinkSpec, NetworkSpec, build_topology, replayed
+from edgefl.network.replayed import ReplayedLink, traces_of
+from edgefl.network.specs import TraceCapacity
+
+STAR = {"kind": "star", "server": {"down": "1 Gbit/s", "up": "1 Gbit/s"}}
+
+
+def write(folder, **rates):
+    """A file for each name with two steps, of a second each, at the rate and at twice the rate in Mbit/s."""
+    for name, rate in rates.items():
+        (folder / name.replace("__", ".")).write_text(f"seconds,bits_per_second\n0,{rate}e6\n1,{2 * rate}e6\n")
+
+
+def capacity(file, **options):
+    return {"kind": "trace", "file": str(file), "format": "csv", **options}
+
+
+def link(down, up=1e6):
+    return LinkSpec.model_validate({"down": down, "up": up})
+
+
+def first_rates(replayed, direction, clients):
+    return [trace.rates[0] / 1e6 for trace in replayed.of(direction, np.arange(clients))]
+
+
+def names(spec, direction="down"):
+    return list(traces_of(TraceCapacity.model_validate(spec), direction))
+
+
+def test_traces_are_dealt_without_repetition_by_the_seed_alone(tmp_path):
+    write(tmp_path, **{f"t{number}": number for number in range(1, 6)})
+    spec = link(capacity(tmp_path, shift="none"), capacity(tmp_path, shift="none"))
+    dealt = {seed: first_rates(ReplayedLink("a", spec, 13, seed), "down", 13) for seed in range(20)}
+    for rates in dealt.values():
+        assert sorted(rates[:5]) == sorted(rates[5:10]) == [1, 2, 3, 4, 5]
+        assert len(set(rates[10:])) == 3
+    assert dealt[3] == first_rates(ReplayedLink("a", spec, 13, 3), "down", 13)
+    assert dealt[3] == first_rates(ReplayedLink("a", spec, 13, 3), "up", 13)
+    assert len({tuple(rates) for rates in dealt.values()}) > 15
+    assert dealt[3] != first_rates(ReplayedLink("b", spec, 13, 3), "down", 13)
+
+
+def test_a_clients_trace_does_not_depend_on_who_else_has_its_link(tmp_path):
+    write(tmp_path, **{f"t{number}": number for number in range(1, 8)})
+    links = {"a": link(capacity(tmp_path)), "b": link(1e6)}
+
+    def seen(link_of_client):
+        topology = build_topology(
+            NetworkSpec.model_validate({"topology": STAR, "links": links}).topology, links, link_of_client
+        )
+        network = FlowNetwork(simpy.Environment(), topology)
+        ClientLinks(links, link_of_client, seed=2).attach(network)
+        return network.capacity("internet", "client/5")
+
+    assert seen(["a"] * 9) == seen(["b"] * 5 + ["a"] + ["b"] * 3)
+
+
+def test_in_order_gives_client_k_the_file_of_its_number(tmp_path):
+    write(tmp_path, client10__csv=11, client2__csv=3, client0__csv=1, client1__csv=2)
+    spec = capacity(tmp_path, assign="in_order", shift="none")
+    assert names(spec) == ["client0.csv", "client1.csv", "client2.csv", "client10.csv"]
+    assert first_rates(ReplayedLink("a", link(spec), 6, 0), "down", 6) == [1, 2, 3, 11, 1, 2]
+
+
+def test_groups_are_in_the_order_of_their_rows_and_chosen_by_name(tmp_path):
+    (tmp_path / "t.csv").write_text("t,r,run\n" + "".join(f"{t},{k},{k}\n" for k in (30, 4, 5, 31) for t in (0, 1)))
+    form = {"time": "t", "rate": "r", "unit": "Mbit/s", "group": "run"}
+    spec = {"kind": "trace", "file": str(tmp_path / "t.csv"), "format": form}
+    assert names(spec) == ["30", "4", "5", "31"]
+    assert names({**spec, "only": "3?"}) == ["30", "31"]
+    assert names({**spec, "only": "5"}) == ["5"]
+    with pytest.raises(UserError, match=r"t\.csv: only: expected a name of a trace, found '50'; did you mean '5'"):
+        names({**spec, "only": "50"})
+
+
+def test_files_of_a_folder_may_have_groups_and_files_about_it_are_not_read(tmp_path):
+    form = {"time": "t", "rate": "r", "unit": "Mbit/s", "group": "run"}
+    for name in ("x.csv", "y.csv"):
+        (tmp_path / name).write_text("t,r,run\n0,1,a\n1,2,a\n0,1,b\n1,2,b\n")
+    for name in ("README.md", "LICENSE", "UPSTREAM_README", "COPYING", ".hidden", "licence.txt"):
+        (tmp_path / name).write_text("not a trace")
+    (tmp_path / "inner").mkdir()
+    spec = {"kind": "trace", "file": str(tmp_path), "format": form}
+    assert names(spec) == ["x.csv/a", "x.csv/b", "y.csv/a", "y.csv/b"]
+    assert names({**spec, "only": "y.csv/*"}) == ["y.csv/a", "y.csv/b"]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["client{}_{}.csv", "{}.{}", "walk-{}-{}link.log", "Run {}.{}.csv", "{}_{}", "{}.{}LINK"]
+)
+def test_the_files_of_a_pair_go_to_one_client(tmp_path, pattern):
+    for number in range(8):
+        write(tmp_path, **{pattern.format(number, "down"): 10 + number, pattern.format(number, "up"): 1 + number})
+    spec = link(capacity(tmp_path), capacity(tmp_path))
+    pairs = ReplayedLink("a", spec, 20, seed=1)
+    down, up = first_rates(pairs, "down", 20), first_rates(pairs, "up", 20)
+    assert len(set(down[:8])) == 8
+    assert [rate - 9 for rate in down] == up
+
+
+def test_a_pair_starts_at_one_second_even_if_one_file_is_longer(tmp_path):
+    (tmp_path / "a.down").write_text("seconds,bits_per_second\n0,1e6\n500,2e6\n1000,3e6\n")
+    (tmp_path / "a.up").write_text("seconds,bits_per_second\n0,1e6\n400,2e6\n800,3e6\n")
+    (tmp_path / "b.down").write_text("seconds,bits_per_second\n0,1e6\n10,2e6\n20,3e6\n")
+    (tmp_path / "b.up").write_text("seconds,bits_per_second\n0,1e6\n10,2e6\n25,3e6\n")
+    pairs = ReplayedLink("a", link(capacity(tmp_path), capacity(tmp_path)), 50, seed=4)
+    clients = np.arange(50)
+    offsets = {way: [trace.offset for trace in pairs.of(way, clients)] for way in ("down", "up")}
+    assert offsets["down"] == offsets["up"]
+    assert len(set(offsets["down"])) == 50
+    for trace, offset in zip(pairs.of("down", clients), offsets["down"], strict=True):
+        assert offset < {1500.0: 1200.0, 30.0: 30.0}[trace.period]
+    apart = ReplayedLink("a", link(capacity(tmp_path / "a.down"), capacity(tmp_path / "a.up")), 50, seed=4)
+    assert [t.offset for t in apart.of("down", clients)] != [t.offset for t in apart.of("up", clients)]
+
+
+WRONG = {
+    "a file without its partner": (["c1_down.csv", "c1_up.csv", "c2_down.csv"], "file for up with c2_down.csv"),
+    "a partner of another name": (["c1.up", "c1.down", "c2.up", "c3.down"], "file for down with c2.up, found none"),
+    "a file for neither": (["c1_down.csv", "c1_up.csv", "c2.csv"], "found c1_down.csv and c2.csv"),
+    "two files for one": (["c1_down.csv", "c1.down", "c1.up"], r"one file 'c1' for down, found c1\.down and c1_down"),
+    "the other direction": (["c1_up.csv", "c2_up.csv"], "files for down, found files for up only"),
+    "nothing": ([], "files for down, found none"),
+    "nothing but a licence": (["LICENSE"], "files for down, found none"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_folder_gets_one_message(tmp_path, wrong):
+    files, message = WRONG[wrong]
+    write(tmp_path, **dict.fromkeys(files, 1))
+    with pytest.raises(UserError, match=message) as caught:
+        names(capacity(tmp_path))
+    assert caught.value.file == str(tmp_path)
+
+
+def test_files_for_one_direction_alone_are_enough_for_it(tmp_path):
+    write(tmp_path, b__down=2, a__down=1)
+    assert names(capacity(tmp_path)) == ["a", "b"]
+
+
+def test_a_wrong_file_of_a_folder_is_named_with_its_field(tmp_path):
+    write(tmp_path, a=1)
+    (tmp_path / "b").write_text("seconds,bits_per_second\n0,x\n")
+    links = {"5g": link(1e6, capacity(tmp_path))}
+    with pytest.raises(UserError, match=r"/b: network\.links\.5g\.up\.file: line 2: bits_per_second: expected"):
+        ClientLinks(links, ["5g"], seed=0)
+
+
+@pytest.mark.parametrize("kind", ["named pipe", "device", "link to nothing"])
+def test_what_is_no_plain_file_in_a_folder_is_refused(tmp_path, kind):
+    if kind == "named pipe":
+        os.mkfifo(tmp_path / "a.csv")
+    else:
+        (tmp_path / "a.csv").symlink_to("/dev/zero" if kind == "device" else "/nowhere")
+    with pytest.raises(UserError, match=r"a\.csv: expected a plain file"):
+        names(capacity(tmp_path))
+
+
+def test_a_folder_that_is_too_large_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    write(tmp_path, a=1, b=2, c=3)
+    monkeypatch.setattr(replayed, "read_traces", None)
+    monkeypatch.setattr(replayed, "MAXIMUM_FILES", 2)
+    with pytest.raises(UserError, match="at most 2 files, found 3"):
+        names(capacity(tmp_path))
+    monkeypatch.setattr(replayed, "MAXIMUM_FILES", 3)
+    with (tmp_path / "a").open("r+b") as file:
+        file.truncate(600 * 2**20)  # sparse
+    with pytest.raises(UserError, match="at most 512 MiB in total, found 600 MiB"):
+        names(capacity(tmp_path))
+
+
+def test_a_file_that_is_too_large_is_refused(tmp_path):
+    with (tmp_path / "a.csv").open("wb") as file:
+        file.truncate(65 * 2**20)
+    with pytest.raises(UserError, match="a trace of at most 64 MiB, found a larger one"):
+        names(capacity(tmp_path / "a.csv"))
+
+
+def test_shipped_traces_come_by_name_with_their_format(tmp_path, monkeypatch):
+    spec = TraceCapacity.model_validate({"kind": "trace", "file": "5gophers", "only": "*/VERIZON/*"})
+    assert spec.format == "5gophers"
+    assert len(traces_of(spec, "down")) == 20
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, **{"5gophers": 7})
+    assert len(traces_of(spec, "down")) == 20
+    assert names(capacity("./5gophers")) == [""]

@@ -1,0 +1,249 @@
+"""Traces from tables and logs: each column, each rule about rows, one message for each wrong file."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgefl import shipped
+from edgefl.errors import UserError
+from edgefl.network import TraceColumns, read_traces
+
+COLUMNS = {"time": "t", "rate": "rate", "unit": "Mbit/s"}
+RUNS = {**COLUMNS, "group": "run", "missing": ["-", "NA"]}
+
+
+def read(folder, content, form=COLUMNS, **options):
+    file = folder / "trace.csv"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read_traces(file, TraceColumns.model_validate(form) if isinstance(form, dict) else form, **options)
+
+
+def values(trace, *moments):
+    return [trace.value(moment) for moment in moments]
+
+
+def test_a_table_with_columns_of_its_own_gives_a_trace_for_each_group(tmp_path):
+    text = "cell,run,t,rate\n1,b,5,1\n1,a,0,3\n9,b,6,2\n\n9,a,2,4\n"
+    found = read(tmp_path, text, RUNS)
+    assert list(found) == ["b", "a"]
+    assert values(found["b"], 0, 1, 2) == [1e6, 2e6, 1e6]
+    assert values(found["a"], 0, 1.9, 2, 3.9) == [3e6, 3e6, 4e6, 4e6]
+    assert (found["a"].period, found["b"].period) == (4.0, 2.0)
+    several = read(tmp_path, text.replace("\n9,", "\n1,"), {**RUNS, "group": ["run", "cell"]})
+    assert list(several) == ["b/1", "a/1"]
+
+
+@pytest.mark.parametrize(
+    ("unit", "bits"), [("bit/s", 1), ("kbit/s", 1e3), ("Mbit/s", 1e6), ("Mbps", 1e6), ("B/s", 8), ("kB/s", 8e3)]
+)
+def test_a_unit_is_a_factor(tmp_path, unit, bits):
+    [trace] = read(tmp_path, "t,rate\n0,5\n1,7\n", {**COLUMNS, "unit": unit}).values()
+    assert values(trace, 0, 1) == [5 * bits, 7 * bits]
+
+
+@pytest.mark.parametrize(
+    ("time_format", "times"),
+    [
+        ("s", "1582000000.5 1582000001.5 1582000003.5"),
+        ("ms", "7500 8500 10500"),
+        ("iso", "2020-02-28T23:59:59 2020-02-29T00:00:00 2020-02-29T00:00:02"),
+        ("iso", "2020-02-28T23:59:59+01:00 2020-02-28T23:00:00Z 2020-02-28T20:00:02-03:00"),
+        ("YYYY.MM.DD_HH.MM.SS", "2020.02.28_23.59.59 2020.02.29_00.00.00 2020.02.29_00.00.02"),
+    ],
+)
+def test_times_in_each_format_are_seconds_from_the_first(tmp_path, monkeypatch, time_format, times):
+    monkeypatch.setenv("TZ", "Europe/Dublin")  # the machine's zone has no effect
+    text = "t,rate\n" + "".join(f"{time},{rate}\n" for time, rate in zip(times.split(), (1, 2, 3), strict=True))
+    [trace] = read(tmp_path, text, {**COLUMNS, "time_format": time_format}).values()
+    assert trace.times == [0.0, 1.0, 3.0]
+    assert trace.period == 5.0
+
+
+def test_a_row_without_a_measurement_leaves_the_rate_before_it_valid(tmp_path):
+    found = read(tmp_path, "run,t,rate\na,0,-\na,1,5\na,2,NA\na,3,-\na,4,6\nb,0,1\nb,1,1\n", RUNS)
+    assert values(found["a"], 0, 2.9, 3, 5.9) == [5e6, 5e6, 6e6, 6e6]
+    assert found["a"].period == 6.0
+    idle = read(tmp_path, "t,rate,state\n0,5,D\n1,0,I\n2,6,D\n", {**COLUMNS, "where": {"state": "D"}})[""]
+    assert values(idle, 0, 1.5, 2) == [5e6, 5e6, 6e6]
+    numbered = read(tmp_path, "t,rate,n\n0,5,8\n0,7,1\n2,6,8\n", {**COLUMNS, "where": {"n": 8}, "missing": [0]})[""]
+    assert values(numbered, 0, 2) == [5e6, 6e6]
+
+
+def test_rows_with_equal_times_share_the_time_to_the_next_one(tmp_path):
+    [trace] = read(tmp_path, "t,rate\n0,1\n0,2\n0,3\n0,4\n2,5\n3,6\n3,8\n").values()
+    assert values(trace, 0, 0.5, 1, 1.5, 2, 3, 3.5) == [1e6, 2e6, 3e6, 4e6, 5e6, 6e6, 8e6]
+    assert trace.period == 4.0
+
+
+rows = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 10**6)), min_size=2).filter(
+    lambda found: len({time for time, _ in found}) > 1
+)
+
+
+@given(rows)
+def test_a_table_passes_as_many_bits_as_its_rows_say(tmp_path_factory, found):
+    found = sorted(found, key=lambda row: row[0])
+    text = "t,rate\n" + "".join(f"{time},{rate}\n" for time, rate in found)
+    [trace] = read(tmp_path_factory.getbasetemp(), text).values()
+    times = sorted({time for time, _ in found})
+    lengths = [b - a for a, b in itertools.pairwise(times)]
+    lengths.append(lengths[-1])
+    means = [np.mean([rate for moment, rate in found if moment == time]) for time in times]
+    assert trace.period == sum(lengths)
+    assert trace.mean() * trace.period == pytest.approx(1e6 * np.dot(means, lengths), rel=1e-9)
+
+
+def test_a_byte_order_mark_line_ends_spaces_and_further_cells_do_not_matter(tmp_path):
+    plain = read(tmp_path, "t,rate\n0,1\n1,2\n")[""]
+    other = read(tmp_path, b'\xef\xbb\xbf t ,"rate",,\r\n0, 1,x\r\n"1",2 ,,,\r\n')[""]
+    assert (other.times, other.rates, other.period) == (plain.times, plain.rates, plain.period)
+
+
+WRONG = {
+    "no file content": ("", "header with the names of columns, found none"),
+    "no rows": ("run,t,rate\n", "rows below the header, found none"),
+    "no such column": ("run,t,rates\n", "column 'rate' in the header; did you mean 'rates'"),
+    "a column twice": ("run,t,rate,rate\n", "one column 'rate' in the header; found 2"),
+    "semicolons": ("run;t;rate\na;0;1\n", "column 'run'"),
+    "a short row": ("run,t,rate\na,0\n", "line 2: expected a value in the column 'rate'"),
+    "a negative rate": ("run,t,rate\na,0,1\na,1,-2\n", "line 3: rate: expected a number of at least 0.*found '-2'"),
+    "NaN": ("run,t,rate\na,0,nan\n", "line 2: rate: expected a number"),
+    "an infinite rate": ("run,t,rate\na,0,inf\n", "line 2: rate: expected a number"),
+    "no number": ("run,t,rate\na,0,fast\n", "line 2: rate: expected a number.*found 'fast'"),
+    "an unknown mark": ("run,t,rate\na,0,\n", "line 2: rate: expected a number.*found ''"),
+    "a time that is NaN": ("run,t,rate\na,nan,1\n", "line 2: t: expected a number of seconds"),
+    "a time that is a date": ("run,t,rate\na,2020-01-01,1\n", "line 2: t: expected a number of seconds"),
+    "times that fall": ("run,t,rate\na,0,1\nb,9,1\na,2,1\na,1,1\n", "line 5: t: expected times that do not fall"),
+    "a group without rates": ("run,t,rate\na,0,1\na,1,1\nb,0,-\n", "two times or more of the trace 'b', found 0"),
+    "a group of one time": ("run,t,rate\na,0,1\na,0,1\n", "two times or more of the trace 'a', found 1"),
+    "an open quote": ('run,t,rate\n"a,0,1\n', "line 2: expected a value"),
+    "a huge field": ("run,t,rate\na,0," + "1" * 200_000, "expected CSV: field larger"),
+    "another encoding": ("run,t,rate\nà,0,1\n".encode("latin-1"), "expected text in UTF-8"),
+    "a tiny rate": ("run,t,rate\na,0,1e-9\na,1,1\n", "expected rates of 0, or from 1 to 1e"),
+    "a tiny period": ("run,t,rate\na,0,1\na,1e-300,1\n", "period of 1 µs"),
+    "times beyond all": ("run,t,rate\na,-1e308,1\na,1e308,2\n", "line 2: t: expected a number of seconds"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_each_wrong_table_gets_one_message(tmp_path, wrong):
+    content, message = WRONG[wrong]
+    with pytest.raises(UserError, match=message) as caught:
+        read(tmp_path, content, RUNS)
+    assert str(caught.value).startswith(f"{tmp_path / 'trace.csv'}: ")
+    assert len(caught.value.message) < 200
+
+
+@pytest.mark.parametrize("time_format", ["iso", "YYYY.MM.DD_HH.MM.SS"])
+@pytest.mark.parametrize("time", ["", "7", "yesterday", "2020.13.41_00.00.00", "2020-02-30T00:00:00"])
+def test_a_wrong_date_is_refused_with_an_example_of_a_right_one(tmp_path, time_format, time):
+    with pytest.raises(UserError, match=r"line 2: t: expected .* as 2020.02.13.13.57.29, found"):
+        read(tmp_path, f"t,rate\n{time},1\n", {**COLUMNS, "time_format": time_format})
+
+
+LOG = """1289406399 549692 59.851754 10.781778 248069 1008
+1289406400 550772 NOFIX NOFIX 191698 1080
+
+1453121792686 41287 51.0386553301824 3.73225142858955 2728896 0999
+"""
+
+
+@pytest.mark.parametrize("form", ["hsdpa", "ghent4g"])
+def test_a_log_of_six_columns_is_bytes_over_milliseconds(tmp_path, form):
+    [trace] = read(tmp_path, LOG, form).values()
+    assert trace.times == [0.0, 1.008, 2.088]
+    assert trace.rates == pytest.approx([8 * 248069 / 1.008, 8 * 191698 / 1.08, 8 * 2728896 / 0.999], rel=1e-12)
+    assert trace.mean() * trace.period == pytest.approx(8 * (248069 + 191698 + 2728896), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "line", ["1,2,3,4,5,6", "1 2 3 4 5", "1 2 3 4 5 6 7", "1 2 3 4 -5 6", "1 2 3 4 5 0", "1 2 3 4 x 6"]
+)
+def test_a_wrong_line_of_a_log_is_refused(tmp_path, line):
+    with pytest.raises(UserError, match="line 5: expected six columns, the fifth a number of bytes"):
+        read(tmp_path, LOG + line + "\n", "hsdpa")
+    with pytest.raises(UserError, match="lines of six columns, found none"):
+        read(tmp_path, "\n", "hsdpa")
+
+
+PRESETS = {
+    "5gophers": (
+        "protocol,carrier,num_tcp_conn,server_location,run_num,seq_num,throughput_mbps\n"
+        "TCP,A,1,US-East,1,0,1.5\nTCP,A,1,US-East,1,1,2\nTCP,A,8,US-East,2,0,3\nTCP,A,8,US-East,2,2,4\n",
+        {"TCP/A/1/US-East/1": [1.5e6, 2e6], "TCP/A/8/US-East/2": [3e6, 3e6]},
+    ),
+    "lumos5g": (
+        "run_num,seq_num,abstractSignalStr,latitude,longitude,movingSpeed,compassDirection,nrStatus,lte_rssi,lte_rsrp,"
+        "lte_rsrq,lte_rssnr,nr_ssRsrp,nr_ssRsrq,nr_ssSinr,Throughput,mobility_mode,trajectory_direction,tower_id\n"
+        "1,1.0,2,0,0,0,150,CONNECTED,,,,,,,,78,driving,CW,16\n1,2.0,2,0,0,0,9,CONNECTED,,,,,,,,117,driving,CW,16\n"
+        "1,1.0,2,0,0,0,150,CONNECTED,,,,,,,,5,walking,ACW,3\n1,2.0,2,0,0,0,9,CONNECTED,,,,,,,,6,walking,ACW,3\n",
+        {"driving/CW/1": [78e6, 117e6], "walking/ACW/1": [5e6, 6e6]},
+    ),
+    "ucc5g": (
+        "Timestamp,Operatorname,NetworkMode,CQI,DL_bitrate,UL_bitrate,State\n"
+        "2020.02.13_13.57.29,B,5G,-,10,7,I\n2020.02.13_13.57.30,B,5G,-,169,129,D\n2020.02.13_13.57.31,B,5G,8,128,1,D\n",
+        {"": [169e3, 128e3]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", PRESETS)
+def test_a_published_format_is_read_by_its_name(tmp_path, form):
+    text, expected = PRESETS[form]
+    found = read(tmp_path, text, form)
+    assert {name: values(trace, 0, 1) for name, trace in found.items()} == expected
+
+
+def test_the_shipped_traces_are_those_of_the_source():
+    source = Path(os.environ.get("EDGEFL_DATA", "")) / "traces/5gophers/throughput.csv"
+    file = shipped.files("traces")["5gophers"]
+    assert file.stat().st_size < 200_000
+    assert "Creative Commons Attribution 4.0" in (file.parent / "README.md").read_text()
+    if not source.exists():
+        pytest.skip("EDGEFL_DATA has no 5Gophers: the source is there")
+    rows = [row for row in csv.DictReader(source.open()) if row["num_tcp_conn"] == "8"]
+    assert list(csv.DictReader(file.open())) == rows
+    traces = read_traces(file, "5gophers")
+    first = {}
+    for row in rows:
+        name = "/".join(row[key] for key in ("protocol", "carrier", "num_tcp_conn", "server_location", "run_num"))
+        start = first.setdefault(name, int(row["seq_num"]))
+        assert traces[name].value(int(row["seq_num"]) - start) == float(row["throughput_mbps"]) * 1e6
+    assert len(traces) == len(first) == 60
+
+
+REAL = {
+    "5gophers/throughput.csv": ("5gophers", "seq_num", "throughput_mbps", 1e6),
+    "mssn5g/Example-A-2-thput-0.1.csv": (
+        {"time": "time_delay", "rate": "throughput", "unit": "Mbit/s"}, "time_delay", "throughput", 1e6,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_real_file_passes_the_bits_of_its_rows(name):
+    file = Path(os.environ.get("EDGEFL_DATA", "")) / "traces" / name
+    if not file.exists():
+        pytest.skip("EDGEFL_DATA has no such trace")
+    form, time, rate, factor = REAL[name]
+    traces = read_traces(file, TraceColumns.model_validate(form) if isinstance(form, dict) else form)
+    runs: list[list[tuple[float, float]]] = []
+    for row in csv.DictReader(file.open()):
+        moment, value = float(row[time]), float(row[rate]) * factor
+        if not runs or moment < runs[-1][-1][0]:
+            runs.append([])
+        runs[-1].append((moment, value))
+    assert len(runs) == len(traces)
+    for run, trace in zip(runs, traces.values(), strict=True):
+        moments, rates = np.array(run).T
+        lengths = np.append(np.diff(moments), moments[-1] - moments[-2])
+        assert trace.period == pytest.approx(lengths.sum(), rel=1e-12)
+        assert trace.mean() * trace.period == pytest.approx(rates @ lengths, rel=1e-9)
