@@ -21,7 +21,8 @@ NAVIGATION = {
     "Guide": {
         "Scenarios": "scenarios", "Data": "data", "Methods": "methods", "Compression": "compression",
         "Device profiles": "device-profiles",
-        "Network traces": "traces", "How time is modelled": "time-model", "Presenting a result": "report", "Resume, replay, verify": "reliability",
+        "Network traces": "traces",
+        "How time is modelled": "time-model", "Presenting a result": "report", "Resume, replay, verify": "reliability",
         "Your own model": "own-model", "Your own data": "own-data", "Your own world": "own-world",
         "Adding parts of your own": "extending", "Parts from Python": "python",
         "Performance": "performance",
