@@ -105,7 +105,8 @@ def share_outside(scenario: Scenario, device: str = "auto") -> list[dict[str, An
     for seed in scenario.seeds:
         data = load_federated(scenario.data, seed, choose_device(device), scenario.evaluation.split)
         start = perf_counter()
-        world, model = shared_world(scenario, seed, data), build_model(scenario.model.spec, data.shape, data.classes)
+        world = shared_world(scenario, seed, data)
+        model = build_model(scenario.model.spec, data.shape, data.classes, tokens=data.tokens)
         with WatchedCore(ClientData(data), model, seed, data.train.device, engine=scenario.training.engine) as core:
             for method in scenario.methods:
                 began, before = perf_counter(), core.working_seconds

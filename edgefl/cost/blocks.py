@@ -37,7 +37,7 @@ def block_figures(model: BlockModel) -> list[BlockFigures]:
     layout = model.layout
     parameters, buffers = (torch.empty(size, device=NOWHERE) for size in (layout.parameter_count, layout.buffer_count))
     weights, found = layout.weights(parameters, buffers), []
-    tap = torch.empty(1, *model.sample_shape, device=NOWHERE)
+    tap = model.inputs(1, NOWHERE)
     for index, name in enumerate(layout.block_names):
         with Recorder() as recorder, torch.no_grad(), using(training=False):
             tap = model.apply_blocks(weights, tap, start=index, stop=index + 1)

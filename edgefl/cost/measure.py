@@ -155,7 +155,7 @@ def trace(model: BlockModel, method: Stepping, alpha: int, batch: int) -> Trace:
         alpha=alpha,
         draws={name: draw.to(NOWHERE) for name, draw in draws.items()},
     )
-    images = Batch(_empty(batch, *model.sample_shape), torch.empty(batch, dtype=torch.int64, device=NOWHERE))
+    images = Batch(model.inputs(batch, NOWHERE), torch.empty(batch, dtype=torch.int64, device=NOWHERE))
     recorder, others = Recorder(), _other_generators()
     try:
         with Recorder():  # not counted: the step's records start after it

@@ -72,6 +72,11 @@ class FederatedData:
         """Channels, height and width of an image, or the length of a sequence."""
         return self.train.shape
 
+    @property
+    def tokens(self) -> bool:
+        """Whether inputs are integers, such as the numbers of characters."""
+        return not self.train.mean and not self.train.inputs.is_floating_point()
+
 
 def load_federated(
     spec: DataSpec, seed: int, device: torch.device | str = "cpu", split: Split = "test"

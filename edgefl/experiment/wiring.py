@@ -55,7 +55,7 @@ class SharedWorld:
 def skeleton(scenario: Scenario) -> BlockModel:
     """Return the scenario's model; images are read only if the data set does not declare their shape."""
     description = scenario.data.describe()
-    return build_model(scenario.model.spec, description.shape, description.classes)
+    return build_model(scenario.model.spec, description.shape, description.classes, tokens=description.kind == "tokens")
 
 
 def recipe_of(scenario: Scenario, chosen: ScenarioMethod) -> Method:

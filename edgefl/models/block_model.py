@@ -35,6 +35,7 @@ class BlockModel(nn.Module):
         whole: why the model could not be split into more blocks, if it could not.
         tokens: the number of tokens of an embedding, for models whose inputs are integers below it.
         pretrained: values by block and name that replace the initial ones; ``None``: not read yet.
+        input_type: the type of inputs: float32, or int64 for an ordinary module that takes tokens.
         local: names ``block.tensor`` of the tensors that each client keeps for itself.
 
     The skeleton's own tensors are only a seeded starting point (see ``edgefl.models.registry.build_model``).
@@ -54,6 +55,7 @@ class BlockModel(nn.Module):
         tokens: int | None = None,
         pretrained: Mapping[str, Mapping[str, Tensor]] | None = None,
         local: Collection[str] = (),
+        input_type: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
         self.pretrained = pretrained
@@ -62,6 +64,7 @@ class BlockModel(nn.Module):
         self.random = random
         self.whole = whole
         self.tokens = tokens
+        self.input_type = input_type
         self.blocks = nn.ModuleDict(blocks)
         self.sample_shape = sample_shape
         self.classes = classes
@@ -87,6 +90,7 @@ class BlockModel(nn.Module):
             tokens=self.tokens,
             pretrained={name: each for name, each in (self.pretrained or {}).items() if name not in new},
             local=self.local,
+            input_type=self.input_type,
         )
 
     def keep_local(self, names: Collection[str]) -> None:
@@ -118,6 +122,10 @@ class BlockModel(nn.Module):
         """Whether its layers can run at a smaller width."""
         return any(isinstance(module, Conv2d | Linear) for module in self.blocks.modules())
 
+    def inputs(self, batch: int, device: str | torch.device = "cpu") -> Tensor:
+        """Inputs of the right shape and type, all zero."""
+        return torch.zeros(batch, *self.sample_shape, dtype=self.input_type, device=device)
+
     @cached_property
     def tap_shapes(self) -> tuple[torch.Size, ...]:
         """The shape of each block's tap without the batch dimension; the last one is ``(classes,)``."""
@@ -126,7 +134,7 @@ class BlockModel(nn.Module):
             torch.zeros(self.layout.parameter_count, device="cpu"), torch.zeros(self.layout.buffer_count, device="cpu")
         )
         with torch.no_grad(), using(training=False, width=1.0, keep=None, keep_probability=None):
-            taps = self.taps(weights, torch.zeros(1, *self.sample_shape, device="cpu"))
+            taps = self.taps(weights, self.inputs(1))
         return tuple(tap.shape[1:] for tap in taps)
 
     @cached_property

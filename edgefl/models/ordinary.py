@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self
 
 import torch
 from pydantic import Field
@@ -73,9 +73,14 @@ class OrdinaryModel(ModelSpec):
         return hash(self.model_dump_json())
 
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
+        """The skeleton, for numbers or, if the module takes none, for tokens."""
+        return self.build_for(sample_shape, classes, tokens=None)
+
+    def build_for(self, sample_shape: tuple[int, ...], classes: int, *, tokens: bool | None) -> BlockModel:
         """The skeleton."""
         module = self._drawn(0, sample_shape, classes)
-        random = _checked(module, sample_shape, classes)
+        types = [torch.int64] if tokens else [torch.float32] if tokens is False else [torch.float32, torch.int64]
+        found = _called(module, sample_shape, classes, types)
         state = module.state_dict(keep_vars=True)
         blocks, whole = split(module, self.blocks)
 
@@ -89,8 +94,10 @@ class OrdinaryModel(ModelSpec):
             classes=classes,
             align_block=max(1, len(blocks) - 2),
             first_values=first_values,
-            copied=_writing_to_their_input(blocks, sample_shape, classes),
-            random=random,
+            copied=_writing_to_their_input(blocks, sample_shape, classes, found.input_type),
+            random=found.random,
+            tokens=found.tokens,
+            input_type=found.input_type,
             whole=whole,
             pretrained={} if self.weights is None else load(self.weights, blocks, state),
         )
@@ -125,8 +132,40 @@ def _train_only(module: nn.Module, patterns: Iterable[str]) -> None:
         parameter.requires_grad_(name in chosen)
 
 
-def _checked(module: nn.Module, sample_shape: tuple[int, ...], classes: int) -> bool:
-    """Call a module once in training, and check that it can be called with weights; returns whether it is random.
+class _Call(NamedTuple):
+    """What a call of a module shows.
+
+    Attributes:
+        input_type: the type of its input.
+        random: whether it draws random numbers.
+        tokens: the number of tokens of an embedding that reads the input.
+    """
+
+    input_type: torch.dtype
+    random: bool
+    tokens: int | None
+
+
+def _called(
+    module: nn.Module, sample_shape: tuple[int, ...], classes: int, input_types: Sequence[torch.dtype]
+) -> _Call:
+    """Call a module with inputs of the first type that it takes.
+
+    Raises:
+        UserError: it takes none.
+    """
+    errors: list[UserError] = []
+    for each in input_types:
+        try:
+            return _checked(module, sample_shape, classes, each)
+        except UserError as error:
+            errors.append(error)
+    reasons = {error.message.partition(": ")[2]: error.message for error in reversed(errors)}
+    raise UserError("; ".join(reversed(reasons.values())), field=errors[0].field)
+
+
+def _checked(module: nn.Module, sample_shape: tuple[int, ...], classes: int, input_type: torch.dtype) -> _Call:
+    """Call a module once in training, and check that it can be called with weights.
 
     Raises:
         UserError: it cannot be called with a batch, does not return logits, or has a layer that cannot be made pure.
@@ -137,20 +176,24 @@ def _checked(module: nn.Module, sample_shape: tuple[int, ...], classes: int) -> 
                 f"the layer '{name}' ({type(layer).__name__}) averages over all batches of its own (momentum=None), "
                 "which has no mean over clients; give it a momentum"
             )
-    whole = BlockModel({"model": module}, sample_shape=sample_shape, classes=classes, align_block=1)
+    whole = BlockModel(
+        {"model": module}, sample_shape=sample_shape, classes=classes, align_block=1, input_type=input_type
+    )
     layout = whole.layout
     parameters = torch.zeros(layout.parameter_count, requires_grad=True)
     weights = layout.weights(parameters, torch.zeros(layout.buffer_count))
     shape = f"({', '.join(map(str, (2, *sample_shape)))})"
-    functions, drawing = RandomFunctions(torch.tensor(0)), _Drawing(module)
-    with torch.random.fork_rng(devices=[]), using(training=True), warnings.catch_warnings(), drawing:
+    kind = "a batch" if input_type.is_floating_point else "tokens"
+    functions, drawing, inputs = RandomFunctions(torch.tensor(0)), _Drawing(module), whole.inputs(2)
+    reading = _Reading(module, inputs)
+    with torch.random.fork_rng(devices=[]), using(training=True), warnings.catch_warnings(), drawing, reading:
         warnings.simplefilter("ignore")
         try:
             with functions:
-                output = whole.apply_blocks(weights, torch.zeros(2, *sample_shape))
+                output = whole.apply_blocks(weights, inputs)
         except Exception as error:  # noqa: BLE001  (whatever the module's code raises)
             reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            raise UserError(f"the model cannot be called with a batch of shape {shape}: {reason}") from None
+            raise UserError(f"the model cannot be called with {kind} of shape {shape}: {reason}") from None
     found = tuple(output.shape) if isinstance(output, Tensor) else one_line(output)
     if found != (2, classes):
         raise UserError(f"expected logits of shape (2, {classes}) for a batch of shape {shape}, found {found}")
@@ -167,20 +210,20 @@ def _checked(module: nn.Module, sample_shape: tuple[int, ...], classes: int) -> 
                 f"the layer '{path}' ({type(module.get_submodule(path)).__name__}) keeps its parameter '{name}' in a "
                 "second place, so it cannot be called with other weights"
             )
-    return functions.used
+    return _Call(input_type, functions.used, reading.tokens)
 
 
 def _writing_to_their_input(
-    blocks: Mapping[str, nn.Module], sample_shape: tuple[int, ...], classes: int
+    blocks: Mapping[str, nn.Module], sample_shape: tuple[int, ...], classes: int, input_type: torch.dtype
 ) -> frozenset[str]:
     """The names of blocks that change their input, such as those that begin with an activation in place.
 
     A tap may be read again, by another path.
     """
-    model = BlockModel(blocks, sample_shape=sample_shape, classes=classes, align_block=1)
+    model = BlockModel(blocks, sample_shape=sample_shape, classes=classes, align_block=1, input_type=input_type)
     layout, found = model.layout, set()
     weights = layout.weights(torch.zeros(layout.parameter_count), torch.zeros(layout.buffer_count))
-    tap = torch.zeros(2, *sample_shape)
+    tap = model.inputs(2)
     with torch.no_grad(), using(training=True, track=False), RandomFunctions(torch.tensor(0)):
         for index, name in enumerate(blocks):
             version = tap._version
@@ -189,6 +232,31 @@ def _writing_to_their_input(
                 found.add(name)
             tap = output
     return frozenset(found)
+
+
+class _Reading:
+    """Finds the embeddings that read a module's input while it is called.
+
+    Attributes:
+        tokens: the least number of their tokens; ``None`` if none reads it.
+    """
+
+    def __init__(self, module: nn.Module, inputs: Tensor) -> None:
+        self.tokens: int | None = None
+        self._layers = [layer for layer in module.modules() if isinstance(layer, nn.Embedding)]
+        self._memory = inputs.untyped_storage().data_ptr()
+
+    def __enter__(self) -> Self:
+        self._hooks = [layer.register_forward_pre_hook(self._called) for layer in self._layers]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def _called(self, layer: nn.Module, inputs: Any) -> None:
+        if isinstance(layer, nn.Embedding) and inputs[0].untyped_storage().data_ptr() == self._memory:
+            self.tokens = min(layer.num_embeddings, self.tokens or layer.num_embeddings)
 
 
 class _Drawing:

@@ -45,6 +45,10 @@ class ModelSpec(Component):
             UserError: the model cannot take inputs of that shape.
         """
 
+    def build_for(self, sample_shape: tuple[int, ...], classes: int, *, tokens: bool | None) -> BlockModel:
+        """The same for inputs that are integers (``tokens``) or not; ``None``: unknown."""
+        return self.build(sample_shape, classes)
+
     def tensor_name(self, block: str, tensor: str) -> str:
         """The name of a block's tensor in this model's options."""
         return f"{block}.{tensor}"
@@ -57,8 +61,16 @@ MODELS: Registry[type[ModelSpec]] = Registry(
 
 
 @neutral_torch()
-def build_model(spec: ModelSpec, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
+def build_model(
+    spec: ModelSpec, sample_shape: tuple[int, ...], classes: int, *, tokens: bool | None = None
+) -> BlockModel:
     """The skeleton of a model on the CPU, with the initial weights of seed 0.
+
+    Args:
+        spec: the model.
+        sample_shape: the shape of one input.
+        classes: number of classes.
+        tokens: whether inputs are integers, such as the numbers of characters; ``None``: unknown.
 
     Raises:
         UserError: the model cannot take inputs of that shape, is none that can be trained, or its plug-in raised an
@@ -70,7 +82,7 @@ def build_model(spec: ModelSpec, sample_shape: tuple[int, ...], classes: int) ->
     (4, ('conv1', 'conv2', 'fc1', 'fc2'))
     """
     with MODELS.blaming(type(spec)):
-        model = checked_model(spec.build(sample_shape, classes))
+        model = checked_model(spec.build_for(sample_shape, classes, tokens=tokens))
         if spec.weights is not None and model.pretrained is None:
             model.pretrained = load(spec.weights, dict(model.blocks.items()))
         model.keep_local(_local_names(spec, model.layout))

@@ -48,7 +48,9 @@ def _rehearse_learning(scenario: Scenario) -> None:
         if isinstance(scenario.data.partition, Natural | ByFile | Flwr):
             shard_sizes(scenario.data, scenario.seeds[0], scenario.evaluation.split)
     with built_at("model"):
-        model = build_model(scenario.model.spec, description.shape, description.classes)
+        model = build_model(
+            scenario.model.spec, description.shape, description.classes, tokens=description.kind == "tokens"
+        )
     if model.tokens is not None:
         check_tokens(scenario.data, model.tokens)
     seed = scenario.seeds[0]
