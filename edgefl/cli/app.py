@@ -8,6 +8,7 @@ import typer
 
 from edgefl.cli.bench import app as bench
 from edgefl.cli.cost import cost
+from edgefl.cli.data import app as data
 from edgefl.cli.diagnose import diagnose
 from edgefl.cli.listings import datasets, methods, models
 from edgefl.cli.plan import plan
@@ -69,3 +70,4 @@ app.add_typer(bench, name="bench")
 app.command()(methods)
 app.command()(models)
 app.command()(datasets)
+app.add_typer(data, name="data")

@@ -29,6 +29,7 @@ COMMANDS = {
     "page": ["report", "RUN", "--html", "FILE"],
     "trace": ["timeline", "RUN", "--method", "fedavg", "--output", "FILE"],
     "chart": ["timeline", "RUN", "--method", "fedavg", "--png", "FILE"],
+    "holdings": ["data", "show", "SCENARIO", "--output", "FILE"],
     "landscape": ["diagnose", "RUN", "--batches", "1", "--landscape", "FILE"],
 }
 """Outputs that may replace a file."""
@@ -76,7 +77,7 @@ def path_options(command=None, words: tuple[str, ...] = ()) -> Iterator[str]:
 def test_every_output_of_every_command_is_tried():
     tried = set()
     for words in [*COMMANDS.values(), *NEW.values(), *FOLDERS.values()]:
-        tried.add(" ".join([*words[: 2 if words[0] == "profile" else 1], words[words.index("FILE") - 1]]))
+        tried.add(" ".join([*words[: 2 if words[0] in {"profile", "data"} else 1], words[words.index("FILE") - 1]]))
     assert set(path_options()) == tried | LEFT_OUT.keys()
 
 
@@ -88,7 +89,8 @@ def full(descriptor):
 def test_a_full_disk_leaves_the_old_file(finished, tmp_path, monkeypatch, capsys, command):
     file = tmp_path / "file.png"
     file.write_text("old")
-    arguments = [{"RUN": str(finished), "FILE": str(file)}.get(word, word) for word in COMMANDS[command]]
+    paths = {"RUN": str(finished), "SCENARIO": str(finished / "scenario.yaml"), "FILE": str(file)}
+    arguments = [paths.get(word, word) for word in COMMANDS[command]]
     with monkeypatch.context() as disk:
         disk.setattr(os, "fsync", full)
         assert main(arguments) == 2

@@ -21,6 +21,7 @@ OPTIONS = {
     "a trace": ["timeline", "RUN", "--method", "fedavg", "-o"],
     "a Gantt chart": ["timeline", "RUN", "--method", "fedavg", "--png"],
     "a landscape": ["diagnose", "RUN", "--landscape"],
+    "who holds what": ["data", "show", "RUN/scenario.yaml", "-o"],
     "a profile": ["profile", "measure", "-o"],
     "a script": ["profile", "script", "-o"],
     "an imported profile": ["profile", "import", "RUN/costs.json", "-o"],

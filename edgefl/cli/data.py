@@ -1,0 +1,159 @@
+"""``edgefl data``: who holds what in a scenario."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from edgefl.cli.arguments import Changes, Json, Scenario, new_file
+from edgefl.cli.printing import say_json
+
+if TYPE_CHECKING:
+    from edgefl.data.holdings import Holdings
+
+app = typer.Typer(help="Show how a scenario's data are divided among the clients.", no_args_is_help=True)
+
+_SHOWN = 12
+"""Clients in the table."""
+_LEVELS = "·▁▂▃▄▅▆▇█"
+_MOST_BARS = 47
+"""Categories for which the table shows the counts of each client."""
+
+
+@app.callback()
+def data() -> None:
+    """Show how a scenario's data are divided among the clients."""
+
+
+@app.command()
+def show(
+    scenario: Scenario,
+    changes: Changes = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the partition.", show_default="the scenario's first")
+    ] = None,
+    picture: Annotated[
+        Path | None, new_file("Draw who holds what into this file (PNG, SVG or PDF).", "--output", "-o")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show who holds what: samples and classes of the clients, and how far they differ from the whole.
+
+    The data are read and divided as a run does; nothing is trained.
+    """
+    from edgefl.data.federated import load_federated
+    from edgefl.data.holdings import holdings
+    from edgefl.scenario import load_scenario
+
+    chosen = load_scenario(scenario, changes or ())
+    number = chosen.seeds[0] if seed is None else seed
+    found = holdings(load_federated(chosen.data, number, split=chosen.evaluation.split))
+    if picture is not None:
+        from edgefl.report.holdings import holdings_figure, write_holdings
+
+        title = f"{chosen.name}: {found.sizes.sum():,} training samples of {len(found.sizes):,} clients, seed {number}"
+        drawn = holdings_figure(
+            title, found.what, found.sizes, counts=found.counts, distances=found.distances, means=found.means
+        )
+        write_holdings(drawn, picture)
+    if as_json:
+        say_json({"scenario": chosen.name, "seed": number, **_as_data(found)})
+    else:
+        _print(f"{chosen.name}, {chosen.data.name}, seed {number}", found)
+
+
+def _as_data(found: Holdings) -> dict[str, Any]:
+    columns = {
+        "samples": found.sizes,
+        "test_samples": found.test_sizes,
+        "counts": found.counts,
+        "distance": found.distances,
+        "target_mean": found.means,
+    }
+    known = {name: values.tolist() for name, values in columns.items() if values is not None}
+    return {
+        "targets": found.what,
+        "clients": len(found.sizes),
+        "unused": found.unused,
+        "variance_between_clients": found.between,
+        "summary": found.summary(),
+        "each": [
+            {"client": client, **{name: _or_none(values[client]) for name, values in known.items()}}
+            for client in range(len(found.sizes))
+        ],
+    }
+
+
+def _or_none(value: Any) -> Any:
+    """The value, or ``None`` for NaN, which JSON does not have."""
+    return None if value != value else value  # noqa: PLR0124
+
+
+def _print(title: str, found: Holdings) -> None:
+    from edgefl.cli.console import print_table
+
+    names = {
+        "samples": "training samples of a client",
+        "test_samples": "test samples of a client",
+        found.what: f"{found.what} of a client",
+        "distance": "distance from the whole",
+        "target_mean": "mean target of a client",
+    }
+    rows = [
+        [names[name], *(_figure(spread.get(each)) for each in ("smallest", "median", "largest", "mean"))]
+        for name, spread in found.summary().items()
+    ]
+    notes = [f"{found.sizes.sum():,} training samples, {len(found.sizes):,} clients; {found.unused:,} are not used."]
+    if found.distances is not None:
+        notes.append(
+            f"Distance: half the sum of the differences between a client's shares of the {found.what} and those of all "
+            "clients; 0: equal, 1: nothing in common."
+        )
+    if found.between is not None:
+        notes.append(f"{100 * found.between:.1f} % of the targets' variance is between clients.")
+    print_table(["", "smallest", "median", "largest", "mean"], rows, title=title, notes=notes)
+    _print_clients(found)
+
+
+def _print_clients(found: Holdings) -> None:
+    """A row for each client; if there are many, for some of them from the smallest to the largest."""
+    import numpy as np
+
+    from edgefl.cli.console import print_table
+
+    clients = len(found.sizes)
+    shown = np.arange(clients)
+    notes = []
+    if clients > _SHOWN:
+        order = np.argsort(found.sizes, kind="stable")
+        shown = order[np.linspace(0, clients - 1, _SHOWN).round().astype(int)]
+        notes = [f"{_SHOWN} of {clients:,} clients, from the one with the fewest samples to the one with the most."]
+    columns: dict[str, Any] = {"samples": found.sizes, "test": found.test_sizes, found.what: found.held}
+    columns |= {"distance": found.distances, "mean target": found.means}
+    known = {name: values for name, values in columns.items() if values is not None}
+    drawn = found.counts if found.counts is not None and found.counts.shape[1] <= _MOST_BARS else None
+    heads = ["client", *known] + ["counts"] * (drawn is not None)
+    rows = [
+        [str(client), *(_figure(values[client]) for values in known.values())]
+        + ([] if drawn is None else [_bars(drawn[client].tolist())])
+        for client in shown.tolist()
+    ]
+    print_table(heads, rows, notes=notes, words=(0, len(heads) - 1) if drawn is not None else (0,))
+
+
+def _figure(value: float | None) -> str:
+    if value is None or value != value:  # noqa: PLR0124  (NaN)
+        return "–"
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.3g}"
+
+
+def _bars(counts: list[int]) -> str:
+    """A bar for each count, relative to the largest; a small count that is not 0 can be seen.
+
+    >>> _bars([0, 1, 50, 100])
+    '·▁▄█'
+    """
+    most = max(counts) or 1
+    return "".join(_LEVELS[-(-count * (len(_LEVELS) - 1) // most)] for count in counts)

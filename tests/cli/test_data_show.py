@@ -1,0 +1,101 @@
+"""``edgefl data show``: tables, JSON and a picture of who holds what."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from edgefl.cli import main
+from edgefl.report.holdings import MOST_BARS, holdings_figure
+
+from ..small_runs import SMALL
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    path = tmp_path / "my.yaml"
+    path.write_text(json.dumps(SMALL))
+    return str(path)
+
+
+def shown(capsys, *words):
+    assert main(["data", "show", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_table_says_how_sizes_and_classes_differ(scenario, capsys):
+    clients, train = SMALL["data"]["clients"], SMALL["data"]["train"]
+    out = shown(capsys, scenario, "--set", "data.partition={kind: shards, s: 2}")
+    size = train // clients
+    assert f"training samples of a client  {size:>8}" in out
+    assert "classes of a client" in out
+    assert f"{train:,} training samples, {clients} clients; 0 are not used." in out
+    assert out.count("█") >= clients  # in the row of each client
+
+
+def test_json_has_every_client(scenario, capsys):
+    change = "data.partition={kind: dirichlet, alpha: 0.3, balanced: false, min_size: 1}"
+    found = json.loads(
+        shown(capsys, scenario, "--json", "--seed", "3", "--set", change, "--set", "data.test=partitioned")
+    )
+    assert (found["targets"], found["seed"], found["clients"]) == ("classes", 3, SMALL["data"]["clients"])
+    sizes = [each["samples"] for each in found["each"]]
+    assert [sum(each["counts"]) for each in found["each"]] == sizes
+    assert found["summary"]["samples"]["largest"] == max(sizes)
+    assert found["summary"]["samples"]["median"] == np.median(sizes)
+    assert {"client", "samples", "test_samples", "counts", "distance"} == set(found["each"][0])
+    assert sum(sizes) + found["unused"] == SMALL["data"]["train"]
+
+
+@pytest.mark.parametrize("name", ["who.png", "who.svg"])
+def test_a_picture_is_written_and_the_same_again(scenario, tmp_path, capsys, name):
+    shown(capsys, scenario, "-o", str(tmp_path / name))
+    first = (tmp_path / name).read_bytes()
+    if name.endswith(".png"):
+        assert Image.open(tmp_path / name).width > 1000
+        shown(capsys, scenario, "-o", str(tmp_path / name))
+        assert (tmp_path / name).read_bytes() == first
+
+
+@pytest.mark.parametrize("clients", [3, 60, 10 * MOST_BARS + 1])
+@pytest.mark.parametrize("categories", [None, 2, 12, 90, 1000])
+def test_the_bars_are_as_high_as_clients_have_samples(clients, categories):
+    rng = np.random.default_rng(clients)
+    counts = (
+        None if categories is None else rng.integers(0, 9, (clients, categories)) + np.eye(1, categories, dtype=int)
+    )
+    sizes = rng.integers(1, 50, clients) if counts is None else counts.sum(axis=1)
+    distances = None if counts is None else rng.random(clients)
+    means = rng.random(clients) if counts is None else None
+    figure = holdings_figure("title", "classes", sizes, counts=counts, distances=distances, means=means)
+    bars, *beside = (ax for ax in figure.axes if ax.patches)
+    assert len(beside) == 2
+    tops = {}
+    for part in bars.patches:
+        tops[part.get_x()] = max(tops.get(part.get_x(), 0), part.get_y() + part.get_height())
+    assert len(tops) <= MOST_BARS
+    together = -(-clients // MOST_BARS)
+    assert sum(tops.values()) == pytest.approx(sizes.sum() / together, rel=0.05)
+    for ax in beside:
+        assert sum(part.get_height() for part in ax.patches) == clients
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nothing.yaml"], "nothing.yaml"),
+        (["SCENARIO", "--set", "data.partition={kind: natural}"], "data that name the owner"),
+        (["SCENARIO", "-o", "table.parquet"], "expected another ending"),
+        (["SCENARIO", "-o", "who.xyz"], "cannot be written"),
+        (["SCENARIO", "--set", "data.clients=100000"], "expected at most"),
+    ],
+)
+def test_wrong_words_end_with_one_message(scenario, tmp_path, capsys, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    assert main(["data", "show", *(word.replace("SCENARIO", scenario) for word in words)]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert message in line
+    assert [path.name for path in tmp_path.iterdir()] == ["my.yaml"]
