@@ -6,7 +6,7 @@ import fnmatch
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from edgefl.randomness import generator
 Direction = Literal["down", "up"]
 
 MAXIMUM_FILES = 10_000
-MAXIMUM_BYTES = 512 * 2**20
+MAXIMUM_BYTES = 256 * 2**20
 """The most files in a folder of traces, and their total size."""
 
 _WAY = re.compile(r"(.+)[._-](down|up)(?:link)?(?:\.\w+)?", re.IGNORECASE)
@@ -46,15 +46,22 @@ class ReplayedLink:
         self._name, self._clients, self._seed = name, clients, seed
         self._specs: dict[Direction, TraceCapacity] = {}
         self._traces: dict[Direction, list[StepTrace]] = {}
+        names: list[set[str]] = []
         ways: tuple[tuple[Direction, object], ...] = (("down", link.down), ("up", link.up))
         for direction, spec in ways:
             if isinstance(spec, TraceCapacity):
                 self._specs[direction] = spec
                 try:
-                    self._traces[direction] = list(traces_of(spec, direction, folder).values())
+                    found = traces_of(spec, direction, folder)
                 except UserError as error:
                     raise error.located(field=f"{direction}.file") from None
+                self._traces[direction] = list(found.values())
+                names.append(set(found))
         self._together = len({spec.file for spec in self._specs.values()}) < len(self._specs)
+        alike = len({spec.only for spec in self._specs.values()}) == 1
+        if self._together and alike and (lonely := names[0] ^ names[1]):
+            message = f"expected the same traces for down and up, found '{min(lonely)}' for one of them only"
+            raise UserError(message, field="up.file", file=self._specs["up"].file)
 
     def of(self, direction: Direction, clients: NDArray[np.int64]) -> list[StepTrace]:
         """The traces of some clients in one direction, shifted to where each client starts.
@@ -120,7 +127,7 @@ def _files(folder: Path, direction: Direction) -> dict[str, Path]:
     ways: dict[str, dict[str, Path]] = {"down": {}, "up": {}, "both": {}}
     files = plain_files(folder)
     _check_size(folder, files)
-    for path in sorted(files, key=_in_order):
+    for path in files:
         match = _WAY.fullmatch(path.name)
         name, way = (match[1], match[2].lower()) if match else (path.name, "both")
         if name in ways[way]:
@@ -134,10 +141,13 @@ def _files(folder: Path, direction: Direction) -> dict[str, Path]:
         name = min(down.keys() ^ up.keys())
         file, partner = (down[name], "up") if name in down else (up[name], "down")
         _refuse(folder, f"expected a file for {partner} with {file.name}, found none")
+    if not files:
+        inner = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_dir())[:3])
+        _refuse(folder, f"expected files of traces, found {f'only folders: {inner}' if inner else 'none'}")
     if not both and not ways[direction]:
-        other = "down" if direction == "up" else "up"
-        _refuse(folder, f"expected files for {direction}, found {f'files for {other} only' if down or up else 'none'}")
-    return both or ways[direction]
+        _refuse(folder, f"expected files for {direction}, found files for {'down' if down else 'up'} only")
+    chosen = both or ways[direction]
+    return {name: chosen[name] for name in sorted(chosen, key=_by_numbers)}
 
 
 def _check_size(folder: Path, files: Sequence[Path]) -> None:
@@ -148,11 +158,11 @@ def _check_size(folder: Path, files: Sequence[Path]) -> None:
         _refuse(folder, f"expected files of at most {MAXIMUM_BYTES // 2**20} MiB in total, found {total // 2**20} MiB")
 
 
-def _in_order(path: Path) -> tuple[list[str | int], str]:
-    """Numbers in names by value. Texts and numbers alternate, so that each is compared with its like."""
-    parts = re.split(r"([0-9]+)", path.name)
-    return [int(part) if number % 2 else part for number, part in enumerate(parts)], path.name
+def _by_numbers(name: str) -> tuple[list[str | int], str]:
+    """Numbers in a name by value. Texts and numbers alternate, so that each is compared with its like."""
+    parts = re.split(r"([0-9]+)", name)
+    return [int(part) if number % 2 else part for number, part in enumerate(parts)], name
 
 
-def _refuse(folder: Path, message: str) -> None:
+def _refuse(folder: Path, message: str) -> NoReturn:
     raise UserError(message, file=str(folder))

@@ -6,6 +6,7 @@ import csv
 import io
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, NamedTuple, NoReturn
@@ -94,9 +95,9 @@ PRESETS: Mapping[str, TraceColumns] = {
 """Tables whose columns are known, by the name of their format."""
 
 
-class _Row(NamedTuple):
-    seconds: float
-    bits_per_second: float
+class _Rows(NamedTuple):
+    seconds: list[float]
+    bits_per_second: list[float]
 
 
 def read_table(text: str, columns: TraceColumns) -> dict[str, StepTrace]:
@@ -123,7 +124,7 @@ def read_table(text: str, columns: TraceColumns) -> dict[str, StepTrace]:
     >>> [a.value(t) / 1e6 for t in (0, 1, 2, 3.9)], [b.value(t) / 1e6 for t in (0, 0.5, 1, 1.9)], b.period
     ([1.0, 1.0, 3.0, 3.0], [4.0, 2.0, 6.0, 6.0], 2.0)
     """
-    found: dict[str, list[_Row]] = {}
+    found: dict[str, _Rows] = {}
     rows = csv.reader(io.StringIO(text, newline=""))
     try:
         header = next(rows, [])
@@ -137,16 +138,18 @@ def read_table(text: str, columns: TraceColumns) -> dict[str, StepTrace]:
                 continue
             if len(row) <= last:
                 _refuse(rows.line_num, f"expected a value in the column '{header[last]}', found the end of the line")
-            if any(row[position].strip() != value for position, value in where.items()):
+            if where and any(row[position].strip() != value for position, value in where.items()):
                 continue
-            trace = found.setdefault("/".join(row[position].strip() for position in group), [])
+            name = "/".join([row[position].strip() for position in group])
+            trace = found.get(name) or found.setdefault(name, _Rows([], []))
             if row[rate].strip() in columns.missing:
                 continue
             seconds = _read(rows.line_num, columns.time, row[time], seconds_of, _EXPECTED[columns.time_format])
-            if trace and seconds < trace[-1].seconds:
+            if trace.seconds and seconds < trace.seconds[-1]:
                 earlier = f"found {shown(row[time].strip())} after a later one"
                 _refuse(rows.line_num, f"{columns.time}: expected times that do not fall within a trace, {earlier}")
-            trace.append(_Row(seconds, scale * _read(rows.line_num, columns.rate, row[rate], _rate, _A_RATE)))
+            trace.seconds.append(seconds)
+            trace.bits_per_second.append(scale * _read(rows.line_num, columns.rate, row[rate], _rate, _A_RATE))
     except csv.Error as error:
         _refuse(rows.line_num + 1, f"expected CSV: {error}")
     if not found:
@@ -154,23 +157,18 @@ def read_table(text: str, columns: TraceColumns) -> dict[str, StepTrace]:
     return {name: _steps(name, trace) for name, trace in found.items()}
 
 
-def _steps(name: str, rows: Sequence[_Row]) -> StepTrace:
-    by_time = [(time, [row.bits_per_second for row in same]) for time, same in itertools.groupby(rows, _time)]
-    if len(by_time) < 2:
+def _steps(name: str, rows: _Rows) -> StepTrace:
+    counts = Counter(rows.seconds)
+    if len(counts) < 2:
         of = f" of the trace '{name}'" if name else ""
-        raise UserError(f"expected rates at two times or more{of}, found {len(by_time)}")
-    times = [time for time, _ in by_time]
+        raise UserError(f"expected rates at two times or more{of}, found {len(counts)}")
+    times = list(counts)
     lengths = [later - earlier for earlier, later in itertools.pairwise(times)]
     lengths.append(lengths[-1])
-    starts, rates = [], []
-    for (time, same), length in zip(by_time, lengths, strict=True):
-        starts += [time - times[0] + length * number / len(same) for number in range(len(same))]
-        rates += same
-    return StepTrace(starts, rates, period=times[-1] - times[0] + lengths[-1])
-
-
-def _time(row: _Row) -> float:
-    return row.seconds
+    starts: list[float] = []
+    for (time, count), length in zip(counts.items(), lengths, strict=True):
+        starts += [time - times[0] + length * number / count for number in range(count)]
+    return StepTrace(starts, rows.bits_per_second, period=times[-1] - times[0] + lengths[-1])
 
 
 def _position(header: Sequence[str], name: str) -> int:

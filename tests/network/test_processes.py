@@ -125,7 +125,7 @@ def test_a_csv_trace_is_read_as_steps_and_looped(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "column 'seconds'|at least two"),
+        ("", "header with the names of columns"),
         ("seconds,rate\n1,2\n", "bits_per_second"),
         ("seconds,bits_per_second\n1,x\n", "line 2"),
         ("seconds,bits_per_second\n1,5\n1,5\n", "two times or more, found 1"),

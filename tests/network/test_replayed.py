@@ -131,8 +131,8 @@ WRONG = {
     "a file for neither": (["c1_down.csv", "c1_up.csv", "c2.csv"], "found c1_down.csv and c2.csv"),
     "two files for one": (["c1_down.csv", "c1.down", "c1.up"], r"one file 'c1' for down, found c1\.down and c1_down"),
     "the other direction": (["c1_up.csv", "c2_up.csv"], "files for down, found files for up only"),
-    "nothing": ([], "files for down, found none"),
-    "nothing but a licence": (["LICENSE"], "files for down, found none"),
+    "nothing": ([], "files of traces, found none"),
+    "nothing but a licence": (["LICENSE"], "files of traces, found none"),
 }  # fmt: skip
 
 
@@ -143,6 +143,26 @@ def test_a_wrong_folder_gets_one_message(tmp_path, wrong):
     with pytest.raises(UserError, match=message) as caught:
         names(capacity(tmp_path))
     assert caught.value.file == str(tmp_path)
+
+
+def test_a_folder_of_folders_says_what_it_found(tmp_path):
+    for name in ("static", "driving"):
+        (tmp_path / name).mkdir()
+    with pytest.raises(UserError, match="files of traces, found only folders: driving, static"):
+        names(capacity(tmp_path))
+
+
+def test_both_directions_of_one_file_have_the_same_traces(tmp_path):
+    (tmp_path / "t.csv").write_text("t,down,up,run\n0,1,5,a\n1,2,6,a\n0,3,-,b\n1,4,-,b\n0,7,8,c\n1,7,8,c\n")
+    form = {"time": "t", "unit": "Mbit/s", "group": "run", "missing": ["-"]}
+    down = {"kind": "trace", "file": str(tmp_path / "t.csv"), "format": {**form, "rate": "down"}}
+    up = {**down, "format": {**form, "rate": "up"}}
+    both = ReplayedLink("a", link({**down, "only": "[ac]"}, {**down, "only": "[ac]"}), 9, seed=0)
+    assert first_rates(both, "down", 9) == first_rates(both, "up", 9)
+    few = {**up, "format": {**form, "rate": "up", "where": {"run": "a"}}}
+    with pytest.raises(UserError, match="same traces for down and up, found 'b' for one of them only") as caught:
+        ReplayedLink("a", link(down, few), 9, seed=0)
+    assert caught.value.field == "up.file"
 
 
 def test_files_for_one_direction_alone_are_enough_for_it(tmp_path):
@@ -177,7 +197,7 @@ def test_a_folder_that_is_too_large_is_refused_before_it_is_read(tmp_path, monke
     monkeypatch.setattr(replayed, "MAXIMUM_FILES", 3)
     with (tmp_path / "a").open("r+b") as file:
         file.truncate(600 * 2**20)  # sparse
-    with pytest.raises(UserError, match="at most 512 MiB in total, found 600 MiB"):
+    with pytest.raises(UserError, match="at most 256 MiB in total, found 600 MiB"):
         names(capacity(tmp_path))
 
 
