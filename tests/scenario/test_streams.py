@@ -55,5 +55,5 @@ def test_what_is_no_plain_file_is_refused_at_once(kind, tmp_path, capsys):
     for field in ("fleet.0.availability", "network.links.5g.down", "network.links.5g.up"):
         change = ["--set", f"{field}={trace}", "--set", "network.links.5g.redraw=null"]
         assert main(["scenario", "validate", "5g_100clients", *change]) == 2
-        expected = "expected files for" if kind == "folder" and "links" in field else "expected a file "
+        expected = "expected files of traces" if kind == "folder" and "links" in field else "expected a file "
         assert expected in capsys.readouterr().err
