@@ -40,7 +40,7 @@ class StepCosts:
     """
 
     def __init__(self, model: CostModel, method: Method, cost: CostSpec) -> None:
-        self.method = keeping_local(method, method.objective.adapt(model.model).layout)
+        self.method = keeping_local(method, model.model.layout)
         self._paper = isinstance(cost, PaperCost)
         self._model = model
         self.used: dict[tuple[int, int], StepCost] = {}
