@@ -39,6 +39,7 @@ NOTHING_FOLLOWS = {
 
 ELSEWHERE = {
     "model<timm>": "tests/models/test_timm.py, where timm is installed",
+    "model<transformers>": "tests/models/test_transformers.py, where transformers is installed",
     "data.partition<flwr>": "tests/data/partitions/test_flwr.py, where flwr-datasets is installed",
 }
 """Sections that are tried by other tests."""

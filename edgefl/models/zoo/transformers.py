@@ -1,0 +1,153 @@
+"""The models of Hugging Face's transformers, from a configuration."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+from pydantic import Field, JsonValue
+from torch import Tensor, nn
+
+from edgefl.errors import UserError, nearest
+from edgefl.input_file import InputFile, find_input
+from edgefl.json_file import read_json
+from edgefl.models.ordinary import OrdinaryModel
+from edgefl.models.registry import MODELS
+
+Head = Literal["sequence_classification", "image_classification", "causal_lm", "next_token"]
+"""What a model ends in."""
+
+_CLASSES: dict[Head, str] = {
+    "sequence_classification": "AutoModelForSequenceClassification",
+    "image_classification": "AutoModelForImageClassification",
+    "causal_lm": "AutoModelForCausalLM",
+    "next_token": "AutoModelForCausalLM",
+}
+"""The class of transformers with each head."""
+
+_OF_TRANSFORMERS = ("attn_implementation",)
+"""Arguments that are no fields of a configuration."""
+
+
+@MODELS.register("transformers")
+class TransformersModel(OrdinaryModel):
+    """A model of transformers by its type, such as gpt2 or bert; needs ``pip install 'edgefl[transformers]'``.
+
+    It is built from its configuration, with random values or those of ``weights``. Nothing is downloaded, and no code
+    of a checkpoint is executed. Attention is computed as two products and a softmax, unless ``args`` choose another
+    implementation.
+    """
+
+    transformers: str = Field(description="the model's type, such as gpt2, bert or vit")
+    config: InputFile | None = Field(default=None, description="a config.json; null: the type's own configuration")
+    args: dict[str, JsonValue] = Field(default={}, description="changes to the configuration, such as n_layer: 2")
+    head: Head = Field(
+        default="sequence_classification",
+        description="sequence_classification or image_classification: one result for each input; causal_lm: a token "
+        "for each position; next_token: that of the last position only",
+    )
+
+    def module(self, sample_shape: tuple[int, ...], classes: int) -> nn.Module:
+        """See :class:`OrdinaryModel`."""
+        try:
+            import transformers
+        except ImportError:
+            raise UserError(
+                "transformers is not installed: pip install 'edgefl[transformers]'", field="transformers"
+            ) from None
+        from transformers.models.auto import modeling_auto
+
+        with _quiet():
+            config = self._configuration(transformers.CONFIG_MAPPING, sample_shape, classes)
+            attention = self.args.get("attn_implementation", "eager")
+            try:
+                model = getattr(transformers, _CLASSES[self.head]).from_config(config, attn_implementation=attention)
+            except (ValueError, TypeError, RuntimeError, ImportError, AttributeError, KeyError) as error:
+                reason = str(error).strip().partition("\n")[0][:200]
+                raise UserError(f"the {self.head} of '{self.transformers}' cannot be built: {reason}") from None
+        # Inputs have no padding: the last position is that of the last token.
+        model.config.pad_token_id = -1
+        causal = self.transformers in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+        both = self.transformers in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+        return Logits(model, last=self.head == "next_token", masked=_CLASSES[self.head].endswith("LM") or causal > both)
+
+    def _configuration(self, types: Any, sample_shape: tuple[int, ...], classes: int) -> Any:
+        """The configuration for the data's shape and number of classes."""
+        if self.transformers not in types:
+            hint = nearest(self.transformers, list(types.keys()))
+            hint = hint if hint.startswith("did") else "see transformers.CONFIG_MAPPING"
+            raise UserError(f"transformers has no model type '{self.transformers}'; {hint}", field="transformers")
+        own = types[self.transformers]
+        plain = own()
+        for name in self.args:
+            if name not in _OF_TRANSFORMERS and (name.startswith("_") or not hasattr(plain, name)):
+                known = [each for each in plain.to_dict() if not each.startswith("_")]
+                raise UserError(
+                    f"the configuration of '{self.transformers}' has no '{name}'; {nearest(name, known)}", field="args"
+                )
+        options: dict[str, Any] = {"use_cache": False}
+        if self.head in ("causal_lm", "next_token"):
+            options["vocab_size"] = classes
+        else:
+            options["num_labels"] = classes
+        if self.head == "image_classification" and len(sample_shape) == 3:
+            options |= {"num_channels": sample_shape[0], "image_size": sample_shape[1]}
+        options |= {name: value for name, value in self.args.items() if name not in _OF_TRANSFORMERS}
+        try:
+            return own.from_dict({**self._file(), **options})
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            reason = str(error).strip().partition("\n")[0][:200]
+            raise UserError(f"not a configuration of '{self.transformers}': {reason}", field="args") from None
+
+    def _file(self) -> dict[str, Any]:
+        """The content of the file ``config``."""
+        if self.config is None:
+            return {}
+        path = find_input(self.config)
+        found = read_json(path, maximum=2**20)
+        if not isinstance(found, dict):
+            raise UserError("expected a mapping, as transformers writes it", file=str(path))
+        if found.get("model_type", self.transformers) != self.transformers:
+            raise UserError(
+                f"expected the configuration of '{self.transformers}', found that of '{found['model_type']}'",
+                file=str(path),
+            )
+        return found
+
+
+class Logits(nn.Module):
+    """A model of transformers that takes one tensor and returns one; its tensors keep their names.
+
+    Args:
+        model: the model.
+        last: whether only the last position's logits are returned.
+        masked: whether it gets a mask without padding; without one, causal models look for several texts in a row.
+    """
+
+    def __init__(self, model: nn.Module, *, last: bool, masked: bool) -> None:
+        super().__init__()
+        for name, child in model.named_children():
+            self.add_module(name, child)
+        self._model = (model,)  # no submodule, so that names have no prefix
+        self._last, self._masked = last, masked
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The logits ``[batch, …, classes]`` of a batch of tokens or images."""
+        options = {"attention_mask": torch.ones_like(inputs)} if self._masked else {}
+        logits: Tensor = self._model[0](inputs, **options).logits
+        return logits[:, -1] if self._last else logits
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the library's remarks about tokens that only its tokenizers use."""
+    logger = logging.getLogger("transformers")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,150 @@
+"""Models of transformers by their configuration, or from the files of a checkpoint."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+
+import cloudpickle
+import pytest
+import torch
+
+from edgefl.cost.measure import measure
+from edgefl.errors import UserError
+from edgefl.experiment import run
+from edgefl.methods.build import build_method
+from edgefl.methods.local_options import LocalOptions
+from edgefl.models.mode import using
+from edgefl.models.registry import MODELS, build_model, initial_vector
+
+transformers = pytest.importorskip(
+    "transformers", reason="transformers is not installed: pip install 'edgefl[transformers]'"
+)
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+GPT2 = {"n_layer": 2, "n_head": 2, "n_embd": 16, "n_positions": 32}
+WIDE = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 32}
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch):
+    def refused(*_):
+        raise AssertionError("the network was used")
+
+    monkeypatch.setattr(socket.socket, "connect", refused)
+
+
+def built(kind, head="sequence_classification", shape=(12,), classes=30, **options):
+    return build_model(
+        MODELS["transformers"](transformers=kind, head=head, **options), shape, classes, tokens=len(shape) == 1
+    )
+
+
+def weights_of(model):
+    return model.layout.weights(*model.layout.split(initial_vector(model, 0)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "head", "args", "shape"),
+    [
+        ("gpt2", "next_token", GPT2, (12,)),
+        ("gpt2", "sequence_classification", GPT2 | {"vocab_size": 30}, (12,)),
+        ("llama", "next_token", WIDE, (12,)),
+        ("bert", "sequence_classification", WIDE | {"vocab_size": 30}, (12,)),
+        ("opt", "next_token", {"ffn_dim": 32, "word_embed_proj_dim": 16, **WIDE}, (12,)),
+        ("vit", "image_classification", WIDE | {"patch_size": 4}, (3, 16, 16)),
+    ],
+)
+def test_a_configuration_becomes_a_model_that_computes_as_the_library_does(kind, head, args, shape):
+    if kind == "opt":
+        args = {name: value for name, value in args.items() if name != "intermediate_size"}
+    model = built(kind, head, shape, args=args)
+    assert measure(model, build_method("fedavg", LocalOptions()), model.depth, 2).training_flops > 0
+    module = model.blocks["model"]
+    reference = module._model[0].eval()
+    inputs = torch.randint(0, 30, (3, *shape)) if len(shape) == 1 else torch.randn(3, *shape)
+    with torch.no_grad(), using(training=False):
+        found = model.apply_blocks(weights_of(model), inputs)
+        expected = reference(inputs).logits
+    assert torch.allclose(found, expected[:, -1] if head == "next_token" else expected, atol=1e-5)
+    if len(shape) == 1:
+        assert model.tokens == 30
+    names = {entry.name for entry in model.layout.entries}
+    assert names <= set(reference.state_dict())
+
+
+def test_a_checkpoints_files_give_its_configuration_and_values(tmp_path):
+    config = transformers.GPT2Config(**GPT2, vocab_size=30, num_labels=30, pad_token_id=0)
+    torch.manual_seed(4)
+    saved = transformers.GPT2ForSequenceClassification(config)
+    saved.save_pretrained(tmp_path)
+    files = {"config": str(tmp_path / "config.json"), "weights": str(tmp_path / "model.safetensors")}
+    model = built("gpt2", **files)
+    tokens = torch.randint(1, 30, (3, 12))
+    with torch.no_grad(), using(training=False):
+        assert torch.allclose(model.apply_blocks(weights_of(model), tokens), saved.eval()(tokens).logits, atol=1e-5)
+    # Other classes: the head is left out.
+    other = built("gpt2", classes=5, **(files | {"weights": {"file": files["weights"], "skip": ["score"]}}))
+    assert other.tap_shapes[-1] == (5,)
+    # A language model shares its embedding with its head, of which the file has one.
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    assert built("gpt2", "next_token", **files).layout.shared == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"transformers": "gtp2"}, r"transformers: transformers has no model type 'gtp2'; did you mean 'gpt2'"),
+        ({"args": {"n_layr": 2}}, r"args: the configuration of 'gpt2' has no 'n_layr'; did you mean 'n_layer'"),
+        ({"args": {"n_head": 5}}, r"args|cannot be (built|called)"),
+        ({"args": {"_name_or_path": "x"}}, r"has no '_name_or_path'"),
+        ({"head": "image_classification"}, r"the image_classification of 'gpt2' cannot be built"),
+        ({"head": "causal_lm", "args": GPT2}, r"expected .* of shape \(2, 30\) .*, found \(2, 12, 30\)"),
+        ({"args": GPT2 | {"n_positions": 4}}, r"cannot be called with tokens of shape \(2, 12\)"),
+    ],
+    ids=["type", "argument", "heads", "private", "head", "positions", "too long"],
+)
+def test_what_does_not_fit_is_refused_in_one_sentence(options, message):
+    with pytest.raises(UserError, match=message) as refused:
+        build_model(MODELS["transformers"](**{"transformers": "gpt2", **options}), (12,), 30, tokens=True)
+    assert "\n" not in str(refused.value)
+
+
+def test_wrong_configurations_are_refused(tmp_path):
+    path = tmp_path / "config.json"
+    for text, message in (
+        ("[1]", "expected a mapping"),
+        ('{"model_type": "bert"}', "found that of 'bert'"),
+        ("{", "JSON"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UserError, match=message):
+            built("gpt2", config=str(path))
+
+
+def test_code_that_a_configuration_names_is_not_executed(tmp_path):
+    (tmp_path / "evil.py").write_text("raise SystemExit('executed')")
+    code = {"auto_map": {"AutoModelForCausalLM": "evil.Model", "AutoConfig": "evil.Config"}, "trust_remote_code": True}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", **GPT2, **code}))
+    model = built("gpt2", "next_token", config=str(tmp_path / "config.json"))
+    assert type(model.blocks["model"]._model[0]) is transformers.GPT2LMHeadModel
+
+
+@pytest.mark.parametrize(("kind", "args"), [("gpt2", GPT2), ("llama", WIDE)])
+def test_every_engine_trains_it_on_a_play(small, tmp_path, kind, args):
+    folder = tmp_path / "data" / "tinyshakespeare"
+    folder.mkdir(parents=True)
+    speeches = [f"S{number}:\n" + ("to be or not to be " * (6 + number)) for number in range(4)]
+    (folder / "input.txt").write_text("\n\n".join(speeches), encoding="utf-8")
+    data = {"name": "shakespeare", "root": str(tmp_path / "data"), "clients": 4, "window": 12, "stride": 2}
+    finals = {}
+    for engine in ("sequential", "parallel", "batched"):
+        scenario = small(
+            data=data, model={"transformers": kind, "args": args, "head": "next_token"}, methods=["fedavg", "scaffold"],
+            **{"training.rounds": 2, "training.engine": {"kind": engine}, "training.cohort": 2},
+        )  # fmt: skip
+        summary = json.loads((run(scenario, out=tmp_path / engine) / "summary.json").read_text())["methods"]
+        finals[engine] = [summary[method][0]["accuracy"]["final"] for method in ("fedavg", "scaffold")]
+    assert finals["sequential"] == finals["parallel"]
+    assert finals["batched"] == pytest.approx(finals["sequential"], abs=0.03)
