@@ -14,6 +14,7 @@ import pytest
 from edgefl.scenario import load_scenario
 from edgefl.scenario.writing import dump_yaml
 
+from .no_skips import pytest_addoption, pytest_make_collect_report, pytest_runtest_makereport  # noqa: F401
 from .small_runs import SMALL
 
 

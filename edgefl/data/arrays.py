@@ -183,7 +183,7 @@ def _inputs(raw: Raw, part: _Part) -> NDArray[Any]:
         raw.refuse(f"expected numbers within the range of float32 in '{raw.names[0]}', found {np.abs(values).max()}")
     if raw.channels == "last" and not (part.type == np.uint8 and values.ndim == 3):
         stored = np.moveaxis(stored, -1, 1)
-    return np.ascontiguousarray(stored.reshape(len(values), *part.shape))
+    return np.require(stored.reshape(len(values), *part.shape), requirements=("C", "W"))
 
 
 def _labels(raw: Raw) -> Integers:

@@ -10,6 +10,7 @@ from edgefl.methods.build import build_method
 from edgefl.methods.local_options import LocalOptions
 from edgefl.models.registry import MODELS, build_model
 
+pytestmark = pytest.mark.extras
 timm = pytest.importorskip("timm", reason="timm is not installed: pip install 'edgefl[timm]'")
 
 

@@ -18,6 +18,7 @@ from edgefl.methods.local_options import LocalOptions
 from edgefl.models.mode import using
 from edgefl.models.registry import MODELS, build_model, initial_vector
 
+pytestmark = pytest.mark.extras
 transformers = pytest.importorskip(
     "transformers", reason="transformers is not installed: pip install 'edgefl[transformers]'"
 )

@@ -22,6 +22,8 @@ CLASSES, CLIENTS = 4, 8
 LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(CLASSES), [1200, 1000, 800, 600]))
 OWNER = np.arange(len(LABELS)) % 9
 
+pytestmark = pytest.mark.extras
+
 
 def flwr(name, **args):
     return Flwr(partitioner=name, args=args)

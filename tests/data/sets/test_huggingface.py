@@ -15,6 +15,7 @@ from edgefl.scenario import dump_yaml
 
 from ...small_runs import SMALL
 
+pytestmark = pytest.mark.extras
 COUNT = 40
 
 
@@ -80,6 +81,7 @@ class TestWithTheLibrary:
 
         return spec, {name: each[order] for name, each in values.items()}
 
+    @pytest.mark.filterwarnings("error:The given NumPy array")
     @pytest.mark.parametrize("name", ["x", "matrix", "tokens", "age", "picture"])
     def test_columns_of_numbers_lists_and_images_are_inputs(self, saved, name):
         from edgefl.data.dataset import load
