@@ -156,6 +156,7 @@ def trace(model: BlockModel, method: Stepping, alpha: int, batch: int) -> Trace:
         draws={name: draw.to(NOWHERE) for name, draw in draws.items()},
     )
     images = Batch(model.inputs(batch, NOWHERE), torch.empty(batch, dtype=torch.int64, device=NOWHERE))
+    model.hold_constants(NOWHERE)
     recorder, others = Recorder(), _other_generators()
     try:
         with Recorder():  # not counted: the step's records start after it

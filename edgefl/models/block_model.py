@@ -206,6 +206,11 @@ class BlockModel(nn.Module):
                 place.held[place.key] = tensor
         return output
 
+    def hold_constants(self, device: torch.device) -> None:
+        """Copy the skeleton's constants to a device, so that no call has to."""
+        for place in (each for places in self._places for each in places if each.kind == "constant"):
+            self._constant(place.held[place.key], device)
+
     def _constant(self, tensor: Tensor, device: torch.device) -> Tensor:
         """A constant of the skeleton on a device."""
         key = id(tensor), device

@@ -16,6 +16,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from edgefl.errors import UserError, one_line
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import variables
+from edgefl.models.lora import Lora, add_adapters, without_adapters
 from edgefl.models.mode import using
 from edgefl.models.names import matching
 from edgefl.models.pointwise import correct
@@ -56,6 +57,11 @@ class OrdinaryModel(ModelSpec):
         "that the module itself does not freeze",
     )
 
+    lora: Lora | None = Field(
+        default=None,
+        description="train low-rank adapters of these layers, and what trainable names; needs the extra peft",
+    )
+
     @abstractmethod
     def module(self, sample_shape: tuple[int, ...], classes: int) -> nn.Module:
         """The module, with values drawn from PyTorch's global generator.
@@ -81,7 +87,7 @@ class OrdinaryModel(ModelSpec):
         module = self._drawn(0, sample_shape, classes)
         types = [torch.int64] if tokens else [torch.float32] if tokens is False else [torch.float32, torch.int64]
         found = _called(module, sample_shape, classes, types)
-        state = module.state_dict(keep_vars=True)
+        state = without_adapters(module.state_dict(keep_vars=True))
         blocks, whole = split(module, self.blocks)
 
         def first_values(seed: int) -> Mapping[str, Mapping[str, Tensor]]:
@@ -108,6 +114,8 @@ class OrdinaryModel(ModelSpec):
             warnings.simplefilter("ignore")  # about choices of the module's author
             torch.manual_seed(seed)
             module = self.module(sample_shape, classes)
+            if self.lora is not None:
+                add_adapters(module, self.lora)
         for name, layer in module.named_modules():
             if isinstance(layer, LazyModuleMixin):
                 raise UserError(
@@ -122,12 +130,13 @@ class OrdinaryModel(ModelSpec):
 
 
 def _train_only(module: nn.Module, patterns: Iterable[str]) -> None:
-    """Freeze all parameters but those with these names.
+    """Freeze all parameters but those with these names, and adapters.
 
     Raises:
         UserError: a pattern has no parameters.
     """
-    chosen = matching((name for name, _ in module.named_parameters()), patterns, field="trainable")
+    names = [name for name, _ in module.named_parameters()]
+    chosen = matching(names, patterns, field="trainable") | {name for name in names if ".lora_" in name}
     for name, parameter in module.named_parameters():
         parameter.requires_grad_(name in chosen)
 

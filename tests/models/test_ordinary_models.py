@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from edgefl.methods.local_options import LocalOptions
 from edgefl.models.mode import using
 from edgefl.models.ordinary import OrdinaryModel
 from edgefl.models.random_layers import RandomFunctions
-from edgefl.models.registry import build_model, initial_vector
+from edgefl.models.registry import MODELS, build_model, initial_vector
 from edgefl.models.splitting import split
 
 SHAPE = (1, 6, 6)
@@ -318,3 +319,12 @@ def test_a_block_that_begins_with_an_operator_in_place_leaves_its_input_alone():
     assert model.copied == {"act"}
     taps = model.taps(weights_of(model, initial_vector(model, 0)), torch.randn(2, *SHAPE))
     assert taps[1].min() < 0
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    for name in ("peft", "transformers"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UserError, match=r"lora: peft is not installed: pip install 'edgefl\[peft\]'"):
+        built(lora={"targets": ["head"]})
+    with pytest.raises(UserError, match=r"transformers is not installed: pip install 'edgefl\[transformers\]'"):
+        build_model(MODELS["transformers"](transformers="gpt2"), (8,), 3)

@@ -40,6 +40,8 @@ NOTHING_FOLLOWS = {
 ELSEWHERE = {
     "model<timm>": "tests/models/test_timm.py, where timm is installed",
     "model<transformers>": "tests/models/test_transformers.py, where transformers is installed",
+    "model<python>.lora": "tests/models/test_peft.py, where peft is installed",
+    "model<torchvision>.lora": "likewise",
     "data.partition<flwr>": "tests/data/partitions/test_flwr.py, where flwr-datasets is installed",
 }
 """Sections that are tried by other tests."""

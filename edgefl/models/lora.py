@@ -1,0 +1,78 @@
+"""Low-rank adapters (LoRA; Hu et al., ICLR 2022), which are trained and sent in place of a model's weights."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from edgefl.errors import UserError, nearest
+from edgefl.options import Options
+
+BASE = "base_layer"
+"""The name of an adapted layer's own weights in peft."""
+
+
+class Lora(Options):
+    """Adapters of layers: the product of two small matrices is added to a frozen weight matrix."""
+
+    rank: int = Field(default=8, ge=1, description="rank of the added product")
+    alpha: float = Field(default=16, gt=0, description="the product is multiplied by alpha / rank")
+    targets: tuple[str, ...] = Field(
+        min_length=1, description="names of the adapted layers, or the ends of their names, with * for any text"
+    )
+    dropout: float = Field(default=0.0, ge=0, lt=1, description="share of an adapter's inputs that are dropped")
+
+
+def add_adapters(module: nn.Module, lora: Lora) -> None:
+    """Add adapters to a module, in place, and freeze everything else.
+
+    Raises:
+        UserError: peft is not installed, or a name is none of a layer that can be adapted.
+    """
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError:
+        raise UserError("peft is not installed: pip install 'edgefl[peft]'", field="lora") from None
+    targets = _targets(module, lora.targets)
+    options = {"r": lora.rank, "lora_alpha": lora.alpha, "lora_dropout": lora.dropout}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a layer of transformers stores its matrix transposed
+        try:
+            inject_adapter_in_model(LoraConfig(target_modules=targets, **options), module)
+        except (ValueError, TypeError, RuntimeError, NotImplementedError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise UserError(f"peft cannot adapt these layers: {reason}", field="lora") from None
+
+
+def without_adapters(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The state dict of a module as it is without its adapters.
+
+    >>> import torch
+    >>> list(without_adapters({"fc.base_layer.bias": torch.zeros(1), "fc.lora_A.default.weight": torch.zeros(1)}))
+    ['fc.bias']
+    """
+    return {name.replace(f".{BASE}.", "."): each for name, each in state.items() if ".lora_" not in name}
+
+
+def _targets(module: nn.Module, names: tuple[str, ...]) -> list[str]:
+    """The full names of the adapted layers."""
+    layers = [name for name, layer in module.named_modules() if name and _can_be_adapted(layer)]
+    chosen: dict[str, None] = {}
+    for name in names:
+        found = [each for each in layers if fnmatchcase(each, name) or fnmatchcase(each, f"*.{name}")]
+        if not found:
+            ends = {each.rpartition(".")[2] for each in layers}
+            hint = nearest(name, {*layers, *ends} if len(layers) < 12 else ends) if layers else "it has none"
+            raise UserError(f"'{name}' names no layer that can be adapted; {hint}", field="lora.targets")
+        chosen.update(dict.fromkeys(found))
+    return list(chosen)
+
+
+def _can_be_adapted(layer: nn.Module) -> bool:
+    # transformers' Conv1D is a linear layer with a transposed matrix.
+    kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Embedding)
+    return isinstance(layer, kinds) or type(layer).__name__ == "Conv1D"
