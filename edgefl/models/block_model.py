@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -15,6 +16,7 @@ from edgefl.models.layout import Frozen, Layout, Weights, is_frozen, variables
 from edgefl.models.mode import Mode, mode, using
 from edgefl.models.residual import Residual
 from edgefl.models.slimmable import Conv2d, Linear
+from edgefl.models.views import ViewsAsReshapes
 
 
 class BlockModel(nn.Module):
@@ -36,6 +38,7 @@ class BlockModel(nn.Module):
         tokens: the number of tokens of an embedding, for models whose inputs are integers below it.
         pretrained: values by block and name that replace the initial ones; ``None``: not read yet.
         input_type: the type of inputs: float32, or int64 for an ordinary module that takes tokens.
+        reshapes: whether its layers view tensors whose order in memory does not allow it.
         local: names ``block.tensor`` of the tensors that each client keeps for itself.
 
     The skeleton's own tensors are only a seeded starting point (see ``edgefl.models.registry.build_model``).
@@ -56,6 +59,7 @@ class BlockModel(nn.Module):
         pretrained: Mapping[str, Mapping[str, Tensor]] | None = None,
         local: Collection[str] = (),
         input_type: torch.dtype = torch.float32,
+        reshapes: bool = False,
     ) -> None:
         super().__init__()
         self.pretrained = pretrained
@@ -65,6 +69,7 @@ class BlockModel(nn.Module):
         self.whole = whole
         self.tokens = tokens
         self.input_type = input_type
+        self.reshapes = reshapes
         self.blocks = nn.ModuleDict(blocks)
         self.sample_shape = sample_shape
         self.classes = classes
@@ -91,6 +96,7 @@ class BlockModel(nn.Module):
             pretrained={name: each for name, each in (self.pretrained or {}).items() if name not in new},
             local=self.local,
             input_type=self.input_type,
+            reshapes=self.reshapes,
         )
 
     def keep_local(self, names: Collection[str]) -> None:
@@ -196,7 +202,8 @@ class BlockModel(nn.Module):
                 place.held[place.key] = given
             for layer in self._recurrent[index]:
                 layer._flat_weights = [getattr(layer, name) for name in layer._flat_weights_names]
-            output: Tensor = block(inputs)
+            with ViewsAsReshapes() if self.reshapes else nullcontext():
+                output: Tensor = block(inputs)
             if now.track:
                 for held, key, name, kind in places:
                     if kind in _UPDATED:

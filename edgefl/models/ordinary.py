@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -100,10 +101,11 @@ class OrdinaryModel(ModelSpec):
             classes=classes,
             align_block=max(1, len(blocks) - 2),
             first_values=first_values,
-            copied=_writing_to_their_input(blocks, sample_shape, classes, found.input_type),
+            copied=_writing_to_their_input(blocks, sample_shape, classes, found),
             random=found.random,
             tokens=found.tokens,
             input_type=found.input_type,
+            reshapes=found.reshapes,
             whole=whole,
             pretrained={} if self.weights is None else load(self.weights, blocks, state),
         )
@@ -148,11 +150,13 @@ class _Call(NamedTuple):
         input_type: the type of its input.
         random: whether it draws random numbers.
         tokens: the number of tokens of an embedding that reads the input.
+        reshapes: see :class:`BlockModel`.
     """
 
     input_type: torch.dtype
     random: bool
     tokens: int | None
+    reshapes: bool
 
 
 def _called(
@@ -161,19 +165,21 @@ def _called(
     """Call a module with inputs of the first type that it takes.
 
     Raises:
-        UserError: it takes none.
+        UserError: it takes none; the message is about the type that its layers indicate.
     """
     errors: list[UserError] = []
-    for each in input_types:
+    for each, reshapes in product(input_types, (False, True)):
         try:
-            return _checked(module, sample_shape, classes, each)
+            return _checked(module, sample_shape, classes, each, reshapes=reshapes)
         except UserError as error:
             errors.append(error)
-    reasons = {error.message.partition(": ")[2]: error.message for error in reversed(errors)}
-    raise UserError("; ".join(reversed(reasons.values())), field=errors[0].field)
+    reads_tokens = any(isinstance(layer, nn.Embedding) for layer in module.modules())
+    raise errors[-1 if reads_tokens else 0]
 
 
-def _checked(module: nn.Module, sample_shape: tuple[int, ...], classes: int, input_type: torch.dtype) -> _Call:
+def _checked(
+    module: nn.Module, sample_shape: tuple[int, ...], classes: int, input_type: torch.dtype, *, reshapes: bool
+) -> _Call:
     """Call a module once in training, and check that it can be called with weights.
 
     Raises:
@@ -186,7 +192,12 @@ def _checked(module: nn.Module, sample_shape: tuple[int, ...], classes: int, inp
                 "which has no mean over clients; give it a momentum"
             )
     whole = BlockModel(
-        {"model": module}, sample_shape=sample_shape, classes=classes, align_block=1, input_type=input_type
+        {"model": module},
+        sample_shape=sample_shape,
+        classes=classes,
+        align_block=1,
+        input_type=input_type,
+        reshapes=reshapes,
     )
     layout = whole.layout
     parameters = torch.zeros(layout.parameter_count, requires_grad=True)
@@ -203,6 +214,11 @@ def _checked(module: nn.Module, sample_shape: tuple[int, ...], classes: int, inp
         except Exception as error:  # noqa: BLE001  (whatever the module's code raises)
             reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise UserError(f"the model cannot be called with {kind} of shape {shape}: {reason}") from None
+    several: object = output
+    if isinstance(several, tuple) and getattr(module, "aux_logits", False):
+        raise UserError(
+            "the model returns logits of auxiliary classifiers too; leave them out with args: {aux_logits: false}"
+        )
     found = tuple(output.shape) if isinstance(output, Tensor) else one_line(output)
     if found != (2, classes):
         raise UserError(f"expected logits of shape (2, {classes}) for a batch of shape {shape}, found {found}")
@@ -219,17 +235,24 @@ def _checked(module: nn.Module, sample_shape: tuple[int, ...], classes: int, inp
                 f"the layer '{path}' ({type(module.get_submodule(path)).__name__}) keeps its parameter '{name}' in a "
                 "second place, so it cannot be called with other weights"
             )
-    return _Call(input_type, functions.used, reading.tokens)
+    return _Call(input_type, functions.used, reading.tokens, reshapes)
 
 
 def _writing_to_their_input(
-    blocks: Mapping[str, nn.Module], sample_shape: tuple[int, ...], classes: int, input_type: torch.dtype
+    blocks: Mapping[str, nn.Module], sample_shape: tuple[int, ...], classes: int, call: _Call
 ) -> frozenset[str]:
     """The names of blocks that change their input, such as those that begin with an activation in place.
 
     A tap may be read again, by another path.
     """
-    model = BlockModel(blocks, sample_shape=sample_shape, classes=classes, align_block=1, input_type=input_type)
+    model = BlockModel(
+        blocks,
+        sample_shape=sample_shape,
+        classes=classes,
+        align_block=1,
+        input_type=call.input_type,
+        reshapes=call.reshapes,
+    )
     layout, found = model.layout, set()
     weights = layout.weights(torch.zeros(layout.parameter_count), torch.zeros(layout.buffer_count))
     tap = model.inputs(2)

@@ -39,7 +39,7 @@ def split(module: nn.Module, names: Sequence[str] | None = None) -> Split:
     Args:
         module: takes one tensor, and returns one.
         names: the submodules at whose first call a block begins, in order, such as ``["conv1", "layer1.0", "fc"]``;
-            what is called before the first one belongs to its block.
+            what is called before the first one belongs to its block. One name: the module is one block.
 
     Raises:
         UserError: a name is none of a submodule that is called once in this order, or more than one value reaches it.
@@ -70,6 +70,8 @@ def split(module: nn.Module, names: Sequence[str] | None = None) -> Split:
                 field="blocks",
             )
     if len(kept) < 2:
+        if names is not None:
+            return Split({names[0].replace(".", "_"): module}, "'blocks' names one")
         reason = None if len(starts) < 2 else "more than one value passes between its children"
         return Split({"model": module}, reason)
     return Split(_blocks(module, nodes, kept))

@@ -328,3 +328,50 @@ def test_a_missing_extra_is_named(monkeypatch):
         built(lora={"targets": ["head"]})
     with pytest.raises(UserError, match=r"transformers is not installed: pip install 'edgefl\[transformers\]'"):
         build_model(MODELS["transformers"](transformers="gpt2"), (8,), 3)
+
+
+class Viewing(Net):
+    """Flattens as many tutorials do, which needs channels-first memory."""
+
+    def forward(self, inputs):
+        maps = self.pool(self.middle(F.relu(self.norm(self.stem(inputs)))))
+        return self.head(self.drop(maps.view(maps.size(0), -1)))
+
+
+class ChannelsLast(Net):
+    def __init__(self):
+        super().__init__()
+        self.to(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("make", [Viewing, ChannelsLast])
+@pytest.mark.parametrize("order", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize("names", [None, ["stem", "middle.1", "head"]], ids=str)
+def test_the_order_of_numbers_in_memory_changes_no_result(make, order, names):
+    model, plain = built(make, blocks=names), built(Net, blocks=names)
+    vector, images = initial_vector(plain, 3), torch.randn(4, *SHAPE)
+    assert torch.equal(initial_vector(model, 3), vector)
+    results = []
+    for each, inputs in ((model, images.to(memory_format=order)), (plain, images)):
+        leaf = vector.clone().requires_grad_()
+        with using(training=True, track=False), RandomFunctions(torch.tensor(2)):
+            logits = each.apply_blocks(weights_of(each, leaf), inputs)
+        (gradient,) = torch.autograd.grad(F.cross_entropy(logits, torch.tensor([0, 1, 2, 0])), leaf)
+        results.append((logits, gradient))
+    torch.testing.assert_close(results[0], results[1], rtol=1e-4, atol=1e-5)
+    cost = measure(model, build_method("fedavg", LocalOptions()), model.depth, 4)
+    assert cost.layer_macs == measure(plain, build_method("fedavg", LocalOptions()), plain.depth, 4).layer_macs
+
+
+def test_one_name_of_a_block_makes_a_model_of_one_block():
+    model = built(blocks=["stem"])
+    assert (list(model.blocks), model.whole) == (["stem"], "'blocks' names one")
+    with pytest.raises(UserError, match=r"fedbr combines blocks of two models, .* one block: 'blocks' names one"):
+        build_method("fedbr", LocalOptions()).objective.adapt(model)
+
+
+def test_auxiliary_logits_are_refused_with_the_argument_that_leaves_them_out():
+    spec, shape = MODELS["torchvision"], (3, 64, 64)
+    with pytest.raises(UserError, match=r"auxiliary classifiers too; leave them out with args: \{aux_logits: false\}$"):
+        build_model(spec(torchvision="googlenet"), shape, 10)
+    assert build_model(spec(torchvision="googlenet", args={"aux_logits": False}), shape, 10).depth > 1

@@ -88,7 +88,7 @@ def test_where_the_data_are_unknown_the_type_that_fits_is_taken():
     assert (model.input_type, model.tokens) == (torch.int64, 7)
     assert [figures.output for figures in block_figures(model)][-1] == (3,)
     assert measure(model, build_method("fedavg", LocalOptions()), model.depth, 2).layer_macs == 2 * 5 * 3
-    with pytest.raises(UserError, match=r"a batch of shape \(2, 5\): .*indices.*; .* tokens of shape \(2, 5\): .*size"):
+    with pytest.raises(UserError, match=r"cannot be called with tokens of shape \(2, 5\): .*size"):
         built(Embedded, (5,))
 
 

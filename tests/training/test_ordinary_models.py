@@ -45,8 +45,8 @@ class Ordinary(OrdinaryModel):
         return Net(self.dropout)
 
 
-def trained(tiny, engine, method, rounds=2):
-    model = build_model(Ordinary(), (1, 6, 6), 3)
+def trained(tiny, engine, method, rounds=2, spec=None):
+    model = build_model(spec or Ordinary(), (1, 6, 6), 3)
     with TrainingCore(tiny.data(), model, 3, engine=engine, workers=2) as core:
         if engine == "parallel":
             core._own.engine._engine._settled = 0
@@ -124,3 +124,25 @@ def test_one_step_of_one_client_is_pytorchs_running_statistics_included(tiny):
 def named(model, vector):
     layout = model.layout
     return {name: tensor for block in layout.weights(*layout.split(vector)) for name, tensor in block.items()}
+
+
+class Viewed(Net):
+    """A view that needs channels-first memory, in a model that every engine must train alike."""
+
+    def forward(self, inputs):
+        maps = F.max_pool2d(F.relu(self.middle(F.relu(self.norm(self.stem(inputs))))), 2)
+        return self.head(self.second(F.relu(self.first(maps.view(-1, 36)))))
+
+
+class Viewing(OrdinaryModel):
+    def module(self, sample_shape, classes):
+        return Viewed()
+
+
+@pytest.mark.usefixtures("worker_processes")
+def test_every_engine_trains_a_model_that_views_its_maps(tiny):
+    method, found = tiny.method("fedmlb", batch=4), {}
+    for engine in ("sequential", "parallel", "batched"):
+        found[engine], _ = trained(tiny, engine, method, spec=Viewing())
+    assert torch.equal(found["sequential"], found["parallel"])
+    torch.testing.assert_close(found["batched"], found["sequential"], rtol=1e-3, atol=2e-4)
