@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
@@ -15,6 +16,7 @@ from pydantic import AfterValidator, BaseModel
 
 from edgefl import shipped
 from edgefl.errors import UserError
+from edgefl.plain_file import kind_of_mode
 from edgefl.user_code import UserCode
 from edgefl.user_path import user_path
 from edgefl.wording import with_article
@@ -72,7 +74,7 @@ def find_input(file: str, folder: Path | None = None, *, what: Literal["file", "
     Traces may be a file, a folder, or the name of shipped ones, which comes first: write ``./NAME`` for your own.
 
     Raises:
-        UserError: it is in none of these places.
+        UserError: it is in none of these places, or something else is there.
     """
     if what == "traces" and file in (known := shipped.files("traces")):
         return known[file]
@@ -84,8 +86,12 @@ def find_input(file: str, folder: Path | None = None, *, what: Literal["file", "
     for candidate in candidates:
         if exists(candidate):  # unlike is_file, no error for a name that is too long
             return candidate
-    places = " or ".join(f"'{candidate}'" for candidate in candidates)
     expected = "a file or a folder" if what == "traces" else with_article(what)
+    for candidate in candidates:
+        with suppress(OSError, ValueError):
+            found = kind_of_mode(candidate.stat().st_mode)
+            raise UserError(f"expected {expected} at '{candidate}', found {found}")
+    places = " or ".join(f"'{candidate}'" for candidate in candidates)
     raise UserError(f"expected {expected} at {places}, found none")
 
 

@@ -35,7 +35,7 @@ def read_plain(path: str | Path, maximum: int, *, what: str = "a file", streams:
             if stat.S_ISFIFO(mode) and streams and name.startswith(STREAMS):
                 os.set_blocking(descriptor, True)
             elif not stat.S_ISREG(mode):
-                raise UserError(f"expected {what}, found {_kind(mode)}", file=name)
+                raise UserError(f"expected {what}, found {kind_of_mode(mode)}", file=name)
             # The size is checked before the file is read; a file may also grow meanwhile.
             large = os.fstat(descriptor).st_size > maximum
             with os.fdopen(descriptor, "rb", closefd=False) as file:
@@ -68,9 +68,12 @@ def read_plain_text(path: str | Path, maximum: int, *, what: str = "a file", str
         raise UserError(message, file=str(path)) from None
 
 
-def _kind(mode: int) -> str:
+def kind_of_mode(mode: int) -> str:
+    """What is at a path, in words, from the mode that ``stat`` returns."""
     if stat.S_ISDIR(mode):
         return "a folder"
+    if stat.S_ISREG(mode):
+        return "a file"
     return "a named pipe" if stat.S_ISFIFO(mode) else "a device"
 
 

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import torch
 
-from edgefl.cost.measure import NOWHERE
-from edgefl.cost.recorder import Recorder
+from edgefl.cost.measure import NOWHERE, without_data
+from edgefl.cost.recorder import DataDependentError, Recorder
+from edgefl.errors import UserError
 from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
 
@@ -33,7 +34,19 @@ class BlockFigures(NamedTuple):
 
 
 def block_figures(model: BlockModel) -> list[BlockFigures]:
-    """The figures of each block, counted on tensors without data."""
+    """The figures of each block, counted on tensors without data.
+
+    Raises:
+        UserError: what the model executes depends on the numbers in tensors.
+    """
+    try:
+        with without_data():
+            return _figures(model)
+    except DataDependentError as error:
+        raise UserError(DataDependentError(error.dependence, whose="the model").reason) from error
+
+
+def _figures(model: BlockModel) -> list[BlockFigures]:
     layout = model.layout
     parameters, buffers = (torch.empty(size, device=NOWHERE) for size in (layout.parameter_count, layout.buffer_count))
     weights, found = layout.weights(parameters, buffers), []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from traceback import walk_tb
 from typing import Protocol
@@ -158,7 +160,7 @@ def trace(model: BlockModel, method: Stepping, alpha: int, batch: int) -> Trace:
     images = Batch(model.inputs(batch, NOWHERE), torch.empty(batch, dtype=torch.int64, device=NOWHERE))
     model.hold_constants(NOWHERE)
     recorder, others = Recorder(), _other_generators()
-    try:
+    with without_data(method.label):
         with Recorder():  # not counted: the step's records start after it
             memory = rule.begin(parameters, {name: vectors[name] for name in sorted(rule.vectors)}, method.local, 1)
         with recorder:
@@ -174,12 +176,6 @@ def trace(model: BlockModel, method: Stepping, alpha: int, batch: int) -> Trace:
                 method.local.lr,
                 entering=recorder.entering,
             )
-    except DataDependentError as error:
-        raise DataDependentError(error.dependence, method.label, _whose(error)) from None
-    except (NotImplementedError, RuntimeError, TypeError) as error:
-        if "meta" not in str(error).lower():
-            raise
-        raise DataDependentError(NEEDS_DATA, method.label, _whose(error)) from error
     now = _other_generators()
     recorder.draws |= {name: "its loss, local rule or model" for name in now if now[name] != others[name]}
     for name, part in recorder.draws.items():
@@ -192,6 +188,26 @@ def trace(model: BlockModel, method: Stepping, alpha: int, batch: int) -> Trace:
             stacklevel=1,
         )
     return Trace(batch, tuple(recorder.records), recorder.brought_bytes)
+
+
+@contextmanager
+def without_data(label: str = "") -> Iterator[None]:
+    """Run code on tensors without data.
+
+    Args:
+        label: the label of the method, if it is a method's.
+
+    Raises:
+        DataDependentError: the block reads numbers in tensors; the error names the part whose code does.
+    """
+    try:
+        yield
+    except DataDependentError as error:
+        raise DataDependentError(error.dependence, label, _whose(error)) from None
+    except (NotImplementedError, RuntimeError, TypeError) as error:
+        if "meta" not in str(error).lower():
+            raise
+        raise DataDependentError(NEEDS_DATA, label, _whose(error)) from error
 
 
 def _whose(error: Exception) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import io
 import pickle
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -98,7 +99,9 @@ def _tensors(path: Path, maximum: int) -> dict[str, Tensor]:
     try:
         if path.suffix == ".safetensors":
             return dict(load_safetensors(content))
-        found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about old formats
+            found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise UserError(
             "expected a state dict, found a pickle that needs code, which edgefl does not run; save "

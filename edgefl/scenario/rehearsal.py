@@ -41,6 +41,7 @@ def rehearse(scenario: Scenario, *, file: str | None = None, overrides: Override
 
 
 def _rehearse_learning(scenario: Scenario) -> None:
+    from edgefl.cost.blocks import block_figures
     from edgefl.data.dataset import check_tokens
 
     with built_at("data"):
@@ -51,6 +52,7 @@ def _rehearse_learning(scenario: Scenario) -> None:
         model = build_model(
             scenario.model.spec, description.shape, description.classes, tokens=description.kind == "tokens"
         )
+        block_figures(model)  # raises an error if its operators cannot be counted
     if model.tokens is not None:
         check_tokens(scenario.data, model.tokens)
     seed = scenario.seeds[0]

@@ -30,6 +30,7 @@ from edgefl.models.ordinary import OrdinaryModel
 from edgefl.models.random_layers import KEY
 from edgefl.models.registry import MODELS, build_model, initial_vector
 
+pytestmark = pytest.mark.extras
 peft = pytest.importorskip("peft", reason="peft is not installed: pip install 'edgefl[peft]'")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
