@@ -24,7 +24,7 @@ from edgefl.models.pointwise import correct
 from edgefl.models.pretrained import load
 from edgefl.models.random_layers import RandomFunctions
 from edgefl.models.registry import ModelSpec
-from edgefl.models.splitting import split
+from edgefl.models.splitting import Split, split
 
 
 def check_arguments(arguments: Mapping[str, Any]) -> None:
@@ -71,6 +71,10 @@ class OrdinaryModel(ModelSpec):
             UserError: there is no such module, or it does not take these inputs.
         """
 
+    def split(self, module: nn.Module, input_type: torch.dtype, sample_shape: tuple[int, ...]) -> Split:
+        """The module's blocks."""
+        return split(module, self.blocks)
+
     def tensor_name(self, block: str, tensor: str) -> str:
         """The name in the module's state dict."""
         return tensor
@@ -89,7 +93,7 @@ class OrdinaryModel(ModelSpec):
         types = [torch.int64] if tokens else [torch.float32] if tokens is False else [torch.float32, torch.int64]
         found = _called(module, sample_shape, classes, types)
         state = without_adapters(module.state_dict(keep_vars=True))
-        blocks, whole = split(module, self.blocks)
+        blocks, whole = self.split(module, found.input_type, sample_shape)
 
         def first_values(seed: int) -> Mapping[str, Mapping[str, Tensor]]:
             values = self._drawn(seed, sample_shape, classes).state_dict()

@@ -42,6 +42,11 @@ def built(kind, head="sequence_classification", shape=(12,), classes=30, **optio
     )
 
 
+def library_model(model):
+    wrapper = model.blocks["model"] if model.depth == 1 else model.blocks["embedding"]._whole[0]
+    return wrapper._model[0]
+
+
 def weights_of(model):
     return model.layout.weights(*model.layout.split(initial_vector(model, 0)))
 
@@ -62,8 +67,8 @@ def test_a_configuration_becomes_a_model_that_computes_as_the_library_does(kind,
         args = {name: value for name, value in args.items() if name != "intermediate_size"}
     model = built(kind, head, shape, args=args)
     assert measure(model, build_method("fedavg", LocalOptions()), model.depth, 2).training_flops > 0
-    module = model.blocks["model"]
-    reference = module._model[0].eval()
+    assert list(model.blocks) == ["embedding", "layer1", "layer2", "head"]
+    reference = library_model(model).eval()
     inputs = torch.randint(0, 30, (3, *shape)) if len(shape) == 1 else torch.randn(3, *shape)
     with torch.no_grad(), using(training=False):
         found = model.apply_blocks(weights_of(model), inputs)
@@ -73,6 +78,34 @@ def test_a_configuration_becomes_a_model_that_computes_as_the_library_does(kind,
         assert model.tokens == 30
     names = {entry.name for entry in model.layout.entries}
     assert names <= set(reference.state_dict())
+    assert model.layout.parameter_count == sum(each.numel() for each in reference.parameters())
+
+
+@pytest.mark.parametrize(("kind", "args"), [("gpt2", GPT2), ("llama", WIDE), ("bert", WIDE | {"vocab_size": 30})])
+def test_its_layers_are_blocks_that_cost_what_the_whole_costs(monkeypatch, kind, args):
+    head = "sequence_classification" if kind == "bert" else "next_token"
+    blocks = built(kind, head, args=args)
+    monkeypatch.setattr("edgefl.models.zoo.transformers.layered", lambda *_: None)
+    whole = built(kind, head, args=args)
+    assert (blocks.depth, whole.depth) == (4, 1)
+    method = build_method("fedavg", LocalOptions())
+    costs = [measure(each, method, each.depth, 4) for each in (blocks, whole)]
+    assert costs[0].forward_macs == costs[1].forward_macs
+    assert costs[0].training_flops == pytest.approx(costs[1].training_flops, rel=0.01)
+    tokens, generator = torch.randint(0, 30, (3, 12)), torch.Generator().manual_seed(1)
+    values = {entry.name: torch.randn(entry.shape, generator=generator) for entry in whole.layout.entries}
+    outputs, gradients = [], []
+    for each in (blocks, whole):
+        named = [{e.name: values[e.name] for e in each.layout.entries if e.block == k} for k in range(each.depth)]
+        vector = each.layout.flatten(named).requires_grad_()
+        with using(training=False):
+            logits = each.apply_blocks(each.layout.weights(vector), tokens)
+        (gradient,) = torch.autograd.grad(logits.square().sum(), vector)
+        outputs.append(logits)
+        gradients.append({n: t for block in each.layout.weights(gradient) for n, t in block.items()})
+    torch.testing.assert_close(outputs[0], outputs[1])
+    for name in values:
+        torch.testing.assert_close(gradients[0][name], gradients[1][name], rtol=1e-4, atol=1e-3)
 
 
 def test_a_checkpoints_files_give_its_configuration_and_values(tmp_path):
@@ -90,7 +123,8 @@ def test_a_checkpoints_files_give_its_configuration_and_values(tmp_path):
     assert other.tap_shapes[-1] == (5,)
     # A language model shares its embedding with its head, of which the file has one.
     transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
-    assert built("gpt2", "next_token", **files).layout.shared == []
+    shared = built("gpt2", "next_token", **files).layout.shared
+    assert [(block, name) for block, name, _ in shared] == [(3, "lm_head.weight")]
 
 
 @pytest.mark.parametrize(
@@ -102,9 +136,10 @@ def test_a_checkpoints_files_give_its_configuration_and_values(tmp_path):
         ({"args": {"_name_or_path": "x"}}, r"has no '_name_or_path'"),
         ({"head": "image_classification"}, r"the image_classification of 'gpt2' cannot be built"),
         ({"head": "causal_lm", "args": GPT2}, r"expected .* of shape \(2, 30\) .*, found \(2, 12, 30\)"),
+        ({"blocks": ["transformer.h.1"], "args": GPT2}, r"blocks: a model of transformers is split at its layers"),
         ({"args": GPT2 | {"n_positions": 4}}, r"cannot be called with tokens of shape \(2, 12\)"),
     ],
-    ids=["type", "argument", "heads", "private", "head", "positions", "too long"],
+    ids=["type", "argument", "heads", "private", "head", "positions", "blocks", "too long"],
 )
 def test_what_does_not_fit_is_refused_in_one_sentence(options, message):
     with pytest.raises(UserError, match=message) as refused:
@@ -129,7 +164,7 @@ def test_code_that_a_configuration_names_is_not_executed(tmp_path):
     code = {"auto_map": {"AutoModelForCausalLM": "evil.Model", "AutoConfig": "evil.Config"}, "trust_remote_code": True}
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", **GPT2, **code}))
     model = built("gpt2", "next_token", config=str(tmp_path / "config.json"))
-    assert type(model.blocks["model"]._model[0]) is transformers.GPT2LMHeadModel
+    assert type(library_model(model)) is transformers.GPT2LMHeadModel
 
 
 @pytest.mark.parametrize(("kind", "args"), [("gpt2", GPT2), ("llama", WIDE)])
@@ -142,10 +177,11 @@ def test_every_engine_trains_it_on_a_play(small, tmp_path, kind, args):
     finals = {}
     for engine in ("sequential", "parallel", "batched"):
         scenario = small(
-            data=data, model={"transformers": kind, "args": args, "head": "next_token"}, methods=["fedavg", "scaffold"],
+            data=data, model={"transformers": kind, "args": args, "head": "next_token"},
+            methods=["fedavg", "fedmlb", "fedbr"],
             **{"training.rounds": 2, "training.engine": {"kind": engine}, "training.cohort": 2},
         )  # fmt: skip
         summary = json.loads((run(scenario, out=tmp_path / engine) / "summary.json").read_text())["methods"]
-        finals[engine] = [summary[method][0]["accuracy"]["final"] for method in ("fedavg", "scaffold")]
+        finals[engine] = [summary[method][0]["accuracy"]["final"] for method in ("fedavg", "fedmlb", "fedbr")]
     assert finals["sequential"] == finals["parallel"]
     assert finals["batched"] == pytest.approx(finals["sequential"], abs=0.03)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -14,8 +15,10 @@ from torch import Tensor, nn
 from edgefl.errors import UserError, nearest
 from edgefl.input_file import InputFile, find_input
 from edgefl.json_file import read_json
+from edgefl.models.layered import layered
 from edgefl.models.ordinary import OrdinaryModel
 from edgefl.models.registry import MODELS
+from edgefl.models.splitting import Split
 
 Head = Literal["sequence_classification", "image_classification", "causal_lm", "next_token"]
 """What a model ends in."""
@@ -73,6 +76,13 @@ class TransformersModel(OrdinaryModel):
         causal = self.transformers in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
         both = self.transformers in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
         return Logits(model, last=self.head == "next_token", masked=_CLASSES[self.head].endswith("LM") or causal > both)
+
+    def split(self, module: nn.Module, input_type: torch.dtype, sample_shape: tuple[int, ...]) -> Split:
+        """The embedding, each layer and the head, if the layers can be called one by one."""
+        if self.blocks is not None:
+            raise UserError("a model of transformers is split at its layers; leave this out", field="blocks")
+        found = layered(module, partial(_zeros, sample_shape, input_type))
+        return found or Split({"model": module}, "its layers cannot be called one by one")
 
     def _configuration(self, types: Any, sample_shape: tuple[int, ...], classes: int) -> Any:
         """The configuration for the data's shape and number of classes."""
@@ -139,6 +149,10 @@ class Logits(nn.Module):
         options = {"attention_mask": torch.ones_like(inputs)} if self._masked else {}
         logits: Tensor = self._model[0](inputs, **options).logits
         return logits[:, -1] if self._last else logits
+
+
+def _zeros(shape: tuple[int, ...], type: torch.dtype, batch: int, device: torch.device) -> Tensor:
+    return torch.zeros(batch, *shape, dtype=type, device=device)
 
 
 @contextmanager
