@@ -22,11 +22,6 @@ _MOST_BARS = 47
 """Categories for which the table shows the counts of each client."""
 
 
-@app.callback()
-def data() -> None:
-    """Show how a scenario's data are divided among the clients."""
-
-
 @app.command()
 def show(
     scenario: Scenario,
