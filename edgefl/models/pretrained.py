@@ -6,7 +6,7 @@ import difflib
 import io
 import pickle
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -36,6 +36,9 @@ class Weights(Options):
     skip: tuple[str, ...] = Field(
         default=(), description="submodules or tensors that are not read, with * for any text, such as head.*"
     )
+    trained: InputFile | None = Field(
+        default=None, description="a run's final.safetensors, whose values replace those of the file; for parts"
+    )
 
 
 First = dict[str, dict[str, Tensor]]
@@ -63,13 +66,21 @@ def load(weights: Weights | str, blocks: Mapping[str, nn.Module], state: Mapping
 
 def _loaded(weights: Weights | str, blocks: Mapping[str, nn.Module], state: Mapping[str, Tensor] | None) -> First:
     chosen = Weights(file=weights) if isinstance(weights, str) else weights
+    first = _read(chosen.file, chosen.skip, blocks, state)
+    if chosen.trained is None:
+        return first
+    replaced = _read(chosen.trained, (), blocks, None)
+    return {block: {**tensors, **replaced[block]} for block, tensors in first.items()}
+
+
+def _read(file: str, skip: Sequence[str], blocks: Mapping[str, nn.Module], state: Mapping[str, Tensor] | None) -> First:
     recorded = {f"{block}.{name}": each for block, module in blocks.items() for name, each, _ in variables(module)}
     schemes = [recorded] if state is None else [state, recorded]
-    path = find_input(chosen.file)
+    path = find_input(file)
     numbers = sum(each.numel() for each in schemes[0].values())
     found = _tensors(path, MOST_BYTES_OF_A_NUMBER * numbers + SPARE_BYTES)
     expected = max(schemes, key=lambda names: len(names.keys() & found.keys()))
-    skipped = matching(dict.fromkeys([*expected, *found]), chosen.skip, field="weights.skip", what="tensors")
+    skipped = matching(dict.fromkeys([*expected, *found]), skip, field="weights.skip", what="tensors")
     try:
         _check_names({name: each for name, each in expected.items() if name not in skipped}, found.keys() - skipped)
         read: dict[int, Tensor] = {}

@@ -71,3 +71,13 @@ def test_the_papers_factor_stands_beside_what_hybrid_paths_execute(costs):
     assert fedavg.paper_factor is None
     assert method_cost(costs, method("fedmlb"), 8).paper_factor == hybrid_path_factor(3, 4)
     assert method_cost(costs, method("fedbr"), 8, alpha=2).paper_factor == hybrid_path_factor(2, 4)
+
+
+def test_copies_of_a_model_of_which_a_part_is_trained_are_as_large_as_the_part():
+    spec = MODELS["torchvision"](torchvision="resnet18", trainable=["fc"])
+    costs = CostModel(build_model(spec, (3, 32, 32), 10))
+    whole = sum(each.numel() for each in costs.model.parameters())
+    for name, copies, kept in (("fedavg", 0, 0), ("fedprox", 1, 0), ("scaffold", 2, 1)):
+        stored = method_cost(costs, build_method(name, LocalOptions()), 2).stored
+        assert (stored.model, stored.stored) == (whole, whole + copies * 5130), name
+        assert stored.between_rounds == kept * 5130

@@ -126,6 +126,20 @@ def test_a_runs_own_final_model_loads_back(tmp_path, spec, options, shape):
     assert torch.equal(read_model(path, model.layout), vector)
 
 
+def test_a_part_that_a_run_trained_replaces_that_of_the_whole_model(file, tmp_path):
+    net, path = state_of(), tmp_path / "final.safetensors"
+    whole = file(net.state_dict())
+    model = built(trainable=["head"], weights=whole)
+    vector = torch.randn(model.layout.size)
+    write_model(vector, model.layout, path)
+    again = built(trainable=["head"], weights={"file": whole, "trained": str(path)})
+    assert torch.equal(initial_vector(again, 2), vector)
+    images = torch.randn(2, *SHAPE)
+    assert torch.equal(again.eval().blocks["stem"](images), net.eval().norm(net.stem(images)).flatten(1))
+    with pytest.raises(UserError, match=r"weights: expected the tensor 'head.head.weight' \[3, 64\], found none"):
+        built(trainable=["head"], weights={"file": whole, "trained": whole})
+
+
 def test_a_model_that_a_method_adapts_keeps_the_pretrained_values(tmp_path):
     from edgefl.methods.build import build_method
     from edgefl.methods.local_options import LocalOptions

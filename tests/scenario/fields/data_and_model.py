@@ -185,6 +185,7 @@ PROBES: list[Probe] = probes(world, [
     ("model.local[]", {}, {"model.local": ["conv1"]}, both(less("bytes"), same("flops"))),
     ("model.weights", {}, {"model.weights": WEIGHTS[0]}, both(differs, same("bytes"))),
     ("model.weights.file", {"model.weights": {"file": WEIGHTS[0]}}, {"model.weights.file": WEIGHTS[1]}, differs),
+    ("model.weights.trained", {"model.weights": {"file": WEIGHTS[0]}}, {"model.weights.trained": WEIGHTS[1]}, differs),
     ("model.weights.skip[]", {"model.weights": {"file": WEIGHTS[0]}}, {"model.weights.skip": ["fc2"]}, differs),
     ("model<cnn>.groups", {"model.norm": "group", "model.groups": 1}, {"model.groups": 2},
      both(differs, same("flops"))),
