@@ -106,7 +106,7 @@ def share_outside(scenario: Scenario, device: str = "auto") -> list[dict[str, An
         data = load_federated(scenario.data, seed, choose_device(device), scenario.evaluation.split)
         start = perf_counter()
         world = shared_world(scenario, seed, data)
-        model = build_model(scenario.model.spec, data.shape, data.classes, tokens=data.tokens)
+        model = build_model(scenario.model.spec, data.shape, data.classes, scenario.task, tokens=data.tokens)
         with WatchedCore(ClientData(data), model, seed, data.train.device, engine=scenario.training.engine) as core:
             for method in scenario.methods:
                 began, before = perf_counter(), core.working_seconds

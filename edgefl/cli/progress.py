@@ -53,24 +53,26 @@ class _Display(Listener):
         """See :class:`Listener`."""
         self._run = f"{label} seed {seed}"
         self._started = self._clock()
-        self._rounds, self._seconds, self._accuracy = 0, 0.0, math.nan
+        self._rounds, self._seconds, self._metric = 0, 0.0, "metric –"
 
     def round_ended(self, row: RoundRow) -> None:
         """See :class:`Listener`."""
         self._rounds, self._seconds = row.round, row.seconds
         if not math.isnan(row.accuracy):
-            self._accuracy = row.accuracy
+            self._metric = f"accuracy {row.accuracy:6.1%}"
+        elif not math.isnan(row.metric):
+            self._metric = f"metric {row.metric:.4g}"
 
     def results_reused(self, seed: int, trained: int, found: int) -> None:
         """See :class:`Listener`."""
         self._print(f"seed {seed}: {trained} jobs trained, {found} results reused")
 
     def _facts(self) -> tuple[str, str, str]:
-        """Virtual time, accuracy and speed."""
+        """Virtual time, metric and speed."""
         took = self._clock() - self._started
         return (
             f"{quantity(self._seconds, 'seconds')} virtual",
-            "accuracy –" if math.isnan(self._accuracy) else f"accuracy {self._accuracy:6.1%}",
+            self._metric,
             f"{self._rounds / took:.1f} rounds/s" if took > 0 else "– rounds/s",
         )
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 Metric = Literal["accuracy", "best", "ema"]
-"""The metric by which the best setting is chosen."""
+"""The figure by which the best setting is chosen."""
 
 
 def sweep(  # noqa: PLR0917  (Typer reads options from the signature)
@@ -176,7 +176,7 @@ def _finish(result: SweepResult, jobs: list[Job], metric: Metric | None, *, as_j
 
     chosen = choose(jobs, result.table, metric) if metric is not None else []
     if as_json:
-        data = [{**vars(each), "setting": dict(each.setting)} for each in chosen]
+        data = [{**vars(each), "setting": dict(each.setting), "metric": each.metric.name} for each in chosen]
         say_json({"rows": len(result.table), "failures": result.failures, "chosen": data})
     else:
         rows = f"{len(result.table)} rows of {len(jobs)} jobs"
@@ -189,7 +189,9 @@ def _finish(result: SweepResult, jobs: list[Job], metric: Metric | None, *, as_j
 
 
 def _sentence(chosen: Chosen) -> str:
+    from edgefl.report.quantities import quantity
+
     setting = ", ".join(f"{path}={value}" for path, value in chosen.setting.items())
     beyond = f"; {' and '.join(chosen.edge)} at the edge of the values tried" if chosen.edge else ""
     seeds = "one seed" if chosen.seeds == 1 else f"mean of {chosen.seeds} seeds"
-    return f"{chosen.method}: {setting} ({100 * chosen.value:.1f} %, {seeds}{beyond})"
+    return f"{chosen.method}: {setting} ({quantity(chosen.value, chosen.metric.dimension)}, {seeds}{beyond})"

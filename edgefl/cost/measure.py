@@ -157,7 +157,10 @@ def trace(model: BlockModel, method: Stepping, alpha: int, batch: int) -> Trace:
         alpha=alpha,
         draws={name: draw.to(NOWHERE) for name, draw in draws.items()},
     )
-    images = Batch(model.inputs(batch, NOWHERE), torch.empty(batch, dtype=torch.int64, device=NOWHERE))
+    labels = model.task.label_shape(model.classes, model.sample_shape)
+    images = Batch(
+        model.inputs(batch, NOWHERE), torch.empty(batch, *labels, dtype=model.task.label_type, device=NOWHERE)
+    )
     model.hold_constants(NOWHERE)
     recorder, others = Recorder(), _other_generators()
     with without_data(method.label):

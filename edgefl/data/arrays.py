@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.data.holdout import split_off
-from edgefl.data.samples import MOST_CLASSES, Description, Samples, kind_of
+from edgefl.data.samples import Description, Samples, kind_of, strata
 from edgefl.data.sharding import Integers
-from edgefl.errors import UserError
+from edgefl.errors import UserError, WrongAnswer
+from edgefl.tasks.base import Task
 
 Channels = Literal["first", "last"]
 
@@ -66,54 +67,68 @@ class _Part(NamedTuple):
 
     type: np.dtype[Any]
     shape: tuple[int, ...]
-    labels: Integers
+    labels: NDArray[Any]
     client: NDArray[Any] | None
 
 
-def description_of(train: Raw, test: Raw | None, share: float) -> Description:
+def description_of(train: Raw, test: Raw | None, share: float, task: Task, classes: int | None = None) -> Description:
     """The description of the samples of :func:`samples_of`; the inputs are not read.
 
     Raises:
         UserError: as :func:`samples_of`, except for the values of the inputs.
     """
-    one, other, (kept, out) = _parts(train, test, share)
-    classes = int(one.labels.max()) + 1
-    counts = [np.bincount(part, minlength=classes) for part in (one.labels[kept], other.labels[out])]
+    one, other, (kept, out) = _parts(train, test, share, task)
+    outputs = _outputs(train, one, other, task, classes)
+    rows = outputs if task.classes else 1
+    counts = [np.bincount(strata(part, task), minlength=rows) for part in (one.labels[kept], other.labels[out])]
     train_counts, test_counts = (tuple(each.tolist()) for each in counts)
-    return Description(classes, one.shape, train_counts, test_counts, kind=kind_of(one.type, one.shape))
+    return Description(outputs, one.shape, train_counts, test_counts, kind=kind_of(one.type, one.shape))
 
 
-def samples_of(train: Raw, test: Raw | None, share: float) -> tuple[Samples, Samples]:
+def samples_of(
+    train: Raw, test: Raw | None, share: float, task: Task, classes: int | None = None
+) -> tuple[Samples, Samples]:
     """The training and the test samples.
 
     Args:
         train: the training arrays.
         test: the test arrays; ``None``: a share of the training arrays is the test data.
         share: that share.
+        task: the task, which determines the labels.
+        classes: the number of classes or tokens, if the labels may not contain the last one.
 
     Raises:
         UserError: the arrays are not of a possible type or shape, differ in length, contain values that are not
             possible, or do not fit each other.
     """
-    one, other, (kept, out) = _parts(train, test, share)
+    one, other, (kept, out) = _parts(train, test, share, task)
     inputs = _inputs(train, one)
     tested = inputs if test is None else _inputs(test, other)
     owner, owner_tested = _owners(one.client, other.client)
-    classes = int(one.labels.max()) + 1
+    outputs = _outputs(train, one, other, task, classes)
     return (
-        Samples(inputs[kept], one.labels[kept], owner=None if owner is None else owner[kept], classes=classes),
+        Samples(inputs[kept], one.labels[kept], owner=None if owner is None else owner[kept], classes=outputs),
         Samples(tested[out], other.labels[out], owner=None if owner_tested is None else owner_tested[out]),
     )
 
 
-def _parts(train: Raw, test: Raw | None, share: float) -> tuple[_Part, _Part, tuple[Any, Any]]:
+def _outputs(raw: Raw, train: _Part, test: _Part, task: Task, classes: int | None) -> int:
+    """The number of outputs of a model: those that the labels need, or as many classes as are stated."""
+    needed = max(task.outputs(part.labels, None) for part in (train, test))
+    outputs = task.outputs(train.labels, classes)
+    if needed > outputs:
+        raw.refuse(f"expected labels from 0 to {outputs - 1}, as data.classes says, found {needed - 1}")
+    return outputs if classes else needed
+
+
+def _parts(train: Raw, test: Raw | None, share: float, task: Task) -> tuple[_Part, _Part, tuple[Any, Any]]:
     """Both splits, and the positions of each that are used."""
-    one = _checked(train)
+    one = _checked(train, task)
     if test is None:
         if len(one.labels) < 2:
             train.refuse("expected 2 samples or more, of which one is for testing, found 1")
-        return one, one, split_off(one.labels, _numbered(one.client), share)
-    other = _checked(test)
+        return one, one, split_off(strata(one.labels, task), _numbered(one.client), share)
+    other = _checked(test, task)
     if other.shape != one.shape:
         test.refuse(
             f"expected inputs of the shape {list(one.shape)}, as in the training data, found {list(other.shape)}"
@@ -125,19 +140,19 @@ def _parts(train: Raw, test: Raw | None, share: float) -> tuple[_Part, _Part, tu
         test.refuse(
             "expected integers or texts as clients in both splits, found integers in one and texts in the other"
         )
-    unknown = np.setdiff1d(other.labels, one.labels)
+    unknown = np.setdiff1d(strata(other.labels, task), strata(one.labels, task))
     if unknown.size:
         test.refuse(f"expected labels that are in the training data, found {unknown[0]} in '{test.names[1]}'")
     return one, other, (slice(None), slice(None))
 
 
-def _checked(raw: Raw) -> _Part:
+def _checked(raw: Raw, task: Task) -> _Part:
     name = raw.names[0]
     if raw.type.kind not in "fiub":
         raw.refuse(f"expected numbers in '{name}', found the type {_type(raw.type)}")
     if not raw.shape or 0 in raw.shape:
         raw.refuse(f"expected '{name}' as an array of [samples, ...] that is not empty, found {list(raw.shape)}")
-    labels = _labels(raw)
+    labels = _labels(raw, task)
     client = None if raw.client is None else _clients(raw, raw.client)
     for found, of in ((labels, raw.names[1]), (client, raw.names[2])):
         if found is not None and len(found) != raw.shape[0]:
@@ -186,23 +201,11 @@ def _inputs(raw: Raw, part: _Part) -> NDArray[Any]:
     return np.require(stored.reshape(len(values), *part.shape), requirements=("C", "W"))
 
 
-def _labels(raw: Raw) -> Integers:
-    targets, name = raw.targets, raw.names[1]
-    if targets.dtype.kind not in "fiub":
-        raw.refuse(f"expected whole numbers from 0 in '{name}', the classes, found the type {_type(targets.dtype)}")
-    if targets.ndim != 1:
-        raw.refuse(f"expected '{name}' as an array of [samples], one label for each, found {list(targets.shape)}")
-    if not targets.size:
-        raw.refuse(f"expected labels in '{name}', found none")
-    for position in np.flatnonzero(~np.isfinite(targets) | (targets != np.floor(targets)))[:1]:
-        raw.refuse(
-            f"expected whole numbers from 0 in '{name}', the classes, found {targets[position]} in sample {position}"
-        )
-    for position in np.flatnonzero((targets < 0) | (targets >= MOST_CLASSES))[:1]:
-        raw.refuse(
-            f"expected classes from 0 to {MOST_CLASSES - 1} in '{name}', found {targets[position]} in sample {position}"
-        )
-    return targets.astype(np.int64)
+def _labels(raw: Raw, task: Task) -> NDArray[Any]:
+    try:
+        return task.labels(raw.targets)
+    except WrongAnswer as error:
+        raw.refuse(str(error).replace(", found", f" in '{raw.names[1]}', found", 1))
 
 
 def _clients(raw: Raw, client: NDArray[Any]) -> NDArray[Any]:

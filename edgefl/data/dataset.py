@@ -17,11 +17,13 @@ from edgefl.data.choice import chosen_images
 from edgefl.data.content import content_of_samples
 from edgefl.data.location import data_root
 from edgefl.data.partitions.by_file import ByFile
-from edgefl.data.samples import Samples, described
+from edgefl.data.samples import Samples, described, strata
 from edgefl.data.sharding import Integers
 from edgefl.data.spec import DataSpec, check_use
 from edgefl.errors import UserError
 from edgefl.input_file import find_input, input_files, naming_fields
+from edgefl.tasks.base import Task
+from edgefl.tasks.classification import Classification
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,12 +32,13 @@ class Dataset:
 
     Attributes:
         inputs: ``[samples, …]``, as in :class:`~edgefl.data.samples.Samples`.
-        labels: int64 ``[samples]`` on the same device.
-        classes: number of classes.
+        labels: int64 ``[samples]`` on the same device, or the labels of another task.
+        classes: number of classes, or of outputs that the task needs.
         mean: mean of each channel of images, of pixels in [0, 1], for normalising batches; empty for other inputs.
         std: standard deviation, likewise.
         origin: int64 ``[samples]`` in main memory: the original of each distorted copy; ``None`` without copies.
         owner: int64 ``[samples]`` in main memory: the owner of each sample, from 0; ``None`` without owners.
+        task: what the labels are for.
     """
 
     inputs: Tensor
@@ -45,6 +48,7 @@ class Dataset:
     std: tuple[float, ...]
     origin: Integers | None = None
     owner: Integers | None = None
+    task: Task = Classification()  # noqa: RUF009  (frozen)
 
     def __len__(self) -> int:
         return self.inputs.shape[0]
@@ -58,6 +62,16 @@ class Dataset:
     def device(self) -> torch.device:
         """The device of the inputs."""
         return self.inputs.device
+
+    @property
+    def strata(self) -> Integers:
+        """The class of each sample, int64 ``[samples]`` in main memory; all 0 if samples have no class."""
+        return strata(self.labels.cpu().numpy(), self.task)
+
+    @property
+    def stratum_count(self) -> int:
+        """Number of classes; 1 if samples have no class."""
+        return self.classes if self.task.classes else 1
 
     def to(self, device: torch.device | str) -> Dataset:
         """The same samples on a device."""
@@ -81,7 +95,7 @@ def load(spec: DataSpec) -> tuple[Dataset, Dataset]:
             fit the inputs.
     """
     train, test, mean, std = _read(_bare(spec), data_root(spec.root), _stamps(spec))
-    known = spec.known() or described(train, test)
+    known = spec.known() or described(train, test, spec.task)
     try:
         check_use(spec, known)
     except UserError as error:
@@ -91,12 +105,12 @@ def load(spec: DataSpec) -> tuple[Dataset, Dataset]:
     classes = known.classes
     if isinstance(spec.partition, ByFile):
         train, test = train._replace(owner=spec.partition.owners(len(train.labels))), test._replace(owner=None)
-    training = _dataset(train, classes, mean, std)
+    training = _dataset(train, classes, mean, std, spec.task)
     if spec.images is not None:
         if spec.images > len(training):
             raise UserError(f"expected at most {len(training)}, found {spec.images}", field="data.images")
-        training = training.part(chosen_images(train.labels, spec.images))
-    return training, _dataset(test, classes, mean, std)
+        training = training.part(chosen_images(training.strata, spec.images))
+    return training, _dataset(test, classes, mean, std, spec.task)
 
 
 def check_tokens(spec: DataSpec, tokens: int) -> None:
@@ -132,10 +146,11 @@ _USE = ("images", "clients", "test", "partition", "validation", "augment", "feat
 
 def _bare(spec: DataSpec) -> DataSpec:
     """The spec without the options that do not change the samples."""
-    return type(spec).model_construct(
+    bare = type(spec).model_construct(
         **{name: getattr(spec, name) for name in type(spec).model_fields if name not in _USE},
         **{name: type(spec).model_fields[name].get_default() for name in _USE},
     )
+    return bare.for_task(spec.task)
 
 
 def _stamps(spec: DataSpec) -> tuple[Any, ...]:
@@ -198,7 +213,7 @@ def _chunks(images: np.ndarray) -> Iterator[np.ndarray]:
     return (images[start : start + 4096] for start in range(0, len(images), 4096))
 
 
-def _dataset(samples: Samples, classes: int, mean: tuple[float, ...], std: tuple[float, ...]) -> Dataset:
+def _dataset(samples: Samples, classes: int, mean: tuple[float, ...], std: tuple[float, ...], task: Task) -> Dataset:
     return Dataset(
         inputs=torch.from_numpy(samples.inputs),
         labels=torch.from_numpy(samples.labels),
@@ -207,4 +222,5 @@ def _dataset(samples: Samples, classes: int, mean: tuple[float, ...], std: tuple
         std=std,
         origin=samples.origin,
         owner=samples.owner,
+        task=task,
     )

@@ -33,7 +33,8 @@ class FederatedData:
         test: the test images.
         validation: the held-out training images; ``None`` if the test split is evaluated.
         shards: positions in ``train`` by client.
-        label_counts: training images of each class on each client, ``[clients, classes]``.
+        label_counts: training images of each class on each client, ``[clients, classes]``; one column if samples have
+            no class.
         evaluation_shards: positions in :attr:`evaluation` by client; ``None`` unless ``test: partitioned``. A shard may
             be empty if clients have few images.
         augment: the augmentation of training batches.
@@ -95,18 +96,18 @@ def load_federated(
     train, test = load(spec)
     validation = None
     if split == "validation":
-        kept, held = held_out(train.labels.numpy(), train.origin, spec.validation)
+        kept, held = held_out(train.strata, train.origin, spec.validation)
         train, validation = train.part(kept), train.part(held)
-    labels = train.labels.numpy()
-    shards = spec.partition.split_owned(labels, train.owner, train.classes, spec.clients, generator(seed, "partition"))
-    label_counts = shards.label_counts(labels, train.classes)
+    strata, count = train.strata, train.stratum_count
+    shards = spec.partition.split_owned(strata, train.owner, count, spec.clients, generator(seed, "partition"))
+    label_counts = shards.label_counts(strata, count)
     evaluated = test if validation is None else validation
     evaluation_shards = None
     if spec.test == "partitioned":
         evaluation_shards = (
             split_by_owner(evaluated.owner, spec.clients, spec.partition.kind)
             if isinstance(spec.partition, Natural | ByFile) and evaluated.owner is not None
-            else cut_like_training(evaluated.labels.numpy(), label_counts, generator(seed, "test partition"), split)
+            else cut_like_training(evaluated.strata, label_counts, generator(seed, "test partition"), split)
         )
     if spec.feature_skew is not None:
         train = skewed(train, shards, spec.feature_skew, seed, "train")

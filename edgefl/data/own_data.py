@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from edgefl.data.arrays import Channels, Raw, description_of, samples_of
 from edgefl.data.samples import Samples
 from edgefl.data.spec import DataSpec, Description
+from edgefl.tasks.base import MOST_CLASSES
 
 
 class OwnData(DataSpec):
@@ -20,6 +21,13 @@ class OwnData(DataSpec):
         gt=0,
         lt=1,
         description="share of the samples to test on if there are no test data; the same in every run",
+    )
+
+    classes: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_CLASSES,
+        description="number of classes or tokens, if the training data may not contain the last one; null: as found",
     )
 
     def declared(self) -> None:
@@ -46,11 +54,11 @@ class OwnData(DataSpec):
 
     def found(self) -> Description:
         """The description, without reading the inputs where headers contain their shape."""
-        return description_of(*self.raw(), self.test_share)
+        return description_of(*self.raw(), self.test_share, self.task, self.classes)
 
     def read(self) -> tuple[Samples, Samples]:
         """The samples."""
-        return samples_of(*self.raw(), self.test_share)
+        return samples_of(*self.raw(), self.test_share, self.task, self.classes)
 
 
 class OwnArrays(OwnData):

@@ -38,8 +38,8 @@ def shard_sizes(spec: DataSpec, seed: int, split: Split = "test") -> Integers:
 
         train, _ = load(spec)
         if split == "validation":
-            train = train.part(held_out(train.labels.numpy(), train.origin, spec.validation)[0])
-        labels, rng = train.labels.numpy(), generator(seed, "partition")
-        return spec.partition.split_owned(labels, train.owner, train.classes, spec.clients, rng).sizes
+            train = train.part(held_out(train.strata, train.origin, spec.validation)[0])
+        strata, count, rng = train.strata, train.stratum_count, generator(seed, "partition")
+        return spec.partition.split_owned(strata, train.owner, count, spec.clients, rng).sizes
     class_sizes = np.array(spec.describe().train, dtype=np.int64)
     return spec.partition.sizes(class_sizes, spec.clients, generator(seed, "partition"))

@@ -7,16 +7,18 @@ from dataclasses import replace
 from typing import Literal, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from edgefl.component import Component
 from edgefl.data.augment import Augmentation
 from edgefl.data.choice import class_counts
 from edgefl.data.feature_skews import AnyFeatureSkew
 from edgefl.data.partitions import AnyPartition, Iid
-from edgefl.data.samples import Description, Samples, checked_description, checked_samples, described
+from edgefl.data.samples import Description, Samples, checked_description, checked_samples, described, in_terms_of
 from edgefl.errors import UserError
 from edgefl.registry import Registry, class_of
+from edgefl.tasks.base import Task
+from edgefl.tasks.classification import Classification
 
 __all__ = ["DATA_SETS", "DataSpec", "Description", "Normalisation", "Samples", "check_use"]
 
@@ -76,6 +78,29 @@ class DataSpec(Component):
     )
     normalise: Normalisation | None = Field(default=None, description="mean and std; null: the data set's own")
 
+    _task: Task = PrivateAttr(default_factory=Classification)
+
+    @property
+    def task(self) -> Task:
+        """The scenario's task, which determines the labels."""
+        return self._task
+
+    def for_task(self, task: Task) -> Self:
+        """The same data with labels for a task.
+
+        Raises:
+            UserError: the partition needs classes, and the task has none.
+        """
+        if not task.classes and self.partition.by_class:
+            raise UserError(
+                f"divides the samples by class, and task '{task.kind}' has none; expected iid, natural, file or "
+                f"quantity, found {self.partition.kind}",
+                field="partition.kind",
+            )
+        changed = self.model_copy()
+        changed._task = task
+        return changed
+
     @abstractmethod
     def declared(self) -> Description | None:
         """The properties known without reading files; ``None`` if the files determine them."""
@@ -94,7 +119,7 @@ class DataSpec(Component):
         Raises:
             UserError: as :meth:`read`.
         """
-        return described(*self.samples())
+        return described(*self.samples(), self.task)
 
     def known(self) -> Description | None:
         """The value of :meth:`declared`, checked.
@@ -104,7 +129,7 @@ class DataSpec(Component):
         """
         with DATA_SETS.blaming(type(self)):
             answer = self.declared()
-            return None if answer is None else checked_description(answer)
+            return None if answer is None else in_terms_of(self.task, checked_description(answer))
 
     def samples(self) -> tuple[Samples, Samples]:
         """The value of :meth:`read`, checked and compared with :meth:`declared`.
@@ -114,7 +139,7 @@ class DataSpec(Component):
         """
         known = self.known()
         with DATA_SETS.blaming(type(self)):
-            return checked_samples(self.read(), known)
+            return checked_samples(self.read(), known, self.task)
 
     def describe(self) -> Description:
         """The properties of the used images, without their pixels; reads files if :meth:`declared` returns ``None``.
@@ -125,7 +150,7 @@ class DataSpec(Component):
         known = self.known()
         if known is None:
             with DATA_SETS.blaming(type(self)):
-                known = checked_description(self.found())
+                known = checked_description(self.found(), self.task)
         if self.images is not None and self.images > sum(known.train):
             raise UserError(f"expected at most {sum(known.train)}, found {self.images}", field="images")
         check_use(self, known)

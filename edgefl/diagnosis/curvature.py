@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.func import grad, vjp
 
@@ -146,6 +145,7 @@ class Curvature:
         inputs = batch.inputs.to(self.vector.dtype) if batch.inputs.is_floating_point() else batch.inputs
 
         def loss(parameters: Tensor) -> Tensor:
-            return F.cross_entropy(self.model.apply_blocks(layout.weights(parameters, buffers), inputs), batch.labels)
+            outputs = self.model.apply_blocks(layout.weights(parameters, buffers), inputs)
+            return self.model.task.mean_loss(outputs, batch.labels)
 
         return loss

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from edgefl.experiment.client_accuracy import accuracy_of_clients
+from edgefl.experiment.client_metric import metric_of_clients
 from edgefl.methods.recipe import Method
 from edgefl.record import SeedPaths
 from edgefl.record.listener import Listener
@@ -61,7 +61,7 @@ class Conclusion(Listener):
             write_model(final, model.layout, self.paths.final_model)
         if self.scenario.keep_models == "clients":
             write_clients(self.kept_models.local, model.layout, self.paths.client_models)
-        self.results = accuracy_of_clients(
+        self.results = metric_of_clients(
             self.method,
             final,
             rounds,

@@ -73,8 +73,8 @@ class OneRun(Listener):
         self._costs = costs
         self._paths = directory.make(method.label, world.seed)
         self._made = self._paths.folder.stat()
-        last = scenario.training.rounds
-        pausing = [] if pause is None else [Pausing(pause, method.label, world.seed, last, self._paths)]
+        last, metric = scenario.training.rounds, scenario.task.measured
+        pausing = [] if pause is None else [Pausing(pause, method.label, world.seed, last, self._paths, metric)]
         self._followers = [*listeners, *pausing]
         self._early_end = EarlyEnd()
         self.fault: PartFault | None = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from edgefl.errors import EdgeflError
 from edgefl.record import SeedPaths
 from edgefl.record.listener import Listener
+from edgefl.record.metric import ACCURACY, Metric
 from edgefl.record.rounds import RoundRow
 from edgefl.record.standings import Standing, add_standing
 
@@ -61,6 +62,7 @@ class Pausing(Listener):
         seed: the run's seed.
         last: the last round.
         paths: the run's files.
+        metric: the task's metric.
     """
 
     pause: Pause
@@ -68,6 +70,7 @@ class Pausing(Listener):
     seed: int
     last: int
     paths: SeedPaths
+    metric: Metric
     _rows: list[RoundRow] = field(default_factory=list)
 
     def round_ended(self, row: RoundRow) -> None:
@@ -79,17 +82,20 @@ class Pausing(Listener):
 
     def _standing(self) -> Standing:
         rows = self._rows
-        evaluated = [row for row in rows if not math.isnan(row.accuracy)]
-        last = evaluated[-1] if evaluated else None
+        evaluated = [row for row in rows if not math.isnan(row.metric)]
+        is_accuracy = self.metric.name == ACCURACY.name
+        values: dict[str, float | None] = dict.fromkeys(("final", "best", "ema"))
+        if evaluated:
+            best = self.metric.best(*(row.metric for row in evaluated))
+            values = {"final": evaluated[-1].metric, "best": best, "ema": evaluated[-1].metric_ema}
         return Standing(
             seed=self.seed,
             rounds=rows[-1].round,
             rounds_without_update=sum(not row.aggregated for row in rows),
             refused=sum(row.refused for row in rows),
             seconds=rows[-1].seconds,
-            accuracy_final=last and last.accuracy,
-            accuracy_best=max((row.accuracy for row in evaluated), default=None),
-            accuracy_ema=last and last.accuracy_ema,
+            **{f"metric_{name}": value for name, value in values.items()},
+            **{f"accuracy_{name}": value if is_accuracy else None for name, value in values.items()},
             bytes_down=sum(row.bytes_down for row in rows),
             bytes_up=sum(row.bytes_up for row in rows),
             flops=sum(row.flops for row in rows),

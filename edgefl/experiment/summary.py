@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from edgefl.record.kinds import LOST, Lost
+from edgefl.record.metric import ACCURACY, Metric
 from edgefl.record.summary import (
     Accuracy,
     Blocks,
@@ -13,6 +14,7 @@ from edgefl.record.summary import (
     Bytes,
     Communication,
     EnsembleResult,
+    MetricResult,
     SeedResult,
     Stop,
     TargetResult,
@@ -31,11 +33,13 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
         block_wise: whether the method sends blocks, so that their bytes are reported in both ways of counting.
         why: the reason for an early end, in words.
     """
-    spent = outcome.spent
+    spent, metric = outcome.spent, outcome.limits.metric
+    values = {"final": number(outcome.final.metric), "best": number(outcome.best), "ema": number(outcome.ema)}
     return SeedResult(
         seed=seed,
         stop=Stop(reason=outcome.reason, round=outcome.rounds, **_present(message=why)),
-        accuracy=Accuracy(final=number(outcome.final.accuracy), best=number(outcome.best), ema=number(outcome.ema)),
+        accuracy=Accuracy(**(values if metric.name == ACCURACY.name else dict.fromkeys(values))),
+        metric=MetricResult(**metric._replace(title=metric.word)._asdict(), **values),
         seconds=outcome.seconds,
         rounds=outcome.rounds,
         rounds_without_update=sum(not row.aggregated for row in outcome.rows),
@@ -45,8 +49,8 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
         bytes=_bytes(spent),
         client_bytes=int(spent.client_bytes),
         communication=Communication(exposed_seconds=spent.exposed_seconds, hidden_seconds=spent.hidden_seconds),
-        targets=tuple(_target(target) for target in outcome.limits.targets),
-        budgets=tuple(_budget(budget) for budget in outcome.limits.budgets),
+        targets=tuple(_target(target, metric) for target in outcome.limits.targets),
+        budgets=tuple(_budget(budget, metric) for budget in outcome.limits.budgets),
         **_present(ensemble=_ensemble(outcome), blocks=_blocks(outcome) if block_wise else None),
     )
 
@@ -64,8 +68,9 @@ def _present(**figures: Any) -> dict[str, Any]:
 def _ensemble(outcome: Outcome) -> EnsembleResult | None:
     if not math.isfinite(outcome.final.ensemble):
         return None
-    known = [row.accuracy_ensemble for row in outcome.rows if math.isfinite(row.accuracy_ensemble)]
-    return EnsembleResult(final=outcome.final.ensemble, best=max([*known, outcome.final.ensemble]))
+    known = [row.metric_ensemble for row in outcome.rows if math.isfinite(row.metric_ensemble)]
+    best = outcome.limits.metric.best(*known, outcome.final.ensemble)
+    return EnsembleResult(final=outcome.final.ensemble, best=best)
 
 
 def _blocks(outcome: Outcome) -> Blocks:
@@ -95,13 +100,16 @@ def _fates(spent: Ledger) -> dict[Lost, int]:
     return {**fates, "unfinished": int(spent.bytes - spent.bytes_useful) - sum(fates.values())}
 
 
-def _target(target: Target) -> TargetResult:
+def _target(target: Target, metric: Metric) -> TargetResult:
     at = target.reached
+    aim: dict[str, Any] = {"metric": metric.name, "value": target.value}
+    if metric.name == ACCURACY.name:
+        aim = {"accuracy": target.value, **aim}
     if at is None:
         never = dict.fromkeys(("seconds", "bytes", "rounds", "flops", "joules"))
-        return TargetResult(accuracy=target.accuracy, reached=False, **never)
+        return TargetResult(**aim, reached=False, **never)
     return TargetResult(
-        accuracy=target.accuracy,
+        **aim,
         reached=True,
         seconds=at.seconds,
         bytes=int(at.spent.bytes),
@@ -111,6 +119,8 @@ def _target(target: Target) -> TargetResult:
     )
 
 
-def _budget(budget: Budget) -> BudgetResult:
+def _budget(budget: Budget, metric: Metric) -> BudgetResult:
     at: Standing | None = budget.within
-    return BudgetResult(kind=budget.kind, limit=budget.limit, accuracy=None if at is None else number(at.accuracy))
+    value = None if at is None else number(at.metric)
+    accuracy = value if metric.name == ACCURACY.name else None
+    return BudgetResult(kind=budget.kind, limit=budget.limit, accuracy=accuracy, metric=value)

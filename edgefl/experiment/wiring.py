@@ -28,6 +28,7 @@ from edgefl.record.costs import StepRow
 from edgefl.record.listener import Listener
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
+from edgefl.scenario.targets import values_of
 from edgefl.scheduling.selection.base import Facts
 from edgefl.simulation.cost_specs import ComputeSeconds, PaperCost, SecondsCost
 from edgefl.simulation.limits import Limits
@@ -55,7 +56,8 @@ class SharedWorld:
 def skeleton(scenario: Scenario) -> BlockModel:
     """Return the scenario's model; images are read only if the data set does not declare their shape."""
     description = scenario.data.describe()
-    return build_model(scenario.model.spec, description.shape, description.classes, tokens=description.kind == "tokens")
+    spec, tokens = scenario.model.spec, description.kind == "tokens"
+    return build_model(spec, description.shape, description.classes, scenario.task, tokens=tokens)
 
 
 def recipe_of(scenario: Scenario, chosen: ScenarioMethod) -> Method:
@@ -106,7 +108,8 @@ def wire_sizes(scenario: Scenario, model: BlockModel, codec: Codec) -> ModelSize
 
 def limits_of(scenario: Scenario) -> Limits:
     """Return the budgets and targets of one run, none reached yet."""
-    return Limits(scenario.budgets.limits(), scenario.targets, scenario.target_metric)
+    smoothed = scenario.target_metric == "accuracy_ema"
+    return Limits(scenario.budgets.limits(), values_of(scenario.targets), scenario.task.measured, smoothed=smoothed)
 
 
 @process_state_kept()

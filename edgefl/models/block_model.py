@@ -17,6 +17,8 @@ from edgefl.models.mode import Mode, mode, using
 from edgefl.models.residual import Residual
 from edgefl.models.slimmable import Conv2d, Linear
 from edgefl.models.views import ViewsAsReshapes
+from edgefl.tasks.base import Task
+from edgefl.tasks.classification import Classification
 
 
 class BlockModel(nn.Module):
@@ -24,10 +26,10 @@ class BlockModel(nn.Module):
 
     Args:
         blocks: the blocks by name, in order; the output of one is the input of the next, and the last one's output are
-            the logits ``[batch, classes]``. The tap of a block is its output. Taps stay feature maps where possible:
-            pooling or flattening belongs to the block that needs it.
+            the logits ``[batch, classes]``, or the outputs that the task needs. The tap of a block is its output. Taps
+            stay feature maps where possible: pooling or flattening belongs to the block that needs it.
         sample_shape: shape of one input without the batch dimension, e.g. ``(1, 28, 28)``.
-        classes: number of classes.
+        classes: number of classes, or of outputs that the task needs.
         align_block: index (0-based, at least 1) of FedAlign's block L, whose narrower sub-block also runs and whose
             input and output taps are compared; both taps are feature maps ``[batch, channels, height, width]``.
         first_values: the initial values of a model whose layers draw them: a function from a seed to the tensors by
@@ -40,6 +42,7 @@ class BlockModel(nn.Module):
         input_type: the type of inputs: float32, or int64 for an ordinary module that takes tokens.
         reshapes: whether its layers view tensors whose order in memory does not allow it.
         local: names ``block.tensor`` of the tensors that each client keeps for itself.
+        task: what it is trained for; by default classification.
 
     The skeleton's own tensors are only a seeded starting point (see ``edgefl.models.registry.build_model``).
     """
@@ -60,6 +63,7 @@ class BlockModel(nn.Module):
         local: Collection[str] = (),
         input_type: torch.dtype = torch.float32,
         reshapes: bool = False,
+        task: Task | None = None,
     ) -> None:
         super().__init__()
         self.pretrained = pretrained
@@ -70,6 +74,7 @@ class BlockModel(nn.Module):
         self.tokens = tokens
         self.input_type = input_type
         self.reshapes = reshapes
+        self.task = task or Classification()
         self.blocks = nn.ModuleDict(blocks)
         self.sample_shape = sample_shape
         self.classes = classes
@@ -97,6 +102,7 @@ class BlockModel(nn.Module):
             local=self.local,
             input_type=self.input_type,
             reshapes=self.reshapes,
+            task=self.task,
         )
 
     def keep_local(self, names: Collection[str]) -> None:

@@ -25,6 +25,8 @@ from edgefl.models.pretrained import load
 from edgefl.models.random_layers import RandomFunctions
 from edgefl.models.registry import ModelSpec
 from edgefl.models.splitting import Split, split
+from edgefl.tasks.base import Task
+from edgefl.tasks.classification import Classification
 
 
 def check_arguments(arguments: Mapping[str, Any]) -> None:
@@ -85,13 +87,14 @@ class OrdinaryModel(ModelSpec):
 
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
         """The skeleton, for numbers or, if the module takes none, for tokens."""
-        return self.build_for(sample_shape, classes, tokens=None)
+        return self.build_for(sample_shape, classes, task=Classification(), tokens=None)
 
-    def build_for(self, sample_shape: tuple[int, ...], classes: int, *, tokens: bool | None) -> BlockModel:
+    def build_for(self, sample_shape: tuple[int, ...], outputs: int, *, task: Task, tokens: bool | None) -> BlockModel:
         """The skeleton."""
+        classes, expected = outputs, task.output_shape(outputs, sample_shape)
         module = self._drawn(0, sample_shape, classes)
         types = [torch.int64] if tokens else [torch.float32] if tokens is False else [torch.float32, torch.int64]
-        found = _called(module, sample_shape, classes, types)
+        found = _called(module, sample_shape, expected, types)
         state = without_adapters(module.state_dict(keep_vars=True))
         blocks, whole = self.split(module, found.input_type, sample_shape)
 
@@ -164,7 +167,7 @@ class _Call(NamedTuple):
 
 
 def _called(
-    module: nn.Module, sample_shape: tuple[int, ...], classes: int, input_types: Sequence[torch.dtype]
+    module: nn.Module, sample_shape: tuple[int, ...], expected: tuple[int, ...], input_types: Sequence[torch.dtype]
 ) -> _Call:
     """Call a module with inputs of the first type that it takes.
 
@@ -174,7 +177,7 @@ def _called(
     errors: list[UserError] = []
     for each, reshapes in product(input_types, (False, True)):
         try:
-            return _checked(module, sample_shape, classes, each, reshapes=reshapes)
+            return _checked(module, sample_shape, expected, each, reshapes=reshapes)
         except UserError as error:
             errors.append(error)
     reads_tokens = any(isinstance(layer, nn.Embedding) for layer in module.modules())
@@ -182,12 +185,25 @@ def _called(
 
 
 def _checked(
-    module: nn.Module, sample_shape: tuple[int, ...], classes: int, input_type: torch.dtype, *, reshapes: bool
+    module: nn.Module,
+    sample_shape: tuple[int, ...],
+    expected: tuple[int, ...],
+    input_type: torch.dtype,
+    *,
+    reshapes: bool,
 ) -> _Call:
     """Call a module once in training, and check that it can be called with weights.
 
+    Args:
+        module: the module.
+        sample_shape: the shape of one input.
+        expected: the shape of the output for it.
+        input_type: the type of inputs.
+        reshapes: whether views become reshapes.
+
     Raises:
-        UserError: it cannot be called with a batch, does not return logits, or has a layer that cannot be made pure.
+        UserError: it cannot be called with a batch, does not return such outputs, or has a layer that cannot be made
+            pure.
     """
     for name, layer in module.named_modules():
         if isinstance(layer, _NormBase) and layer.momentum is None and layer.track_running_stats:
@@ -198,7 +214,7 @@ def _checked(
     whole = BlockModel(
         {"model": module},
         sample_shape=sample_shape,
-        classes=classes,
+        classes=expected[-1],
         align_block=1,
         input_type=input_type,
         reshapes=reshapes,
@@ -224,8 +240,8 @@ def _checked(
             "the model returns logits of auxiliary classifiers too; leave them out with args: {aux_logits: false}"
         )
     found = tuple(output.shape) if isinstance(output, Tensor) else one_line(output)
-    if found != (2, classes):
-        raise UserError(f"expected logits of shape (2, {classes}) for a batch of shape {shape}, found {found}")
+    if found != (2, *expected):
+        raise UserError(f"expected outputs of shape {(2, *expected)} for a batch of shape {shape}, found {found}")
     if drawing.layer is not None:
         raise UserError(
             f"the layer {drawing.layer} draws random numbers in a way that a job's key cannot determine; use dropout, "

@@ -19,6 +19,8 @@ from edgefl.models.names import matching
 from edgefl.models.pretrained import Weights, load
 from edgefl.randomness import integer_seed
 from edgefl.registry import Registry, class_of
+from edgefl.tasks.base import Task
+from edgefl.tasks.classification import Classification
 from edgefl.torch_settings import neutral_torch
 
 
@@ -45,9 +47,19 @@ class ModelSpec(Component):
             UserError: the model cannot take inputs of that shape.
         """
 
-    def build_for(self, sample_shape: tuple[int, ...], classes: int, *, tokens: bool | None) -> BlockModel:
-        """The same for inputs that are integers (``tokens``) or not; ``None``: unknown."""
-        return self.build(sample_shape, classes)
+    def build_for(self, sample_shape: tuple[int, ...], outputs: int, *, task: Task, tokens: bool | None) -> BlockModel:
+        """The skeleton for a task; by default that of :meth:`build`, with as many classes as outputs.
+
+        Args:
+            sample_shape: the shape of one input.
+            outputs: the number of outputs that the task needs.
+            task: what it is trained for.
+            tokens: whether inputs are integers; ``None``: unknown.
+
+        Raises:
+            UserError: as :meth:`build`, or the model cannot be trained for the task.
+        """
+        return self.build(sample_shape, outputs)
 
     def tensor_name(self, block: str, tensor: str) -> str:
         """The name of a block's tensor in this model's options."""
@@ -62,19 +74,25 @@ MODELS: Registry[type[ModelSpec]] = Registry(
 
 @neutral_torch()
 def build_model(
-    spec: ModelSpec, sample_shape: tuple[int, ...], classes: int, *, tokens: bool | None = None
+    spec: ModelSpec,
+    sample_shape: tuple[int, ...],
+    classes: int,
+    task: Task | None = None,
+    *,
+    tokens: bool | None = None,
 ) -> BlockModel:
     """The skeleton of a model on the CPU, with the initial weights of seed 0.
 
     Args:
         spec: the model.
         sample_shape: the shape of one input.
-        classes: number of classes.
+        classes: number of classes, or of outputs that the task needs.
+        task: what it is trained for; by default classification.
         tokens: whether inputs are integers, such as the numbers of characters; ``None``: unknown.
 
     Raises:
-        UserError: the model cannot take inputs of that shape, is none that can be trained, or its plug-in raised an
-            error.
+        UserError: the model cannot take inputs of that shape or return outputs for the task, is none that can be
+            trained, or its plug-in raised an error.
 
     >>> from edgefl.models.registry import MODELS
     >>> model = build_model(MODELS["cnn"](), (1, 28, 28), 10)
@@ -82,7 +100,10 @@ def build_model(
     (4, ('conv1', 'conv2', 'fc1', 'fc2'))
     """
     with MODELS.blaming(type(spec)):
-        model = checked_model(spec.build_for(sample_shape, classes, tokens=tokens))
+        task = task or Classification()
+        model = checked_model(spec.build_for(sample_shape, classes, task=task, tokens=tokens))
+        model.task = task
+        _check_outputs(model)
         if spec.weights is not None and model.pretrained is None:
             model.pretrained = load(spec.weights, dict(model.blocks.items()))
         model.keep_local(_local_names(spec, model.layout))
@@ -94,6 +115,21 @@ def build_model(
             for name, tensor, _ in variables(block):
                 tensor.copy_(tensors[name])
     return model
+
+
+def _check_outputs(model: BlockModel) -> None:
+    """Check that the model returns outputs of its task's shape.
+
+    Raises:
+        UserError: it does not.
+    """
+    if isinstance(model.task, Classification):
+        return
+    expected, found = model.task.output_shape(model.classes, model.sample_shape), tuple(model.tap_shapes[-1])
+    if found != expected:
+        raise UserError(
+            f"task '{model.task.kind}' needs a model that returns {list(expected)} for each sample, found {list(found)}"
+        )
 
 
 def _local_names(spec: ModelSpec, layout: Layout) -> set[str]:

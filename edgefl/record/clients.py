@@ -1,4 +1,4 @@
-"""``clients.parquet``: the final model's accuracy on each client."""
+"""``clients.parquet``: the final model's metric on each client."""
 
 from __future__ import annotations
 
@@ -16,20 +16,24 @@ CLIENTS = pa.schema(
         column("client", pa.int32(), "", "the client's number"),
         column("samples", pa.int64(), "", "training images of the client"),
         column("tested", pa.int64(), "", "test images of the client"),
-        column("accuracy", pa.float64(), "", "of the final model on them, in [0, 1]; null where there are none"),
-        column("accuracy_personalised", pa.float64(), "", "after personalisation; null without it"),
+        column("metric", pa.float64(), "", "the task's metric of the final model on them; null where there are none"),
+        column("metric_personalised", pa.float64(), "", "after personalisation; null without it"),
+        column("accuracy", pa.float64(), "", "the metric, in [0, 1], if it is the accuracy"),
+        column("accuracy_personalised", pa.float64(), "", "metric_personalised, if it is the accuracy"),
     ]
 )
 """Columns of ``clients.parquet``, the fields of :class:`ClientRow`."""
 
 
 class ClientRow(NamedTuple):
-    """One client; an accuracy is NaN or ``None`` where there is none."""
+    """One client; a metric is NaN or ``None`` where there is none."""
 
     client: int
     samples: int
     tested: int
-    accuracy: float
+    metric: float
+    metric_personalised: float | None
+    accuracy: float | None
     accuracy_personalised: float | None
 
 

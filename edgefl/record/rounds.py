@@ -15,10 +15,11 @@ class RoundRow:
 
     Attributes:
         seconds: virtual time at the end of the round.
-        accuracy: of the model after the round's aggregation; NaN where it was not evaluated.
-        accuracy_ema: 0.9 of the last one and 0.1 of the accuracy; NaN where the model was not evaluated.
-        loss: mean cross-entropy of the model; NaN where it was not evaluated.
-        accuracy_ensemble: of the moving average of the models so far; NaN without one.
+        metric: the task's metric of the model after the round's aggregation; NaN where it was not evaluated.
+        metric_ema: 0.9 of the last one and 0.1 of the metric; NaN where the model was not evaluated.
+        metric_ensemble: of the moving average of the models so far; NaN without one.
+        accuracy: the metric if it is the accuracy, else NaN; ``accuracy_ema`` and ``accuracy_ensemble`` likewise.
+        loss: mean loss of the model; NaN where it was not evaluated.
         bytes_down: delivered to clients during the round.
         bytes_up: delivered to the server during the round.
         flops: training FLOPs during the round.
@@ -39,6 +40,9 @@ class RoundRow:
     accuracy: float
     accuracy_ema: float
     accuracy_ensemble: float
+    metric: float
+    metric_ema: float
+    metric_ensemble: float
     loss: float
     bytes_down: int
     bytes_up: int
@@ -59,10 +63,13 @@ ROUNDS = pa.schema(
     [
         column("round", pa.int32(), "", "the round, from 1"),
         column("seconds", pa.float64(), "s", "virtual time at the round's end"),
-        column("accuracy", pa.float64(), "", "of the round's model, in [0, 1]; null where it was not evaluated"),
-        column("accuracy_ema", pa.float64(), "", "0.9 of the last one and 0.1 of the accuracy"),
-        column("accuracy_ensemble", pa.float64(), "", "of the moving average of the models so far; null without one"),
-        column("loss", pa.float64(), "", "mean cross-entropy of the round's model"),
+        column("accuracy", pa.float64(), "", "the metric, in [0, 1], if it is the accuracy"),
+        column("accuracy_ema", pa.float64(), "", "metric_ema of the accuracy"),
+        column("accuracy_ensemble", pa.float64(), "", "metric_ensemble of the accuracy"),
+        column("metric", pa.float64(), "", "the task's metric of the round's model; null where it was not evaluated"),
+        column("metric_ema", pa.float64(), "", "0.9 of the last one and 0.1 of the metric"),
+        column("metric_ensemble", pa.float64(), "", "of the moving average of the models so far; null without one"),
+        column("loss", pa.float64(), "", "mean loss of the round's model, such as the cross-entropy"),
         column("bytes_down", pa.int64(), "B", "delivered to clients during the round"),
         column("bytes_up", pa.int64(), "B", "delivered to the server during the round"),
         column("flops", pa.float64(), "FLOP", "training FLOPs during the round"),

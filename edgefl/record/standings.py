@@ -11,7 +11,7 @@ from pydantic import RootModel
 from edgefl.durable_file import write_durably
 from edgefl.json_file import read_json
 from edgefl.options import Options
-from edgefl.record.summary import Amount, Count, Share
+from edgefl.record.summary import Amount, Count, Share, Value
 from edgefl.validation import validated
 
 
@@ -27,6 +27,9 @@ class Standing(Options):
     accuracy_final: Share | None
     accuracy_best: Share | None
     accuracy_ema: Share | None
+    metric_final: Value | None
+    metric_best: Value | None
+    metric_ema: Value | None
     bytes_down: Count
     bytes_up: Count
     flops: Amount

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from edgefl.durable_file import write_durably
 from edgefl.errors import UserError
@@ -15,6 +15,7 @@ from edgefl.json_file import read_json
 from edgefl.options import Options
 from edgefl.record import names
 from edgefl.record.kinds import BudgetKind, Lost, StopReason
+from edgefl.record.metric import ACCURACY, Better, Metric
 from edgefl.validation import validated
 from edgefl.version import __version__
 
@@ -22,6 +23,8 @@ SCHEMA = 2
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Value = Amount
+"""A value of a metric; none of them is negative."""
 Count = Annotated[int, Field(ge=0)]
 Number = Annotated[int, Field(ge=0)] | Amount
 """A count or an amount, as it was computed."""
@@ -40,11 +43,31 @@ class Stop(_Part):
 
 
 class Accuracy(_Part):
-    """Accuracies in [0, 1]; ``None`` if nothing was trained."""
+    """Accuracies in [0, 1]; ``None`` if nothing was trained, or the task has another metric."""
 
     final: Share | None = None
     best: Share | None = None
     ema: Share | None = None
+
+
+class MetricResult(_Part):
+    """The task's metric: its name, how to read it, and its values; ``None`` if nothing was trained.
+
+    ``share`` says whether it is a share in [0, 1], ``title`` is its name in sentences.
+    """
+
+    name: str
+    better: Better
+    share: bool
+    title: str
+    final: Value | None = None
+    best: Value | None = None
+    ema: Value | None = None
+
+    @property
+    def metric(self) -> Metric:
+        """What it measures."""
+        return Metric(self.name, self.better, self.share, self.title)
 
 
 class Bytes(_Part):
@@ -70,9 +93,23 @@ class Communication(_Part):
 
 
 class TargetResult(_Part):
-    """When an accuracy was first reached, and what had been spent by then; ``None`` if it was never reached."""
+    """When a value of the metric was first reached, and what had been spent by then; ``None`` if it never was.
 
-    accuracy: Share
+    ``accuracy`` is the value if the metric is the accuracy.
+    """
+
+    accuracy: Share | None = None
+    metric: str
+    value: Value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_accuracy(cls, data: Any) -> Any:
+        """Take a target that names no metric for one of accuracy."""
+        if isinstance(data, dict) and "metric" not in data and "value" not in data and "accuracy" in data:
+            return {**data, "metric": ACCURACY.name, "value": data["accuracy"]}
+        return data
+
     reached: bool
     seconds: Amount | None = None
     bytes: Count | None = None
@@ -82,11 +119,20 @@ class TargetResult(_Part):
 
 
 class BudgetResult(_Part):
-    """The accuracy when a budget was exhausted."""
+    """The metric when a budget was exhausted; ``accuracy`` is the same if the metric is the accuracy."""
 
     kind: BudgetKind
     limit: Amount
     accuracy: Share | None = None
+    metric: Value | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_accuracy(cls, data: Any) -> Any:
+        """Take a result that names no metric for one of accuracy."""
+        if isinstance(data, dict) and "metric" not in data and "accuracy" in data:
+            return {**data, "metric": data["accuracy"]}
+        return data
 
 
 class Blocks(_Part):
@@ -106,22 +152,22 @@ class Blocks(_Part):
 
 
 class ClientResult(_Part):
-    """Accuracy on each client's own test data: mean over clients, mean of the worst tenth, and over all images.
+    """The metric on each client's own test data: mean over clients, mean of the worst tenth, and over all samples.
 
     ``kind`` is how each client personalised the model before, ``None`` if it did not.
     """
 
     kind: str | None = None
-    mean: Share
-    cumulative: Share
-    worst_tenth: Share
+    mean: Value
+    cumulative: Value
+    worst_tenth: Value
 
 
 class EnsembleResult(_Part):
-    """Accuracies of the temporal ensemble, the moving average of the global models."""
+    """The metric of the temporal ensemble, the moving average of the global models."""
 
-    final: Share | None = None
-    best: Share | None = None
+    final: Value | None = None
+    best: Value | None = None
 
 
 class SeedResult(_Part):
@@ -134,6 +180,7 @@ class SeedResult(_Part):
     seed: Count
     stop: Stop
     accuracy: Accuracy
+    metric: MetricResult
     seconds: Amount
     rounds: Count
     rounds_without_update: Count
@@ -166,11 +213,28 @@ class SeedResult(_Part):
         spent: float = getattr(self, kind)
         return spent
 
-    def accuracy_within(self, budget: BudgetResult) -> float | None:
-        """Return the accuracy at a budget; the final accuracy if the run ended within it."""
-        if budget.accuracy is None and self.spent(budget.kind) <= budget.limit:
-            return self.accuracy.final
-        return budget.accuracy
+    def within(self, budget: BudgetResult) -> float | None:
+        """Return the metric at a budget; the final one if the run ended within it."""
+        if budget.metric is None and self.spent(budget.kind) <= budget.limit:
+            return self.metric.final
+        return budget.metric
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_accuracy(cls, data: Any) -> Any:
+        """Take a run that names no metric for one of accuracy."""
+        if isinstance(data, dict) and "metric" not in data and isinstance(data.get("accuracy"), dict):
+            return {**data, "metric": {**ACCURACY._asdict(), "title": ACCURACY.word, **data["accuracy"]}}
+        return data
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        metric = self.metric
+        parts = [metric, *filter(None, (self.ensemble, self.clients, self.personalisation))]
+        values = [value for part in parts for value in part.model_dump().values() if isinstance(value, float)]
+        if metric.share and any(value > 1 for value in values):
+            raise ValueError(f"expected shares in [0, 1] of the metric {metric.name}, found {max(values)}")
+        return self
 
 
 class Summary(_Part):

@@ -122,6 +122,10 @@ def write_parquet(table: pa.Table, path: Path, **options: Any) -> None:
     write_durably(path, content.getvalue().to_pybytes())
 
 
+_ELDER = {"metric": "accuracy", "metric_ema": "accuracy_ema", "metric_ensemble": "accuracy_ensemble"}
+"""Columns that tables of edgefl 0.2.0 do not have, and those that contain the same."""
+
+
 def read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
     """Return a table of a run directory, with its metadata; types and figures are checked.
 
@@ -130,6 +134,9 @@ def read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
     """
     try:
         table = pq.read_table(file, page_checksum_verification=True)
+        for name in schema.names:
+            if name not in table.column_names and _ELDER.get(name) in table.column_names:
+                table = table.append_column(name, table[_ELDER[name]])
         missing = [name for name in schema.names if name not in table.column_names]
     except FileNotFoundError:
         raise UserError("cannot be read: no such file", file=str(file)) from None

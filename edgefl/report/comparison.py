@@ -10,7 +10,7 @@ from edgefl.report.formats import estimate_data, estimate_record, latex, markdow
 from edgefl.report.grid import Cell, Grid, Head, Table
 from edgefl.report.html import render
 from edgefl.report.quantities import limit, unit_for
-from edgefl.report.rows import Row, comparison_rows, described, notes
+from edgefl.report.rows import Row, comparison_rows, described, dimension_of, notes
 from edgefl.report.run_record import RunRecord
 from edgefl.report.table import layout
 from edgefl.report.verdict import verdict, verdicts
@@ -77,7 +77,7 @@ def comparison_grid(rows: Sequence[Row]) -> Grid:
         *([_Column(Head("run", text=True), [Cell(row.run) for row in rows])] * several),
         _Column(Head("method", text=True), [Cell(row.label) for row in rows]),
         *(_figure(figure, rows, "outcome") for figure in OUTCOME if any(row[figure.path] for row in rows)),
-        *(_target(accuracy, rows) for accuracy in sorted({accuracy for row in rows for accuracy in row.targets})),
+        *(_target(goal, rows) for goal in sorted({goal for row in rows for goal in row.targets})),
         *(_figure(figure, rows, "cost") for figure in COST if figure.head),
         _Column(Head("stopped", "by", text=True, section="cost"), [_stop(row) for row in rows]),
     ]
@@ -92,15 +92,19 @@ class _Column(NamedTuple):
 
 def _figure(figure: Figure, rows: Sequence[Row], section: str) -> _Column:
     alike = [other.path for other in FIGURES if other.part == figure.part and other.head]
-    unit = unit_for([value.mean for row in rows for path in alike if (value := row[path])], figure.dimension)
+    unit = unit_for(
+        [value.mean for row in rows for path in alike if (value := row[path])], dimension_of(figure, rows[0])
+    )
     group, detail = figure.head or ("", "")
+    if figure.part == "metric":
+        group = rows[0].metric.word
     values = [row[figure.path] for row in rows]
     cells = [Cell(unit.number(value.mean), unit.spread(value)) if value else Cell(MISSING) for value in values]
     return _Column(Head(group, ", ".join(filter(None, (detail, unit.symbol))), section=section), cells)
 
 
-def _target(accuracy: float, rows: Sequence[Row]) -> _Column:
-    found = [row.targets.get(accuracy) for row in rows]
+def _target(goal: float, rows: Sequence[Row]) -> _Column:
+    found = [row.targets.get(goal) for row in rows]
     unit = unit_for([each.mean.mean if each.mean else each.median or 0.0 for each in found if each], "seconds")
     cells = []
     for each in found:
@@ -113,7 +117,7 @@ def _target(accuracy: float, rows: Sequence[Row]) -> _Column:
         else:
             median = f"median {unit.number(each.median)}" if each.median is not None else ""
             cells.append(Cell(f"{each.reached}/{each.seeds}", median))
-    return _Column(Head(f"to {limit(accuracy, 'fraction')}", unit.symbol, section="outcome"), cells)
+    return _Column(Head(f"to {limit(goal, rows[0].metric.dimension)}", unit.symbol, section="outcome"), cells)
 
 
 def _stop(row: Row) -> Cell:
@@ -131,8 +135,8 @@ def _records(rows: Sequence[Row]) -> list[dict[str, object]]:
         record: dict[str, object] = {"run": row.run, "method": row.label, "seeds": row.seeds}
         for figure in figures:
             record |= estimate_record(figure.name, row[figure.path])
-        for accuracy, target in row.targets.items():
-            record |= target_record(f"seconds_to_{accuracy:g}", target)
+        for goal, target in row.targets.items():
+            record |= target_record(f"seconds_to_{goal:g}", target)
         found.append(record | {"stop": " ".join(f"{reason}:{count}" for reason, count in row.stops)})
     return found
 
@@ -148,7 +152,7 @@ def _data(row: Row) -> dict[str, object]:
         "method": row.label,
         "seeds": row.seeds,
         **figures(OUTCOME),
-        "targets": [{"accuracy": goal, **target_data(found, "seconds")} for goal, found in row.targets.items()],
+        "targets": [{row.metric.name: goal, **target_data(found, "seconds")} for goal, found in row.targets.items()],
         **figures(COST),
         "stop": [
             {"reason": reason, "seeds": count, "message": row.messages.get(reason)} for reason, count in row.stops

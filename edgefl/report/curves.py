@@ -1,4 +1,4 @@
-"""Accuracy over time, bytes, FLOPs, joules or rounds: each seed's points, and the mean over seeds."""
+"""The metric over time, bytes, FLOPs, joules or rounds: each seed's points, and the mean over seeds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl.record.metric import Metric
 from edgefl.report.run_record import RunRecord
 
 if TYPE_CHECKING:
@@ -16,23 +17,23 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 AXES = ("seconds", "bytes", "flops", "joules", "rounds")
-"""The x-axes of accuracy curves."""
+"""The x-axes of curves."""
 
 
 class Curve(NamedTuple):
-    """One seed: the amounts spent up to each evaluation, and its accuracy."""
+    """One seed: the amounts spent up to each evaluation, and its metric."""
 
     spent: dict[str, Floats]
-    accuracy: Floats
+    values: Floats
 
     def at_round(self, round: int) -> float | None:
-        """The accuracy of the last evaluation up to a round."""
+        """The value of the last evaluation up to a round."""
         count = np.searchsorted(self.spent["rounds"], round, side="right")
-        return float(self.accuracy[count - 1]) if count else None
+        return float(self.values[count - 1]) if count else None
 
-    def spent_to(self, accuracy: float, kind: str) -> float | None:
-        """The amount spent up to the first evaluation with at least this accuracy."""
-        reached = np.flatnonzero(self.accuracy >= accuracy)
+    def spent_to(self, goal: float, kind: str, metric: Metric) -> float | None:
+        """The amount spent up to the first evaluation that is as good as a goal."""
+        reached = np.flatnonzero(as_good(self.values, goal, metric))
         return float(self.spent[kind][reached[0]]) if len(reached) else None
 
 
@@ -46,8 +47,13 @@ class MeanCurve(NamedTuple):
 
 
 def metric_of(run: RunRecord) -> str:
-    """The column to which the scenario's targets refer: ``accuracy`` or ``accuracy_ema``."""
-    return "accuracy_ema" if run.scenario.get("target_metric") == "accuracy_ema" else "accuracy"
+    """The column to which the scenario's targets refer: ``metric`` or ``metric_ema``."""
+    return "metric_ema" if run.smoothed else "metric"
+
+
+def as_good(values: Floats, goal: float, metric: Metric) -> NDArray[np.bool_]:
+    """Where values of a metric are as good as a goal; NaN never is."""
+    return values >= goal if metric.better == "higher" else values <= goal
 
 
 def column(table: pa.Table, name: str) -> Floats:
@@ -73,17 +79,17 @@ def curve_of(run: RunRecord, label: str, seed: int, metric: str) -> Curve:
         run: the run.
         label: the method's label.
         seed: its seed.
-        metric: the column of the accuracy in ``rounds.parquet``.
+        metric: the column of the metric in ``rounds.parquet``.
     """
     table = run.rounds_of(label, seed)
-    accuracy = column(table, metric)
-    evaluated = np.isfinite(accuracy)
+    values = column(table, metric)
+    evaluated = np.isfinite(values)
     spent = spent_by_round(table)
-    return Curve({kind: amounts[evaluated] for kind, amounts in spent.items()}, accuracy[evaluated])
+    return Curve({kind: amounts[evaluated] for kind, amounts in spent.items()}, values[evaluated])
 
 
 def mean_curve(found: Sequence[Curve], kind: str, points: int = 200) -> MeanCurve:
-    """The mean over seeds, on a common axis; between two evaluations the accuracy is interpolated.
+    """The mean over seeds, on a common axis; between two evaluations the metric is interpolated.
 
     Args:
         found: at least one curve, each with at least one evaluation.
@@ -93,5 +99,5 @@ def mean_curve(found: Sequence[Curve], kind: str, points: int = 200) -> MeanCurv
     start = max(float(curve.spent[kind][0]) for curve in found)
     end = max(start, min(float(curve.spent[kind][-1]) for curve in found))
     axis = np.linspace(start, end, points)
-    values = np.stack([np.interp(axis, curve.spent[kind], curve.accuracy) for curve in found])
+    values = np.stack([np.interp(axis, curve.spent[kind], curve.values) for curve in found])
     return MeanCurve(axis, values.mean(axis=0), values.min(axis=0), values.max(axis=0))

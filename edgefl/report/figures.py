@@ -13,7 +13,7 @@ class Figure(NamedTuple):
 
     Attributes:
         path: its place in a :class:`SeedResult`, which is also its place in JSON.
-        dimension: a dimension of :mod:`edgefl.report.quantities`.
+        dimension: a dimension of :mod:`edgefl.report.quantities`, or :data:`METRIC`.
         head: its heading in tables, in two parts; ``None`` if it is not a column, but a note.
         column: its name in CSV if it is not the path's.
     """
@@ -42,16 +42,21 @@ class Figure(NamedTuple):
         return value
 
 
+METRIC = "metric"
+"""The dimension of figures that are values of the run's metric, in whatever it is shown."""
+
 OUTCOME = (
     Figure("accuracy.final", "fraction", ("accuracy", "final")),
     Figure("accuracy.best", "fraction", ("accuracy", "best")),
-    Figure("clients.mean", "fraction", ("clients", "mean")),
-    Figure("clients.worst_tenth", "fraction", ("clients", "worst tenth")),
-    Figure("clients.cumulative", "fraction", ("clients", "by images")),
-    Figure("personalisation.mean", "fraction", ("personalised", "mean")),
-    Figure("personalisation.worst_tenth", "fraction", ("personalised", "worst tenth")),
-    Figure("personalisation.cumulative", "fraction", ("personalised", "by images")),
-    Figure("ensemble.final", "fraction", ("ensemble", "final")),
+    Figure("metric.final", METRIC, ("metric", "final")),
+    Figure("metric.best", METRIC, ("metric", "best")),
+    Figure("clients.mean", METRIC, ("clients", "mean")),
+    Figure("clients.worst_tenth", METRIC, ("clients", "worst tenth")),
+    Figure("clients.cumulative", METRIC, ("clients", "by images")),
+    Figure("personalisation.mean", METRIC, ("personalised", "mean")),
+    Figure("personalisation.worst_tenth", METRIC, ("personalised", "worst tenth")),
+    Figure("personalisation.cumulative", METRIC, ("personalised", "by images")),
+    Figure("ensemble.final", METRIC, ("ensemble", "final")),
 )
 COST = (
     Figure("seconds", "seconds", ("time", "")),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edgefl.errors import UserError
+from edgefl.record.metric import ACCURACY
 from edgefl.report.curves import curve_of
 from edgefl.report.formats import estimate_data, estimate_record, target_data, target_record
 from edgefl.report.grid import Cell, Grid, Head, Table
@@ -62,6 +63,9 @@ def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = (), targets: Seque
     """
     if not any(run.trained for run in runs):
         raise UserError("nothing was trained, so there is no accuracy to show; remove --layout paper")
+    other = [run.metric.name for run in runs if run.metric.name != ACCURACY.name]
+    if other:
+        raise UserError(f"papers' tables show the accuracy, and this run has {other[0]}; remove --layout paper")
     longest = max(result.rounds for run in runs for results in run.results.values() for result in results)
     beyond = [round for round in at if round > max(longest, *map(_planned, runs))]
     if beyond:
@@ -69,7 +73,7 @@ def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = (), targets: Seque
         raise UserError(f"{have} {longest} rounds", file=f"--at {beyond[0]}")
     rounds = sorted(set(at)) or sorted({max(1, longest // 2), longest})
     goals = sorted(set(targets)) or sorted(
-        {target.accuracy for run in runs for found in run.results.values() for one in found for target in one.targets}
+        {target.value for run in runs for found in run.results.values() for one in found for target in one.targets}
     )
     methods = [(run, label) for run in runs for label in run.labels]
     return [
@@ -94,7 +98,7 @@ def _row(run: RunResult, label: str, compared: Row, rounds: Sequence[int], targe
         at=dict.fromkeys(rounds)
         | {round: mean_or_none([curve.at_round(round) for curve in seeds]) for round in complete},
         to={
-            target: time_to_target([curve.spent_to(target, "rounds") for curve in seeds])
+            target: time_to_target([curve.spent_to(target, "rounds", run.metric) for curve in seeds])
             for target in (targets if run.trained else ())
         },
         ended=ended,

@@ -1,4 +1,4 @@
-"""The run's picture: accuracy over virtual time and over bytes."""
+"""The run's picture: the metric over virtual time and over bytes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from edgefl.durable_file import durable_file
+from edgefl.record.metric import Metric
 from edgefl.report.curves import Curve, curve_of, mean_curve, metric_of
 from edgefl.report.figure_file import draw, new_figure
 from edgefl.report.quantities import limit, unit_for
@@ -40,7 +41,7 @@ def write_pictures(run: RunRecord) -> list[Path]:
 
 
 def accuracy_figure(run: RunRecord) -> Figure:
-    """Two panels, accuracy over virtual time and over bytes in both directions.
+    """Two panels, the metric over virtual time and over bytes in both directions.
 
     Each method has its own colour, dash and marker. The line is the mean over seeds, up to the end of the shortest
     seed; the band extends from the lowest seed to the highest. Targets are grey horizontal lines; a budget on seconds
@@ -48,11 +49,7 @@ def accuracy_figure(run: RunRecord) -> Figure:
     """
     figure = new_figure(figsize=(9.0, 4.3), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
-    metric = metric_of(run)
-    curves = {
-        label: [curve for result in results if len((curve := curve_of(run, label, result.seed, metric)).accuracy)]
-        for label, results in run.results.items()
-    }
+    curves = {label: _curves(run, label) for label in run.labels}
     panels = (("seconds", "virtual time"), ("bytes", "bytes down and up"))
     for ax, (kind, name) in zip(axes, panels, strict=True):
         unit = unit_for([float(curve.spent[kind][-1]) for found in curves.values() for curve in found], kind)
@@ -66,11 +63,15 @@ def accuracy_figure(run: RunRecord) -> Figure:
         ax.grid(color="0.92", linewidth=0.8)
         ax.set_axisbelow(True)
         ax.spines[["top", "right"]].set_visible(False)
-    lowest = _lowest_accuracy(run, curves)
-    axes[0].set_ylim(bottom=lowest)
+    lowest = _lowest(run, curves)
+    if lowest is None:
+        axes[0].set_yscale("log")
+    else:
+        axes[0].set_ylim(bottom=lowest)
     seeds = len(run.seeds)
+    unit_of_metric = ", %" if run.metric.share else ""
     start = f" (axis starts at {lowest:g} %)" if lowest else ""
-    axes[0].set_ylabel(f"{'' if metric == 'accuracy' else 'smoothed '}test accuracy, %{start}")
+    axes[0].set_ylabel(f"{'smoothed ' if run.smoothed else ''}test {run.metric.word}{unit_of_metric}{start}")
     figure.suptitle(
         f"{run.name}: mean{' and range' if seeds > 1 else ''} of {seeds} seed{'s' * (seeds > 1)}", fontsize=11
     )
@@ -79,12 +80,35 @@ def accuracy_figure(run: RunRecord) -> Figure:
     return figure
 
 
-def _lowest_accuracy(run: RunRecord, curves: dict[str, list[Curve]]) -> float:
-    """The start of the axis in percent: if all curves reach the lowest target, 25 points below it, else 0."""
-    targets = [target.accuracy for results in run.results.values() for result in results for target in result.targets]
+def _shown(metric: Metric) -> float:
+    """The factor by which a metric is shown: shares in percent."""
+    return 100.0 if metric.share else 1.0
+
+
+def _curves(run: RunRecord, label: str) -> list[Curve]:
+    """The curves of a method's seeds, as shown; seeds without an evaluation are omitted."""
+    found = [curve_of(run, label, result.seed, metric_of(run)) for result in run.results[label]]
+    return [curve._replace(values=_shown(run.metric) * curve.values) for curve in found if len(curve.values)]
+
+
+def _targets(run: RunRecord) -> list[float]:
+    """The values of all targets, as shown."""
+    found = {target.value for results in run.results.values() for result in results for target in result.targets}
+    return sorted(_shown(run.metric) * value for value in found)
+
+
+def _lowest(run: RunRecord, curves: dict[str, list[Curve]]) -> float | None:
+    """The start of the axis; ``None``: it is logarithmic, because values differ by a factor of 20 and more.
+
+    Shares start 25 points below the lowest target if all curves reach it, all others at 0.
+    """
+    targets = _targets(run)
     found = [curve for method in curves.values() for curve in method]
-    reached = min((float(curve.accuracy.max()) for curve in found), default=0.0)
-    return max(0.0, 100 * min(targets) - 25) if targets and reached >= min(targets) else 0.0
+    if not run.metric.share:
+        ends = [float(end) for curve in found for end in (curve.values.min(), curve.values.max())]
+        return None if ends and max(ends) > 20 * min(ends) > 0 else 0.0
+    reached = min((float(curve.values.max()) for curve in found), default=0.0)
+    return max(0.0, targets[0] - 25) if targets and reached >= targets[0] else 0.0
 
 
 def _draw_method(ax: Axes, found: Sequence[Curve], kind: str, scale: float, *, label: str, number: int) -> None:
@@ -94,10 +118,10 @@ def _draw_method(ax: Axes, found: Sequence[Curve], kind: str, scale: float, *, l
     axis = curve.axis / scale
     colour = _COLOURS[number % len(_COLOURS)]
     if len(found) > 1:
-        ax.fill_between(axis, curve.low * 100, curve.high * 100, color=colour, alpha=0.15, linewidth=0)
+        ax.fill_between(axis, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
     ax.plot(
         axis,
-        curve.mean * 100,
+        curve.mean,
         color=colour,
         linestyle=_LINES[number % len(_LINES)],
         linewidth=1.6,
@@ -111,14 +135,16 @@ def _draw_method(ax: Axes, found: Sequence[Curve], kind: str, scale: float, *, l
 def _draw_limits(ax: Axes, run: RunRecord, kind: str, scale: float) -> None:
     """Draw targets as horizontal lines, and budgets of this panel's kind as vertical lines."""
     results = [result for found in run.results.values() for result in found]
-    for accuracy in sorted({target.accuracy for result in results for target in result.targets}):
-        ax.axhline(accuracy * 100, color="0.45", linestyle=(0, (4, 3)), linewidth=0.9, zorder=1)
+    falling = run.metric.better == "lower"  # the curves leave the other side free
+    for target in _targets(run):
+        ax.axhline(target, color="0.45", linestyle=(0, (4, 3)), linewidth=0.9, zorder=1)
         ax.annotate(
-            f"target {limit(accuracy, 'fraction')}",
-            (0.0, accuracy * 100),
+            f"target {limit(target / _shown(run.metric), run.metric.dimension)}",
+            (1.0 if falling else 0.0, target),
             xycoords=("axes fraction", "data"),
-            xytext=(4, 2),
+            xytext=(-4 if falling else 4, 2),
             textcoords="offset points",
+            ha="right" if falling else "left",
             fontsize=8,
             color="0.3",
             bbox={"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.5},
@@ -154,7 +180,7 @@ def _draw_exhausted(ax: Axes, run: RunRecord, found: Sequence[Curve], kind: str,
             drawn.axis[-1], np.mean([np.interp(amount, curve.spent[other], curve.spent[kind]) for curve in found])
         )
         height = np.interp(where, drawn.axis, drawn.mean)
-        ax.plot(where / scale, height * 100, color=colour, zorder=5, **cross)
+        ax.plot(where / scale, height, color=colour, zorder=5, **cross)
         name = f"{limit(amount, other)} spent"
         if name not in ax.get_legend_handles_labels()[1]:
             ax.plot([], [], color="0.1", label=name, **cross)

@@ -13,7 +13,7 @@ import numpy as np
 from edgefl import shipped
 from edgefl.errors import UserError
 from edgefl.record.summary import SeedResult
-from edgefl.report.curves import column, metric_of, spent_by_round
+from edgefl.report.curves import column, spent_by_round
 from edgefl.report.quantities import quantity
 from edgefl.report.run_result import RunResult
 from edgefl.yaml_file import read_yaml
@@ -145,7 +145,8 @@ def _ours(run: RunResult, entry: dict[str, Any], label: str, result: SeedResult)
         return None if not len(known) else float(known.max() if metric == "accuracy_best" else known[-1])
     last = counted - 1
     if metric.endswith("_to"):
-        reached = np.flatnonzero(column(table, metric_of(run))[:counted] >= entry["accuracy"])
+        accuracies = column(table, "accuracy_ema" if run.smoothed else "accuracy")[:counted]
+        reached = np.flatnonzero(accuracies >= entry["accuracy"])
         if not len(reached):
             return None
         last = reached[0]

@@ -109,8 +109,8 @@ def unit_for(quantities: Sequence[float], dimension: str) -> Unit:
 
     Args:
         quantities: in the base unit.
-        dimension: ``fraction`` (printed in percent), ``count`` (without a unit), ``rounds``, ``seconds``, ``bytes``,
-            ``joules`` or ``flops``.
+        dimension: ``fraction`` (printed in percent), ``count`` and ``number`` (without a unit), ``rounds``,
+            ``seconds``, ``bytes``, ``joules`` or ``flops``.
 
     >>> unit_for([3.0e8, 1.25e9], "bytes")
     Unit(symbol='GB', scale=1000000000.0, decimals=2)
@@ -120,6 +120,8 @@ def unit_for(quantities: Sequence[float], dimension: str) -> Unit:
         return Unit("%", 0.01, 1)
     if dimension == "count":
         return Unit("", 1.0)
+    if dimension == "number":
+        return Unit("", 1.0, max(0, min(_DECIMALS_READ, 2 - math.floor(math.log10(largest)))) if largest else 0)
     ladder = LADDERS[dimension]
     symbol, scale = next((step for step in reversed(ladder) if largest >= FROM.get(*step)), ladder[0])
     figure = largest / scale
@@ -134,7 +136,7 @@ def quantity(value: float, dimension: str) -> str:
     ('75.3 s', '500 MB', '5.00 kJ', '80.0 %')
     """
     unit = unit_for([value], dimension)
-    return f"{unit.number(value)} {unit.symbol}"
+    return f"{unit.number(value)} {unit.symbol}".rstrip()
 
 
 def limit(value: float, dimension: str) -> str:
@@ -144,7 +146,7 @@ def limit(value: float, dimension: str) -> str:
     ('60 s', '5 kJ', '80 %', '92.5 %')
     """
     unit = unit_for([value], "bytes" if dimension == "client_bytes" else dimension)
-    return f"{float(f'{value / unit.scale:.6g}'):.6g} {unit.symbol}"
+    return f"{float(f'{value / unit.scale:.6g}'):.6g} {unit.symbol}".rstrip()
 
 
 def estimate(value: Estimate, dimension: str) -> str:

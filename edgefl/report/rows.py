@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from edgefl.errors import UserError
+from edgefl.record.metric import ACCURACY, Metric
 from edgefl.record.summary import SeedResult
-from edgefl.report.figures import FIGURES
+from edgefl.report.figures import FIGURES, METRIC, Figure
 from edgefl.report.quantities import CUT_OFF, cut_off, estimate
 from edgefl.report.run_record import RunRecord
 from edgefl.report.statistics import Estimate, TimeToTarget, mean_or_none, time_to_target
@@ -31,7 +33,8 @@ class Row:
         label: the method's label.
         seeds: number of seeds.
         figures: by path, those of the parts that every seed's summary has; ``None`` if a seed has no value.
-        targets: time to each target by its accuracy, in seconds; empty if the run trained nothing.
+        targets: time to each target by its value, in seconds; empty if the run trained nothing.
+        metric: the metric of the run's models.
         stops: the number of seeds that ended for each reason, most frequent first.
         messages: for each reason of an early end, the message of the first seed.
     """
@@ -43,6 +46,7 @@ class Row:
     targets: dict[float, TimeToTarget]
     stops: tuple[tuple[str, int], ...]
     messages: dict[str, str]
+    metric: Metric
 
     def __getitem__(self, path: str) -> Estimate | None:
         """Return a figure; ``None`` if a seed has no value."""
@@ -55,10 +59,16 @@ class Row:
 
 
 def comparison_rows(*runs: RunRecord) -> list[Row]:
-    """One row a method, runs in the order given and methods in their scenario's order."""
-    names = run_names(runs)
+    """One row a method, runs in the order given and methods in their scenario's order.
+
+    Raises:
+        UserError: the runs have different metrics.
+    """
+    names, metrics = run_names(runs), sorted({run.metric.name for run in runs})
+    if len(metrics) > 1:
+        raise UserError(f"expected runs with the same metric, found {' and '.join(metrics)}")
     return [
-        _row(name, label, results, trained=run.trained)
+        _row(name, label, results, run.metric, trained=run.trained)
         for name, run in zip(names, runs, strict=True)
         for label, results in run.results.items()
     ]
@@ -102,8 +112,10 @@ def notes(rows: Sequence[Row]) -> list[str]:
         several = " or ".join(str(count) for count in counts)
         lines.append(f"Mean ± half width of the 95 % interval (Student's t) over {several} seeds.")
     shown = [figure for figure in FIGURES if figure.dimension != "count" or figure.head]
-    fractions = [row[figure.path] for row in rows for figure in shown if figure.dimension == "fraction"]
-    others = [row[figure.path] for row in rows for figure in shown if figure.dimension != "fraction"]
+    fractions, others = (
+        [row[figure.path] for row in rows for figure in shown if (dimension_of(figure, row) == "fraction") == share]
+        for share in (True, False)
+    )
     if cut_off(fractions, [*others, *(found.mean for row in rows for found in row.targets.values())]):
         lines.append(CUT_OFF)
     if any(target.reached not in (0, target.seeds) for row in rows for target in row.targets.values()):
@@ -111,7 +123,7 @@ def notes(rows: Sequence[Row]) -> list[str]:
             "A seed that does not reach a target counts as later than all seeds that reach it. If only some seeds "
             "reach it, the table shows their number, and the median if more than half reach it, but no mean."
         )
-    if rows and all(row["accuracy.final"] is None for row in rows):
+    if rows and all(final_of(row) is None for row in rows):
         lines.append("No model was evaluated: time, traffic and energy only.")
     return lines + with_run_names(rows, _of)
 
@@ -165,9 +177,20 @@ def lost_work(row: Row) -> list[str]:
     return lines
 
 
-def _row(run: str, label: str, results: Sequence[SeedResult], *, trained: bool) -> Row:
+def dimension_of(figure: Figure, row: Row) -> str:
+    """The dimension in which a figure of a row is shown."""
+    return row.metric.dimension if figure.dimension == METRIC else figure.dimension
+
+
+def final_of(row: Row) -> Estimate | None:
+    """The metric of the last model; ``None`` if a seed has none."""
+    return row["accuracy.final"] or row["metric.final"]
+
+
+def _row(run: str, label: str, results: Sequence[SeedResult], metric: Metric, *, trained: bool) -> Row:
     measured = results if trained else ()
-    accuracies = list(dict.fromkeys(target.accuracy for result in measured for target in result.targets))
+    values = list(dict.fromkeys(target.value for result in measured for target in result.targets))
+    hidden = "metric" if metric.name == ACCURACY.name else "accuracy"
     return Row(
         run=run,
         label=label,
@@ -175,15 +198,14 @@ def _row(run: str, label: str, results: Sequence[SeedResult], *, trained: bool) 
         figures={
             figure.path: mean_or_none([figure.of(result) for result in results])
             for figure in FIGURES
-            if all(getattr(result, figure.part) is not None for result in results)
+            if figure.part != hidden and all(getattr(result, figure.part) is not None for result in results)
         },
-        targets={
-            accuracy: time_to_target([_seconds_to(accuracy, result) for result in results]) for accuracy in accuracies
-        },
+        targets={value: time_to_target([_seconds_to(value, result) for result in results]) for value in values},
         stops=tuple(Counter(result.stop.reason for result in results).most_common()),
         messages={result.stop.reason: result.stop.message for result in reversed(results) if result.stop.message},
+        metric=metric,
     )
 
 
-def _seconds_to(accuracy: float, result: SeedResult) -> float | None:
-    return next((found.seconds for found in result.targets if found.accuracy == accuracy and found.reached), None)
+def _seconds_to(value: float, result: SeedResult) -> float | None:
+    return next((found.seconds for found in result.targets if found.value == value and found.reached), None)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from edgefl.errors import UserError, nearest
 from edgefl.printable import printable_line
 from edgefl.record import RunPaths
+from edgefl.record.metric import Metric
 from edgefl.record.names import SWEEP
 from edgefl.record.summary import SeedResult, Summary, read_summary
 from edgefl.user_path import user_path
@@ -86,8 +87,18 @@ class RunRecord:
 
     @property
     def trained(self) -> bool:
-        """Whether any accuracy was measured; false after ``--no-train``."""
-        return any(result.accuracy.final is not None for results in self.results.values() for result in results)
+        """Whether any model was evaluated; false after ``--no-train``."""
+        return any(result.metric.final is not None for results in self.results.values() for result in results)
+
+    @property
+    def metric(self) -> Metric:
+        """The metric of the run's models."""
+        return next(result.metric.metric for results in self.results.values() for result in results)
+
+    @property
+    def smoothed(self) -> bool:
+        """Whether targets refer to the metric's moving average."""
+        return self.scenario.get("target_metric") == "accuracy_ema"
 
     def rounds_of(self, label: str, seed: int) -> pa.Table:
         """The rounds of one method and seed, as in its ``rounds.parquet``.

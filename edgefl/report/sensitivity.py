@@ -1,6 +1,6 @@
 """The winner on other devices and links: a run timed again on slower and faster ones.
 
-This module reads the file that ``edgefl replay RUN --sensitivity`` writes. Models and accuracies are the run's own;
+This module reads the file that ``edgefl replay RUN --sensitivity`` writes. Models and metrics are the run's own;
 times and costs are those under each condition.
 """
 
@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.errors import UserError
+from edgefl.record.metric import Metric
 from edgefl.record.sensitivity import DEVICES, OWN, Condition, Devices, Retimed, read_retimed
-from edgefl.report.curves import column, metric_of
+from edgefl.report.curves import as_good, column, metric_of
 from edgefl.report.quantities import estimate, limit
 from edgefl.report.run_result import RunResult
 from edgefl.report.statistics import Estimate, mean_interval, mean_or_none, time_to_target
@@ -30,17 +31,20 @@ class Question(NamedTuple):
 
     Attributes:
         kind: ``target``, or the kind of the budget.
-        amount: an accuracy, or the budget's limit.
+        amount: a value of the metric, or the budget's limit.
+        metric: the run's metric.
     """
 
     kind: Literal["target", "seconds", "bytes", "joules"]
     amount: float
+    metric: Metric
 
     @property
     def words(self) -> str:
         """The question as a heading."""
         if self.kind == "target":
-            return f"First at {limit(self.amount, 'fraction')}"
+            name = "" if self.metric.share else f"{self.metric.word} "
+            return f"First at {name}{limit(self.amount, self.metric.dimension)}"
         return f"Best within {limit(self.amount, self.kind)}"
 
 
@@ -49,8 +53,8 @@ class Answer(NamedTuple):
 
     Attributes:
         leaders: the best method and those tied with it; empty if no method has a figure.
-        best: the figure of the best method: seconds to the target, or the accuracy within the budget.
-        least: whether a method's accuracy is a lower bound, because its training ended before the budget.
+        best: the figure of the best method: seconds to the target, or the metric within the budget.
+        least: whether a method's metric may become better, because its training ended before the budget.
     """
 
     leaders: tuple[str, ...]
@@ -126,10 +130,12 @@ class Sensitivity:
     def questions(self) -> list[Question]:
         """One for each target and each budget of the run."""
         results = [result for label in self.labels for result in self.run.results[label]]
-        targets = sorted({target.accuracy for result in results for target in result.targets})
+        targets = sorted({target.value for result in results for target in result.targets})
         budgets = dict.fromkeys((budget.kind, budget.limit) for result in results for budget in result.budgets)
-        return [Question("target", accuracy) for accuracy in targets] + [
-            Question(kind, amount) for kind, amount in budgets if kind in ("seconds", "bytes", "joules")
+        return [Question("target", value, self.run.metric) for value in targets] + [
+            Question(kind, amount, self.run.metric)
+            for kind, amount in budgets
+            if kind in ("seconds", "bytes", "joules")
         ]
 
     def total(self, label: str, condition: Condition, kind: Spent) -> Estimate:
@@ -144,34 +150,34 @@ class Sensitivity:
             figures = {label: mean for label, mean in times.items() if mean is not None}
             best = leaders(figures, highest=False) if figures else []
             return Answer(tuple(best), figures[best[0]] if best else None, least=False)
-        accuracies: dict[str, Estimate] = {}
+        means: dict[str, Estimate] = {}
         ended: dict[str, bool] = {}
         for label in self.labels:
             found = [self._within(label, result.seed, question, condition) for result in self.run.results[label]]
-            mean = mean_or_none([accuracy for accuracy, _ in found])
+            mean = mean_or_none([value for value, _ in found])
             if mean is not None:
-                accuracies[label], ended[label] = mean, any(over for _, over in found)
-        best = leaders(accuracies, highest=True) if accuracies else []
-        return Answer(tuple(best), accuracies[best[0]] if best else None, least=any(ended.values()))
+                means[label], ended[label] = mean, any(over for _, over in found)
+        best = leaders(means, highest=self.run.metric.better == "higher") if means else []
+        return Answer(tuple(best), means[best[0]] if best else None, least=any(ended.values()))
 
-    def _seconds_to(self, label: str, accuracy: float, condition: Condition) -> Estimate | None:
+    def _seconds_to(self, label: str, goal: float, condition: Condition) -> Estimate | None:
         seconds = []
         for result in self.run.results[label]:
-            reached = np.flatnonzero(self._accuracies(label, result.seed) >= accuracy)
+            reached = np.flatnonzero(as_good(self._values(label, result.seed), goal, self.run.metric))
             spent = self._spent[label, result.seed, condition]["seconds"]
             seconds.append(float(spent[reached[0]]) if len(reached) else None)
         return time_to_target(seconds).mean
 
     def _within(self, label: str, seed: int, question: Question, condition: Condition) -> tuple[float | None, bool]:
-        """The accuracy of the last model within the budget, and whether the budget allowed further training."""
+        """The metric of the last model within the budget, and whether the budget allowed further training."""
         spent = self._spent[label, seed, condition][question.kind]
-        accuracies = self._accuracies(label, seed)
-        within = np.flatnonzero((spent <= question.amount * (1 + 1e-9)) & np.isfinite(accuracies))
+        values = self._values(label, seed)
+        within = np.flatnonzero((spent <= question.amount * (1 + 1e-9)) & np.isfinite(values))
         result = next(each for each in self.run.results[label] if each.seed == seed)
         over = bool(len(spent)) and spent[-1] < question.amount and result.stop.reason != "rounds"
-        return (float(accuracies[within[-1]]) if len(within) else None), over
+        return (float(values[within[-1]]) if len(within) else None), over
 
-    def _accuracies(self, label: str, seed: int) -> NDArray[np.float64]:
+    def _values(self, label: str, seed: int) -> NDArray[np.float64]:
         rounds = len(self._spent[label, seed, self.conditions[0]]["round"])
         return column(self.run.rounds_of(label, seed), metric_of(self.run))[:rounds]
 
@@ -254,8 +260,9 @@ DEVICE_WORDS: dict[Devices, str] = {"low": "fast", "nominal": "nominal", "high":
 
 
 def figure_of(answer: Answer, question: Question) -> str:
-    """The best method's figure as text, with ``≥`` if it is a lower bound."""
+    """The best method's figure as text, with ``≥`` or ``≤`` if it may become better."""
     if answer.best is None:
         return ""
-    figure = estimate(answer.best, "seconds" if question.kind == "target" else "fraction")
-    return f"≥ {figure}" if answer.least else figure
+    figure = estimate(answer.best, "seconds" if question.kind == "target" else question.metric.dimension)
+    sign = "≥" if question.metric.better == "higher" else "≤"
+    return f"{sign} {figure}" if answer.least else figure

@@ -34,14 +34,12 @@ class Scalar(NamedTuple):
 
 
 def scalars_of(run: RunResult, label: str, seed: int) -> Iterator[Scalar]:
-    """Each round's accuracy, smoothed accuracy and loss, if evaluated, and the joules and FLOPs up to this round."""
+    """Each round's metric, smoothed metric and loss, if evaluated, and the joules and FLOPs up to this round."""
     table = run.rounds_of(label, seed)
     spent = spent_by_round(table)
-    figures = {
-        name: column(table, name)
-        for name in ("accuracy", "accuracy_ema", "loss", "participants")
-        if name in table.column_names
-    }
+    name = run.metric.name
+    columns = {name: "metric", f"{name}_ema": "metric_ema", "loss": "loss", "participants": "participants"}
+    figures = {figure: column(table, name) for figure, name in columns.items() if name in table.column_names}
     figures |= {"joules": spent["joules"], "flops": spent["flops"]}
     for group, (kind, scale) in STEPS.items():
         for name, values in figures.items():

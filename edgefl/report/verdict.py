@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from edgefl.printable import printable_line
+from edgefl.record.metric import Metric
 from edgefl.record.summary import BudgetResult, SeedResult
 from edgefl.report.quantities import estimate, limit, quantity
 from edgefl.report.rows import ENDS, Row, by_run, comparison_rows, run_names
@@ -18,15 +19,15 @@ def verdict(run: RunRecord) -> str:
     """The verdict of a run, one sentence per line.
 
     Methods are *tied* if their 95 % intervals overlap. With one seed there is no interval, and a sentence states this.
-    With ``stop: budget`` all budgets apply together: one sentence names the method with the highest accuracy, another
+    With ``stop: budget`` all budgets apply together: one sentence names the method with the best metric, another
     where each method ended. With ``stop: rounds`` each budget has its own sentence. Without training, time, traffic
     and energy per round are compared, because methods may have different numbers of rounds.
     """
     rows = comparison_rows(run)
     if not run.trained:
-        lines = ["No model was evaluated, so there is no accuracy to compare.", *_costs(run)]
+        lines = [f"No model was evaluated, so there is no {run.metric.word} to compare.", *_costs(run)]
     else:
-        lines = [*_accuracies(run), *_targets(rows), *_front_blocks(run, rows)]
+        lines = [*_metrics(run), *_targets(rows, run.metric), *_front_blocks(run, rows)]
     if all(row.seeds == 1 for row in rows) and len(rows) > 1:
         lines.append("With one seed the spread is unknown: differences may be due to chance.")
     return "\n".join(map(printable_line, lines))
@@ -38,18 +39,17 @@ def verdicts(runs: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
     return by_run(dict(zip(run_names(runs), sentences, strict=True))) if len(runs) > 1 else [("", sentences[0])]
 
 
-def _accuracies(run: RunRecord) -> list[str]:
+def _metrics(run: RunRecord) -> list[str]:
     budgets = _budgets(run)
-    smoothed = run.scenario.get("target_metric") == "accuracy_ema"
-    name = "smoothed accuracy" if smoothed else "accuracy"
-    final = _over_methods(run, lambda result: result.accuracy.ema if smoothed else result.accuracy.final)
+    name = f"smoothed {run.metric.word}" if run.smoothed else run.metric.word
+    final = _over_methods(run, lambda result: result.metric.ema if run.smoothed else result.metric.final)
     if not budgets:
-        return [_winner(_sentence_start(_rounds_clause(run)), final, run.labels, name)]
+        return [_winner(_sentence_start(_rounds_clause(run)), final, run, name)]
     if run.scenario.get("stop", "budget") == "rounds":
         return [_under(run, budget) for budget in budgets]
     limits = [limit(budget.limit, budget.kind) for budget in budgets]
     first = ", whichever runs out first" if len(limits) > 1 else ""
-    return [_winner(f"Within {_and(limits)}{first},", final, run.labels, name), _stops(run)]
+    return [_winner(f"Within {_and(limits)}{first},", final, run, name), _stops(run)]
 
 
 def _budgets(run: RunRecord) -> list[BudgetResult]:
@@ -68,12 +68,12 @@ def _over_methods(run: RunRecord, figure: Callable[[SeedResult], float | None]) 
 
 
 def _under(run: RunRecord, budget: BudgetResult) -> str:
-    def accuracy_of(result: SeedResult) -> float | None:
+    def metric_of(result: SeedResult) -> float | None:
         same = [found for found in result.budgets if (found.kind, found.limit) == (budget.kind, budget.limit)]
-        return result.accuracy_within(same[0]) if same else None
+        return result.within(same[0]) if same else None
 
     start = f"Within {limit(budget.limit, budget.kind)},"
-    return _winner(start, _over_methods(run, accuracy_of), run.labels, "accuracy")
+    return _winner(start, _over_methods(run, metric_of), run, run.metric.word)
 
 
 def _rounds_clause(run: RunRecord) -> str:
@@ -83,19 +83,22 @@ def _rounds_clause(run: RunRecord) -> str:
     return f"at the end ({rounds[0]} to {rounds[-1]} rounds),"
 
 
-def _winner(start: str, accuracies: Mapping[str, Estimate], labels: Sequence[str], name: str) -> str:
-    """``start``, the method with the highest accuracy, and the methods without one."""
-    missing = [label for label in labels if label not in accuracies]
+def _winner(start: str, found: Mapping[str, Estimate], run: RunRecord, name: str) -> str:
+    """``start``, the method with the best metric, and the methods without one."""
+    highest, dimension = run.metric.better == "higher", run.metric.dimension
+    missing = [label for label in run.labels if label not in found]
     none = f"; {_and(missing)} {_have(missing)} no {name} to compare" if missing else ""
-    if not accuracies:
+    if not found:
         return f"{start} no method has {with_article(name)} to compare."
-    best = leaders(accuracies, highest=True)
-    figures = [f"{label} ({estimate(accuracies[label], 'fraction')})" for label in best]
-    others = sorted((label for label in accuracies if label not in best), key=lambda label: -accuracies[label].mean)
-    if len(accuracies) == 1:
-        return f"{start} {best[0]} has {with_article(name)} of {estimate(accuracies[best[0]], 'fraction')}{none}."
+    best = leaders(found, highest=highest)
+    unit = "" if run.metric.share else f"{name} "
+    figures = [f"{label} ({unit}{estimate(found[label], dimension)})" for label in best]
+    sign = -1 if highest else 1
+    others = sorted((label for label in found if label not in best), key=lambda label: sign * found[label].mean)
+    if len(found) == 1:
+        return f"{start} {best[0]} has {with_article(name)} of {estimate(found[best[0]], dimension)}{none}."
     if len(best) == 1:
-        second = f"{others[0]} ({estimate(accuracies[others[0]], 'fraction')})"
+        second = f"{others[0]} ({estimate(found[others[0]], dimension)})"
         return f"{start} {figures[0]} wins, ahead of {second}{none}."
     ahead = f", ahead of {_and(others)}" if others else ""
     return f"{start} {_and(figures)} are tied{ahead}{none}."
@@ -121,9 +124,9 @@ def _stops(run: RunRecord) -> str:
     return f"{'; '.join(clauses)}."
 
 
-def _targets(rows: Sequence[Row]) -> list[str]:
-    accuracies = sorted({accuracy for row in rows for accuracy in row.targets})
-    return [_target(accuracy, rows) for accuracy in accuracies]
+def _targets(rows: Sequence[Row], metric: Metric) -> list[str]:
+    goals = sorted({goal for row in rows for goal in row.targets}, reverse=metric.better == "lower")
+    return [_target(goal, rows, metric) for goal in goals]
 
 
 def _front_blocks(run: RunRecord, rows: Sequence[Row]) -> list[str]:
@@ -139,9 +142,9 @@ def _front_blocks(run: RunRecord, rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def _target(accuracy: float, rows: Sequence[Row]) -> str:
-    goal = limit(accuracy, "fraction")
-    found = {row.label: row.targets[accuracy] for row in rows if accuracy in row.targets}
+def _target(value: float, rows: Sequence[Row], metric: Metric) -> str:
+    goal = limit(value, metric.dimension) if metric.share else f"{metric.word} {limit(value, metric.dimension)}"
+    found = {row.label: row.targets[value] for row in rows if value in row.targets}
     always = {label: target.mean for label, target in found.items() if target.mean is not None}
     partly = {label: target for label, target in found.items() if 0 < target.reached < target.seeds}
     never = [label for label, target in found.items() if target.reached == 0]

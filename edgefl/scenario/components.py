@@ -13,10 +13,12 @@ from edgefl.data.catalogue import data_set
 from edgefl.data.spec import DataSpec
 from edgefl.errors import EdgeflError, UserError, WrongAnswer, in_words
 from edgefl.models.registry import MODELS, ModelSpec
-from edgefl.part_choice import part_of, tagged
+from edgefl.part_choice import chosen_part, part_of, tagged
 from edgefl.registry import Registry
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS, BlockSchedulerSpec
 from edgefl.scheduling.selection.base import SELECTORS, SelectorSpec
+from edgefl.tasks.base import TASKS
+from edgefl.tasks.base import Task as TaskPart
 from edgefl.validation import shown, validated
 from edgefl.wording import with_article
 
@@ -134,6 +136,7 @@ def built_at(field: str) -> Iterator[None]:
 
 MODEL_SECTION: Section[ModelSpec] = Section("name", MODELS)
 SELECTION_SECTION: Section[SelectorSpec] = Section("kind", SELECTORS)
+TASK_SECTION: Section[TaskPart] = Section("kind", TASKS)
 SCHEDULER_SECTION: Section[BlockSchedulerSpec] = Section("kind", BLOCK_SCHEDULERS)
 
 
@@ -151,6 +154,16 @@ def _read_model(value: Any) -> Named[ModelSpec]:
 def _read_selection(value: Any) -> Named[SelectorSpec]:
     return SELECTION_SECTION.read(value, "training.selection")
 
+
+def _read_task(value: Any) -> TaskPart:
+    try:
+        return value if isinstance(value, TaskPart) else chosen_part(TASKS, value)
+    except UserError as error:
+        raise within(error, "task") from None
+
+
+Task = Annotated[SerializeAsAny[TaskPart], PlainValidator(_read_task, json_schema_input_type=Any)]
+"""``task:``, a kind, or a mapping with kind and options."""
 
 Data = Annotated[SerializeAsAny[DataSpec], PlainValidator(_read_data, json_schema_input_type=Any)]
 """``data:``, with name and options."""

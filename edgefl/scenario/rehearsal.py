@@ -50,7 +50,11 @@ def _rehearse_learning(scenario: Scenario) -> None:
             shard_sizes(scenario.data, scenario.seeds[0], scenario.evaluation.split)
     with built_at("model"):
         model = build_model(
-            scenario.model.spec, description.shape, description.classes, tokens=description.kind == "tokens"
+            scenario.model.spec,
+            description.shape,
+            description.classes,
+            scenario.task,
+            tokens=description.kind == "tokens",
         )
         block_figures(model)  # raises an error if its operators cannot be counted
     if model.tokens is not None:

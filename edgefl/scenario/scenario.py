@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from edgefl.data.spec import DataSpec
 from edgefl.errors import UserError, nearest
 from edgefl.fleet import FleetGroup, group_counts
 from edgefl.fleet import resolve as with_profile
 from edgefl.methods.build import build_method
 from edgefl.network.specs import NetworkSpec
 from edgefl.options import Options
-from edgefl.scenario.components import Data, Model, built_at
+from edgefl.scenario.components import Data, Model, Task, built_at, within
 from edgefl.scenario.methods import Methods, ScenarioMethod
 from edgefl.scenario.published import Published
 from edgefl.scenario.sweep import SweepSpec
+from edgefl.scenario.targets import Target, check_targets, values_of
 from edgefl.scenario.training import EvaluationSpec, TrainingSpec
 from edgefl.scheduling.selection.fixed import Fixed
 from edgefl.simulation.cost_specs import CostSpec, MeasuredCost, SecondsCost
 from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec, ProtocolSpec, SynchronousSpec
 from edgefl.simulation.specs import BudgetSpec
+from edgefl.tasks.classification import Classification
 from edgefl.training.personalisation.calibration import CalibrationSpec
 from edgefl.validation import validated
 
@@ -36,6 +39,9 @@ class Scenario(Options):
     seeds: tuple[Annotated[int, Field(ge=0, le=2**53)], ...] = Field(
         default=(0,), min_length=1, description="each method runs once with each of them"
     )
+    task: Task = Field(
+        default_factory=Classification, description="what the model is trained for: a kind, or a kind and its options"
+    )
     data: Data = Field(description="the data set, and how it is distributed over the clients")
     model: Model = Field(description="the model to train: its name and options")
     training: TrainingSpec = Field(description="rounds, cohort, and a client's local training")
@@ -48,11 +54,14 @@ class Scenario(Options):
     network: NetworkSpec = Field(description="the graph, and the clients' links by name")
     cost: CostSpec = Field(default_factory=MeasuredCost, description="how FLOPs and seconds of training are determined")
     methods: Methods = Field(description="the methods to compare: names, or mappings with options")
-    targets: tuple[Annotated[float, Field(gt=0, le=1)], ...] = Field(
-        default=(), description="accuracies in (0, 1]; time, bytes, joules and rounds to each are reported"
+    targets: tuple[Target, ...] = Field(
+        default=(),
+        description="accuracies in (0, 1], or values of the task's metric; time, bytes, joules and rounds to each are "
+        "reported",
     )
     target_metric: Literal["accuracy", "accuracy_ema"] = Field(
-        default="accuracy", description="the metric for targets: accuracy, or its moving average (0.9)"
+        default="accuracy",
+        description="what targets refer to: the accuracy or the task's metric, or its moving average (0.9)",
     )
     keep_models: Literal["none", "server", "clients"] = Field(
         default="server",
@@ -75,6 +84,15 @@ class Scenario(Options):
         if value is not None:
             return value
         return () if info.field_name == "targets" else {}
+
+    @field_validator("data")
+    @classmethod
+    def _labels_for_the_task(cls, data: DataSpec, info: ValidationInfo) -> DataSpec:
+        task = info.data.get("task")
+        try:
+            return data if task is None else data.for_task(task)
+        except UserError as error:
+            raise within(error, "data") from None
 
     @field_validator("fleet")
     @classmethod
@@ -104,7 +122,8 @@ class Scenario(Options):
         return self
 
     def _check_lists(self) -> None:
-        for field, values in (("seeds", self.seeds), ("targets", self.targets)):
+        check_targets(self.targets, self.task.measured)
+        for field, values in (("seeds", self.seeds), ("targets", values_of(self.targets))):
             for index, value in enumerate(values):
                 if value in values[:index]:
                     raise UserError(f"expected different {field}, found {value} twice", field=f"{field}.{index}")
@@ -112,6 +131,11 @@ class Scenario(Options):
             raise UserError(
                 f"tests each client on its own part, so data.test must be 'partitioned', found '{self.data.test}'",
                 field="personalisation",
+            )
+        if self.personalisation is not None and self.personalisation.self_confidence and not self.task.classes:
+            raise UserError(
+                f"self-confidence compares classes, and task '{self.task.kind}' has none",
+                field="personalisation.self_confidence",
             )
         if self.stop == "target" and not self.targets:
             raise UserError("expected at least one target because of stop: target, found none", field="targets")

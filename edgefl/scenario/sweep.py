@@ -25,7 +25,8 @@ class HalvingSpec(Options):
         default=3, description="one in `factor` settings continues, with `factor` times the amount"
     )
     metric: Metric = Field(
-        default="accuracy", description="accuracy of the last model, the best accuracy, or the moving average (ema)"
+        default="accuracy",
+        description="accuracy (or the task's metric) of the last model, the best one, or the moving average (ema)",
     )
 
     @model_validator(mode="after")
@@ -44,7 +45,8 @@ class OptunaSpec(Options):
     )
     seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(default=0, description="the proposals' random seed")
     metric: Metric = Field(
-        default="accuracy", description="accuracy of the last model, the best accuracy, or the moving average (ema)"
+        default="accuracy",
+        description="accuracy (or the task's metric) of the last model, the best one, or the moving average (ema)",
     )
 
 

@@ -1,4 +1,4 @@
-"""Budgets that end a run, and accuracy targets."""
+"""Budgets that end a run, and targets."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from edgefl.record.kinds import BudgetKind
+from edgefl.record.metric import Metric
 from edgefl.simulation.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The state of a run at the end of a round: the model's accuracy, and the amounts spent so far."""
+    """The state of a run at the end of a round: the model's metric, and the amounts spent so far."""
 
     round: int
     seconds: float
     spent: Ledger
-    accuracy: float
+    metric: float
     ema: float
 
 
 @dataclass
 class Target:
-    """An accuracy to reach, and the state of the run when it was first reached."""
+    """A value of the metric to reach, and the state of the run when it was first reached."""
 
-    accuracy: float
+    value: float
     reached: Standing | None = None
 
 
@@ -50,14 +51,18 @@ class Limits:
 
     Args:
         budgets: the limit of each limited kind.
-        targets: accuracies.
-        metric: ``accuracy`` or ``accuracy_ema``, for targets.
+        targets: values of the metric.
+        metric: the metric.
+        smoothed: whether targets refer to its moving average.
     """
 
-    def __init__(self, budgets: Mapping[BudgetKind, float], targets: Iterable[float], metric: str) -> None:
+    def __init__(
+        self, budgets: Mapping[BudgetKind, float], targets: Iterable[float], metric: Metric, *, smoothed: bool = False
+    ) -> None:
         self.budgets = [Budget(kind, limit) for kind, limit in budgets.items()]
-        self.targets = [Target(accuracy) for accuracy in targets]
-        self._metric = metric
+        self.targets = [Target(value) for value in targets]
+        self.metric = metric
+        self._smoothed = smoothed
         # The budget on seconds is a timer.
         self._counted = [(budget, attrgetter(budget.kind)) for budget in self.budgets if budget.kind != "seconds"]
 
@@ -78,10 +83,10 @@ class Limits:
     def round_ended(self, standing: Standing) -> list[Target]:
         """Record a round's end; return the targets that it reached for the first time."""
         for budget in self.budgets:
-            if budget.allows(standing) and not math.isnan(standing.accuracy):
+            if budget.allows(standing) and not math.isnan(standing.metric):
                 budget.within = standing
-        level = standing.ema if self._metric == "accuracy_ema" else standing.accuracy
-        reached = [t for t in self.targets if t.reached is None and not math.isnan(level) and level >= t.accuracy]
+        level = standing.ema if self._smoothed else standing.metric
+        reached = [each for each in self.targets if each.reached is None and self.metric.reaches(level, each.value)]
         for target in reached:
             target.reached = standing
         return reached

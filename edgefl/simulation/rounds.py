@@ -1,4 +1,4 @@
-"""The end of a round: the next model, its accuracy, its cost, and whether the run continues."""
+"""The end of a round: the next model, its metric, its cost, and whether the run continues."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from edgefl.methods.payloads.blocks import bytes_of_last_blocks
 from edgefl.record.events import ABSENT, detail
+from edgefl.record.metric import ACCURACY
 from edgefl.record.rounds import RoundRow
 from edgefl.scheduling.blocks.base import BlockFeedback
 from edgefl.scheduling.selection.base import SelectionFeedback
@@ -103,16 +104,16 @@ class RoundBook:
         with blaming(self.world.setup.label, version - 1, "evaluation"):
             self.latest = self.world.setup.learner.evaluate(version)
         self._evaluated_round = version
-        accuracy = self.latest.accuracy
-        self.ema = accuracy if math.isnan(self.ema) else EMA_DECAY * self.ema + (1 - EMA_DECAY) * accuracy
-        self.best = accuracy if math.isnan(self.best) else max(self.best, accuracy)
+        value = self.latest.metric
+        self.ema = value if math.isnan(self.ema) else EMA_DECAY * self.ema + (1 - EMA_DECAY) * value
+        self.best = value if math.isnan(self.best) else self.world.setup.limits.metric.best(self.best, value)
         if self.world.setup.trains:
-            facts: dict[str, object] = {"accuracy": accuracy, "loss": self.latest.loss, "ema": self.ema}
+            facts: dict[str, object] = {"metric": value, "loss": self.latest.loss, "ema": self.ema}
             if not math.isnan(self.latest.ensemble):
                 facts["ensemble"] = self.latest.ensemble
             if self.latest.model:
                 facts["model"] = self.latest.model
-            self.world.wrote("evaluation", version - 1, value=accuracy, note=detail(**facts))
+            self.world.wrote("evaluation", version - 1, value=value, note=detail(**facts))
         return self.latest
 
     def _pass_feedback(self, round: int, arrived: Sequence[Participation]) -> None:
@@ -163,12 +164,17 @@ class RoundBook:
         spent = total.since(self._before)
         sent = Counter(life.downlink.alpha for life in lives if life.phase != "refused")
         bytes = {alpha: bytes_of_last_blocks(world.setup.sizes, alpha) for alpha in sent}
+        ema = self.ema if evaluation is not _UNKNOWN else math.nan
+        is_accuracy = world.setup.limits.metric.name == ACCURACY.name
         row = RoundRow(
             round=round + 1,
             seconds=world.now,
-            accuracy=evaluation.accuracy,
-            accuracy_ema=self.ema if evaluation is not _UNKNOWN else math.nan,
-            accuracy_ensemble=evaluation.ensemble,
+            metric=evaluation.metric,
+            metric_ema=ema,
+            metric_ensemble=evaluation.ensemble,
+            accuracy=evaluation.metric if is_accuracy else math.nan,
+            accuracy_ema=ema if is_accuracy else math.nan,
+            accuracy_ensemble=evaluation.ensemble if is_accuracy else math.nan,
             loss=evaluation.loss,
             bytes_down=int(spent.bytes_down),
             bytes_up=int(spent.bytes_up),
@@ -197,8 +203,8 @@ class RoundBook:
 
     def _standing(self, round: int, evaluation: Evaluation) -> None:
         world, limits = self.world, self.world.setup.limits
-        standing = Standing(round + 1, world.now, self._before, evaluation.accuracy, self.ema)
+        standing = Standing(round + 1, world.now, self._before, evaluation.metric, self.ema)
         for target in limits.round_ended(standing):
-            world.wrote("target", round, item="accuracy", value=target.accuracy)
+            world.wrote("target", round, item=limits.metric.name, value=target.value)
         if world.setup.stop == "target" and limits.all_reached:
             world.stop("target")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -11,11 +12,14 @@ from typing import Any
 import pyarrow as pa
 
 from edgefl.errors import UserError
+from edgefl.part_choice import chosen_part
+from edgefl.record.metric import ACCURACY, Metric
 from edgefl.sweep.jobs import Job
 from edgefl.sweep.settings import Setting
+from edgefl.tasks.base import TASKS
 
-METRICS = {"accuracy": "accuracy_final", "best": "accuracy_best", "ema": "accuracy_ema"}
-"""The metrics that settings can be chosen by, and their columns."""
+FIGURES = {"accuracy": "final", "best": "best", "ema": "ema"}
+"""The figures that settings can be chosen by, and the ends of their columns' names."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class Chosen:
         method: its label.
         setting: values by path.
         value: the mean of the metric over the seeds; ``seeds``: the number of seeds.
+        metric: the metric of its models.
         edge: paths whose chosen number is the smallest or the largest of those tried: a better one may lie outside.
     """
 
@@ -34,17 +39,33 @@ class Chosen:
     value: float
     seeds: int
     edge: tuple[str, ...]
+    metric: Metric
 
 
-def mean_by(metric: str, found: Sequence[Mapping[str, Sequence[Mapping[str, Any]]]]) -> float:
-    """Return the mean of a metric over the jobs of one setting and method; -1, below all others, if a job has none.
+def metric_of(job: Job) -> Metric:
+    """Return the metric of a job's models."""
+    return chosen_part(TASKS, job.scenario.get("task", "classification")).measured
+
+
+def column_of(figure: str, metric: Metric) -> str:
+    """Return the column of a figure in the rows of runs."""
+    return f"{'accuracy' if metric.name == ACCURACY.name else 'metric'}_{FIGURES[figure]}"
+
+
+def merit(figure: str, found: Sequence[Mapping[str, Sequence[Mapping[str, Any]]]], metric: Metric) -> float:
+    """Return the mean of a figure over the jobs of one setting and method, so that the highest is the best.
+
+    It is minus infinity if a job has none.
 
     Args:
-        metric: a key of :data:`METRICS`.
+        figure: a key of :data:`FIGURES`.
         found: the figures of each job, by its only method.
+        metric: the metric of their models.
     """
-    values = [rows[0][METRICS[metric]] for figures in found for rows in figures.values()]
-    return fmean(values) if len(values) == len(found) and None not in values else -1.0
+    values = [rows[0][column_of(figure, metric)] for figures in found for rows in figures.values()]
+    if len(values) != len(found) or None in values:
+        return -math.inf
+    return fmean(values) if metric.better == "higher" else -fmean(values)
 
 
 def check_split(jobs: Sequence[Job], asked: str = "--choose") -> None:
@@ -62,7 +83,7 @@ def check_split(jobs: Sequence[Job], asked: str = "--choose") -> None:
 
 
 def choose(jobs: Sequence[Job], table: pa.Table, metric: str) -> list[Chosen]:
-    """Return the setting with the largest mean over the seeds for each method; the first if several are equal.
+    """Return the setting with the best mean over the seeds for each method; the first if several are equal.
 
     Only settings whose jobs finished for every seed count, not those that successive halving dropped.
 
@@ -70,7 +91,8 @@ def choose(jobs: Sequence[Job], table: pa.Table, metric: str) -> list[Chosen]:
         UserError: a job evaluates the test split, or nothing was trained.
     """
     check_split(jobs)
-    column = METRICS[metric]
+    measured = metric_of(jobs[0])
+    column = column_of(metric, measured)
     settings = {job.id: job.setting for job in jobs}
     grouped: dict[str, dict[str, tuple[Setting, list[float | None]]]] = {}
     for row in table.to_pylist():
@@ -88,10 +110,11 @@ def choose(jobs: Sequence[Job], table: pa.Table, metric: str) -> list[Chosen]:
             if len(known) == seeds:
                 means.append((setting, fmean(known)))
         if not means:
-            raise UserError(f"no setting of {method} has an accuracy for every seed to choose by", file="--choose")
-        best, value = max(means, key=lambda pair: pair[1])
+            raise UserError(f"no setting of {method} has a metric for every seed to choose by", file="--choose")
+        sign = 1 if measured.better == "higher" else -1
+        best, value = max(means, key=lambda pair: sign * pair[1])
         edge = tuple(path for path in best if _at_the_edge(best[path], [job.setting[path] for job in jobs]))
-        chosen.append(Chosen(method, best, value, seeds, edge))
+        chosen.append(Chosen(method, best, value, seeds, edge, measured))
     return chosen
 
 

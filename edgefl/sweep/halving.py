@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from edgefl.experiment.pausing import Pause
 from edgefl.scenario.sweep import HalvingSpec
-from edgefl.sweep.choice import mean_by
+from edgefl.sweep.choice import merit, metric_of
 from edgefl.sweep.jobs import Job
 from edgefl.sweep.sweeping import Search
 
@@ -33,7 +33,7 @@ def halving(candidates: Sequence[Sequence[Job]], spec: HalvingSpec) -> Search:
         figures = iter((yield [job for jobs in asked for job in jobs]))
         if last:
             return
-        values = [mean_by(spec.metric, [next(figures) for _ in jobs]) for jobs in asked]
+        values = [merit(spec.metric, [next(figures) for _ in jobs], metric_of(jobs[0])) for jobs in asked]
         kept: set[int] = set()
         for method in methods:
             places = [place for place, jobs in enumerate(racing) if jobs[0].methods[0] == method]

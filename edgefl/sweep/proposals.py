@@ -7,10 +7,13 @@ from typing import Any
 
 from edgefl.errors import UserError
 from edgefl.scenario.sweep import OptunaSpec, SweepSpec
-from edgefl.sweep.choice import mean_by
+from edgefl.sweep.choice import merit, metric_of
 from edgefl.sweep.jobs import Job
 from edgefl.sweep.settings import Setting
 from edgefl.sweep.sweeping import Search
+
+_WORST = 1e30
+"""A value of a metric worse than any, if lower values are better."""
 
 
 def proposals(spec: SweepSpec, options: OptunaSpec, methods: Sequence[str], make: Callable[..., list[Job]]) -> Search:
@@ -48,9 +51,10 @@ def proposals(spec: SweepSpec, options: OptunaSpec, methods: Sequence[str], make
         jobs = [make(_setting(spec, trial.params), method) for _, trial, method in asked]
         figures = iter((yield [job for each in jobs for job in each]))
         for (study, trial, _), each in zip(asked, jobs, strict=True):
-            value = mean_by(options.metric, [next(figures) for _ in each])
+            metric = metric_of(each[0])
+            worst = 0.0 if metric.better == "higher" else -_WORST
             # A setting that fails or diverges gets the worst value, so that the next proposals avoid it.
-            study.tell(trial, max(value, 0.0))
+            study.tell(trial, max(merit(options.metric, [next(figures) for _ in each], metric), worst))
 
 
 def _space(optuna: Any, spec: SweepSpec) -> dict[str, Any]:

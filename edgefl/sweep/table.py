@@ -85,13 +85,14 @@ def figures_of(entry: SeedResult) -> dict[str, Any]:
         "refused": entry.refused,
         "seconds": entry.seconds,
         **{f"accuracy_{name}": getattr(entry.accuracy, name) for name in ("final", "best", "ema")},
+        **{f"metric_{name}": getattr(entry.metric, name) for name in ("final", "best", "ema")},
         **{f"bytes_{name}": getattr(entry.bytes, name) for name in ("down", "up", "wasted")},
         "flops": entry.flops,
         "joules": entry.joules,
     }
     for target in entry.targets:
-        row[f"seconds_to_{target.accuracy:g}"] = target.seconds
-        row[f"bytes_to_{target.accuracy:g}"] = target.bytes
+        row[f"seconds_to_{target.value:g}"] = target.seconds
+        row[f"bytes_to_{target.value:g}"] = target.bytes
     for budget in entry.budgets:
-        row[f"accuracy_within_{budget.kind}"] = budget.accuracy
+        row[f"{entry.metric.name}_within_{budget.kind}"] = budget.metric
     return row

@@ -127,7 +127,7 @@ class Engine(Protocol):
         """
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Return accuracy and mean cross-entropy of the model ``vector`` ``[size]`` on the evaluation split.
+        """Return metric and mean loss of the model ``vector`` ``[size]`` on the evaluation split.
 
         ``mode`` states how the evaluation differs from a plain one; see ``Objective.evaluation_mode``.
         """
@@ -194,7 +194,7 @@ class Around:
         return self._engine.train(tasks, arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Return accuracy and mean cross-entropy on the evaluation split."""
+        """Return metric and mean loss on the evaluation split."""
         return self._engine.evaluate(vector, mode)
 
     def close(self) -> None:

@@ -95,7 +95,7 @@ class TrainingCore:
         memory: ResultMemory | None = None,
     ) -> Self:
         """The core of a scenario's data and model for one seed; it trains on the device that holds the data."""
-        model = build_model(spec, data.shape, data.classes, tokens=data.tokens)
+        model = build_model(spec, data.shape, data.classes, data.train.task, tokens=data.tokens)
         options: dict[str, Any] = {"engine": engine, "workers": workers, "memory": memory}
         return cls(ClientData(data), model, seed, data.train.device, **options)
 

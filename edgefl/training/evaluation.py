@@ -1,17 +1,19 @@
-"""Accuracy and loss of one model, batch by batch; the result does not depend on which worker computes which batch."""
+"""Metric and loss of one model, batch by batch; the result does not depend on which worker computes which batch."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from edgefl.models.block_model import BlockModel
 from edgefl.models.mode import using
+from edgefl.tasks.base import Task
 from edgefl.training.base import JobData
 from edgefl.training.device import exact_arithmetic
 from edgefl.training.job import Evaluation
@@ -22,16 +24,19 @@ PLAIN = {"training": False, "track": False, "width": 1.0, "keep": None, "keep_pr
 
 EVALUATED = "the evaluated model"
 
+WORST = 1e30
+"""The value of a metric that is not a finite number, if lower values are better; 0 if higher ones are."""
+
 BATCH = 128
 """Images in an evaluation batch, on every device and engine; the last batch contains the remaining images."""
 
 
 class BatchScore(NamedTuple):
-    """Correct predictions, summed cross-entropy and number of images of one batch."""
+    """The sums of the task's scores of one batch, its summed loss, and the number of the loss's terms."""
 
-    right: int
-    cross_entropy: float
-    images: int
+    scores: tuple[float, ...]
+    loss: float
+    terms: int
 
 
 def evaluate_batches(
@@ -49,36 +54,41 @@ def evaluate_batches(
     Raises:
         WrittenInPlace: a layer wrote into the model.
     """
-    right, cross_entropy, images = [], [], []
+    scores, losses, terms = [], [], []
+    task = model.task
     with exact_arithmetic(vector.device), torch.no_grad(), using(**{**PLAIN, **mode}):
         lent = Lent({EVALUATED: vector}, model.layout)
         weights = model.layout.frozen(*model.layout.split(lent[EVALUATED]))
         for place in places:
             batch = data.evaluation_batch(place)
-            logits = model.apply_blocks(weights, batch.inputs)
+            outputs = model.apply_blocks(weights, batch.inputs)
             lent.check()
-            right.append((logits.argmax(dim=1) == batch.labels).sum())
-            cross_entropy.append(F.cross_entropy(logits.double(), batch.labels, reduction="sum"))
-            images.append(len(batch.labels))
+            scores.append(task.scores(outputs, batch.labels).sum(dim=0))
+            loss, count = task.summed_loss(outputs, batch.labels)
+            losses.append(loss)
+            terms.append(count)
         lent.check(numbers=True)
-    if not images:
+    if not terms:
         return []
     # One transfer for all batches: on an accelerator each .item() would wait for the device.
-    return list(map(BatchScore, torch.stack(right).tolist(), torch.stack(cross_entropy).tolist(), images))
+    sums = map(tuple, torch.stack(scores).tolist())
+    return list(map(BatchScore, sums, torch.stack(losses).tolist(), map(int, terms)))
 
 
-def total(scores: Sequence[BatchScore]) -> Evaluation:
+def total(scores: Sequence[BatchScore], task: Task) -> Evaluation:
     """The evaluation over all batches.
 
     Raises:
-        ValueError: there are no images.
+        ValueError: there are no labels.
     """
-    images = sum(score.images for score in scores)
-    if not images:
+    terms = sum(score.terms for score in scores)
+    if not terms:
         raise ValueError("the evaluation split is empty")
-    return Evaluation(
-        sum(score.right for score in scores) / images, _sum([score.cross_entropy for score in scores]) / images
-    )
+    sums = [_sum(list(column)) for column in zip(*(score.scores for score in scores), strict=True)]
+    value = task.value(np.array(sums))
+    if not math.isfinite(value):
+        value = 0.0 if task.measured.better == "higher" else WORST
+    return Evaluation(value, _sum([score.loss for score in scores]) / terms)
 
 
 def _sum(numbers: list[float]) -> float:

@@ -59,13 +59,13 @@ class Feedback(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """Accuracy in [0, 1] and mean cross-entropy of one model version on the evaluation split.
+    """The task's metric, such as the accuracy, and the mean loss of one model version on the evaluation split.
 
-    ``ensemble`` is the accuracy of the temporal ensemble up to that version, NaN if there is none. ``model`` is the
+    ``ensemble`` is the metric of the temporal ensemble up to that version, NaN if there is none. ``model`` is the
     digest of the model after its evaluation, empty if there is none.
     """
 
-    accuracy: float
+    metric: float
     loss: float
     ensemble: float = nan
     model: str = ""

@@ -161,12 +161,12 @@ class MethodLearner:
         return feedback
 
     def evaluate(self, version: int) -> Evaluation:
-        """Accuracy and loss of a kept model version, with its ensemble's accuracy; computed once."""
+        """Metric and loss of a kept model version, with its ensemble's metric; computed once."""
         if version not in self._evaluations:
             found = self._engine.evaluate(self.model(version), self._evaluation_mode)
             average = self._kept_models.average
             if average is not None and version == self._server.version:
-                found = found._replace(ensemble=self._engine.evaluate(average, self._evaluation_mode).accuracy)
+                found = found._replace(ensemble=self._engine.evaluate(average, self._evaluation_mode).metric)
             self._evaluations[version] = found._replace(model=digest_of_model(self.model(version)))
         return self._evaluations[version]
 

@@ -7,7 +7,7 @@ from math import nan
 from edgefl.training.job import Digests, Evaluation, Feedback, JobId, Mixing, TrainingJob
 
 _FEEDBACK = Feedback(loss=0.0, first_loss=0.0, distance=1.0, drift=0.0)
-_EVALUATION = Evaluation(accuracy=nan, loss=nan)
+_EVALUATION = Evaluation(metric=nan, loss=nan)
 
 
 class NeutralLearner:
@@ -20,7 +20,7 @@ class NeutralLearner:
     >>> learner.aggregate(4, [JobId("fedavg", 0, 7, 0)], round=4)
     5
     >>> learner.evaluate(5)
-    Evaluation(accuracy=nan, loss=nan, ensemble=nan, model='')
+    Evaluation(metric=nan, loss=nan, ensemble=nan, model='')
     """
 
     def submit(self, job: TrainingJob) -> None:

@@ -105,7 +105,7 @@ class RememberingEngine:
         return delivered([result for result in known if result is not None], arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Return accuracy and mean cross-entropy on the evaluation split."""
+        """Return metric and mean loss on the evaluation split."""
         return self._engine.evaluate(vector, mode)
 
     def close(self) -> None:

@@ -41,8 +41,8 @@ class SequentialEngine:
         )
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Accuracy and mean cross-entropy on the evaluation split."""
-        return total(evaluate_batches(vector, self._data.evaluation(), self._model, self._data, mode))
+        """Metric and mean loss on the evaluation split."""
+        return total(evaluate_batches(vector, self._data.evaluation(), self._model, self._data, mode), self._model.task)
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from edgefl.cli.progress import Lines, Live, watching
 from edgefl.record.rounds import RoundRow
-from edgefl.record.summary import Accuracy, Bytes, Communication, SeedResult, Stop
+from edgefl.record.summary import Accuracy, Bytes, Communication, MetricResult, SeedResult, Stop
 
 
 class Clock:
@@ -34,6 +34,7 @@ def result(reason):
         seed=0,
         stop=Stop(reason=reason, round=1),
         accuracy=Accuracy(),
+        metric=MetricResult(name="accuracy", better="higher", share=True, title="accuracy"),
         seconds=1.0,
         rounds=1,
         rounds_without_update=0,

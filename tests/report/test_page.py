@@ -148,11 +148,10 @@ def test_the_front_holds_exactly_what_no_other_model_beats(found):
 
     def beaten(one):
         return any(
-            (other.cost <= one.cost and other.accuracy > one.accuracy)
-            or (other.cost < one.cost and other.accuracy >= one.accuracy)
+            (other.cost <= one.cost and other.value > one.value) or (other.cost < one.cost and other.value >= one.value)
             for other in points
         )
 
-    expected = {(point.cost, point.accuracy) for point in points if not beaten(point)}
-    assert {(point.cost, point.accuracy) for point in front(points)} == expected
+    expected = {(point.cost, point.value) for point in points if not beaten(point)}
+    assert {(point.cost, point.value) for point in front(points)} == expected
     assert len(front(points)) == len(expected)

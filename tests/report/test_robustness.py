@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from edgefl.cli import main
+from edgefl.record.metric import ACCURACY
 from edgefl.record.sensitivity import OWN, Condition
 from edgefl.report import RunResult
 from edgefl.report.page import page
@@ -43,7 +44,7 @@ def first_at(run, label, seed, accuracy, condition):
 
 def test_under_the_runs_own_conditions_the_winner_is_the_summarys(timed):
     found = read_sensitivity(timed)
-    answer = found.answer(Question("target", 0.3), OWN)
+    answer = found.answer(Question("target", 0.3, ACCURACY), OWN)
     seconds = {
         label: [result.targets[0].seconds for result in results]
         for label, results in timed.results.items()
@@ -56,7 +57,7 @@ def test_under_the_runs_own_conditions_the_winner_is_the_summarys(timed):
 
 @pytest.mark.parametrize("condition", [Condition("high", 0.7), Condition("low", 1.3)])
 def test_under_other_conditions_the_winner_is_that_of_the_tables_rows(timed, condition):
-    answer = read_sensitivity(timed).answer(Question("target", 0.3), condition)
+    answer = read_sensitivity(timed).answer(Question("target", 0.3, ACCURACY), condition)
     seconds = {
         label: [first_at(timed, label, result.seed, 0.3, condition) for result in results]
         for label, results in timed.results.items()
@@ -70,7 +71,7 @@ def test_within_a_budget_the_last_model_that_it_pays_for_counts(timed):
     found = read_sensitivity(timed)
     whole = found.total("fedavg", OWN, "seconds").mean
     for condition in found.conditions:
-        answer = found.answer(Question("seconds", 0.6 * whole), condition)
+        answer = found.answer(Question("seconds", 0.6 * whole, ACCURACY), condition)
         held = {}
         for label, results in timed.results.items():
             last = []
@@ -93,8 +94,8 @@ def test_a_method_that_its_budget_had_ended_is_marked_as_perhaps_better(small_ru
     write_sensitivity(folder)
     found = read_sensitivity(RunResult(folder))
     most = found.total("fedavg", Condition("high", 0.7), "joules").mean
-    assert found.answer(Question("joules", 2 * most), OWN).least
-    assert not found.answer(Question("joules", most / 1e3), OWN).least
+    assert found.answer(Question("joules", 2 * most, ACCURACY), OWN).least
+    assert not found.answer(Question("joules", most / 1e3, ACCURACY), OWN).least
 
 
 def swapped(run: RunResult, tmp_path) -> RunResult:
@@ -103,7 +104,7 @@ def swapped(run: RunResult, tmp_path) -> RunResult:
     shutil.copytree(run.path, folder)
     table = pq.read_table(folder / "sensitivity.parquet")
     rows = table.to_pylist()
-    loser = read_sensitivity(run).answer(Question("target", 0.3), OWN).leaders[-1]
+    loser = read_sensitivity(run).answer(Question("target", 0.3, ACCURACY), OWN).leaders[-1]
     other = next(label for label in run.labels if label not in (loser, winner(run)))
     for row in rows:
         if row["devices"] == "high":
@@ -113,7 +114,7 @@ def swapped(run: RunResult, tmp_path) -> RunResult:
 
 
 def winner(run: RunResult) -> str:
-    return read_sensitivity(run).answer(Question("target", 0.3), OWN).leaders[0]
+    return read_sensitivity(run).answer(Question("target", 0.3, ACCURACY), OWN).leaders[0]
 
 
 def test_a_winner_that_changes_is_said_and_marked(timed, tmp_path):
@@ -184,4 +185,4 @@ def test_without_the_file_the_page_says_how_to_get_it(small_run, late_run):
 
 
 def test_nobody_is_an_answer(timed):
-    assert read_sensitivity(timed).answer(Question("target", 0.999), OWN) == Answer((), None, least=False)
+    assert read_sensitivity(timed).answer(Question("target", 0.999, ACCURACY), OWN) == Answer((), None, least=False)

@@ -19,6 +19,7 @@ from edgefl.methods.payload import ModelSizes
 from edgefl.network import Transport
 from edgefl.record.events import Event
 from edgefl.record.listener import Listener
+from edgefl.record.metric import ACCURACY
 from edgefl.record.summary import SeedResult
 from edgefl.scheduling.blocks.base import block_scheduler
 from edgefl.scheduling.selection.base import Facts, selection
@@ -196,7 +197,7 @@ def run() -> Callable[..., SmallRun]:
             capacity_changes=capacity_changes
             or SimpleNamespace(attach=lambda network: None, round_begins=lambda network, round: None),
             learner=learner,
-            limits=Limits(budgets or {}, targets, "accuracy"),
+            limits=Limits(budgets or {}, targets, ACCURACY),
             stop=stop,
             evaluate_every=evaluate_every,
             trains=trains,

@@ -8,7 +8,7 @@ import pytest
 def test_a_run_ends_at_the_instant_at_which_its_seconds_are_over(run):
     result = run(rounds=9, budgets={"seconds": 10.0})
     assert (result.outcome.reason, result.outcome.rounds, result.outcome.seconds) == ("seconds", 2, 10.0)
-    assert result.outcome.final.accuracy == pytest.approx(0.2)
+    assert result.outcome.final.metric == pytest.approx(0.2)
     # What was under way counts: two clients computed for 1 of 2 seconds.
     assert result.outcome.spent.flops == pytest.approx(2 * 4e9 + 2 * 1e9)
 

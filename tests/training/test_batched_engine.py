@@ -254,6 +254,6 @@ def test_the_core_takes_it_by_name(tiny):
         for client in range(3):
             learner.submit(tiny.job(client, alpha=4))
         learner.aggregate(0, [JobId("m", 3, client, 0) for client in range(3)], 0)
-        assert 0 <= learner.evaluate(1).accuracy <= 1
+        assert 0 <= learner.evaluate(1).metric <= 1
     assert core.engine_name == "batched"
     assert initial_vector(core.model, 3).equal(core.initial)

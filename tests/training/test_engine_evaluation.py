@@ -8,6 +8,7 @@ from edgefl.data.federated import load_federated
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.models.mode import using
 from edgefl.models.registry import MODELS
+from edgefl.tasks.classification import Classification
 from edgefl.training.client_data import ClientData
 from edgefl.training.core import TrainingCore
 from edgefl.training.evaluation import BatchScore, total
@@ -24,19 +25,19 @@ def test_accuracy_and_loss_are_those_of_the_whole_split_in_one_batch(tiny, worke
         block.load_state_dict(tensors)
     with torch.no_grad(), using(training=False):
         logits = model(data.images)
-    assert said.accuracy == float((logits.argmax(1) == data.labels).double().mean())
+    assert said.metric == float((logits.argmax(1) == data.labels).double().mean())
     assert said.loss == pytest.approx(float(F.cross_entropy(logits, data.labels)), rel=1e-5)
 
 
 def test_an_empty_split_has_no_accuracy():
     with pytest.raises(ValueError, match="empty"):
-        total([])
+        total([], Classification())
 
 
 def test_a_loss_without_a_number_is_reported_as_it_is():
-    scores = [BatchScore(1, loss, 2) for loss in (math.inf, 1.0, math.nan)]
-    assert total(scores).accuracy == 0.5
-    assert math.isnan(total(scores).loss)
+    scores = [BatchScore((1.0, 2.0), loss, 2) for loss in (math.inf, 1.0, math.nan)]
+    assert total(scores, Classification()).metric == 0.5
+    assert math.isnan(total(scores, Classification()).loss)
 
 
 @pytest.mark.parametrize("test", ["whole", "partitioned"])

@@ -14,7 +14,7 @@ def test_versions_count_up_and_every_number_is_neutral():
         assert learner.aggregate(round, [job.id], round) == round + 1
         assert learner.feedback(job.id) == Feedback(loss=0.0, first_loss=0.0, distance=1.0, drift=0.0)
         evaluation = learner.evaluate(round + 1)
-        assert all(math.isnan(each) for each in (evaluation.accuracy, evaluation.loss, evaluation.ensemble))
+        assert all(math.isnan(each) for each in (evaluation.metric, evaluation.loss, evaluation.ensemble))
 
 
 def test_it_holds_nothing_however_much_it_is_told():

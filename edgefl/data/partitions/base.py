@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,6 +19,9 @@ class Partition(Component):
     """
 
     kind: str
+
+    by_class: ClassVar[bool] = False
+    """Whether it needs the class of each sample."""
 
     @property
     def by_owner(self) -> bool:
@@ -61,6 +65,8 @@ class Partition(Component):
 
 class ClasswisePartition(Partition):
     """A partition given by the number of images per class and client; the images are chosen at random."""
+
+    by_class: ClassVar[bool] = True
 
     @abstractmethod
     def counts(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -23,6 +23,8 @@ class LabelLevel(Partition):
 
     All shards have the same size: the largest for which every class has enough images. Remaining images are not used.
     """
+
+    by_class: ClassVar[bool] = True
 
     kind: Literal["label_level"] = Field(default="label_level", description="FedBR's non-IID level ε")
     level: int = Field(ge=0, le=9, description="ε: 0 is IID, 9 the most skewed")

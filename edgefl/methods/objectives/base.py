@@ -12,19 +12,23 @@ from torch import Tensor
 
 from edgefl.component import Component
 from edgefl.errors import WrongAnswer, one_line
+from edgefl.methods.objectives.requirements import Need, check_need
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
 
 
 class Batch(NamedTuple):
-    """One minibatch on the training device: inputs ``[batch, *sample_shape]`` and labels ``[batch]`` (int64)."""
+    """One minibatch on the training device: inputs ``[batch, *sample_shape]`` and labels.
+
+    Labels are int64 ``[batch]`` for classification, else as the task states (:class:`edgefl.tasks.base.Task`).
+    """
 
     inputs: Tensor
     labels: Tensor
 
 
 class Loss(NamedTuple):
-    """The loss that a local step minimises, and the cross-entropy of the local path (both scalars).
+    """The loss that a local step minimises, and the task's loss of the local path, a cross-entropy (both scalars).
 
     The second is reported, and GMBS reads it as ζ; it needs no gradient.
     """
@@ -78,6 +82,10 @@ class Context:
     alpha: int
     draws: Mapping[str, Tensor] = field(default_factory=dict)
 
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """The task's mean loss of a batch: cross-entropy for classification."""
+        return self.model.task.mean_loss(outputs, labels)
+
 
 class Objective(Component):
     """A client's loss; its fields are its options."""
@@ -91,6 +99,9 @@ class Objective(Component):
     client: ClassVar[frozenset[str]] = frozenset()
     """Names of the facts about the client's data it reads: ``label_counts`` (training images of each class, int64
     ``[classes]``), ``relative_size`` (n_k N/n, its training images over the mean of all clients, one number)."""
+
+    needs: ClassVar[tuple[Need, ...]] = ()
+    """What it needs of the model and the task."""
 
     side_by_side: ClassVar[bool] = True
     """Whether clients can be trained in one stack, and steps traced and replayed; false if a random draw decides
@@ -108,6 +119,8 @@ class Objective(Component):
         Raises:
             UserError: the loss cannot train this model; the message states the reason.
         """
+        for need in self.needs:
+            check_need(need, type(self).__name__, model)
         return model
 
     def evaluation_mode(self, model: BlockModel) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from edgefl.errors import UserError
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
-from edgefl.methods.objectives.requirements import check_slimmable
+from edgefl.methods.objectives.requirements import Need
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
 from edgefl.models.mode import using
@@ -63,6 +63,8 @@ class FedAlign(Objective):
     two losses one after the other; their sum is the same because all shared values are detached.
     """
 
+    needs: ClassVar[tuple[Need, ...]] = ("widths",)
+
     mu: float = Field(default=0.45, ge=0, description="weight μ of the term")
     sub_width: float = Field(default=0.25, gt=0, lt=1, description="share of channels of the sub-block")
     rescale: bool = Field(default=True, description="scale the term to μ·CE (the authors' code); off: Eq. 5 as printed")
@@ -77,7 +79,7 @@ class FedAlign(Objective):
         Raises:
             UserError: its layers cannot run at a smaller width, or its block L has no feature maps.
         """
-        check_slimmable("fedalign", model)
+        super().adapt(model)
         if any(len(model.tap_shapes[index]) != 3 for index in (model.align_block - 1, model.align_block)):
             raise UserError("fedalign compares a convolutional block's input and output maps, and this model has none")
         return model
@@ -88,7 +90,7 @@ class FedAlign(Objective):
         block = model.align_block
         taps = model.taps(local, batch.inputs)
         before, after = taps[block - 1], taps[block]
-        cross_entropy = F.cross_entropy(taps[-1], batch.labels)
+        cross_entropy = context.loss(taps[-1], batch.labels)
         narrow = before.detach()[:, : channels(before.shape[1], self.sub_width)]
         with using(width=self.sub_width, track=False):
             sub = model.apply_blocks(local, narrow, start=block, stop=block + 1)

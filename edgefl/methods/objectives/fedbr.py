@@ -8,8 +8,7 @@ from pydantic import Field
 
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
 from edgefl.methods.objectives.hybrid_paths import path_loss
-from edgefl.methods.objectives.requirements import check_several_blocks
-from edgefl.models.block_model import BlockModel
+from edgefl.methods.objectives.requirements import Need
 from edgefl.models.layout import Weights
 from edgefl.models.mode import using
 
@@ -22,20 +21,12 @@ class FedBR(Objective):
     local prefix is computed once for all paths. Only blocks M-α+1 … M of ``received`` are read.
     """
 
+    needs: ClassVar[tuple[Need, ...]] = ("classes", "blocks")
     frozen: ClassVar[frozenset[str]] = frozenset({"received"})
 
     lambda_1: float = Field(default=1.0, ge=0, description="weight λ1 of the hybrid paths' cross-entropy")
     lambda_2: float = Field(default=1.0, ge=0, description="weight λ2 of the divergence from the hybrid paths")
     temperature: float = Field(default=1.0, gt=0, description="temperature δ of the divergence")
-
-    def adapt(self, model: BlockModel) -> BlockModel:
-        """The model itself.
-
-        Raises:
-            UserError: it is one block.
-        """
-        check_several_blocks("fedbr", model)
-        return model
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         """See :class:`Objective`."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch.nn.functional as F
 from pydantic import Field
 
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
 from edgefl.methods.objectives.divergence import kl_divergence
 from edgefl.methods.objectives.kd import taught_by
+from edgefl.methods.objectives.requirements import Need
 from edgefl.models.layout import Weights
 
 
@@ -20,6 +20,7 @@ class FedGKD(Objective):
     the received model. The term is off while the vector ``teaching`` (one number) is zero: in the first round.
     """
 
+    needs: ClassVar[tuple[Need, ...]] = ("classes",)
     frozen: ClassVar[frozenset[str]] = frozenset({"received"})
     vectors: ClassVar[frozenset[str]] = frozenset({"teacher", "teaching"})
 
@@ -29,7 +30,7 @@ class FedGKD(Objective):
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         """See :class:`Objective`."""
         logits = context.model.apply_blocks(local, batch.inputs)
-        cross_entropy = F.cross_entropy(logits, batch.labels)
+        cross_entropy = context.loss(logits, batch.labels)
         mean = context.model.layout.weights(context.vectors["teacher"])
         received = context.frozen["received"]
         teacher = tuple({**buffers, **parameters} for buffers, parameters in zip(received, mean, strict=True))

@@ -9,7 +9,7 @@ from pydantic import Field
 from edgefl.errors import UserError
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
 from edgefl.methods.objectives.hybrid_paths import path_loss
-from edgefl.methods.objectives.requirements import check_several_blocks
+from edgefl.methods.objectives.requirements import Need
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Weights
 from edgefl.models.mode import using
@@ -23,6 +23,7 @@ class FedMLB(Objective):
     blocks 1 … m, then local blocks m+1 … M.
     """
 
+    needs: ClassVar[tuple[Need, ...]] = ("classes", "blocks")
     frozen: ClassVar[frozenset[str]] = frozenset({"received"})
 
     lambda_1: float = Field(default=1.0, ge=0, description="weight λ1 of the hybrid paths' cross-entropy")
@@ -44,7 +45,7 @@ class FedMLB(Objective):
         Raises:
             UserError: it is one block, or a level that the model does not have.
         """
-        check_several_blocks("fedmlb", model)
+        super().adapt(model)
         beyond = [level for level in self.levels or () if not 1 <= level < model.depth]
         if beyond:
             raise UserError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
@@ -29,6 +28,6 @@ class FedProx(Objective):
 
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         """See :class:`Objective`."""
-        cross_entropy = F.cross_entropy(context.model.apply_blocks(local, batch.inputs), batch.labels)
+        cross_entropy = context.loss(context.model.apply_blocks(local, batch.inputs), batch.labels)
         away = parameter_vector(local, context) - context.vectors["received"]
         return Loss(cross_entropy + 0.5 * self.mu * away.square().sum(), cross_entropy)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
+from edgefl.methods.objectives.requirements import Need
 from edgefl.models.layout import Weights
 
 
@@ -18,6 +18,7 @@ class FedRS(Objective):
     The whole logit is scaled, bias included; only during local training.
     """
 
+    needs: ClassVar[tuple[Need, ...]] = ("classes",)
     client: ClassVar[frozenset[str]] = frozenset({"label_counts"})
 
     absent_scale: float = Field(default=0.5, ge=0, le=1, description="factor α on the logits of absent classes")
@@ -27,5 +28,5 @@ class FedRS(Objective):
         logits = context.model.apply_blocks(local, batch.inputs)
         held = context.client["label_counts"] > 0
         restricted = torch.where(held, logits, self.absent_scale * logits)
-        cross_entropy = F.cross_entropy(restricted, batch.labels)
+        cross_entropy = context.loss(restricted, batch.labels)
         return Loss(cross_entropy, cross_entropy)

@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
+from edgefl.methods.objectives.requirements import Need
 from edgefl.models.layout import Weights
 from edgefl.models.mode import using
 
@@ -21,6 +22,7 @@ class FitNet(Objective):
     four papers states the layers, the weight or the form of its baseline.
     """
 
+    needs: ClassVar[tuple[Need, ...]] = ("features",)
     frozen: ClassVar[frozenset[str]] = frozenset({"received"})
 
     gamma: float = Field(default=0.2, ge=0, description="weight γ of the hints")
@@ -29,7 +31,7 @@ class FitNet(Objective):
         """See :class:`Objective`."""
         model = context.model
         taps = model.taps(local, batch.inputs)
-        cross_entropy = F.cross_entropy(taps[-1], batch.labels)
+        cross_entropy = context.loss(taps[-1], batch.labels)
         hints: list[Tensor] = []
         value = batch.inputs
         with torch.no_grad(), using(track=False):

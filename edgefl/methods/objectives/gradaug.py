@@ -13,7 +13,7 @@ from torch import Tensor
 from edgefl.errors import UserError
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
 from edgefl.methods.objectives.divergence import kl_divergence
-from edgefl.methods.objectives.requirements import check_slimmable
+from edgefl.methods.objectives.requirements import Need
 from edgefl.models.block_model import BlockModel
 from edgefl.models.classifier import Classifier
 from edgefl.models.layout import Weights
@@ -31,6 +31,7 @@ class GradAug(Objective):
     the mean width and the median size.
     """
 
+    needs: ClassVar[tuple[Need, ...]] = ("classes", "widths")
     side_by_side: ClassVar[bool] = False
 
     subnets: int = Field(default=2, ge=1, description="number n of sub-networks")
@@ -46,7 +47,7 @@ class GradAug(Objective):
         Raises:
             UserError: its layers cannot run at a smaller width, or on images of the requested sizes.
         """
-        check_slimmable("gradaug", model)
+        super().adapt(model)
         if len(model.sample_shape) != 3:
             raise UserError("gradaug resizes images, and this model takes sequences of characters")
         last = model.blocks[list(model.blocks)[-1]]
@@ -70,7 +71,7 @@ class GradAug(Objective):
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         """See :class:`Objective`."""
         logits = context.model.apply_blocks(local, batch.inputs)
-        cross_entropy = F.cross_entropy(logits, batch.labels)
+        cross_entropy = context.loss(logits, batch.labels)
         total, mu = cross_entropy, WEIGHTS.get(self.subnets, 1.25) if self.mu is None else self.mu
         for width, size in self._plan(context):
             side = [max(1, round(size * length)) for length in batch.inputs.shape[-2:]]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
 from edgefl.methods.objectives.divergence import kl_divergence
+from edgefl.methods.objectives.requirements import Need
 from edgefl.models.layout import Weights
 from edgefl.models.mode import using
 
@@ -24,6 +24,7 @@ def taught_by(teacher: Weights, batch: Batch, context: Context) -> Tensor:
 class KnowledgeDistillation(Objective):
     """(1-γ) CE + γ KL(softmax(z_received/T) ‖ softmax(z/T)), the baseline FedAvg+KD of Kim et al. 2022."""
 
+    needs: ClassVar[tuple[Need, ...]] = ("classes",)
     frozen: ClassVar[frozenset[str]] = frozenset({"received"})
 
     gamma: float = Field(default=0.2, ge=0, le=1, description="share γ of the distillation")
@@ -32,7 +33,7 @@ class KnowledgeDistillation(Objective):
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         """See :class:`Objective`."""
         logits = context.model.apply_blocks(local, batch.inputs)
-        cross_entropy = F.cross_entropy(logits, batch.labels)
+        cross_entropy = context.loss(logits, batch.labels)
         teacher = taught_by(context.frozen["received"], batch, context)
         distillation = kl_divergence(teacher, logits, self.temperature)
         return Loss((1 - self.gamma) * cross_entropy + self.gamma * distillation, cross_entropy)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
@@ -42,6 +41,6 @@ class Mixup(Objective):
         share, partner = context.draws["share"], context.draws["partner"]
         mixed = share * batch.inputs + (1 - share) * batch.inputs[partner]
         logits = context.model.apply_blocks(local, mixed)
-        cross_entropy = share * F.cross_entropy(logits, batch.labels)
-        cross_entropy = cross_entropy + (1 - share) * F.cross_entropy(logits, batch.labels[partner])
+        cross_entropy = share * context.loss(logits, batch.labels)
+        cross_entropy = cross_entropy + (1 - share) * context.loss(logits, batch.labels[partner])
         return Loss(cross_entropy, cross_entropy)

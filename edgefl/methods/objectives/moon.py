@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from edgefl.errors import UserError
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
+from edgefl.methods.objectives.requirements import Need
 from edgefl.models.block_model import BlockModel
 from edgefl.models.classifier import Classifier, ending_in
 from edgefl.models.layout import Weights
@@ -27,6 +28,7 @@ class Moon(Objective):
     are then equal, so the term has no gradient and no effect.
     """
 
+    needs: ClassVar[tuple[Need, ...]] = ("features",)
     frozen: ClassVar[frozenset[str]] = frozenset({"received", "previous"})
 
     mu: float = Field(default=1.0, ge=0, description="weight μ of the contrastive term (5 for CIFAR-10 in the paper)")
@@ -42,6 +44,7 @@ class Moon(Objective):
         Raises:
             UserError: the model's last layer is not linear.
         """
+        super().adapt(model)
         *names, last = model.blocks
 
         def head(features: int) -> nn.Module:
@@ -67,7 +70,7 @@ class Moon(Objective):
 
         z = model.apply_blocks(local, batch.inputs, stop=model.depth - 1)
         logits = model.apply_blocks(local, z, start=model.depth - 1)
-        cross_entropy = F.cross_entropy(logits, batch.labels)
+        cross_entropy = context.loss(logits, batch.labels)
         with torch.no_grad(), using(training=False, track=False):
             wanted, unwanted = projected("received"), projected("previous")
             # One product with the difference, which is exactly zero if both models are the same.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
 from edgefl.methods.objectives.divergence import kl_divergence
 from edgefl.methods.objectives.kd import taught_by
+from edgefl.methods.objectives.requirements import Need
 from edgefl.models.layout import Weights
 
 
@@ -32,6 +32,7 @@ class NotTrueDistillation(Objective):
     ``convex``: (1-β) CE + β NTD, as in FedMLB's code; ``additive``: CE + β T² NTD, as in the authors' code with β = 1.
     """
 
+    needs: ClassVar[tuple[Need, ...]] = ("classes",)
     frozen: ClassVar[frozenset[str]] = frozenset({"received"})
 
     form: Literal["convex", "additive"] = Field(
@@ -43,7 +44,7 @@ class NotTrueDistillation(Objective):
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         """See :class:`Objective`."""
         logits = context.model.apply_blocks(local, batch.inputs)
-        cross_entropy = F.cross_entropy(logits, batch.labels)
+        cross_entropy = context.loss(logits, batch.labels)
         teacher = taught_by(context.frozen["received"], batch, context)
         distillation = kl_divergence(not_true(teacher, batch.labels), not_true(logits, batch.labels), self.temperature)
         if self.form == "convex":

@@ -1,30 +1,47 @@
-"""What objectives require of a model."""
+"""What objectives need of a model and its task."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from edgefl.errors import UserError
 from edgefl.models.block_model import BlockModel
 
-
-def check_slimmable(method: str, model: BlockModel) -> None:
-    """Check that the model's layers can run at a smaller width.
-
-    Raises:
-        UserError: they cannot.
-    """
-    if not model.slimmable:
-        raise UserError(
-            f"{method} runs a model's layers at a smaller width, and this model's layers cannot; use a model of edgefl "
-            "(edgefl models)"
-        )
+Need = Literal["classes", "features", "blocks", "widths"]
+"""Logits of classes; one vector of features for each sample; several blocks; layers that can be narrowed."""
 
 
-def check_several_blocks(method: str, model: BlockModel) -> None:
-    """Check that the model has blocks that can be combined with those of another model.
+def check_need(need: Need, method: str, model: BlockModel) -> None:
+    """Check that a model and its task have what a method needs.
+
+    Args:
+        need: what it needs.
+        method: its name, for messages.
+        model: the model.
 
     Raises:
-        UserError: it is one block.
+        UserError: they do not.
     """
-    if model.depth < 2:
-        reason = f": {model.whole}" if model.whole else ""
-        raise UserError(f"{method} combines blocks of two models, and this model is one block{reason}")
+    task = model.task
+    reasons = {
+        "classes": (
+            not task.classes,
+            f"compares predictions of classes, which task '{task.kind}' does not have; expected task: classification",
+        ),
+        "features": (
+            len(task.output_shape(model.classes, model.sample_shape)) > 1,
+            f"compares one vector of features for each sample, and task '{task.kind}' has one for each place",
+        ),
+        "blocks": (
+            model.depth < 2,
+            "combines blocks of two models, and this model is one block" + (f": {model.whole}" if model.whole else ""),
+        ),
+        "widths": (
+            not model.slimmable,
+            "runs a model's layers at a smaller width, and this model's layers cannot; use a model of edgefl "
+            "(edgefl models)",
+        ),
+    }
+    missing, reason = reasons[need]
+    if missing:
+        raise UserError(f"{method} {reason}")

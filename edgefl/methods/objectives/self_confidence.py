@@ -11,6 +11,7 @@ from torch import Tensor
 
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
 from edgefl.methods.objectives.kd import taught_by
+from edgefl.methods.objectives.requirements import Need
 from edgefl.models.layout import Weights
 
 
@@ -37,6 +38,7 @@ class SelfConfidence(Objective):
     The paper does not state which model computes p̃; it is the received one, or the client's own (``teacher: local``).
     """
 
+    needs: ClassVar[tuple[Need, ...]] = ("classes",)
     frozen: ClassVar[frozenset[str]] = frozenset({"received"})
     client: ClassVar[frozenset[str]] = frozenset({"label_counts"})
 
@@ -49,7 +51,7 @@ class SelfConfidence(Objective):
     def loss(self, local: Weights, batch: Batch, context: Context) -> Loss:
         """See :class:`Objective`."""
         logits = context.model.apply_blocks(local, batch.inputs)
-        cross_entropy = F.cross_entropy(logits, batch.labels)
+        cross_entropy = context.loss(logits, batch.labels)
         teacher = logits.detach() if self.teacher == "local" else taught_by(context.frozen["received"], batch, context)
         target = self_confident_target(
             F.softmax(teacher / self.temperature, dim=-1), batch.labels, context.client["label_counts"]

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
@@ -60,5 +59,5 @@ class StochasticDepth(Objective):
         probabilities = torch.tensor(self.probabilities(context.model.residual_count), device=uniform.device)
         with using(keep=(uniform < probabilities).to(batch.inputs.dtype)):
             logits = context.model.apply_blocks(local, batch.inputs)
-        cross_entropy = F.cross_entropy(logits, batch.labels)
+        cross_entropy = context.loss(logits, batch.labels)
         return Loss(cross_entropy, cross_entropy)

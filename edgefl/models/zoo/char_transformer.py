@@ -16,6 +16,9 @@ from edgefl.models.classifier import Classifier
 from edgefl.models.registry import MODELS, ModelSpec
 from edgefl.models.residual import Residual
 from edgefl.models.slimmable import Linear
+from edgefl.tasks.base import Task
+from edgefl.tasks.classification import Classification
+from edgefl.tasks.language_model import LanguageModel
 
 _SPREAD = 0.1
 """Standard deviation of the initial embeddings."""
@@ -23,7 +26,9 @@ _SPREAD = 0.1
 
 @MODELS.register("char_transformer")
 class CharTransformer(ModelSpec):
-    """Embedding, ``layers`` layers of causal attention and a perceptron, and a classifier of the last position.
+    """Embedding, ``layers`` layers of causal attention and a perceptron, and a classifier.
+
+    It classifies the last position, or every position if the task is language modelling.
 
     Layers normalise first (pre-norm; Radford et al. 2019). Every layer, the embedding and the classifier are blocks:
     M = ``layers`` + 2.
@@ -35,6 +40,11 @@ class CharTransformer(ModelSpec):
 
     def build(self, sample_shape: tuple[int, ...], classes: int) -> BlockModel:
         """The skeleton for sequences of characters; the number of characters is the number of classes."""
+        return self.build_for(sample_shape, classes, task=Classification(), tokens=True)
+
+    def build_for(self, sample_shape: tuple[int, ...], outputs: int, *, task: Task, tokens: bool | None) -> BlockModel:
+        """The skeleton for sequences of characters; the number of characters is the number of outputs."""
+        classes = outputs
         if len(sample_shape) != 1:
             shape = "×".join(map(str, sample_shape))
             raise UserError(f"model 'char_transformer' takes sequences of characters, found images of {shape}")
@@ -50,7 +60,7 @@ class CharTransformer(ModelSpec):
                 Residual(attention, activation=nn.Identity()), Residual(perceptron, activation=nn.Identity())
             )
         last = nn.Sequential(LayerNorm(self.width), Linear(self.width, classes, slim_outputs=False))
-        blocks["classifier"] = LastPosition(last, pool=False)
+        blocks["classifier"] = last if isinstance(task, LanguageModel) else LastPosition(last, pool=False)
         return BlockModel(blocks, sample_shape=sample_shape, classes=classes, align_block=1, tokens=classes)
 
 

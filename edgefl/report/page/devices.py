@@ -1,4 +1,4 @@
-"""Use of seconds, bytes and joules by kind of device and by client, and the accuracy of the worst tenth of clients."""
+"""Use of seconds, bytes and joules by kind of device and by client, and the metric of the worst tenth of clients."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def fairness_data(series: Sequence[Series]) -> list[list[str]]:
             mean = mean_or_none([each.mean if each else None for each in found])
             worst = mean_or_none([each.worst_tenth if each else None for each in found])
             if mean is not None and worst is not None:
-                rows.append([one.name, words, estimate(mean, "fraction"), estimate(worst, "fraction")])
+                rows.append([one.name, words, *(estimate(value, one.run.metric.dimension) for value in (mean, worst))])
     return rows
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from edgefl.report.course import breakdown_of, traffic_of, use_of_clients
-from edgefl.report.curves import AXES, metric_of
+from edgefl.report.curves import AXES
 from edgefl.report.page.pareto import Point, front, models_of
 from edgefl.report.page.series import COSTS, Series, budget_data, curve_data, plain
 from edgefl.report.quantities import FROM, LADDERS, unit_for
@@ -22,27 +22,34 @@ def page_data(runs: Sequence[RunResult], series: Sequence[Series]) -> dict[str, 
     curves = [curve_data(one) for one in series]
     return {
         "trained": trained,
-        "smoothed": any(metric_of(run) == "accuracy_ema" for run in runs),
+        "metric": _metric(runs),
         "names": [one.name for one in series],
         "ladders": LADDERS,
         "from": FROM,
         "t": _t_factors(max(len(one.results) for one in series)),
         "curves": curves,
         "units": {kind: _unit([c[kind]["x"][-1] for c in curves if c], kind) for kind in AXES},
-        "targets": sorted({target.accuracy for one in series for result in one.results for target in result.targets}),
+        "targets": sorted({target.value for one in series for result in one.results for target in result.targets}),
         "budgets": {
             kind: sorted(
                 {b.limit for one in series for result in one.results for b in result.budgets if b.kind == kind}
             )
             for kind in AXES
         },
-        "held": [budget_data(one, accuracy=trained) for one in series],
+        "held": [budget_data(one, trained=trained) for one in series],
         "pareto": {kind: pareto_data(series, kind) for kind in COSTS},
         "traffic": [traffic_data(one) for one in series],
         "phases": [phase_data(one) for one in series],
         "clients": [client_data(one) for one in series],
         "alphas": [alpha_data(one) for one in series],
     }
+
+
+def _metric(runs: Sequence[RunResult]) -> dict[str, Any]:
+    """The metric of all runs: its name, whether it is shown in percent, and whether higher values are better."""
+    metric = runs[0].metric
+    word = f"smoothed {metric.word}" if any(run.smoothed for run in runs) else metric.word
+    return {"word": word, "share": metric.share, "higher": metric.better == "higher"}
 
 
 def _unit(largest: Sequence[float], kind: str) -> dict[str, Any]:
@@ -61,7 +68,8 @@ def _t_factors(seeds: int) -> list[float]:
 
 def front_over(series: Sequence[Series], kind: str) -> list[Point]:
     """The Pareto front of all methods' models over one cost."""
-    return front([point for number, one in enumerate(series) for point in models_of(one.curves, kind, number)])
+    points = [point for number, one in enumerate(series) for point in models_of(one.curves, kind, number)]
+    return front(points, series[0].run.metric)
 
 
 def pareto_data(series: Sequence[Series], kind: str) -> dict[str, Any]:
@@ -69,8 +77,8 @@ def pareto_data(series: Sequence[Series], kind: str) -> dict[str, Any]:
     models = [models_of(one.curves, kind, number) for number, one in enumerate(series)]
     best = front_over(series, kind)
     return {
-        "models": [{"x": plain([p.cost for p in each]), "y": plain([p.accuracy for p in each])} for each in models],
-        "front": {"x": plain([p.cost for p in best]), "y": plain([p.accuracy for p in best])},
+        "models": [{"x": plain([p.cost for p in each]), "y": plain([p.value for p in each])} for each in models],
+        "front": {"x": plain([p.cost for p in best]), "y": plain([p.value for p in best])},
         "owner": [point.series for point in best],
     }
 

@@ -86,8 +86,8 @@ def _notes(found: Sensitivity) -> list[str]:
     ]
     if any(found.answer(question, each).least for question in found.questions() for each in found.conditions):
         lines.append(
-            "≥: the run's budget ended a method's training earlier than under this condition, so its accuracy may be "
-            "higher; with stop: rounds nothing is cut off."
+            "≥ or ≤: the run's budget ended a method's training earlier than under this condition, so its metric "
+            "may be better; with stop: rounds nothing is cut off."
         )
     return [*lines, *kept_decisions(found)]
 

@@ -33,12 +33,14 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series], timings: Seque
     """All sections for which these runs have data, in order; ``timings``: each run under other conditions."""
     trained = any(run.trained for run in runs)
     choosing = {number: one.name for number, one in enumerate(series) if any(course.alphas for course in one.courses)}
+    metric = runs[0].metric.word
     words = {kind: _WORDS[kind] for kind in COSTS}
     found = [
         ("outcome", "Outcome", _outcome(runs, timings)),
-        trained and ("accuracy", "Accuracy", {}),
-        ("budget", "Who wins at your budget?", {"trained": trained, "costs": words}),
-        trained and ("front", "Accuracy against cost", {"lines": _front(series)}),
+        trained and ("metric", f"{metric[:1].upper()}{metric[1:]}", {"word": metric}),
+        ("budget", "Who wins at your budget?", {"trained": trained, "costs": words, "word": metric}),
+        trained
+        and ("front", f"{metric[:1].upper()}{metric[1:]} against cost", {"lines": _front(series), "word": metric}),
         trained and ("robustness", "The winner on other devices and links", {"runs": robustness_data(runs, timings)}),
         ("traffic", "Traffic", {"rows": _traffic(series)}),
         ("time", "Time of a round", {"rows": _time(series)}),
@@ -67,14 +69,15 @@ def _front_line(series: Sequence[Series], kind: str) -> str:
     if not points:
         return "nothing was evaluated."
     counts = Counter(point.series for point in points)
+    dimension = series[0].run.metric.dimension
     shares = ", ".join(f"{series[owner].name} {count}" for owner, count in counts.most_common())
     first, last = stretches(points)[-1]
     start = f"{series[last.series].name} is at the upper end of the front"
-    sentence = f"{start}, {quantity(last.accuracy, 'fraction')} for {quantity(last.cost, kind)}"
+    sentence = f"{start}, {quantity(last.value, dimension)} for {quantity(last.cost, kind)}"
     if first != last:
         sentence = (
-            f"{start}, from {quantity(first.cost, kind)} ({quantity(first.accuracy, 'fraction')}) "
-            f"to {quantity(last.cost, kind)} ({quantity(last.accuracy, 'fraction')})"
+            f"{start}, from {quantity(first.cost, kind)} ({quantity(first.value, dimension)}) "
+            f"to {quantity(last.cost, kind)} ({quantity(last.value, dimension)})"
         )
     return f"{sentence}. Models on the front: {shares}."
 

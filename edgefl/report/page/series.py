@@ -51,7 +51,7 @@ class Series:
         """The seeds' evaluations; seeds without any are omitted."""
         metric = metric_of(self.run)
         found = [curve_of(self.run, self.label, result.seed, metric) for result in self.results]
-        return [curve for curve in found if len(curve.accuracy)]
+        return [curve for curve in found if len(curve.values)]
 
 
 def series_of(runs: Sequence[RunResult]) -> list[Series]:
@@ -64,11 +64,11 @@ def series_of(runs: Sequence[RunResult]) -> list[Series]:
     ]
 
 
-def budget_data(series: Series, *, accuracy: bool) -> list[dict[str, Any]]:
-    """For each seed the amounts spent over time, and the value: the accuracy, or else the number of ended rounds."""
+def budget_data(series: Series, *, trained: bool) -> list[dict[str, Any]]:
+    """For each seed the amounts spent over time, and the metric, or without training the number of ended rounds."""
     found = []
     for result in series.results:
-        if accuracy:
+        if trained:
             spent, value = curve_of(series.run, series.label, result.seed, metric_of(series.run))
         else:
             spent = spent_by_round(series.run.rounds_of(series.label, result.seed))

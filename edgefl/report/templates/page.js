@@ -29,7 +29,7 @@
 
   const quantity = (value, kind) => {
     if (kind === "fraction") return `${(100 * value).toFixed(1)} %`;
-    if (kind === "rounds") return `${Number(value.toPrecision(3))}`;
+    if (kind === "rounds" || kind === "number") return `${Number(value.toPrecision(3))}`;
     const ladder = data.ladders[kind];
     const [symbol, scale] = [...ladder].reverse().find(([name, size]) => Math.abs(value) >= (data.from[name] || size)) || ladder[0];
     const number = value / scale;
@@ -57,14 +57,17 @@
     Plotly.react(place, traces, layout(more), { responsive: true, displaylogo: false, displayModeBar: false });
   };
   const axisTitle = (kind) => { const symbol = data.units[kind].symbol; return symbol ? `${WORDS[kind]}, ${symbol}` : WORDS[kind]; };
+  const percent = data.metric.share ? 100 : 1;
+  const sign = data.metric.share ? " %" : "";
+  const digits = data.metric.share ? ".1f" : ".4g";
+  const inPercent = (values) => values.map((value) => percent * value);
+  const metricTitle = `${data.metric.word}${data.metric.share ? ", %" : ""}`;
   const across = () => data.targets.map((target) => ({
-    type: "line", xref: "paper", x0: 0, x1: 1, y0: 100 * target, y1: 100 * target, layer: "below", line: { color: ink("quiet"), width: 1, dash: "dash" },
+    type: "line", xref: "paper", x0: 0, x1: 1, y0: percent * target, y1: percent * target, layer: "below", line: { color: ink("quiet"), width: 1, dash: "dash" },
   }));
-  const inPercent = (values) => values.map((value) => 100 * value);
-  const accuracyTitle = data.smoothed ? "smoothed accuracy, %" : "accuracy, %";
 
-  const drawAccuracy = () => {
-    if (!byId("accuracy-drawing")) return;
+  const drawMetric = () => {
+    if (!byId("metric-drawing")) return;
     const kind = chosen("over");
     const { scale } = data.units[kind];
     const traces = [];
@@ -84,16 +87,16 @@
         x: shown, y: inPercent(y), name: names[index], legendgroup: String(index), mode: "lines+markers",
         line: { color: colour(index), width: 2.4, dash: DASHES[index % 5] },
         marker: { symbol: SIGNS[index % 8], size: 9, color: colour(index), maxdisplayed: 6, line: { color: ink("edge"), width: 1 } },
-        hovertemplate: "%{y:.1f} % at %{x:.4g} " + data.units[kind].symbol + `<extra>${names[index]}</extra>`,
+        hovertemplate: `%{y:${digits}}${sign} at %{x:.4g} ` + data.units[kind].symbol + `<extra>${names[index]}</extra>`,
       });
     });
     const budgets = data.budgets[kind].map((value) => value / scale).filter((value) => value <= 1.25 * reach).map((value) => ({
       type: "line", yref: "paper", x0: value, x1: value, y0: 0, y1: 1, layer: "below", line: { color: ink("quiet"), width: 1.5, dash: "dot" },
     }));
-    put("accuracy-drawing", traces, {
-      xaxis: axis(axisTitle(kind), { rangemode: "tozero" }), yaxis: axis(accuracyTitle), shapes: [...across(), ...budgets],
+    put("metric-drawing", traces, {
+      xaxis: axis(axisTitle(kind), { rangemode: "tozero" }), yaxis: axis(metricTitle), shapes: [...across(), ...budgets],
       annotations: data.targets.map((target) => ({
-        xref: "paper", x: 0, xanchor: "left", y: 100 * target, yanchor: "bottom", showarrow: false, text: `target ${Number((100 * target).toPrecision(4))} %`,
+        xref: "paper", x: 0, xanchor: "left", y: percent * target, yanchor: "bottom", showarrow: false, text: `target ${Number((percent * target).toPrecision(4))}${sign}`,
         font: { size: 11, color: ink("quiet") },
       })),
     });
@@ -113,10 +116,10 @@
       traces.push({
         x: x.map((value) => value / scale), y: inPercent(y), mode: "markers", name: names[index],
         marker: { symbol: SIGNS[index % 8], size, color: colour(index), opacity: x.map((value) => (best.has(value) ? 1 : 0.45)), line: { color: ink("edge"), width: 1 } },
-        hovertemplate: "round %{pointNumber}: %{y:.1f} % for %{x:.4g} " + data.units[kind].symbol + `<extra>${names[index]}</extra>`,
+        hovertemplate: `round %{pointNumber}: %{y:${digits}}${sign} for %{x:.4g} ` + data.units[kind].symbol + `<extra>${names[index]}</extra>`,
       });
     });
-    put("front-drawing", traces, { xaxis: axis(axisTitle(kind), { rangemode: "tozero" }), yaxis: axis(accuracyTitle), shapes: across() });
+    put("front-drawing", traces, { xaxis: axis(axisTitle(kind), { rangemode: "tozero" }), yaxis: axis(metricTitle), shapes: across() });
   };
 
   const bars = (name, rows, parts, title, more) => {
@@ -196,7 +199,8 @@
   // The budget sliders
 
   const COSTS = ["seconds", "bytes", "joules"];
-  const measure = data.trained ? "fraction" : "rounds";
+  const measure = !data.trained ? "rounds" : data.metric.share ? "fraction" : "number";
+  const better = data.trained && !data.metric.higher ? -1 : 1;
   const most = Object.fromEntries(COSTS.map((kind) => [kind, Math.max(...data.held.flat().map((seed) => seed.total[kind]))]));
   const interval = (values) => {
     const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
@@ -207,11 +211,11 @@
   const written = ({ mean, half }) => {
     if (!half) return quantity(mean, measure);
     const number = (value) => (measure === "fraction" ? (100 * value).toFixed(1) : quantity(value, measure));
-    const sign = measure === "fraction" ? " %" : "";
+    const unit = measure === "fraction" ? " %" : "";
     const low = Math.max(0, mean - half);
     const high = measure === "fraction" ? Math.min(1, mean + half) : mean + half;
-    if (low > mean - half || high < mean + half) return `${number(mean)} [${number(low)}, ${number(high)}]${sign}`;
-    return `${number(mean)} ± ${number(half)}${sign}`;
+    if (low > mean - half || high < mean + half) return `${number(mean)} [${number(low)}, ${number(high)}]${unit}`;
+    return `${number(mean)} ± ${number(half)}${unit}`;
   };
   const lastWithin = (seed, limits) => {
     let last = -1;
@@ -228,12 +232,12 @@
   const sentence = (limits, found) => {
     const set = COSTS.filter((kind) => Number.isFinite(limits[kind])).map((kind) => quantity(limits[kind], kind));
     const start = set.length ? `Within ${listed(set)},` : "Without a limit,";
-    const ranked = found.filter((each) => !each.missing).sort((one, other) => other.mean - one.mean);
+    const ranked = found.filter((each) => !each.missing).sort((one, other) => better * (other.mean - one.mean));
     const missing = found.filter((each) => each.missing).map((each) => data.names[each.index]);
     const none = missing.length ? ` ${listed(missing)} ${missing.length > 1 ? "have" : "has"} no ${data.trained ? "evaluated model" : "finished round"} yet.` : "";
     if (!ranked.length) return `${start} no method has ${data.trained ? "an evaluated model" : "finished a round"} yet.`;
     const figure = (each) => `${data.names[each.index]} (${written(each)}${data.trained ? "" : " rounds"})`;
-    const best = ranked.filter((each) => each.mean + each.half >= ranked[0].mean - ranked[0].half);
+    const best = ranked.filter((each) => better * each.mean + each.half >= better * ranked[0].mean - ranked[0].half);
     const rest = ranked.filter((each) => !best.includes(each));
     const ended = set.length ? ranked.filter((each) => each.over).map((each) => data.names[each.index]) : [];
     const last = data.trained ? "model" : "round";
@@ -256,7 +260,7 @@
     byId("winner").textContent = together(sentence(limits, found));
     const body = document.querySelector("#standings tbody");
     body.replaceChildren();
-    [...found].sort((one, other) => (one.missing || 0) - (other.missing || 0) || other.mean - one.mean).forEach((each) => {
+    [...found].sort((one, other) => (one.missing || 0) - (other.missing || 0) || better * (other.mean - one.mean)).forEach((each) => {
       const row = body.insertRow();
       const key = document.createElement("span");
       key.className = "key";
@@ -274,8 +278,8 @@
     byId(`budget-${kind}`).addEventListener("input", updateStandings);
   });
 
-  const draw = () => { drawAccuracy(); drawFront(); drawTraffic(); drawTime(); drawClients(); drawBlocks(); updateStandings(); };
-  all('input[name="over"]').forEach((button) => button.addEventListener("change", drawAccuracy));
+  const draw = () => { drawMetric(); drawFront(); drawTraffic(); drawTime(); drawClients(); drawBlocks(); updateStandings(); };
+  all('input[name="over"]').forEach((button) => button.addEventListener("change", drawMetric));
   all('input[name="cost"]').forEach((button) => button.addEventListener("change", drawFront));
   ["clients-method", "blocks-method"].forEach((name) => { if (byId(name)) byId(name).addEventListener("change", draw); });
   if (byId("clients-details")) byId("clients-details").addEventListener("toggle", drawClients);

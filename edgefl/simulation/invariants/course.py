@@ -151,17 +151,19 @@ def ending(record: Record) -> Iterator[str]:
 
 
 def targets(record: Record) -> Iterator[str]:
-    """A target is reached at the first evaluation that is high enough."""
+    """A target is reached at the first evaluation that is good enough."""
+    metric = record.summary.metric.metric
     reached = {event.value: event for event in record.of("target")}
     for target in record.summary.targets:
-        event = reached.get(target.accuracy)
+        event = reached.get(target.value)
         if target.reached != (event is not None):
-            yield f"target {target.accuracy:g}: summary.json and the log disagree on whether it was reached"
+            yield f"target {target.value:g}: summary.json and the log disagree on whether it was reached"
         elif event is not None and not (close(event.time, target.seconds or 0.0) and event.round == target.rounds):
             yield f"{at(event)}: summary.json has {target.seconds or 0.0:g} s, round {target.rounds}"
     for event in reached.values():
         if not any(
-            found.round == event.round and max(found.value, _number(found.facts.get("ema"))) >= event.value
+            found.round == event.round
+            and any(metric.reaches(value, event.value) for value in (found.value, _number(found.facts.get("ema"))))
             for found in record.of("evaluation")
         ):
             yield f"{at(event)}: no evaluation of round {event.round} reaches {event.value:g}"

@@ -1,4 +1,4 @@
-"""Times, amounts and accuracies are in their ranges."""
+"""Times, amounts and metrics are in their ranges."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ def amounts(record: Record) -> Iterator[str]:
                 yield f"{at(event)}: {name} is {value:g}"
 
 
-def accuracies(record: Record) -> Iterator[str]:
-    """Accuracies are in [0, 1]."""
+def metrics(record: Record) -> Iterator[str]:
+    """Values of the metric are not negative; accuracies and other shares are at most 1."""
+    metric = record.summary.metric
+    highest = 1.0 if metric.share else math.inf
     for event in record.of("evaluation"):
         for name, value in {"value": event.value, **event.facts}.items():
-            if name in ("value", "accuracy", "ema", "ensemble") and not (
-                isinstance(value, int | float) and 0 <= value <= 1
+            if name in ("value", "metric", "ema", "ensemble") and not (
+                isinstance(value, int | float) and 0 <= value <= highest
             ):
-                yield f"{at(event)}: {name} is {value}, which is not an accuracy"
+                yield f"{at(event)}: {name} is {value}, which is no value of {metric.name}"
 
 
-LAWS = (amounts, accuracies)
+LAWS = (amounts, metrics)

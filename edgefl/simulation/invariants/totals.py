@@ -9,8 +9,11 @@ from typing import Any, NamedTuple
 
 from edgefl.record.events import Event
 from edgefl.record.kinds import BUDGETS, BudgetKind
+from edgefl.record.metric import ACCURACY
 from edgefl.simulation.invariants.record import Record, close
 
+_VALUES = ("final", "best", "ema")
+_METRICS = ("metric", "metric_ema", "metric_ensemble")
 _SUM = 1e-7  # the order of addition differs between the run and the check
 
 
@@ -42,29 +45,43 @@ def summary(record: Record) -> Iterator[str]:
             yield f"communication.{name}: summary.json has {given}, the log sums to {value}"
     evaluations = [event.value for event in record.of("evaluation")]
     if evaluations:
-        for name, value in (("final", evaluations[-1]), ("best", max(evaluations))):
-            if value != getattr(reported.accuracy, name):
-                yield f"accuracy.{name}: summary.json has {getattr(reported.accuracy, name)}, the log {value}"
+        for name, value in (("final", evaluations[-1]), ("best", reported.metric.metric.best(*evaluations))):
+            if value != getattr(reported.metric, name):
+                yield f"metric.{name}: summary.json has {getattr(reported.metric, name)}, the log {value}"
+
+
+def accuracies(record: Record) -> Iterator[str]:
+    """What the summary gives as accuracy is the metric, if this is the accuracy, and nothing else."""
+    reported = record.summary
+    is_accuracy = reported.metric.name == ACCURACY.name
+    pairs = [
+        *((f"accuracy.{name}", getattr(reported.accuracy, name), getattr(reported.metric, name)) for name in _VALUES),
+        *((f"budget on {each.kind}", each.accuracy, each.metric) for each in reported.budgets),
+        *((f"target {each.value:g}", each.accuracy, each.value) for each in reported.targets),
+    ]
+    for what, accuracy, value in pairs:
+        if accuracy != (value if is_accuracy else None):
+            yield f"{what}: summary.json has the accuracy {accuracy}, and {value} as {reported.metric.name}"
 
 
 def budgets(record: Record) -> Iterator[str]:
-    """The accuracy at a budget is that of the last evaluated round that ended within it."""
+    """The metric at a budget is that of the last evaluated round that ended within it."""
     rounds, most = record.rounds, _most_by_round(record)
     spent: dict[BudgetKind, float] = dict.fromkeys(BUDGETS, 0.0)
     afforded: dict[int, float | None] = {}
-    for index, accuracy in enumerate(rounds["accuracy"]):
+    for index, value in enumerate(rounds["metric"]):
         spent["seconds"] = rounds["seconds"][index]
         spent["bytes"] += rounds["bytes_down"][index] + rounds["bytes_up"][index]
         spent["client_bytes"] = most[index] if index < len(most) else math.inf
         spent["flops"] += rounds["flops"][index]
         spent["joules"] += rounds["joules"][index]
         for number, budget in enumerate(record.summary.budgets):
-            if spent[budget.kind] <= budget.limit and accuracy is not None:
-                afforded[number] = accuracy
+            if spent[budget.kind] <= budget.limit and value is not None:
+                afforded[number] = value
     for number, budget in enumerate(record.summary.budgets):
-        if afforded.get(number) != budget.accuracy:
-            reported, found = budget.accuracy, afforded.get(number)
-            yield f"budget on {budget.kind}: summary.json has accuracy {reported}, the rounds within it end at {found}"
+        if afforded.get(number) != budget.metric:
+            reported, found = budget.metric, afforded.get(number)
+            yield f"budget on {budget.kind}: summary.json has {reported}, the rounds within it end at {found}"
 
 
 def _most_by_round(record: Record) -> list[int]:
@@ -159,6 +176,8 @@ def rows(record: Record) -> Iterator[str]:
         yield f"rounds.parquet has {len(table['round'])} rows, the log {len(sums)} rounds"
         return
     for index, expected in enumerate(sums):
+        if record.summary.metric.name == ACCURACY.name:
+            expected |= {name.replace("metric", "accuracy"): expected[name] for name in _METRICS}
         for name, value in expected.items():
             found = table[name][index]
             if (found is None) != (value is None) or (value is not None and not close(found, value, tolerance=_SUM)):
@@ -167,8 +186,8 @@ def rows(record: Record) -> Iterator[str]:
 
 def _nothing() -> dict[str, Any]:
     return {
-        "bytes_down": 0, "bytes_up": 0, "flops": 0.0, "joules": 0.0, "aggregated": 0, "refused": 0, "accuracy": None,
-        "loss": None, "accuracy_ema": None, "accuracy_ensemble": None,
+        "bytes_down": 0, "bytes_up": 0, "flops": 0.0, "joules": 0.0, "aggregated": 0, "refused": 0, "metric": None,
+        "loss": None, "metric_ema": None, "metric_ensemble": None,
     }  # fmt: skip
 
 
@@ -185,12 +204,12 @@ def _add(row: dict[str, Any], event: Event) -> None:
         row["aggregated"] = int(event.value)
     if event.kind == "evaluation":
         found = event.facts
-        row.update(accuracy=event.value, loss=_finite(found.get("loss")), accuracy_ema=_finite(found.get("ema")))
-        row.update(accuracy_ensemble=_finite(found.get("ensemble")))
+        row.update(metric=event.value, loss=_finite(found.get("loss")), metric_ema=_finite(found.get("ema")))
+        row.update(metric_ensemble=_finite(found.get("ensemble")))
 
 
 def _finite(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-LAWS = (summary, budgets, critical_path, rows)
+LAWS = (summary, accuracies, budgets, critical_path, rows)

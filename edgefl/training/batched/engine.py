@@ -85,7 +85,7 @@ class BatchedEngine:
         return delivered([results[place] for place in range(len(tasks))], arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Accuracy and mean cross-entropy on the evaluation split."""
+        """Metric and mean loss on the evaluation split."""
         return self._reference.evaluate(vector, mode)
 
     def close(self) -> None:

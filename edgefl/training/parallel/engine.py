@@ -87,12 +87,12 @@ class ParallelEngine:
         return results
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Accuracy and mean cross-entropy on the evaluation split; batches are summed in their order."""
+        """Metric and mean loss on the evaluation split; batches are summed in their order."""
         batches = len(self._data.evaluation())
         pool = self._ready_pool() if batches > 1 and self._is_sendable(mode) else None
         if pool is not None:
             try:
-                return total(pool.evaluate(vector, batches, mode, self._patience(batches)))
+                return total(pool.evaluate(vector, batches, mode, self._patience(batches)), self._model.task)
             except PoolBroken as error:
                 self._broke(error)
             except NotSendable as error:

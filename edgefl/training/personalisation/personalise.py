@@ -11,8 +11,8 @@ from edgefl.data.federated import FederatedData
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.training.base import Engine, JobData, JobTask
-from edgefl.training.personalisation.accuracy import ClientAccuracy, accuracy_of_one, right_answers
 from edgefl.training.personalisation.calibration import CalibrationSpec, MaskedSgd
+from edgefl.training.personalisation.client_metric import ClientMetric, metric_of_one, scores_of
 
 TOGETHER = 32
 """Number of clients trained in one call, which limits the number of local models in memory."""
@@ -21,7 +21,7 @@ DISPATCH = 2**31
 """The dispatch number of a personalisation job: larger than in any run, so its batches are different."""
 
 
-def personalised_accuracy(
+def personalised_metric(
     spec: CalibrationSpec,
     method: Method,
     final: Tensor,
@@ -33,8 +33,8 @@ def personalised_accuracy(
     engine: Engine,
     seed: int,
     model_of: Callable[[int], Tensor] | None = None,
-) -> ClientAccuracy:
-    """Each client's accuracy after calibration, on its own part of the test set.
+) -> ClientMetric:
+    """Each client's metric after calibration, on its own part of the test set.
 
     A client without training data keeps the final model.
 
@@ -54,12 +54,13 @@ def personalised_accuracy(
     if shards is None:
         raise ValueError("personalisation needs a test part for each client")
     mode = method.objective.evaluation_mode(model)
-    right = accuracy_of_one(final, model, data.evaluation, shards, mode).right.copy()
+    sums = metric_of_one(final, model, data.evaluation, shards, mode).sums.copy()
     for tasks in _tasks(spec, method, final, round, model=model, jobs=jobs, seed=seed, model_of=model_of):
         for task, result in zip(tasks, engine.train(tasks), strict=True):
-            answers = right_answers(result.final, model, data.evaluation, shards.shard(task.client), mode)
-            right[task.client] = int(answers.sum())
-    return ClientAccuracy(right, shards.sizes)
+            sums[task.client] = scores_of(result.final, model, data.evaluation, shards.shard(task.client), mode).sum(
+                axis=0
+            )
+    return ClientMetric(sums, shards.sizes, model.task)
 
 
 def _tasks(

@@ -55,6 +55,7 @@ class RayEngine:
         asked = needs(self._ray, device)
         self._train = self._ray.remote(**asked)(train_parcel)
         self._score = self._ray.remote(**asked)(score_batches)
+        self._task = model.task
         self._place = [self._ray.put(SharedInputs(model, data, device, precision))]
 
     def train(self, tasks: Sequence[JobTask], arrived: Arrived = ignored) -> list[JobResult]:
@@ -66,7 +67,7 @@ class RayEngine:
         return delivered(results, arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Accuracy and mean cross-entropy on the evaluation split; batches are summed in their order.
+        """Metric and mean loss on the evaluation split; batches are summed in their order.
 
         Raises:
             WorkersLost: all workers that a task was given to were lost.
@@ -76,7 +77,7 @@ class RayEngine:
         pieces = [batches[start : start + BATCHES_A_PIECE] for start in range(0, len(batches), BATCHES_A_PIECE)]
         sent = self._ray.put(packed(vector))
         begun = [self._score.remote(self._place, sent, piece, dict(mode)) for piece in pieces]
-        return total([score for reference in begun for score in self._answer(reference)])
+        return total([score for reference in begun for score in self._answer(reference)], self._task)
 
     def close(self) -> None:
         """Delete model and data from the cluster; the connection stays open for the next engine."""

@@ -122,7 +122,7 @@ class TestWithTheLibrary:
             ({"test": "val"}, "no split 'val' in this data set; expected one of: test, train"),
             ({"inputs": "text"}, "expected numbers in 'text', found the type text"),
             ({"inputs": "ragged"}, "expected lists of one length in 'ragged', found lengths from 1 to 2"),
-            ({"target": "text"}, "expected whole numbers from 0 in 'text', the classes, found the type text"),
+            ({"target": "text"}, "expected whole numbers from 0, the classes in 'text', found the type text"),
             ({"target": "x"}, "expected 'x' as an array of [samples], one label for each"),
             (
                 {"target": "age", "train": "test", "test": "train"},

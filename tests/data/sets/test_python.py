@@ -132,7 +132,7 @@ WRONG = {
     "complex": (value("{'train': (X * 1j, Y)}"), "expected numbers in 'train inputs', found the type complex128"),
     "fewer labels": (value("{'train': (X, Y[:9])}"), "expected as many values in 'train labels' as inputs in"),
     "NaN": (value("{'train': (X * np.nan, Y)}"), "found NaN or an infinity in sample 0"),
-    "fractions": (value("{'train': (X, Y / 2)}"), "in 'train labels', the classes, found 0.5 in sample 1"),
+    "fractions": (value("{'train': (X, Y / 2)}"), "the classes in 'train labels', found 0.5 in sample 1"),
     "unlike test data": (value("{'train': (X, Y), 'test': (X[:, :2], Y)}"), "expected inputs of the shape [4]"),
     "unlike samples": (
         value("{'train': ([X[0], X[1, :2]], [0, 1])}"),

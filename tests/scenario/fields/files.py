@@ -79,7 +79,7 @@ def _arrays(file: str, count: int, seed: int) -> None:
     client = np.sqrt(np.linspace(0, CLIENTS**2 - 1, count)).astype(int)
     x = draws.standard_normal((count, 6), np.float32) + classes[:, None].astype(np.float32)
     arrays = {"x": x, "y": classes, "client": client, "z": x[:, :4], "even": classes % 2, "images": images}
-    np.savez(FOLDER / file, **arrays, other=CLIENTS - 1 - client)
+    np.savez(FOLDER / file, **arrays, each=np.eye(4)[classes], other=CLIENTS - 1 - client)
 
 
 def _classes(folder: str, count: int, seed: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .files import FOLDER
 from .observation import trained, world
 from .probe import EARLIER, EASY, LATER, Probe, both, differs, less, more, probes, same
 
@@ -25,6 +26,15 @@ OORT = {"training.selection": {"kind": "oort"}, "training.rounds": 6, "training.
 UNEQUAL = {
     "training.selection": {"kind": "oort", "exploration": 1, "decay": 0.5, "least_exploration": 0, "cutoff": 0.1},
     "training.rounds": 8, "fleet.1.link": "slow",
+}  # fmt: skip
+NUMBERS = {
+    **EASY, "data": {"name": "arrays", "train": str(FOLDER / "samples.npz"), "clients": 8},
+    "model": {"name": "mlp", "widths": [8]}, "task": "regression", "training.local.lr": 0.001,
+}  # fmt: skip
+LABELS = {**NUMBERS, "data.target": "each"}
+TEXT = {
+    **EASY, "data": {"name": "shakespeare", "root": str(FOLDER / "plays"), "clients": 8, "window": 8},
+    "model": {"name": "char_transformer", "width": 8, "heads": 2, "layers": 1},
 }  # fmt: skip
 TARGETS = {**EASY, "stop": "target", "targets": [0.75]}
 
@@ -125,6 +135,22 @@ PROBES: list[Probe] = probes(world, [
     ("evaluation.split", {}, {"evaluation.split": "validation"}, differs),
     ("evaluation.ensemble.decay", {**EASY, "evaluation.ensemble": {"decay": 0}}, {"evaluation.ensemble.decay": 0.5},
      both(differs, same("moved", "accuracy"))),
+    ("task<classification>.kind", NUMBERS, {"task": "classification"}, more("flops", "bytes")),
+    ("task<classification>.metric", {**EASY, "training.rounds": 1},
+     {"task": {"kind": "classification", "metric": "macro_f1"}}, both(same("moved", "loss"), less("accuracy"))),
+    ("task<regression>.kind", {**NUMBERS, "task": "classification"}, {"task": "regression"}, less("flops", "bytes")),
+    ("task<regression>.loss", NUMBERS, {"task": {"kind": "regression", "loss": "huber"}}, less("moved", "loss")),
+    ("task<regression>.metric", NUMBERS, {"task": {"kind": "regression", "metric": "mae"}},
+     both(same("moved", "loss"), less("accuracy"))),
+    ("task<multilabel>.kind", {**LABELS, "task": "regression"}, {"task": "multilabel"}, both(same("bytes"), differs)),
+    ("task<language_model>.kind", TEXT, {"task": "language_model"}, both(more("flops"), same("bytes"))),
+    ("task<language_model>.metric", {**TEXT, "task": "language_model"},
+     {"task": {"kind": "language_model", "metric": "accuracy"}}, both(same("moved", "loss"), less("accuracy"))),
+    ("targets[].metric", EASY, {"targets": [{"metric": "accuracy", "at_least": 0.5}]}, both(differs, same("moved"))),
+    ("targets[].at_least", {**TARGETS, "targets": [{"metric": "accuracy", "at_least": 0.75}]},
+     {"targets": [{"metric": "accuracy", "at_least": 0.5}]}, less("rounds")),
+    ("targets[].at_most", {**NUMBERS, "stop": "target", "targets": [{"metric": "rmse", "at_most": 1e-6}]},
+     {"targets": [{"metric": "rmse", "at_most": 9.0}]}, less("rounds")),
     ("targets[]", TARGETS, {"targets": [0.5]}, both(less("rounds"), lambda _, after: after.reason == "target")),
     ("target_metric", TARGETS, {"target_metric": "accuracy_ema"}, more("rounds")),
 ])  # fmt: skip

@@ -28,6 +28,7 @@ from edgefl.scenario.overrides import overridden, parse_overrides
 from edgefl.scenario.scenario import Scenario
 from edgefl.simulation.run import Outcome, simulate_run
 from edgefl.sweep.settings import settings_of
+from edgefl.tasks.base import Task
 from edgefl.training.core import TrainingCore
 from edgefl.training.job import Learner
 from edgefl.training.neutral import NeutralLearner
@@ -195,9 +196,9 @@ def _summed(outcome: Outcome, log: Rows, **extra: Any) -> Seen:
         participants=sum(row.participants for row in rows),
         refused=sum(row.refused for row in rows),
         evaluations=sum(each.kind == "evaluation" for each in log.rows),
-        accuracy=outcome.final.accuracy,
+        accuracy=outcome.final.metric,
         loss=outcome.final.loss,
-        ensemble=rows[-1].accuracy_ensemble if rows else 0.0,
+        ensemble=rows[-1].metric_ensemble if rows else 0.0,
         clients=tuple(tuple(sorted(cohort)) for cohort in working.values()),
         events=tuple(map(repr, [*log.rows, *rows])),
         **extra,
@@ -206,14 +207,14 @@ def _summed(outcome: Outcome, log: Rows, **extra: Any) -> Seen:
 
 def _step_costs(scenario: Scenario) -> StepCosts:
     described = scenario.data.describe()
-    cost_model = _cost_model(scenario.model, described.shape, described.classes)
+    cost_model = _cost_model(scenario.model, described.shape, described.classes, scenario.task)
     recipe = recipe_of(scenario, scenario.methods[0])
     return StepCosts(cost_model, recipe, scenario.cost)
 
 
 @cache
-def _cost_model(model: Named[ModelSpec], shape: tuple[int, ...], classes: int) -> CostModel:
-    return CostModel(build_model(model.spec, shape, classes))
+def _cost_model(model: Named[ModelSpec], shape: tuple[int, ...], classes: int, task: Task) -> CostModel:
+    return CostModel(build_model(model.spec, shape, classes, task))
 
 
 @cache

@@ -14,11 +14,12 @@ from edgefl.methods.build import build_method
 from edgefl.methods.local_options import LocalOptions
 from edgefl.models.mode import using
 from edgefl.models.registry import MODELS, build_model, initial_vector
+from edgefl.tasks.classification import Classification
 from edgefl.training.client_data import ClientData
 from edgefl.training.local_training import train_job
-from edgefl.training.personalisation.accuracy import ClientAccuracy, accuracy_of_one, right_answers
 from edgefl.training.personalisation.calibration import CalibrationSpec
-from edgefl.training.personalisation.personalise import DISPATCH, _tasks, last_block, personalised_accuracy
+from edgefl.training.personalisation.client_metric import ClientMetric, metric_of_one, scores_of
+from edgefl.training.personalisation.personalise import DISPATCH, _tasks, last_block, personalised_metric
 from edgefl.training.sequential import SequentialEngine
 
 LOCAL = LocalOptions(epochs=1, batch=8, lr=0.5, lr_decay=0.9, weight_decay=0.01)
@@ -115,22 +116,22 @@ def test_without_a_rate_of_its_own_it_takes_that_of_the_next_round(world):
 def test_accuracies_are_those_of_each_clients_own_model_on_its_own_part(world):
     data, jobs, model, final = world
     calibration = spec(lr=0.3)
-    found = personalised_accuracy(
+    found = personalised_metric(
         calibration, build_method("fedavg", LOCAL), final, 3, model=model, data=data, jobs=jobs,
         engine=SequentialEngine(model, jobs, torch.device("cpu")), seed=0,
     )  # fmt: skip
     _, results = train(world, calibration)
     for client, result in enumerate(results):
         part = data.evaluation_shards.shard(client)
-        assert found.right[client] == int(right_answers(result, model, data.test, part, {}).sum())
-    shared = accuracy_of_one(final, model, data.test, data.evaluation_shards, {})
+        assert found.sums[client][0] == int(scores_of(result, model, data.test, part, {})[:, 0].sum())
+    shared = metric_of_one(final, model, data.test, data.evaluation_shards, {})
     assert found.cumulative > shared.cumulative
-    parts = [right_answers(final, model, data.test, data.evaluation_shards.shard(k), {}).sum() for k in range(6)]
-    assert shared.right.tolist() == [int(part) for part in parts]
+    parts = [scores_of(final, model, data.test, data.evaluation_shards.shard(k), {})[:, 0].sum() for k in range(6)]
+    assert shared.sums[:, 0].tolist() == [int(part) for part in parts]
 
 
 def test_means_count_clients_or_images():
-    accuracy = ClientAccuracy(np.array([1, 30, 0]), np.array([2, 40, 0]))
+    accuracy = ClientMetric(np.array([[1.0, 2], [30, 40], [0, 0]]), np.array([2, 40, 0]), Classification())
     assert accuracy.mean == pytest.approx((0.5 + 0.75) / 2)
     assert accuracy.cumulative == pytest.approx(31 / 42)
     assert accuracy.worst_tenth == 0.5

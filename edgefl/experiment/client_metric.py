@@ -1,4 +1,4 @@
-"""The final model's accuracy on each client: ``clients.parquet``, and its summary."""
+"""The final model's metric on each client: ``clients.parquet``, and its summary."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from edgefl.methods.recipe import Method
 from edgefl.record.clients import ClientRow, write_clients
+from edgefl.record.metric import ACCURACY
 from edgefl.record.summary import ClientResult
 from edgefl.training.faults import blaming
 
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
 
     from edgefl.data.federated import FederatedData
     from edgefl.training.core import TrainingCore
-    from edgefl.training.personalisation.accuracy import ClientAccuracy
     from edgefl.training.personalisation.calibration import CalibrationSpec
+    from edgefl.training.personalisation.client_metric import ClientMetric
 
 
-def accuracy_of_clients(
+def metric_of_clients(
     method: Method,
     final: Tensor,
     rounds: int,
@@ -55,8 +56,8 @@ def accuracy_of_clients(
     """
     if data.evaluation_shards is None:
         return {}
-    from edgefl.training.personalisation.accuracy import accuracy_of_each, accuracy_of_one
-    from edgefl.training.personalisation.personalise import personalised_accuracy
+    from edgefl.training.personalisation.client_metric import metric_of_each, metric_of_one
+    from edgefl.training.personalisation.personalise import personalised_metric
 
     def model_of(client: int) -> Tensor:
         return model.layout.with_local_part(final, own[client]) if client in own else final
@@ -65,14 +66,14 @@ def accuracy_of_clients(
         model = method.objective.adapt(core.model).to(final.device)
         mode = method.objective.evaluation_mode(model)
         tests = data.evaluation, data.evaluation_shards, mode
-        shared = accuracy_of_each(model_of, model, *tests) if own else accuracy_of_one(final, model, *tests)
+        shared = metric_of_each(model_of, model, *tests) if own else metric_of_one(final, model, *tests)
     found = {"clients": ClientResult(**_figures(shared))}
     personal = None
     if personalisation is not None:
         engine = core.engine_for(model)
         try:
             with blaming(method.label, max(rounds - 1, 0), "personalisation"):
-                personal = personalised_accuracy(
+                personal = personalised_metric(
                     personalisation,
                     method,
                     final,
@@ -87,10 +88,12 @@ def accuracy_of_clients(
         finally:
             engine.close()
         found["personalisation"] = ClientResult(kind=personalisation.kind, **_figures(personal))
-    figures = zip(data.sizes, shared.images, shared.each, personal.each if personal else repeat(None), strict=False)
-    write_clients([ClientRow(client, *each) for client, each in enumerate(figures)], path)
+    figures = zip(data.sizes, shared.tested, shared.each, personal.each if personal else repeat(None), strict=False)
+    is_accuracy = model.task.measured.name == ACCURACY.name
+    rows = [ClientRow(client, *row, *(row[2:] if is_accuracy else (None, None))) for client, row in enumerate(figures)]
+    write_clients(rows, path)
     return found
 
 
-def _figures(accuracy: ClientAccuracy) -> dict[str, float]:
-    return {"mean": accuracy.mean, "cumulative": accuracy.cumulative, "worst_tenth": accuracy.worst_tenth}
+def _figures(metric: ClientMetric) -> dict[str, float]:
+    return {"mean": metric.mean, "cumulative": metric.cumulative, "worst_tenth": metric.worst_tenth}

@@ -1,0 +1,90 @@
+"""The base class of tasks, and the registry of them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from edgefl.component import Component
+from edgefl.record.metric import Metric
+from edgefl.registry import Registry, class_of
+
+MOST_CLASSES = 100_000
+"""Maximum number of classes or tokens; a larger label is not the number of a class."""
+
+
+class Task(Component):
+    """A task of supervised learning; its fields are its options.
+
+    A model returns outputs ``[batch, …]`` for inputs, and a sample has a label of the shape :meth:`label_shape`.
+    """
+
+    kind: str
+
+    classes: ClassVar[bool] = False
+    """Whether each sample has one class, by which data can be divided and predictions be compared."""
+    label_type: ClassVar[torch.dtype] = torch.float32
+    """The type of labels."""
+
+    @property
+    @abstractmethod
+    def measured(self) -> Metric:
+        """The metric of a model on evaluation data."""
+
+    @abstractmethod
+    def labels(self, found: NDArray[Any]) -> NDArray[Any]:
+        """The labels ``[samples, …]`` of an array that a data set gives.
+
+        Raises:
+            WrongAnswer: it is no array of such labels; the message contains what was expected and found.
+        """
+
+    def completed(self, inputs: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
+        """The labels of samples whose inputs are known; by default unchanged.
+
+        Raises:
+            WrongAnswer: these inputs cannot have such labels.
+        """
+        return labels
+
+    @abstractmethod
+    def outputs(self, labels: NDArray[Any], classes: int | None) -> int:
+        """The number of outputs that a model needs for these labels.
+
+        Args:
+            labels: the value of :meth:`labels` of the training data.
+            classes: the number of classes that the data set states, if it does.
+        """
+
+    def label_shape(self, outputs: int, sample_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of one sample's label."""
+        return (outputs,)
+
+    def output_shape(self, outputs: int, sample_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of a model's output for one sample."""
+        return (outputs,)
+
+    @abstractmethod
+    def mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """The mean loss of a batch, differentiable with respect to ``outputs``."""
+
+    @abstractmethod
+    def summed_loss(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor | int]:
+        """The loss of a batch as a sum, and the number of its terms; the mean over all batches is reported."""
+
+    @abstractmethod
+    def scores(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Numbers of each sample ``[batch, numbers]``, float64, whose sums over samples determine the metric."""
+
+    @abstractmethod
+    def value(self, sums: NDArray[np.float64]) -> float:
+        """The metric of samples with these sums of :meth:`scores` ``[numbers]``."""
+
+
+TASKS: Registry[type[Task]] = Registry("task", package="edgefl.tasks", group="edgefl.tasks", check=class_of(Task))
+"""Every task by its kind; ``edgefl.tasks`` entry points add to it."""

@@ -1,0 +1,71 @@
+"""Classification: each sample has one class."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from edgefl.errors import WrongAnswer
+from edgefl.record.metric import ACCURACY, Metric
+from edgefl.tasks.base import TASKS, Task
+from edgefl.tasks.f1 import MACRO_F1, f1_counts, macro_f1
+from edgefl.tasks.numbers import whole_numbers
+
+
+@TASKS.register("classification")
+class Classification(Task):
+    """One class for each sample, the outputs are logits ``[batch, classes]``; the loss is the cross-entropy."""
+
+    kind: Literal["classification"] = Field(default="classification", description="one class for each sample")
+    metric: Literal["accuracy", "macro_f1"] = Field(
+        default="accuracy", description="share of right predictions, or the mean over classes of the F1 score"
+    )
+
+    classes: ClassVar[bool] = True
+    label_type: ClassVar[torch.dtype] = torch.int64
+
+    @property
+    def measured(self) -> Metric:
+        """The chosen metric."""
+        return ACCURACY if self.metric == "accuracy" else MACRO_F1
+
+    def labels(self, found: NDArray[Any]) -> NDArray[Any]:
+        """Numbers of classes, int64 ``[samples]``."""
+        if found.ndim != 1:
+            raise WrongAnswer(f"expected an array of [samples], one label for each, found {list(found.shape)}")
+        return whole_numbers(found, "classes")
+
+    def outputs(self, labels: NDArray[Any], classes: int | None) -> int:
+        """The number of classes."""
+        return classes or int(labels.max()) + 1
+
+    def label_shape(self, outputs: int, sample_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """One number."""
+        return ()
+
+    def mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Mean cross-entropy."""
+        return F.cross_entropy(outputs, labels)
+
+    def summed_loss(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, int]:
+        """Summed cross-entropy, and the number of samples."""
+        return F.cross_entropy(outputs.double(), labels, reduction="sum"), len(labels)
+
+    def scores(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """1 for a right prediction and 1 for each sample, or the counts of F1."""
+        predicted = outputs.argmax(dim=1)
+        if self.metric == "accuracy":
+            right = (predicted == labels).double()
+            return torch.stack([right, torch.ones_like(right)], dim=1)
+        every = torch.arange(outputs.shape[1], device=labels.device)
+        return f1_counts(predicted[:, None] == every, labels[:, None] == every)
+
+    def value(self, sums: NDArray[np.float64]) -> float:
+        """The accuracy or the macro-F1."""
+        return float(sums[0] / sums[1]) if self.metric == "accuracy" else macro_f1(sums)

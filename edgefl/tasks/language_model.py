@@ -1,0 +1,117 @@
+"""Language modelling: the next token of every place of a sequence."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from edgefl.errors import WrongAnswer
+from edgefl.record.metric import ACCURACY, Metric
+from edgefl.tasks.base import TASKS, Task
+from edgefl.tasks.numbers import whole_numbers
+
+IGNORED = -100
+"""The label of a place that does not count, such as padding; PyTorch's own number."""
+
+_LARGEST = 700.0
+"""Of larger numbers, exp is no finite number."""
+
+PERPLEXITY = Metric("perplexity", "lower", share=False)
+
+
+@TASKS.register("language_model")
+class LanguageModel(Task):
+    """A token for each place of a sequence ``[samples, length]``; the outputs are logits ``[batch, length, tokens]``.
+
+    If a data set gives one label for each sequence, it is the token that follows the last one: the labels are then the
+    inputs shifted by one place, with this token at the end. Places with the label -100 do not count.
+    """
+
+    kind: Literal["language_model"] = Field(
+        default="language_model", description="the next token at every place of a sequence"
+    )
+    metric: Literal["perplexity", "accuracy"] = Field(
+        default="perplexity", description="exp of the mean cross-entropy of a token, or share of tokens predicted right"
+    )
+
+    label_type: ClassVar[torch.dtype] = torch.int64
+
+    @property
+    def measured(self) -> Metric:
+        """The chosen metric, of tokens."""
+        return PERPLEXITY if self.metric == "perplexity" else ACCURACY
+
+    def labels(self, found: NDArray[Any]) -> NDArray[Any]:
+        """Tokens, int64 ``[samples]`` or ``[samples, length]``."""
+        if found.ndim not in (1, 2):
+            raise WrongAnswer(f"expected tokens as an array of [samples, length], found {list(found.shape)}")
+        if found.dtype.kind == "i" and found.ndim == 2:
+            counted = found != IGNORED
+            if not counted.any():
+                raise WrongAnswer(f"expected tokens, found only {IGNORED}")
+            return np.where(counted, whole_numbers(np.where(counted, found, 0), "tokens"), IGNORED)
+        return whole_numbers(found, "tokens")
+
+    def completed(self, inputs: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
+        """The label of every place."""
+        if inputs.ndim != 2 or inputs.dtype.kind not in "iu":
+            raise WrongAnswer(
+                f"a language model reads sequences of tokens, integers [samples, length]; found {inputs.dtype} "
+                f"{list(inputs.shape)}"
+            )
+        if labels.ndim == 1:
+            return np.concatenate([inputs[:, 1:].astype(np.int64), labels[:, None]], axis=1)
+        if labels.shape != inputs.shape:
+            raise WrongAnswer(
+                f"expected a label for each place of the inputs {list(inputs.shape)}, found {list(labels.shape)}"
+            )
+        return labels
+
+    def outputs(self, labels: NDArray[Any], classes: int | None) -> int:
+        """The number of tokens."""
+        return classes or int(labels.max()) + 1
+
+    def label_shape(self, outputs: int, sample_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """A token for each place."""
+        return sample_shape
+
+    def output_shape(self, outputs: int, sample_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Logits for each place."""
+        return (*sample_shape, outputs)
+
+    def mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Mean cross-entropy of a token."""
+        return F.cross_entropy(outputs.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
+
+    def summed_loss(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Summed cross-entropy, and the number of tokens."""
+        summed = F.cross_entropy(
+            outputs.flatten(0, 1).double(), labels.flatten(), ignore_index=IGNORED, reduction="sum"
+        )
+        return summed, (labels != IGNORED).sum()
+
+    def scores(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """The cross-entropy of a sequence or its right tokens, and its tokens."""
+        counted = labels != IGNORED
+        if self.metric == "accuracy":
+            figure = ((outputs.argmax(dim=2) == labels) & counted).sum(dim=1).double()
+        else:
+            each = F.cross_entropy(
+                outputs.flatten(0, 1).double(), labels.flatten(), ignore_index=IGNORED, reduction="none"
+            )
+            figure = each.reshape(labels.shape).sum(dim=1)
+        return torch.stack([figure, counted.sum(dim=1).double()], dim=1)
+
+    def value(self, sums: NDArray[np.float64]) -> float:
+        """The perplexity or the accuracy."""
+        mean = float(sums[0] / sums[1]) if sums[1] else math.nan
+        if self.metric == "accuracy":
+            return mean
+        return math.exp(mean) if mean < _LARGEST else math.inf

@@ -1,0 +1,64 @@
+"""Multilabel classification: each sample has any number of labels."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from edgefl.errors import WrongAnswer
+from edgefl.record.metric import Metric
+from edgefl.tasks.base import TASKS, Task
+from edgefl.tasks.f1 import MACRO_F1, f1_counts, macro_f1
+from edgefl.tasks.numbers import finite_numbers
+
+
+@TASKS.register("multilabel")
+class Multilabel(Task):
+    """A 0 or 1 for each label ``[samples, labels]``, the outputs are their logits; the loss is binary cross-entropy.
+
+    A label is predicted if its logit is positive.
+    """
+
+    kind: Literal["multilabel"] = Field(default="multilabel", description="a 0 or 1 for each of several labels")
+
+    @property
+    def measured(self) -> Metric:
+        """The mean over labels of the F1 score."""
+        return MACRO_F1
+
+    def labels(self, found: NDArray[Any]) -> NDArray[Any]:
+        """Zeros and ones, float32 ``[samples, labels]``."""
+        if found.ndim != 2:
+            raise WrongAnswer(f"expected an array of [samples, labels] of 0 and 1, found {list(found.shape)}")
+        numbers = finite_numbers(found)
+        wrong = (numbers != 0) & (numbers != 1)
+        if wrong.any():
+            row, column = np.argwhere(wrong)[0]
+            raise WrongAnswer(f"expected 0 or 1 for each label, found {found[row, column]} in sample {row}")
+        return numbers
+
+    def outputs(self, labels: NDArray[Any], classes: int | None) -> int:
+        """The number of labels."""
+        return int(labels.shape[1])
+
+    def mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Mean binary cross-entropy over samples and labels."""
+        return F.binary_cross_entropy_with_logits(outputs, labels)
+
+    def summed_loss(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, int]:
+        """Summed binary cross-entropy, and the number of samples times labels."""
+        summed = F.binary_cross_entropy_with_logits(outputs.double(), labels.double(), reduction="sum")
+        return summed, labels.numel()
+
+    def scores(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """The counts of F1."""
+        return f1_counts(outputs > 0, labels > 0)
+
+    def value(self, sums: NDArray[np.float64]) -> float:
+        """The macro-F1."""
+        return macro_f1(sums)

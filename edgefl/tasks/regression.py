@@ -1,0 +1,75 @@
+"""Regression: each sample has one or more numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from edgefl.errors import WrongAnswer
+from edgefl.record.metric import Metric
+from edgefl.tasks.base import TASKS, Task
+from edgefl.tasks.numbers import finite_numbers
+
+RMSE = Metric("rmse", "lower", share=False, title="RMSE")
+MAE = Metric("mae", "lower", share=False, title="MAE")
+
+_LOSSES: dict[str, Callable[..., Tensor]] = {"mse": F.mse_loss, "mae": F.l1_loss, "huber": F.huber_loss}
+
+
+@TASKS.register("regression")
+class Regression(Task):
+    """Numbers ``[samples]`` or ``[samples, numbers]``; the outputs ``[batch, numbers]`` estimate them.
+
+    Errors are those of all numbers, in their unit.
+    """
+
+    kind: Literal["regression"] = Field(default="regression", description="one or more numbers for each sample")
+    loss: Literal["mse", "mae", "huber"] = Field(
+        default="mse",
+        description="squared error, absolute error, or Huber's: half the square below 1, linear beyond",
+    )
+    metric: Literal["rmse", "mae"] = Field(
+        default="rmse", description="root of the mean squared error, or mean absolute error"
+    )
+
+    @property
+    def measured(self) -> Metric:
+        """The chosen error."""
+        return RMSE if self.metric == "rmse" else MAE
+
+    def labels(self, found: NDArray[Any]) -> NDArray[Any]:
+        """Numbers, float32 ``[samples, numbers]``."""
+        if found.ndim not in (1, 2):
+            raise WrongAnswer(f"expected an array of [samples] or [samples, numbers], found {list(found.shape)}")
+        return finite_numbers(found).reshape(len(found), -1)
+
+    def outputs(self, labels: NDArray[Any], classes: int | None) -> int:
+        """The numbers of each sample."""
+        return int(labels.shape[1]) if labels.ndim > 1 else 1
+
+    def mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """The mean of the chosen loss over samples and numbers."""
+        return _LOSSES[self.loss](outputs, labels)
+
+    def summed_loss(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, int]:
+        """The sum of the chosen loss, and the number of samples times numbers."""
+        return _LOSSES[self.loss](outputs.double(), labels.double(), reduction="sum"), labels.numel()
+
+    def scores(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """The squared or absolute error of each sample, and its numbers."""
+        error = outputs.double() - labels.double()
+        error = error.square() if self.metric == "rmse" else error.abs()
+        count = torch.full((len(labels),), float(labels.shape[1]), dtype=torch.float64, device=labels.device)
+        return torch.stack([error.sum(dim=1), count], dim=1)
+
+    def value(self, sums: NDArray[np.float64]) -> float:
+        """The error."""
+        mean = float(sums[0] / sums[1])
+        return mean**0.5 if self.metric == "rmse" else mean

@@ -1,0 +1,222 @@
+"""Whole runs of other tasks than classification."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from edgefl.cli import main
+from edgefl.data.federated import load_federated
+from edgefl.errors import UserError
+from edgefl.experiment import run
+from edgefl.report import RunResult
+from edgefl.report.comparison import comparison
+from edgefl.report.page import page
+from edgefl.report.pictures import accuracy_figure
+from edgefl.report.verdict import verdict
+from edgefl.rerun.verify import verify
+from edgefl.scenario import dump_yaml, load_scenario
+
+from ..small_runs import SMALL
+
+DRAWS = np.random.default_rng(3)
+INPUTS = DRAWS.standard_normal((240, 6)).astype(np.float32)
+WEIGHTS = DRAWS.standard_normal((6, 2))
+KINDS = {
+    "regression": (INPUTS, (INPUTS @ WEIGHTS + 3).astype(np.float32), {"metric": "rmse", "at_most": 2.0}),
+    "multilabel": (INPUTS, (INPUTS @ WEIGHTS > 0).astype(np.int8), {"metric": "macro_f1", "at_least": 0.5}),
+    "language_model": (
+        np.tile(np.arange(8), (240, 1)) % 5, np.tile(np.arange(1, 9), (240, 1)) % 5,
+        {"metric": "perplexity", "at_most": 4.0},
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    """Make the scenario of a task, with changes."""
+
+    def make(task, **changes):
+        kind = task if isinstance(task, str) else task["kind"]
+        x, y, target = KINDS[kind]
+        np.savez(tmp_path / "data.npz", x=x, y=y, client=np.arange(len(x)) % 10)
+        model = {"name": "mlp", "widths": [8]}
+        if kind == "language_model":
+            model = {"name": "char_transformer", "width": 8, "heads": 2, "layers": 1}
+        whole = {
+            **SMALL, "task": task, "model": model, "targets": [target], "methods": ["fedavg", "scaffold"],
+            "data": {"name": "arrays", "train": "data.npz", "clients": 10, "partition": {"kind": "natural"}},
+        }  # fmt: skip
+        whole["training"] = {"rounds": 4, "cohort": 5, "local": {"epochs": 3, "batch": 8, "lr": 0.05}}
+        (tmp_path / "my.yaml").write_text(dump_yaml(whole))
+        return load_scenario(tmp_path / "my.yaml", {key.replace("__", "."): value for key, value in changes.items()})
+
+    return make
+
+
+def entry_of(folder, label="fedavg"):
+    return json.loads((folder / "summary.json").read_text())["methods"][label][0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_learns_is_verified_and_reported_in_its_metric(scenario, tmp_path, kind):
+    folder = run(scenario(kind), out=tmp_path / "run")
+    entry, rounds = entry_of(folder), pq.read_table(folder / "fedavg/seed-0/rounds.parquet").to_pydict()
+    metric, values = entry["metric"], rounds["metric"]
+    lower = metric["better"] == "lower"
+    assert (metric["final"], metric["best"]) == (values[-1], (min if lower else max)(values))
+    assert (values[-1] < values[0]) == lower
+    assert entry["accuracy"] == {"final": None, "best": None, "ema": None}
+    assert rounds["accuracy"] == [None] * 4
+    goal = entry["targets"][0]["value"]
+    reached = [number for number, value in zip(rounds["round"], values, strict=True) if (value <= goal) == lower]
+    assert entry["targets"][0]["rounds"] == reached[0]
+    assert verify(folder) == []
+    result, word = RunResult(folder), {"macro_f1": "macro-F1", "rmse": "RMSE"}.get(metric["name"], metric["name"])
+    assert comparison(result).data["rows"][0]["metric"]["final"]["mean"] == pytest.approx(metric["final"])
+    sentences = verdict(result)
+    best = (min if lower else max)(("fedavg", "scaffold"), key=lambda label: entry_of(folder, label)["metric"]["final"])
+    assert sentences.startswith(f"After 4 rounds, {best} (")
+    assert word in page([result]) or kind == "multilabel"
+    assert word in accuracy_figure(result).axes[0].get_ylabel()
+
+
+def test_the_last_model_has_the_metric_that_plain_pytorch_computes(scenario, tmp_path):
+    made = scenario("regression", keep_models="server")
+    folder = run(made, out=tmp_path / "run")
+    tensors, test = load_file(folder / "fedavg/seed-0/final.safetensors"), load_federated(made.data, 0).test
+    net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2))
+    biases, matrices = ([each for _, each in sorted(tensors.items()) if each.dim() == sides] for sides in (1, 2))
+    values = [each for pair in zip(matrices, biases, strict=True) for each in pair]
+    net.load_state_dict(dict(zip(net.state_dict(), values, strict=True)))
+    with torch.no_grad():
+        error = (net(test.inputs) - test.labels).double()
+    assert entry_of(folder)["metric"]["final"] == pytest.approx(float((error**2).mean().sqrt()), rel=1e-5)
+    assert entry_of(folder)["metric"]["name"] == "rmse"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_engine_trains_alike(scenario, tmp_path, kind):
+    found = [run(scenario(kind), out=tmp_path / engine, engine=engine) for engine in ("sequential", "parallel")]
+    assert entry_of(found[0]) == entry_of(found[1])
+    batched = entry_of(run(scenario(kind), out=tmp_path / "batched", engine="batched"))
+    assert batched["metric"]["final"] == pytest.approx(entry_of(found[0])["metric"]["final"], rel=1e-3)
+
+
+def test_clients_have_the_metric_of_their_own_tests(scenario, tmp_path):
+    folder = run(scenario("regression", data__test="partitioned"), out=tmp_path / "run")
+    entry, rows = entry_of(folder), pq.read_table(folder / "fedavg/seed-0/clients.parquet").to_pydict()
+    known = sorted(rows["metric"])
+    assert entry["clients"]["mean"] == pytest.approx(np.mean(known))
+    assert entry["clients"]["worst_tenth"] == known[-1]
+    assert entry["clients"]["cumulative"] == pytest.approx(entry["metric"]["final"])
+    assert rows["accuracy"] == [None] * 10
+
+
+NAMES = {
+    "fedmlb": "FedMLB", "fedbr": "FedBR", "fedgkd": "FedGKD", "fedrs": "FedRS", "kd": "KnowledgeDistillation",
+    "ntd": "NotTrueDistillation", "fedadc+": "SelfConfidence", "gradaug": "GradAug",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", NAMES)
+def test_methods_that_compare_classes_refuse_other_tasks_by_name(scenario, tmp_path, kind, method):
+    with pytest.raises(UserError, match=f"{NAMES[method]} compares predictions of classes, which task"):
+        run(scenario(kind, methods=[method]), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("method", ["moon", "fitnet"])
+def test_methods_that_compare_features_of_a_sample_refuse_sequences_of_them(scenario, tmp_path, method):
+    with pytest.raises(UserError, match="compares one vector of features for each sample"):
+        run(scenario("language_model", methods=[method]), out=tmp_path / "run")
+    run(scenario("regression", methods=[method]), out=tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"targets": [0.5]}, r"targets\.0: a number is a share of accuracy, and the task's metric is rmse"),
+        ({"targets": [{"metric": "mae", "at_most": 1}]}, r"targets\.0\.metric: expected rmse, the task's metric"),
+        ({"targets": [{"metric": "rmse", "at_least": 1}]}, r"expected at_most, because lower values of rmse"),
+        ({"targets": [{"metric": "rmse"}]}, "expected either at_least or at_most"),
+        ({"targets": [{"metric": "rmse", "at_most": 0}]}, r"targets\.0"),
+        ({"data.partition": {"kind": "dirichlet", "alpha": 1}}, r"data\.partition\.kind: divides the samples by class"),
+        ({"data.partition": {"kind": "label_level", "level": 2}}, "and task 'regression' has none"),
+    ],
+)
+def test_what_does_not_fit_the_task_is_refused_with_its_field(scenario, changes, message):
+    with pytest.raises(UserError, match=message):
+        scenario("regression", **{key.replace(".", "__"): value for key, value in changes.items()})
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("regresion", r"task\.kind: unknown task 'regresion'; did you mean 'regression'"),
+        ({"kind": "regression", "metric": "mea"}, r"task\.metric: unknown choice 'mea'"),
+        ({"metric": "rmse"}, r"task\.kind: this key is missing"),
+        (3, "task: expected the name of a task or a mapping with the key kind, found 3"),
+    ],
+)
+def test_a_task_that_is_none_is_refused_with_its_field(small, task, message):
+    with pytest.raises(UserError, match=message):
+        small(task=task)
+
+
+def test_a_share_above_one_is_no_target(scenario):
+    with pytest.raises(UserError, match=r"targets\.0\.at_least: expected a share in \(0, 1\], found 60"):
+        scenario("multilabel", targets=[{"metric": "macro_f1", "at_least": 60}])
+
+
+def test_a_model_without_an_output_for_each_place_is_no_language_model(scenario, tmp_path):
+    with pytest.raises(UserError, match=r"task 'language_model' needs a model that returns \[8, 5\] for each sample"):
+        run(scenario("language_model", model={"name": "mlp", "widths": [4]}), out=tmp_path / "run")
+
+
+def test_labels_that_are_no_labels_of_the_task_are_named(scenario, tmp_path, capsys):
+    scenario("regression")
+    assert main(["simulate", str(tmp_path / "my.yaml"), "--set", "task=multilabel", "--set", "targets=null"]) == 2
+    assert "expected 0 or 1 for each label in 'y', found" in capsys.readouterr().err
+
+
+def test_runs_with_different_metrics_are_not_compared(scenario, tmp_path, capsys):
+    folders = [run(scenario(kind), out=tmp_path / kind) for kind in ("regression", "multilabel")]
+    assert main(["report", *map(str, folders)]) == 2
+    assert "expected runs with the same metric, found macro_f1 and rmse" in capsys.readouterr().err
+
+
+def test_a_sweep_chooses_the_least_error(scenario, tmp_path, capsys):
+    scenario("regression", evaluation__split="validation")
+    asked = ["sweep", str(tmp_path / "my.yaml"), "--grid", "training.local.lr=0.0001,0.05", "--choose", "accuracy"]
+    asked += ["--set", "evaluation.split=validation", "--method", "fedavg", "--out", str(tmp_path / "sweep")]
+    assert main(asked) == 0
+    assert "fedavg: training.local.lr=0.05 (" in capsys.readouterr().out
+
+
+def test_a_forged_metric_is_noticed(scenario, tmp_path):
+    folder = run(scenario("regression"), out=tmp_path / "run")
+    whole = json.loads((folder / "summary.json").read_text())
+    whole["methods"]["fedavg"][0]["metric"]["final"] /= 2
+    (folder / "summary.json").write_text(json.dumps(whole))
+    assert any("metric.final" in found for found in verify(folder))
+
+
+def test_a_summary_of_an_earlier_version_is_of_accuracy(small, tmp_path):
+    folder = run(small(), out=tmp_path / "run")
+    whole = json.loads((folder / "summary.json").read_text())
+    for (entry,) in whole["methods"].values():
+        final = entry["accuracy"]["final"]
+        del entry["metric"]
+        entry["targets"] = [{"accuracy": 0.5, "reached": False}]
+    (folder / "summary.json").write_text(json.dumps(whole))
+    result = RunResult(folder)
+    assert (result.metric.name, result.results[result.labels[-1]][0].metric.final) == ("accuracy", final)
+    assert [target.value for target in result.results[result.labels[0]][0].targets] == [0.5]
