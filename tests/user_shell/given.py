@@ -53,6 +53,8 @@ class Given:
         texts = {
             "make_tables.py": lambda: _block("own-data.md", "python", "# make_tables.py"),
             "data.py": lambda: _block("own-data.md", "python", "# data.py"),
+            "estimates.py": lambda: _block("own-data.md", "python", "# estimates.py"),
+            "estimates.yaml": lambda: _block("own-data.md", "yaml", "name: estimates"),
             "tables.yaml": lambda: _block("own-data.md", "yaml", "name: tables"),
             "my.yaml": lambda: _block("scenarios.md", "yaml", "name: smallest"),
             "my-board.yaml": lambda: _block("device-profiles.md", "yaml", "name: my-board"),
@@ -61,6 +63,8 @@ class Given:
         }
         if any("data.py:" in word for word in words):
             words.add("data.py")
+        if "estimates.yaml" in words:
+            words.add("estimates.py")
         for file in words & set(texts):
             (session.folder / file).write_text(texts[file](), encoding="utf-8")
 

@@ -23,3 +23,5 @@ def test_the_commands_of_the_page_train_on_the_data_of_the_page(tmp_path):
         summary = json.loads((session.folder / "runs" / run / "summary.json").read_text())
         for method in ("fedavg", "scaffold"):
             assert summary["methods"][method][0]["accuracy"]["final"] > 0.6
+    summary = json.loads((session.folder / "runs" / "estimates" / "summary.json").read_text())
+    assert summary["methods"]["fedavg"][0]["metric"]["final"] < 0.9  # 1 without a model
