@@ -5,19 +5,22 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from typing import ClassVar
 
 from pydantic import Field
 from torch import Tensor, nn
 
+from edgefl.component import Component
 from edgefl.errors import UserError, nearest
-from edgefl.options import Options
 
 BASE = "base_layer"
 """The name of an adapted layer's own weights in peft."""
 
 
-class Lora(Options):
+class Lora(Component):
     """Adapters of layers: the product of two small matrices is added to a frozen weight matrix."""
+
+    packages: ClassVar[tuple[str, ...]] = ("peft",)
 
     rank: int = Field(default=8, ge=1, description="rank of the added product")
     alpha: float = Field(default=16, gt=0, description="the product is multiplied by alpha / rank")

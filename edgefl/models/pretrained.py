@@ -6,6 +6,7 @@ import difflib
 import io
 import pickle
 import warnings
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -23,6 +24,9 @@ from edgefl.wording import with_article
 
 FORMATS = (".safetensors", ".pt", ".pth")
 """Endings of the names of files: safetensors, or a state dict that ``torch.save`` wrote."""
+
+_DAMAGED = (ValueError, EOFError, KeyError, IndexError, TypeError, AttributeError, NotImplementedError, OSError)
+"""What reading a damaged file may raise."""
 
 MOST_BYTES_OF_A_NUMBER = 8
 SPARE_BYTES = 2**28
@@ -112,14 +116,15 @@ def _tensors(path: Path, maximum: int) -> dict[str, Tensor]:
             return dict(load_safetensors(content))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about old formats
-            found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+            _check_unpacked(content, maximum, path)
+        found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise UserError(
             "expected a state dict, found a pickle that needs code, which edgefl does not run; save "
             "module.state_dict()",
             file=str(path),
         ) from None
-    except (SafetensorError, RuntimeError, ValueError, EOFError, KeyError, TypeError, AttributeError) as error:
+    except (SafetensorError, zipfile.BadZipFile, RuntimeError, *_DAMAGED) as error:
         reason = one_line(str(error).strip().partition("\n")[0])
         raise UserError(f"not a readable {path.suffix} file ({reason})", file=str(path)) from None
     if not isinstance(found, Mapping):
@@ -131,6 +136,17 @@ def _tensors(path: Path, maximum: int) -> dict[str, Tensor]:
                 f"expected a state dict, tensors by name, found {with_article(kind)} at '{name}'", file=str(path)
             )
     return dict(found)
+
+
+def _check_unpacked(content: bytes, maximum: int, path: Path) -> None:
+    """Check that an archive does not contain more than a file may: its members can be compressed."""
+    if zipfile.is_zipfile(io.BytesIO(content)):
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            if sum(each.file_size for each in archive.infolist()) > maximum:
+                raise UserError(
+                    f"expected weights of this model of at most {maximum // 2**20} MiB, found an archive of more",
+                    file=str(path),
+                )
 
 
 def _check_names(expected: Mapping[str, Tensor], found: set[str]) -> None:
@@ -160,6 +176,8 @@ def _nearest(name: str, names: Iterable[str]) -> str:
 
 def _checked(name: str, found: Tensor, place: Tensor, shared: Tensor | None) -> Tensor:
     """The values for a place, as its type; ``shared`` are those that another name of this place has."""
+    if found.layout is not torch.strided or found.is_quantized or found.device.type != "cpu":
+        raise UserError(f"expected a dense tensor in '{name}', found one that is sparse, quantised or without numbers")
     if found.shape != place.shape:
         raise UserError(f"expected '{name}' of the shape {_shape(place)}, found {_shape(found)}")
     if found.is_floating_point() != place.is_floating_point() or found.is_complex():

@@ -256,3 +256,11 @@ def test_adapters_are_drawn_with_the_seed():
     assert torch.equal(initial_vector(mlp(), 1), initial_vector(mlp(), 1))
     assert not torch.equal(initial_vector(mlp(), 1), initial_vector(mlp(), 2))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_run_names_the_versions_of_the_libraries(small):
+    from edgefl.experiment.software import software_of
+
+    pytest.importorskip("transformers", reason="transformers is not installed: pip install 'edgefl[transformers]'")
+    model = {"transformers": "gpt2", "lora": {"targets": ["c_attn"]}}
+    assert software_of(small(model=model)).keys() == {"torch", "transformers", "peft"}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import struct
+import zipfile
 
 import pytest
 import torch
@@ -181,12 +183,14 @@ class Made:
         (changed(**{"head.bias": torch.zeros(3, dtype=torch.cfloat)}), r"in 'head.bias', found complex64"),
         (changed(**{"second.weight": torch.zeros(64, 64)}), r"expected the values of another tensor in 'second"),
         ({"state_dict": state_of().state_dict()}, r"tensors by name, found an? (Ordered)?[dD]ict at 'st"),
+        (changed(**{"head.bias": torch.zeros(3).to_sparse()}), r"expected a dense tensor in 'head.bias', found"),
+        (changed(**{"head.bias": torch.zeros(3, device="meta")}), r"expected a dense tensor in 'head.bias'"),
         ([torch.zeros(2)], r"expected tensors by name, found 'list'"),
         ({"head": Made()}, r"found a pickle that needs code, which edgefl does not run; save module.state_dict\(\)"),
         (state_of(), r"found a pickle that needs code"),
     ],
     ids=["missing", "misspelt", "extra", "shape", "infinite", "too large", "integers", "complex", "tied", "nested",
-         "list", "code", "module"],
+         "sparse", "without numbers", "list", "code", "module"],
 )  # fmt: skip
 def test_a_wrong_file_is_refused_in_one_sentence(file, capsys, content, message):
     path = file(content)
@@ -230,3 +234,31 @@ def test_a_missing_file_and_a_pattern_without_tensors_are_refused(file):
         built(weights="/none.pt")
     with pytest.raises(UserError, match=r"weights.skip: 'haed' names no tensors; expected submodules, such as: order"):
         built(weights={"file": file(state_of().state_dict()), "skip": ["haed"]})
+
+
+def test_an_archive_that_unpacks_to_more_than_a_file_may_have_is_not_unpacked(tmp_path, file):
+    plain, packed = file(state_of().state_dict()), tmp_path / "packed.pt"
+    with zipfile.ZipFile(plain) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for each in source.infolist():
+            archive.writestr(each.filename, source.read(each))
+        with archive.open("net/data/99", "w", force_zip64=True) as member:
+            for _ in range(300):
+                member.write(bytes(2**20))
+    assert packed.stat().st_size < 2**20
+    with pytest.raises(UserError, match=r"of at most \d+ MiB, found an archive of more"):
+        built(weights=str(packed))
+
+
+@pytest.mark.parametrize("ending", [".pt", ".safetensors"])
+def test_damaged_files_are_refused_whichever_byte_is_wrong(tmp_path, ending):
+    state, path = {"a": torch.ones(3), "b": torch.zeros(2)}, tmp_path / f"net{ending}"
+    torch.save(state, path) if ending == ".pt" else save_file(state, path)
+    content, draws = path.read_bytes(), random.Random(1)
+    for _ in range(60):
+        place = draws.randrange(len(content))
+        path.write_bytes(content[:place] + bytes([draws.randrange(256)]) + content[place + 1 :])
+        with pytest.raises(UserError):
+            built(weights=str(path))
+        path.write_bytes(content[:place])
+        with pytest.raises(UserError):
+            built(weights=str(path))

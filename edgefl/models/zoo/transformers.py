@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, JsonValue
@@ -43,6 +43,8 @@ class TransformersModel(OrdinaryModel):
     of a checkpoint is executed. Attention is computed as two products and a softmax, unless ``args`` choose another
     implementation.
     """
+
+    packages: ClassVar[tuple[str, ...]] = ("transformers",)
 
     transformers: str = Field(description="the model's type, such as gpt2, bert or vit")
     config: InputFile | None = Field(default=None, description="a config.json; null: the type's own configuration")
