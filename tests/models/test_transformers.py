@@ -17,6 +17,7 @@ from edgefl.methods.build import build_method
 from edgefl.methods.local_options import LocalOptions
 from edgefl.models.mode import using
 from edgefl.models.registry import MODELS, build_model, initial_vector
+from edgefl.tasks.language_model import LanguageModel
 
 pytestmark = pytest.mark.extras
 transformers = pytest.importorskip(
@@ -167,17 +168,42 @@ def test_code_that_a_configuration_names_is_not_executed(tmp_path):
     assert type(library_model(model)) is transformers.GPT2LMHeadModel
 
 
-@pytest.mark.parametrize(("kind", "args"), [("gpt2", GPT2), ("llama", WIDE)])
-def test_every_engine_trains_it_on_a_play(small, tmp_path, kind, args):
+def test_the_head_follows_from_the_task_and_the_inputs():
+    spec, small = MODELS["transformers"], WIDE | {"patch_size": 4}
+    assert build_model(spec(transformers="gpt2", args=GPT2 | {"vocab_size": 30}), (12,), 4).tap_shapes[-1] == (4,)
+    assert build_model(spec(transformers="vit", args=small), (3, 16, 16), 4, tokens=False).tap_shapes[-1] == (4,)
+    task = LanguageModel()
+    model = build_model(spec(transformers="gpt2", args=GPT2), (12,), 30, task, tokens=True)
+    assert model.tap_shapes[-1] == (12, 30)
+    cost = measure(model, build_method("fedavg", LocalOptions()), model.depth, 2)
+    assert cost.training_flops > 0
+
+
+@pytest.mark.parametrize("engine", ["sequential", "batched"])
+def test_a_language_model_learns_a_play(small, play, tmp_path, engine):
+    model = {"transformers": "gpt2", "args": GPT2}
+    changes = {"training.local": {"epochs": 4, "batch": 8, "lr": 0.5}, "training.engine": {"kind": engine}}
+    scenario = small(data=play, model=model, task="language_model", targets=[], **changes)
+    (entry,) = json.loads((run(scenario, out=tmp_path / "run") / "summary.json").read_text())["methods"]["fedavg"]
+    assert entry["metric"]["name"] == "perplexity"
+    assert entry["metric"]["final"] < 20  # of 96 characters; the play has 8
+
+
+@pytest.fixture
+def play(tmp_path):
     folder = tmp_path / "data" / "tinyshakespeare"
     folder.mkdir(parents=True)
     speeches = [f"S{number}:\n" + ("to be or not to be " * (6 + number)) for number in range(4)]
     (folder / "input.txt").write_text("\n\n".join(speeches), encoding="utf-8")
-    data = {"name": "shakespeare", "root": str(tmp_path / "data"), "clients": 4, "window": 12, "stride": 2}
+    return {"name": "shakespeare", "root": str(tmp_path / "data"), "clients": 4, "window": 12, "stride": 2}
+
+
+@pytest.mark.parametrize(("kind", "args"), [("gpt2", GPT2), ("llama", WIDE)])
+def test_every_engine_trains_it_on_a_play(small, play, tmp_path, kind, args):
     finals = {}
     for engine in ("sequential", "parallel", "batched"):
         scenario = small(
-            data=data, model={"transformers": kind, "args": args, "head": "next_token"},
+            data=play, model={"transformers": kind, "args": args, "head": "next_token"},
             methods=["fedavg", "fedmlb", "fedbr"],
             **{"training.rounds": 2, "training.engine": {"kind": engine}, "training.cohort": 2},
         )  # fmt: skip

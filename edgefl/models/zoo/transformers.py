@@ -15,10 +15,13 @@ from torch import Tensor, nn
 from edgefl.errors import UserError, nearest
 from edgefl.input_file import InputFile, find_input
 from edgefl.json_file import read_json
+from edgefl.models.block_model import BlockModel
 from edgefl.models.layered import layered
 from edgefl.models.ordinary import OrdinaryModel
 from edgefl.models.registry import MODELS
 from edgefl.models.splitting import Split
+from edgefl.tasks.base import Task
+from edgefl.tasks.language_model import LanguageModel
 
 Head = Literal["sequence_classification", "image_classification", "causal_lm", "next_token"]
 """What a model ends in."""
@@ -49,11 +52,20 @@ class TransformersModel(OrdinaryModel):
     transformers: str = Field(description="the model's type, such as gpt2, bert or vit")
     config: InputFile | None = Field(default=None, description="a config.json; null: the type's own configuration")
     args: dict[str, JsonValue] = Field(default={}, description="changes to the configuration, such as n_layer: 2")
-    head: Head = Field(
-        default="sequence_classification",
+    head: Head | None = Field(
+        default=None,
         description="sequence_classification or image_classification: one result for each input; causal_lm: a token "
-        "for each position; next_token: that of the last position only",
+        "for each position; next_token: that of the last position only; null: by the task and the inputs",
     )
+
+    def build_for(self, sample_shape: tuple[int, ...], outputs: int, *, task: Task, tokens: bool | None) -> BlockModel:
+        """The skeleton."""
+        if self.head is not None:
+            return super().build_for(sample_shape, outputs, task=task, tokens=tokens)
+        images: Head = "sequence_classification" if tokens or len(sample_shape) != 3 else "image_classification"
+        head: Head = "causal_lm" if isinstance(task, LanguageModel) else images
+        chosen = self.model_copy(update={"head": head})
+        return chosen.build_for(sample_shape, outputs, task=task, tokens=tokens)
 
     def module(self, sample_shape: tuple[int, ...], classes: int) -> nn.Module:
         """See :class:`OrdinaryModel`."""
@@ -65,19 +77,20 @@ class TransformersModel(OrdinaryModel):
             ) from None
         from transformers.models.auto import modeling_auto
 
+        head = self.head or "sequence_classification"
         with _quiet():
             config = self._configuration(transformers.CONFIG_MAPPING, sample_shape, classes)
             attention = self.args.get("attn_implementation", "eager")
             try:
-                model = getattr(transformers, _CLASSES[self.head]).from_config(config, attn_implementation=attention)
+                model = getattr(transformers, _CLASSES[head]).from_config(config, attn_implementation=attention)
             except (ValueError, TypeError, RuntimeError, ImportError, AttributeError, KeyError) as error:
                 reason = str(error).strip().partition("\n")[0][:200]
-                raise UserError(f"the {self.head} of '{self.transformers}' cannot be built: {reason}") from None
+                raise UserError(f"the {head} of '{self.transformers}' cannot be built: {reason}") from None
         # Inputs have no padding: the last position is that of the last token.
         model.config.pad_token_id = -1
         causal = self.transformers in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
         both = self.transformers in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
-        return Logits(model, last=self.head == "next_token", masked=_CLASSES[self.head].endswith("LM") or causal > both)
+        return Logits(model, last=head == "next_token", masked=_CLASSES[head].endswith("LM") or causal > both)
 
     def split(self, module: nn.Module, input_type: torch.dtype, sample_shape: tuple[int, ...]) -> Split:
         """The embedding, each layer and the head, if the layers can be called one by one."""
