@@ -114,10 +114,10 @@ def _tensors(path: Path, maximum: int) -> dict[str, Tensor]:
     try:
         if path.suffix == ".safetensors":
             return dict(load_safetensors(content))
+        _check_unpacked(content, maximum, path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about old formats
-            _check_unpacked(content, maximum, path)
-        found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+            found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
         raise UserError(
             "expected a state dict, found a pickle that needs code, which edgefl does not run; save "
