@@ -16,7 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 NAVIGATION = {
     "Start": {
-        "Quick start": "quick-start", "Tutorial": "planning", "Reading a result": "reading", "Gallery": "gallery",
+        "Quick start": "quick-start", "Your own, in 15 minutes": "tutorial", "Planning": "planning",
+        "Reading a result": "reading", "Gallery": "gallery",
     },
     "Guide": {
         "Scenarios": "scenarios", "Data": "data", "Methods": "methods", "Compression": "compression",

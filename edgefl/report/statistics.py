@@ -69,7 +69,7 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Es
     mean = math.fsum(values) / count
     if count == 1:
         return Estimate(mean, None, 1)
-    if min(values) == max(values):  # avoid a spread from rounding errors in the mean
+    if math.isclose(min(values), max(values), rel_tol=1e-12):  # avoid a spread from rounding errors
         return Estimate(values[0], 0.0, count)
     from scipy.special import stdtrit  # the t quantile, without the slow import of scipy.stats
 

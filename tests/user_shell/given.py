@@ -27,6 +27,9 @@ RUNS = {
 CALLED = {"README.md": "runs/short", "report.md": "runs/main"}
 """What pages call that run."""
 
+TUTORIAL = ("make_data.py", "net.py", "mine.yaml", "street.csv", "here.yaml")
+"""The files of docs/tutorial.md; in place of the measured profile a shipped one."""
+
 BOARD = ("step of plain", "step of fire, batch 4", "linear", "1000 numbers", "50000 numbers")
 """Cases that are timed soon, and enough for a profile."""
 
@@ -55,6 +58,11 @@ class Given:
             "data.py": lambda: _block("own-data.md", "python", "# data.py"),
             "estimates.py": lambda: _block("own-data.md", "python", "# estimates.py"),
             "estimates.yaml": lambda: _block("own-data.md", "yaml", "name: estimates"),
+            "make_data.py": lambda: _block("tutorial.md", "python", "# make_data.py"),
+            "net.py": lambda: _block("tutorial.md", "python", "# net.py"),
+            "mine.yaml": lambda: _block("tutorial.md", "yaml", "# mine.yaml"),
+            "street.csv": lambda: _block("tutorial.md", "text", "time,rate"),
+            "here.yaml": lambda: (ROOT / "device_profiles" / "raspberry-pi-5.yaml").read_text(encoding="utf-8"),
             "tables.yaml": lambda: _block("own-data.md", "yaml", "name: tables"),
             "my.yaml": lambda: _block("scenarios.md", "yaml", "name: smallest"),
             "my-board.yaml": lambda: _block("device-profiles.md", "yaml", "name: my-board"),
@@ -65,6 +73,8 @@ class Given:
             words.add("data.py")
         if "estimates.yaml" in words:
             words.add("estimates.py")
+        if "mine.yaml" in words:
+            words.update(TUTORIAL)
         for file in words & set(texts):
             (session.folder / file).write_text(texts[file](), encoding="utf-8")
 
