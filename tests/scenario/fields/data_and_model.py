@@ -20,6 +20,7 @@ ARRAYS = {
 }
 FUNCTION = {**ARRAYS, "data": {"name": "python", "python": str(FOLDER / "data.py:load"), "clients": 8}}
 IMAGES = {"data": {"name": "image_folder", "train": str(FOLDER / "images"), "clients": 8}}
+TABLE = {**ARRAYS, "data": {"name": "scikit_learn", "table": "breast_cancer", "clients": 8}}
 LISTED = {"data.train": 320, "data.partition": {"kind": "file", "file": str(FOLDER / "clients.csv")}}
 SETS: dict[str, dict[str, Any]] = {
     "synthetic": {},
@@ -28,6 +29,7 @@ SETS: dict[str, dict[str, Any]] = {
     "arrays": ARRAYS,
     "python": FUNCTION,
     "image_folder": IMAGES,
+    "scikit_learn": TABLE,
     **{
         name: {"data": {"name": name, "images": 1600, "clients": 8}}
         for name in ("cifar10", "cifar100", "digits", "emnist", "fashion_mnist", "mnist", "tiny_imagenet")
@@ -110,6 +112,7 @@ PROBES: list[Probe] = probes(world, [
     ("data<shakespeare>.stride", MIXED_PLAY, {"data.stride": 10}, less("flops", "largest")),
     ("data<shakespeare>.train_share", MIXED_PLAY, {"data.train_share": 0.4}, less("flops", "largest")),
     ("data<shakespeare>.least", MIXED_PLAY, {"data.least": 12}, less("flops", "largest")),
+    ("data<scikit_learn>.table", TABLE, {"data.table": "wine"}, less("flops", "largest")),
     ("data<synthetic>.train", {}, {"data.train": 640}, more("flops", "largest")),
     ("data<synthetic>.shape", {}, {"data.shape": [1, 12, 12]}, more("flops", "bytes")),
     ("data.classes", {}, {"data.classes": 12}, more("bytes")),
