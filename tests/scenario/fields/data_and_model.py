@@ -21,6 +21,10 @@ ARRAYS = {
 FUNCTION = {**ARRAYS, "data": {"name": "python", "python": str(FOLDER / "data.py:load"), "clients": 8}}
 IMAGES = {"data": {"name": "image_folder", "train": str(FOLDER / "images"), "clients": 8}}
 TABLE = {**ARRAYS, "data": {"name": "scikit_learn", "table": "breast_cancer", "clients": 8}}
+MACHINES = {
+    "data": {"name": "vibration", "machines": 8, "windows": 20, "clients": 8},
+    "model": {"name": "cnn1d", "width": 2},
+}
 LISTED = {"data.train": 320, "data.partition": {"kind": "file", "file": str(FOLDER / "clients.csv")}}
 SETS: dict[str, dict[str, Any]] = {
     "synthetic": {},
@@ -30,6 +34,7 @@ SETS: dict[str, dict[str, Any]] = {
     "python": FUNCTION,
     "image_folder": IMAGES,
     "scikit_learn": TABLE,
+    "vibration": {**MACHINES, "data.partition": {"kind": "iid"}},
     **{
         name: {"data": {"name": name, "images": 1600, "clients": 8}}
         for name in ("cifar10", "cifar100", "digits", "emnist", "fashion_mnist", "mnist", "tiny_imagenet")
@@ -113,6 +118,8 @@ PROBES: list[Probe] = probes(world, [
     ("data<shakespeare>.train_share", MIXED_PLAY, {"data.train_share": 0.4}, less("flops", "largest")),
     ("data<shakespeare>.least", MIXED_PLAY, {"data.least": 12}, less("flops", "largest")),
     ("data<scikit_learn>.table", TABLE, {"data.table": "wine"}, less("flops", "largest")),
+    ("data<vibration>.machines", MACHINES, {"data.machines": 40, "data.partition": {"kind": "iid"}}, more("flops")),
+    ("data<vibration>.windows", MACHINES, {"data.windows": 40}, more("flops", "largest")),
     ("data<synthetic>.train", {}, {"data.train": 640}, more("flops", "largest")),
     ("data<synthetic>.shape", {}, {"data.shape": [1, 12, 12]}, more("flops", "bytes")),
     ("data.classes", {}, {"data.classes": 12}, more("bytes")),
@@ -124,6 +131,9 @@ PROBES: list[Probe] = probes(world, [
     ("model<fedadc_cnn>.name", ONE_STEP, model("fedadc_cnn"), more("bytes", "flops")),
     ("model<mlp>.name", ONE_STEP, model("mlp"), differs),
     ("model<mlp>.widths[]", ARRAYS, {"model.widths": [8, 8]}, more("bytes", "flops")),
+    ("model<cnn1d>.name", MACHINES, model("mlp"), differs),
+    ("model<cnn1d>.width", MACHINES, {"model.width": 4}, more("bytes", "flops")),
+    ("model<cnn1d>.kernel", MACHINES, {"model.kernel": 15}, more("bytes", "flops")),
     ("model<char_transformer>.name", {}, PLAY, differs),
     ("model<char_transformer>.width", PLAY, {"model.width": 16}, more("bytes", "flops")),
     ("model<char_transformer>.layers", PLAY, {"model.layers": 2}, more("bytes", "flops")),
