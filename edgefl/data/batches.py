@@ -66,7 +66,7 @@ class JobBatches:
 
     Attributes:
         data: the training images.
-        indices: positions of all images of all steps, one step after the other.
+        indices: positions of all images of all steps, one step after the other, where the inputs are stored.
         offsets: step i has the positions ``offsets[i]`` to ``offsets[i + 1]``.
         draws: the augmentation of each of these images; ``None`` without augmentation.
     """
@@ -130,7 +130,7 @@ class StackedBatches:
         indices = torch.stack([job.indices.view(-1, size) for job in jobs], dim=1)
         draws = None
         if first.draws is not None:
-            places = torch.arange(len(jobs) * first.offsets[-1], device=indices.device)
+            places = torch.arange(len(jobs) * first.offsets[-1], device=first.data.device)
             order = places.view(len(jobs), -1, size).transpose(0, 1).reshape(-1)
             draws = together([job.draws for job in jobs if job.draws is not None]).at(order)
         return cls(first.data, indices, draws)
@@ -172,7 +172,7 @@ def job_batches(
     draws = augment_draws(augment, generator(seed, "augment", client, dispatch), offsets[-1])
     return JobBatches(
         data=data,
-        indices=torch.from_numpy(np.concatenate(plan) if plan else np.zeros(0, dtype=np.int64)).to(data.device),
+        indices=torch.from_numpy(np.concatenate(plan) if plan else np.zeros(0, dtype=np.int64)).to(data.store),
         offsets=offsets,
         draws=None if draws is None else draws.to(data.device),
     )
@@ -185,15 +185,19 @@ def fetch(data: Dataset, indices: Tensor | Integers, draws: AugmentDraws | None 
 
     Args:
         data: the images.
-        indices: positions ``[batch]``.
+        indices: positions ``[batch]``, best where the inputs are stored.
         draws: the random numbers of these images, on the device of the data; ``None``: no augmentation.
 
     >>> data = Dataset(torch.full((1, 1, 2, 2), 255, dtype=torch.uint8), torch.tensor([3]), 10, (0.5,), (0.25,))
     >>> fetch(data, np.array([0, 0])).inputs.flatten().tolist()
     [2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]
     """
-    positions = indices if isinstance(indices, Tensor) else torch.from_numpy(indices).to(data.device)
+    positions = (indices if isinstance(indices, Tensor) else torch.from_numpy(indices)).to(data.store)
     images = data.inputs.index_select(0, positions)
+    if data.store != data.device:
+        # From pinned memory the copy does not wait, so the device trains on earlier batches meanwhile.
+        images = images.pin_memory().to(data.device, non_blocking=True)
+        positions = positions.to(data.device)
     if draws is not None:
         images = augmented(images, draws)
     return Batch(_normalised(images, data), data.labels.index_select(0, positions))
@@ -202,7 +206,7 @@ def fetch(data: Dataset, indices: Tensor | Integers, draws: AugmentDraws | None 
 def evaluation_batches(data: Dataset, batch: int = 1000) -> Iterator[Batch]:
     """All images in order, without augmentation, in batches of ``batch`` and a last smaller one."""
     for start in range(0, len(data), batch):
-        images, labels = data.inputs[start : start + batch], data.labels[start : start + batch]
+        images, labels = data.inputs[start : start + batch].to(data.device), data.labels[start : start + batch]
         yield Batch(_normalised(images, data), labels)
 
 

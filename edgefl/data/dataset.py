@@ -1,4 +1,4 @@
-"""A complete data set on a device: inputs as they are stored, and labels."""
+"""A complete data set for a device: inputs as they are stored, and labels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Dataset:
     """A labelled set of images, numbers or tokens.
 
     Attributes:
-        inputs: ``[samples, …]``, as in :class:`~edgefl.data.samples.Samples`.
+        inputs: ``[samples, …]``, as in :class:`~edgefl.data.samples.Samples`; on the device, or in main memory.
         labels: int64 ``[samples]`` on the same device, or the labels of another task.
         classes: number of classes, or of outputs that the task needs.
         mean: mean of each channel of images, of pixels in [0, 1], for normalising batches; empty for other inputs.
@@ -60,8 +60,18 @@ class Dataset:
 
     @property
     def device(self) -> torch.device:
-        """The device of the inputs."""
+        """The device on which batches are used, and that holds the labels."""
+        return self.labels.device
+
+    @property
+    def store(self) -> torch.device:
+        """The device that holds the inputs: :attr:`device`, or the CPU if it has not enough memory."""
         return self.inputs.device
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of the inputs."""
+        return self.inputs.nbytes
 
     @property
     def strata(self) -> Integers:
@@ -73,16 +83,22 @@ class Dataset:
         """Number of classes; 1 if samples have no class."""
         return self.classes if self.task.classes else 1
 
-    def to(self, device: torch.device | str) -> Dataset:
-        """The same samples on a device."""
-        return replace(self, inputs=self.inputs.to(device), labels=self.labels.to(device))
+    def to(self, device: torch.device | str, *, keep: bool = False) -> Dataset:
+        """The same samples for a device; with ``keep``, the inputs stay where they are."""
+        return replace(self, inputs=self.inputs if keep else self.inputs.to(device), labels=self.labels.to(device))
 
     def part(self, indices: Integers) -> Dataset:
         """The samples at these positions, in this order."""
-        chosen = torch.from_numpy(indices).to(self.device)
+        chosen = torch.from_numpy(indices)
         origin = None if self.origin is None else self.origin[indices]
         owner = None if self.owner is None else self.owner[indices]
-        return replace(self, inputs=self.inputs[chosen], labels=self.labels[chosen], origin=origin, owner=owner)
+        return replace(
+            self,
+            inputs=self.inputs[chosen.to(self.store)],
+            labels=self.labels[chosen.to(self.device)],
+            origin=origin,
+            owner=owner,
+        )
 
 
 def load(spec: DataSpec) -> tuple[Dataset, Dataset]:

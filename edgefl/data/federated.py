@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -80,15 +81,21 @@ class FederatedData:
 
 
 def load_federated(
-    spec: DataSpec, seed: int, device: torch.device | str = "cpu", split: Split = "test"
+    spec: DataSpec,
+    seed: int,
+    device: torch.device | str = "cpu",
+    split: Split = "test",
+    *,
+    room: float = math.inf,
 ) -> FederatedData:
     """Read the data set and divide it among the clients.
 
     Args:
         spec: the scenario's ``data`` section.
         seed: the run's seed; decides the partition, not the images.
-        device: the device for the images, as bytes.
+        device: the device that trains.
         split: the split to evaluate. ``validation`` removes the held-out images from training.
+        room: bytes of its memory for inputs. Larger ones stay in main memory, and each batch is copied.
 
     Raises:
         UserError: data files are missing, or the images cannot be partitioned as requested.
@@ -114,10 +121,11 @@ def load_federated(
         if evaluation_shards is not None:
             evaluated = skewed(evaluated, evaluation_shards, spec.feature_skew, seed, "test")
     test, validation = (evaluated, None) if validation is None else (test, evaluated)
+    keep = sum(part.bytes for part in (train, test, validation) if part is not None) > room
     return FederatedData(
-        train=train.to(device),
-        test=test.to(device),
-        validation=None if validation is None else validation.to(device),
+        train=train.to(device, keep=keep),
+        test=test.to(device, keep=keep),
+        validation=None if validation is None else validation.to(device, keep=keep),
         shards=shards,
         label_counts=label_counts,
         evaluation_shards=evaluation_shards,

@@ -25,6 +25,7 @@ from edgefl.methods.objectives.base import Batch
 from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths, SeedPaths
 from edgefl.scenario import Scenario, load_scenario
+from edgefl.training.accelerator import room_for_data
 from edgefl.training.device import choose_device, exact_arithmetic
 
 BATCH = 64
@@ -114,7 +115,8 @@ def diagnose(
 
 @process_state_kept()
 def _batches(scenario: Scenario, seed: int, device: str, count: int) -> list[Batch]:
-    data = load_federated(scenario.data, seed, choose_device(device), scenario.evaluation.split)
+    place = choose_device(device)
+    data = load_federated(scenario.data, seed, place, scenario.evaluation.split, room=room_for_data(place))
     plan = job_batches(
         data.train,
         scenario.data.augment,

@@ -246,10 +246,12 @@ class _Experiment:
 
     def _load(self, seed: int) -> FederatedData:
         from edgefl.data.federated import load_federated
+        from edgefl.training.accelerator import room_for_data
         from edgefl.training.device import choose_device
 
         device = choose_device(self._choices.device)
-        return load_federated(self._scenario.data, seed, device, self._scenario.evaluation.split)
+        split, room = self._scenario.evaluation.split, room_for_data(device)
+        return load_federated(self._scenario.data, seed, device, split, room=room)
 
     def _trains_alike(self) -> bool:
         """Whether two methods differ at most in when and where they send, so that they can share cached results.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,6 +38,11 @@ def deterministic(*, tf32: bool) -> Iterator[None]:
         cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = before
         torch.use_deterministic_algorithms(strict, warn_only=warn)
         torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]
+
+
+def room_for_data(device: torch.device) -> float:
+    """The bytes of a device's memory that data sets may take: half of a CUDA device's, any number on a CPU."""
+    return memory_bytes(device) / 2 if device.type == "cuda" else math.inf
 
 
 def memory_bytes(device: torch.device) -> int:

@@ -30,7 +30,7 @@ class ClientData:
         self._label_counts = torch.from_numpy(data.label_counts).to(device)
         shards = data.evaluation_shards
         evaluated = torch.arange(len(data.evaluation)) if shards is None else torch.from_numpy(shards.indices)
-        self._evaluated = evaluated.to(device)
+        self._evaluated = evaluated.to(data.evaluation.store)
 
     @property
     def clients(self) -> int:

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from edgefl.data.batches import StackedBatches, job_batches
 from edgefl.data.dataset import channel_statistics, load
 from edgefl.data.federated import load_federated, shard_sizes
 from edgefl.data.partitions import Dirichlet, Iid, LabelLevel, SortAndPartition
@@ -9,6 +10,8 @@ from edgefl.data.sets.digits import Digits
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.data.spec import Normalisation
 from edgefl.errors import UserError
+from edgefl.methods.local_options import LocalOptions
+from edgefl.training.client_data import ClientData
 
 SMALL = Synthetic(shape=(2, 6, 6), classes=5, train=1003, test_images=101, clients=10)
 PARTITIONS = [
@@ -92,3 +95,22 @@ def test_a_partition_that_only_the_validation_split_breaks_is_refused_too():
     load_federated(spec, 0)
     with pytest.raises(UserError, match="at most 18 clients, one for each training image, found 20"):
         load_federated(spec, 0, split="validation")
+
+
+def test_inputs_without_room_on_the_device_stay_in_main_memory(monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
+    spec = SMALL.model_copy(update={"test": "partitioned"})
+    size = load_federated(spec, 0).train.bytes + load_federated(spec, 0).test.bytes
+    assert load_federated(spec, 0, "meta", room=size).train.store.type == "meta"
+    data = load_federated(spec, 0, "meta", room=size - 1)  # a device without numbers, which refuses a wrong one
+    assert (data.train.store.type, data.train.device.type, data.test.store.type) == ("cpu", "meta", "cpu")
+    source = ClientData(data)
+    batches = [source.evaluation_batch(place) for place in source.evaluation()]
+    plan = {"steps": 2, "seed": 0, "dispatch": 0}
+    jobs = [
+        job_batches(data.train, "crop_flip", data.shards.shard(k), LocalOptions(batch=8), client=k, **plan)
+        for k in (0, 1)
+    ]
+    batches += [*jobs[0].in_turn(), StackedBatches.of(jobs).step(1)]
+    assert {tensor.device.type for batch in batches for tensor in batch} == {"meta"}
+    assert [tuple(batch.inputs.shape) for batch in batches[-3:]] == [(8, 2, 6, 6), (8, 2, 6, 6), (2, 8, 2, 6, 6)]

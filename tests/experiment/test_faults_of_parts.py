@@ -36,7 +36,7 @@ from edgefl.scenario.loading import check
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS
 from edgefl.scheduling.blocks.random import Random, RandomScheduler
 from edgefl.scheduling.selection.uniform import UniformSelector
-from edgefl.training.personalisation import accuracy
+from edgefl.training.personalisation import client_metric
 
 from ..small_runs import SMALL, tree
 
@@ -379,7 +379,7 @@ def test_a_fault_after_the_last_round_ends_its_method_alone(tmp_path, monkeypatc
     changes = {"data__test": "partitioned", "personalisation": {"kind": "calibration"}, "training__rounds": 2}
     expected = tree(run(small(methods=SOUND, **changes), out=tmp_path / "expected"))
     methods, counted = [SOUND[0], "fedprox", SOUND[1]], []
-    fine = accuracy.metric_of_one
+    fine = client_metric.metric_of_one
 
     def failing(*arguments):
         counted.append(0)
@@ -387,7 +387,7 @@ def test_a_fault_after_the_last_round_ends_its_method_alone(tmp_path, monkeypatc
             sys.exit(3)
         return fine(*arguments)
 
-    monkeypatch.setattr(accuracy, "metric_of_one", failing)
+    monkeypatch.setattr(client_metric, "metric_of_one", failing)
     with pytest.raises(RunsFailed, match=r"1 of 3 runs .* method 'fedprox', round 2, .*: SystemExit: 3"):
         run(small(methods=methods, **changes), out=tmp_path / "run")
     there = tree(tmp_path / "run")

@@ -1,5 +1,7 @@
 """Training on a CUDA device, held to the CPU's numbers. Bits differ: kernels add in other orders."""
 
+import math
+
 import pytest
 import torch
 
@@ -23,8 +25,8 @@ CASES = [(entry, "cnn", {}) for entry in METHODS]
 CASES += [(entry, "resnet18", {"norm": norm}) for entry in ("fedavg", "fedbr") for norm in ("group", "batch")]
 
 
-def two_rounds(device, entry, model, options, *, rounds=2, engine="sequential", steps=2):
-    data = load_federated(Synthetic(clients=4, shape=(3, 16, 16), train=128, test_images=100), 0, device)
+def two_rounds(device, entry, model, options, *, rounds=2, engine="sequential", steps=2, room=math.inf):
+    data = load_federated(Synthetic(clients=4, shape=(3, 16, 16), train=128, test_images=100), 0, device, room=room)
     local = LocalOptions(batch=16, lr=0.02, weight_decay=1e-3, clip_norm=10)
     method = build_method(entry, local)
     with TrainingCore.of(data, MODELS[model].model_validate(options), 0, engine=engine) as core:
@@ -89,3 +91,11 @@ def test_a_replayed_graph_gives_the_bits_of_the_step_that_it_recorded(entry, con
     direct = two_rounds("cuda", entry, "cnn", {}, engine=engine, steps=8)
     assert torch.equal(replayed[0], direct[0])
     assert replayed[1:] == direct[1:]
+
+
+@pytest.mark.parametrize("engine", ["sequential", "batched"])
+def test_data_that_stay_in_main_memory_train_the_same_model(engine):
+    here = two_rounds("cuda", "fedavg", "cnn", {}, engine=engine)
+    there = two_rounds("cuda", "fedavg", "cnn", {}, engine=engine, room=0)
+    assert torch.equal(here[0], there[0])
+    assert here[1:] == there[1:]

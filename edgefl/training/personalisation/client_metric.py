@@ -83,7 +83,7 @@ def scores_of(
         indices: positions of the samples; without any, the result has a row of zeros.
         mode: the differences from :data:`PLAIN`.
     """
-    places = torch.from_numpy(indices if len(indices) else np.zeros(1, dtype=np.int64)).to(data.device)
+    places = torch.from_numpy(indices if len(indices) else np.zeros(1, dtype=np.int64)).to(data.store)
     lent = Lent({EVALUATED: vector}, model.layout)
     weights = model.layout.frozen(*model.layout.split(lent[EVALUATED]))
     parts = []
