@@ -20,9 +20,30 @@ from edgefl.scenario import load_scenario
 GALLERY = [name for name in shipped.files("scenarios") if "/" not in name]
 
 
-@pytest.mark.parametrize("name", GALLERY)
+def extras(name: str) -> list[str]:
+    """The extras that a scenario's comment names."""
+    text = shipped.files("scenarios")[name].read_text(encoding="utf-8")
+    return [extra for found in re.findall(r"'edgefl\[([\w,]+)\]'", text) for extra in found.split(",")]
+
+
+def play(folder: Path) -> Path:
+    """A folder with a play of 100 speakers in place of Shakespeare's."""
+    (folder / "tinyshakespeare").mkdir(parents=True)
+    text = "".join(f"S{number}:\n{'To be, or not to be. ' * 30}\n\n" for number in range(100))
+    (folder / "tinyshakespeare" / "input.txt").write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.extras] * any(extras(name))) for name in GALLERY]
+)
 def test_a_shipped_scenario_runs_three_rounds_and_verifies(name, tmp_path):
-    scenario = load_scenario(name, {"training.rounds": 3, "stop": "rounds"})
+    for extra in extras(name):
+        pytest.importorskip(extra, reason=f"{extra} is not installed: pip install 'edgefl[{extra}]'")
+    changes = {"training.rounds": 3, "stop": "rounds"}
+    if "shakespeare" in name:
+        changes["data.root"] = str(play(tmp_path / "data"))
+    scenario = load_scenario(name, changes)
     scenario = scenario.with_seeds(scenario.seeds[:1])
     labels = [method.label for method in scenario.methods][:8]
     folder = run(scenario, out=tmp_path / "run", methods=labels, train=False)
