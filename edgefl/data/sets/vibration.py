@@ -37,12 +37,12 @@ class Vibration(DataSpec):
 
     These are no measurements. A machine rotates at f = 20 to 60 Hz and has a resonance at 300 to 550 Hz; both, and the
     direction of each vibration, differ from machine to machine. Each window has 128 numbers, 0.1 s. With amplitudes A
-    and phases p drawn for each window, it is the sum of
+    (0.6 to 1.4) and phases p drawn for each window, it is the sum of
 
     - the residual imbalance of every machine, 0.2 cos(2π f t + p), radial, with 90° between the two axes;
-    - for ``imbalance``, the same with A from 0.6 to 1.4;
+    - for ``imbalance``, the same with A instead of 0.2;
     - for ``misalignment``, A cos(2π 2 f t + p), mostly axial;
-    - for ``bearing``, a defect of the outer race: A Σ h(t - tₖ), h(s) = exp(-2π ζ F s) sin(2π F s) for s > 0, with the
+    - for ``bearing``, a defect of the outer race: 2A Σ h(t - tₖ), h(s) = exp(-2π ζ F s) sin(2π F s) for s > 0, with the
       resonance F and its damping ζ = 0.06. The impulses tₖ come at the ball-pass frequency n f (1 - d/D cos φ) / 2 with
       n = 9 balls and a slip of 1 % (McFadden and Smith 1984; Randall and Antoni 2011);
     - normal noise of deviation 0.5.
