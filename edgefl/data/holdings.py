@@ -68,13 +68,24 @@ class Holdings:
 
 def holdings(data: FederatedData) -> Holdings:
     """What each client of a federation holds."""
-    tests = data.evaluation_shards
+    tests, labels = data.evaluation_shards, data.train.labels.cpu().numpy()
     return of_targets(
-        data.train.labels.cpu().numpy(), data.classes, data.shards, None if tests is None else tests.sizes
+        labels,
+        data.classes,
+        data.shards,
+        None if tests is None else tests.sizes,
+        counted=data.train.task.counted(labels),
     )
 
 
-def of_targets(targets: NDArray[Any], categories: int, shards: Shards, test_sizes: Integers | None = None) -> Holdings:
+def of_targets(
+    targets: NDArray[Any],
+    categories: int,
+    shards: Shards,
+    test_sizes: Integers | None = None,
+    *,
+    counted: NDArray[np.bool_] | None = None,
+) -> Holdings:
     """What clients hold of samples with these targets.
 
     Args:
@@ -83,6 +94,7 @@ def of_targets(targets: NDArray[Any], categories: int, shards: Shards, test_size
         categories: number of classes or tokens.
         shards: the samples of each client.
         test_sizes: test samples of each client.
+        counted: which classes or tokens are counted, in the shape of ``targets``; ``None``: all.
 
     >>> shards = Shards(np.arange(4), np.array([0, 3, 4]))
     >>> found = of_targets(np.array([0, 0, 1, 1]), 2, shards)
@@ -105,8 +117,10 @@ def of_targets(targets: NDArray[Any], categories: int, shards: Shards, test_size
         counts = _sums(rows, shards).astype(np.int64)
     else:
         owners = np.repeat(np.arange(shards.clients), shards.sizes * rows.shape[1])
-        cells = np.bincount(owners * categories + rows.ravel(), minlength=shards.clients * categories)
-        counts = cells.reshape(shards.clients, categories)
+        cells = owners * categories + rows.ravel()
+        if counted is not None:
+            cells = cells[counted[shards.indices].ravel()]
+        counts = np.bincount(cells, minlength=shards.clients * categories).reshape(shards.clients, categories)
     return Holdings(what, shards.sizes, len(targets) - len(mine), test_sizes, counts, means, between)
 
 

@@ -52,6 +52,10 @@ class Task(Component):
         """
         return labels
 
+    def counted(self, labels: NDArray[Any]) -> NDArray[np.bool_]:
+        """Which of the labels count, in their shape; by default all."""
+        return np.ones(labels.shape, dtype=bool)
+
     @abstractmethod
     def outputs(self, labels: NDArray[Any], classes: int | None) -> int:
         """The number of outputs that a model needs for these labels.

@@ -74,6 +74,11 @@ class LanguageModel(Task):
             )
         return labels
 
+    def counted(self, labels: NDArray[Any]) -> NDArray[np.bool_]:
+        """All but -100."""
+        counted: NDArray[np.bool_] = labels != IGNORED
+        return counted
+
     def outputs(self, labels: NDArray[Any], classes: int | None) -> int:
         """The number of tokens."""
         return classes or int(labels.max()) + 1

@@ -8,8 +8,10 @@ import pytest
 from edgefl.data.federated import load_federated
 from edgefl.data.holdings import holdings, of_targets
 from edgefl.data.partitions import LabelLevel
+from edgefl.data.sets.arrays import Arrays
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.data.sharding import Shards
+from edgefl.tasks.language_model import LanguageModel
 
 RNG = np.random.default_rng(0)
 SHARDS = Shards(RNG.permutation(40)[:30], np.array([0, 10, 10, 13, 30]))  # a client without samples, ten unused
@@ -81,3 +83,15 @@ def test_rows_of_zeros_and_ones_are_labels_and_integers_of_sequences_tokens():
     found = of_targets(tokens, 9, SHARDS)
     assert found.what == "tokens"
     assert found.counts.tolist() == [np.bincount(mine.ravel(), minlength=9).tolist() for mine in each(tokens)]
+
+
+def test_places_that_do_not_count_are_no_tokens_of_any_client(tmp_path):
+    """The first client's would be a negative category, those of the others a category of the client before."""
+    tokens = RNG.integers(0, 6, (40, 5))
+    labels = np.where(RNG.random((40, 5)) < 0.4, -100, tokens)
+    np.savez(tmp_path / "text.npz", x=tokens, y=labels, client=np.arange(40) % 4)
+    spec = Arrays(train=str(tmp_path / "text.npz"), clients=4, partition={"kind": "natural"}, test_share=0.2)
+    data = load_federated(spec.for_task(LanguageModel()), 0)
+    train = data.train.labels.numpy()
+    mine = [train[data.shards.shard(client)] for client in range(4)]
+    assert holdings(data).counts.tolist() == [[int((part == token).sum()) for token in range(6)] for part in mine]
