@@ -115,10 +115,12 @@ def samples_of(
 def _outputs(raw: Raw, train: _Part, test: _Part, task: Task, classes: int | None) -> int:
     """The number of outputs of a model: those that the labels need, or as many classes as are stated."""
     needed = max(task.outputs(part.labels, None) for part in (train, test))
+    if classes is None:
+        return needed
     outputs = task.outputs(train.labels, classes)
     if needed > outputs:
         raw.refuse(f"expected labels from 0 to {outputs - 1}, as data.classes says, found {needed - 1}")
-    return outputs if classes else needed
+    return outputs
 
 
 def _parts(train: Raw, test: Raw | None, share: float, task: Task) -> tuple[_Part, _Part, tuple[Any, Any]]:
@@ -135,6 +137,12 @@ def _parts(train: Raw, test: Raw | None, share: float, task: Task) -> tuple[_Par
         )
     if kind_of(other.type, other.shape) != kind_of(one.type, one.shape):
         test.refuse(f"expected inputs of the type {train.type}, as in the training data, found {test.type}")
+    columns, found = (part.labels.shape[1:] for part in (one, other))
+    if task.label_type.is_floating_point and found != columns:
+        test.refuse(
+            f"expected labels of the shape {list(columns)} in '{test.names[1]}', as in the training data, found "
+            f"{list(found)}"
+        )
     kinds = {part.client.dtype.kind == "U" for part in (one, other) if part.client is not None}
     if len(kinds) > 1:
         test.refuse(

@@ -90,11 +90,11 @@ def in_terms_of(task: Task, known: Description) -> Description:
     """The description of labelled data for a task, if it was given for classification.
 
     Raises:
-        WrongAnswer: the task needs other labels than the numbers of classes.
+        UserError: the task needs other labels than the numbers of classes.
     """
     if task.classes:
         return known
-    outputs = task.outputs(task.labels(np.zeros(1, dtype=np.int64)), known.classes)
+    outputs = task.outputs_for_classes(known.classes)
     return replace(known, classes=outputs, train=(sum(known.train),), test=(sum(known.test),))
 
 

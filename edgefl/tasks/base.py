@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from edgefl.component import Component
+from edgefl.errors import UserError, WrongAnswer
 from edgefl.record.metric import Metric
 from edgefl.registry import Registry, class_of
 
@@ -64,6 +65,21 @@ class Task(Component):
             labels: the value of :meth:`labels` of the training data.
             classes: the number of classes that the data set states, if it does.
         """
+
+    def outputs_for_classes(self, classes: int) -> int:
+        """The number of outputs for labels that are the numbers of ``classes`` classes.
+
+        Raises:
+            UserError: such labels are none of this task.
+        """
+        try:
+            number = self.labels(np.zeros(1, dtype=np.int64))
+        except WrongAnswer:
+            raise UserError(
+                f"expected a task whose labels can be the numbers of classes, as in these data, found {self.kind}",
+                field="task",
+            ) from None
+        return self.outputs(number, classes)
 
     def label_shape(self, outputs: int, sample_shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of one sample's label."""

@@ -187,6 +187,38 @@ def test_labels_that_are_no_labels_of_the_task_are_named(scenario, tmp_path, cap
     assert "expected 0 or 1 for each label in 'y', found" in capsys.readouterr().err
 
 
+def test_a_task_that_has_other_labels_than_classes_refuses_data_of_classes_by_its_name(small, tmp_path):
+    chosen = small(task="multilabel", data={"name": "digits", "clients": 8}, targets=None)
+    with pytest.raises(UserError) as refusal:
+        run(chosen, out=tmp_path / "run")
+    expected = "task: expected a task whose labels can be the numbers of classes, as in these data, found multilabel"
+    assert str(refusal.value) == expected
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_token_of_the_test_data_alone_is_an_output_unless_data_classes_says_less(scenario, tmp_path):
+    data = scenario("language_model").data
+    x, y, _ = KINDS["language_model"]
+    np.savez(tmp_path / "test.npz", x=x[:20], y=np.where(y[:20] == 4, 6, y[:20]))
+    with_test = {"data__test": str(tmp_path / "test.npz")}
+    assert data.describe().classes == 5
+    assert scenario("language_model", **with_test).data.describe().classes == 7
+    assert load_federated(scenario("language_model", **with_test).data, 0).classes == 7
+    stated = scenario("language_model", **with_test, data__classes=5).data
+    with pytest.raises(UserError, match=r"expected labels from 0 to 4, as data\.classes says, found 6"):
+        stated.describe()
+
+
+@pytest.mark.parametrize("kind", ["regression", "multilabel"])
+def test_test_data_with_more_numbers_in_a_label_are_refused(scenario, tmp_path, kind):
+    x, y, _ = KINDS[kind]
+    np.savez(tmp_path / "test.npz", x=x[:20], y=np.hstack([y[:20], y[:20, :1]]))
+    data = scenario(kind, data__test=str(tmp_path / "test.npz")).data
+    message = r"test\.npz: expected labels of the shape \[2\] in 'y', as in the training data, found \[3\]"
+    with pytest.raises(UserError, match=message):
+        data.describe()
+
+
 def test_runs_with_different_metrics_are_not_compared(scenario, tmp_path, capsys):
     folders = [run(scenario(kind), out=tmp_path / kind) for kind in ("regression", "multilabel")]
     assert main(["report", *map(str, folders)]) == 2
