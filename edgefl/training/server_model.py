@@ -31,7 +31,7 @@ class Outcome:
         steps: H_k, its local steps.
         loss: mean cross-entropy over the last local epoch.
         first_loss: the same over the first.
-        drift: squared distance between ``sent`` and the model that the client started from.
+        drift: squared distance between ``sent`` and the model that the client started from, without its local part.
         delta: θ_k - θ_t ``[size]``, as received.
         others: other received vectors, by the part's name; see ``RoundFacts.uploads``.
     """
@@ -181,12 +181,15 @@ class ServerModel:
     def squared_distance(self, vector: Tensor, other: Tensor | None = None) -> float:
         """‖a - b‖² over the parameters; ``other`` is the latest model unless given.
 
-        Buffers are excluded: batch norm's counters and variances are not distances in weight space.
+        Buffers are excluded: batch norm's counters and variances are not distances in weight space. So is the local
+        part, which the server does not receive.
         """
         other = self.vector if other is None else other
         if vector is other:
             return 0.0
         difference = torch.sub(vector[: self._count], other[: self._count], out=self._difference)
+        for place in self._local:
+            difference[place] = 0
         # Blocks are summed in their own precision, their sums in float64: as exact as the differences, in a third of
         # the time.
         squared = float(torch.linalg.vector_norm(self._blocks, dim=1).double().square().sum())

@@ -87,8 +87,8 @@ class Wire:
 
         The client sends the change from the server's last version of each block, which both sides have, plus, with
         error feedback, the residual of earlier uploads. For a block that started from the client's own weights, these
-        weights still contain the residual, so nothing is added. If the upload never arrives, everything becomes
-        residual.
+        weights still contain the residual, so nothing is added; neither is anything for the client's local part. If the
+        upload never arrives, everything else becomes residual.
 
         Args:
             job: the job.
@@ -108,7 +108,10 @@ class Wire:
         if self._up.remembers:
             meant = meant + (self._of_received(known["unsent"], first) if partial else known["unsent"])
         arrived = self.up(job, "update", meant)
-        known = {**known, "reference": reference, "unsent": meant - arrived if arrives else meant}
+        unsent = meant - arrived if arrives else meant.clone()
+        for place in self._layout.local_parameters:
+            unsent[place] = 0
+        known = {**known, "reference": reference, "unsent": unsent}
         # Buffers are sent unencoded; see encoded_sizes.
         delta = torch.cat([arrived, change[count:]])
         seen = reference + delta

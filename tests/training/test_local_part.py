@@ -171,6 +171,44 @@ def test_a_codec_changes_nothing_of_what_is_not_sent(tiny):
     assert all(torch.equal(exact[client], coarse[client]) for client in exact)
 
 
+@pytest.mark.parametrize("entry", ["fedavg", "fedbr"])
+def test_after_a_lost_upload_the_local_part_arrives_as_it_is(tiny, entry):
+    method = tiny.method({"method": entry, "codec": {"up": {"kind": "top_k", "fraction": 0.1}}}, batch=4)
+    with TrainingCore(tiny.data(), built(**FEDBN), 3, engine="sequential") as core:
+        learner = core.learner(method)
+        lost = jobs_of(core, method, 0, [1])[0]
+        learner.submit(lost)
+        learner.discard(lost.id)
+        learner.aggregate(0, [], 0)
+        job = jobs_of(core, method, 1, [1])[0]
+        learner.submit(job)
+        learner.aggregate(1, [job.id], 1)
+        own = learner.local_parts()[1]
+        # The server's mean is that of one client.
+        torch.testing.assert_close(core.model.layout.local_part(learner.model(2)), own, rtol=1e-5, atol=1e-6)
+
+
+def test_distances_that_the_server_reports_are_those_of_what_it_receives(tiny):
+    method = tiny.method("fedavg", batch=4)
+    with TrainingCore(tiny.data(), built(**FEDBN), 3, engine="sequential") as core:
+        learner, layout = core.learner(method), core.model.layout
+        for round in range(2):
+            jobs = jobs_of(core, method, round, [0, 1])
+            for job in jobs:
+                learner.submit(job)
+            learner._train([job.id for job in jobs])
+            finals = {id: outcome.final for id, outcome in learner._outcomes.items()}
+            learner.aggregate(round, [job.id for job in jobs], round)
+        is_sent = torch.ones(layout.parameter_count, dtype=torch.bool)
+        for place in layout.local_parameters:
+            is_sent[place] = False
+        for job in jobs:
+            found = learner.feedback(job.id)
+            difference = (finals[job.id] - learner.model(2))[: layout.parameter_count][is_sent]
+            assert found.distance == pytest.approx(float(difference.double().square().sum()), rel=1e-4)
+            assert found.drift == 0.0  # it started from what the server sent, and its own part
+
+
 def test_a_client_that_is_late_keeps_its_part(tiny):
     method = tiny.method("fedavg", batch=4)
     with TrainingCore(tiny.data(), built(**FEDBN), 3, engine="sequential") as core:
