@@ -97,6 +97,7 @@ class BlockModel(nn.Module):
             first_values=self.first_values,
             copied=self.copied,
             random=self.random,
+            whole=self.whole,
             tokens=self.tokens,
             pretrained={name: each for name, each in (self.pretrained or {}).items() if name not in new},
             local=self.local,
@@ -140,7 +141,7 @@ class BlockModel(nn.Module):
 
     @cached_property
     def tap_shapes(self) -> tuple[torch.Size, ...]:
-        """The shape of each block's tap without the batch dimension; the last one is ``(classes,)``."""
+        """The shape of each block's tap without the batch dimension; the last one is that of the task's outputs."""
         # A real tensor: on meta tensors the first normalisation imports PyTorch's compiler (two seconds).
         weights = self.layout.weights(
             torch.zeros(self.layout.parameter_count, device="cpu"), torch.zeros(self.layout.buffer_count, device="cpu")

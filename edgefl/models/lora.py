@@ -58,7 +58,16 @@ def without_adapters(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     >>> list(without_adapters({"fc.base_layer.bias": torch.zeros(1), "fc.lora_A.default.weight": torch.zeros(1)}))
     ['fc.bias']
     """
-    return {name.replace(f".{BASE}.", "."): each for name, each in state.items() if ".lora_" not in name}
+    return {without_base(name): each for name, each in state.items() if ".lora_" not in name}
+
+
+def without_base(name: str) -> str:
+    """The name of a tensor in the module without adapters.
+
+    >>> without_base("fc.base_layer.bias")
+    'fc.bias'
+    """
+    return name.replace(f".{BASE}.", ".")
 
 
 def _targets(module: nn.Module, names: tuple[str, ...]) -> list[str]:

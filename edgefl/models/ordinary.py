@@ -17,7 +17,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from edgefl.errors import UserError, one_line
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import variables
-from edgefl.models.lora import Lora, add_adapters, without_adapters
+from edgefl.models.lora import Lora, add_adapters, without_adapters, without_base
 from edgefl.models.mode import using
 from edgefl.models.names import matching
 from edgefl.models.pointwise import correct
@@ -43,7 +43,8 @@ def check_arguments(arguments: Mapping[str, Any]) -> None:
 class OrdinaryModel(ModelSpec):
     """A model that was not written for edgefl; its initial values are those that its constructor draws.
 
-    It is called with one tensor, a batch, and returns the logits. Batch norm, dropout and other layers that behave
+    It is called with one tensor, a batch, and returns the outputs that the task needs, such as logits
+    ``[batch, classes]`` for classification. Batch norm, dropout and other layers that behave
     differently in training need nothing: random layers draw from a job's key, and running statistics are averaged.
     """
 
@@ -78,8 +79,8 @@ class OrdinaryModel(ModelSpec):
         return split(module, self.blocks)
 
     def tensor_name(self, block: str, tensor: str) -> str:
-        """The name in the module's state dict."""
-        return tensor
+        """The name in the state dict of the module without adapters."""
+        return tensor if self.lora is None else without_base(tensor)
 
     def __hash__(self) -> int:
         """A number by which equal models are found; arguments may be lists and mappings."""
@@ -134,20 +135,20 @@ class OrdinaryModel(ModelSpec):
         module = module.float()
         correct(module)
         if self.trainable is not None:
-            _train_only(module, self.trainable)
+            named = [(self.tensor_name("", name), each) for name, each in module.named_parameters()]
+            _train_only(named, self.trainable)
         return module
 
 
-def _train_only(module: nn.Module, patterns: Iterable[str]) -> None:
-    """Freeze all parameters but those with these names, and adapters.
+def _train_only(named: Sequence[tuple[str, nn.Parameter]], patterns: Iterable[str]) -> None:
+    """Freeze all of these parameters but those that the patterns mean, and adapters.
 
     Raises:
         UserError: a pattern has no parameters.
     """
-    names = [name for name, _ in module.named_parameters()]
-    chosen = matching(names, patterns, field="trainable") | {name for name in names if ".lora_" in name}
-    for name, parameter in module.named_parameters():
-        parameter.requires_grad_(name in chosen)
+    chosen = matching((name for name, _ in named), patterns, field="trainable")
+    for name, parameter in named:
+        parameter.requires_grad_(name in chosen or ".lora_" in name)
 
 
 class _Call(NamedTuple):

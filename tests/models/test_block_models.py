@@ -301,3 +301,8 @@ def test_a_tensor_that_modules_share_is_one_tensor_of_the_weights():
     torch.testing.assert_close(output, expected)
     gradients = [torch.autograd.grad(each.square().sum(), vector, retain_graph=True)[0] for each in (output, expected)]
     torch.testing.assert_close(*gradients)
+
+
+def test_other_blocks_keep_the_reason_why_the_model_is_one_block():
+    model = BlockModel({"model": nn.Linear(2, 3)}, sample_shape=(2,), classes=3, align_block=1, whole="it branches")
+    assert model.with_blocks({"model": nn.Linear(2, 3)}, new=()).whole == "it branches"

@@ -221,6 +221,15 @@ def test_a_wrong_choice_is_refused_with_the_nearest_name(lora, message):
         build_model(validated(Perceptron, {"lora": lora}), (256,), 10)
 
 
+@pytest.mark.parametrize("name", ["first.weight", "first.bias", "first"])
+def test_what_is_trainable_has_the_names_of_the_model_without_adapters(name):
+    model = mlp(trainable=[name], local=[name])
+    wanted = {f"{name}.{kind}" for kind in ("weight", "bias")} if name == "first" else {name}
+    weights = [entry for entry in model.layout.entries if ".lora_" not in entry.name]
+    assert {entry.name.replace(".base_layer.", ".") for entry in weights} == wanted
+    assert all(model.layout.is_local(entry) for entry in weights)
+
+
 NET = """
 from torch import nn
 
