@@ -22,9 +22,10 @@ LIMIT_BYTES = 1 << 30
 
 
 class ResultMemory:
-    """A folder of results for one seed of one run directory: one data set, one build of torch, one device.
+    """A folder of results for one seed of one run directory.
 
-    The run directory must ensure that these do not change; the keys do not contain them.
+    The run directory must ensure that the data set, the build of torch, the device, and the model's task, constants and
+    local part do not change; the keys do not contain them.
 
     Args:
         folder: created with the first result.
@@ -78,7 +79,7 @@ class RememberingEngine:
     Args:
         engine: trains jobs without a stored result.
         memory: the stored results.
-        model_key: identifies the model and the engine.
+        model_key: distinguishes the models of a run directory by their layers, and the engines by their precision.
         device: the device of the returned results.
     """
 
@@ -131,7 +132,7 @@ def signature(task: JobTask, model_key: str, digests: dict[int, str]) -> str | N
 
     Args:
         task: the job.
-        model_key: identifies the model and the engine.
+        model_key: see :class:`RememberingEngine`.
         digests: digests of tensors seen before, by ``id``; new ones are added.
     """
     parts = [_described(part) for part in (task.objective, task.rule, task.options)]
