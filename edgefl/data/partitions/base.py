@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
 
 import numpy as np
 
@@ -20,8 +19,14 @@ class Partition(Component):
 
     kind: str
 
-    by_class: ClassVar[bool] = False
-    """Whether it needs the class of each sample."""
+    @property
+    def by_class(self) -> bool:
+        """Whether it needs the class of each sample.
+
+        Raises:
+            UserError: as :meth:`check`, if an option is wrong.
+        """
+        return False
 
     @property
     def by_owner(self) -> bool:
@@ -66,7 +71,10 @@ class Partition(Component):
 class ClasswisePartition(Partition):
     """A partition given by the number of images per class and client; the images are chosen at random."""
 
-    by_class: ClassVar[bool] = True
+    @property
+    def by_class(self) -> bool:
+        """See :class:`Partition`."""
+        return True
 
     @abstractmethod
     def counts(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:

@@ -44,6 +44,12 @@ class Flwr(Partition):
         return hash(self.model_dump_json())
 
     @property
+    def by_class(self) -> bool:
+        """Whether the partitioner divides by the column ``label``."""
+        accepted = inspect.signature(self._partitioner()).parameters
+        return "partition_by" in accepted and self.args.get("partition_by", LABEL) == LABEL
+
+    @property
     def by_owner(self) -> bool:
         """See :class:`Partition`."""
         return self.args.get("partition_by") == CLIENT
@@ -91,15 +97,19 @@ class Flwr(Partition):
             )
         return Shards.of(np.repeat(np.arange(clients), sizes), np.concatenate(chosen), clients)
 
-    def _made(self, clients: int, seed: int) -> Any:
-        """The partitioner, without data."""
+    def _partitioner(self) -> type:
+        """The library's class of this name."""
         known = _partitioners()
         if self.partitioner in _UNUSABLE:
             raise UserError(f"partition flwr: {self.partitioner} {_UNUSABLE[self.partitioner]}")
         if self.partitioner not in known:
             hint = nearest(self.partitioner, known)
             raise UserError(f"partition flwr: unknown partitioner '{self.partitioner}'; {hint}")
-        part = known[self.partitioner]
+        return known[self.partitioner]
+
+    def _made(self, clients: int, seed: int) -> Any:
+        """The partitioner, without data."""
+        part = self._partitioner()
         accepted = list(inspect.signature(part).parameters)
         for name in self.args:
             if name not in accepted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -24,8 +24,6 @@ class LabelLevel(Partition):
     All shards have the same size: the largest for which every class has enough images. Remaining images are not used.
     """
 
-    by_class: ClassVar[bool] = True
-
     kind: Literal["label_level"] = Field(default="label_level", description="FedBR's non-IID level ε")
     level: int = Field(ge=0, le=9, description="ε: 0 is IID, 9 the most skewed")
     form: Literal["auto", "dominant", "missing"] = Field(
@@ -33,6 +31,11 @@ class LabelLevel(Partition):
         description="dominant: ε·10 % of a client's images are of one class; missing: a client lacks ε·10 % of the "
         "classes; auto: dominant for up to ten classes, missing for more",
     )
+
+    @property
+    def by_class(self) -> bool:
+        """See :class:`~edgefl.data.partitions.base.Partition`."""
+        return True
 
     def check(self, class_sizes: Integers, clients: int) -> None:
         """Check that there are at least two classes, and enough images of each class."""

@@ -9,12 +9,13 @@ import pytest
 
 from edgefl.cli import main
 from edgefl.data.federated import load_federated, shard_sizes
-from edgefl.data.partitions import Flwr, Natural
+from edgefl.data.partitions import Flwr, LabelLevel, Natural, SortAndPartition
 from edgefl.data.sets.synthetic import Synthetic
 from edgefl.errors import UserError
 from edgefl.experiment.software import software_of
 from edgefl.scenario import dump_yaml
 from edgefl.scenario.loading import check
+from edgefl.tasks.regression import Regression
 
 from ...small_runs import SMALL
 
@@ -83,6 +84,31 @@ class TestWithTheLibrary:
             assert not np.array_equal(first.indices, shards(4).indices)
             sizes = partition.sizes(np.bincount(LABELS), CLIENTS, np.random.default_rng(3))
             assert sizes.tolist() == first.sizes.tolist()
+
+    @pytest.mark.parametrize(
+        ("partition", "by_class"),
+        [
+            (flwr("IidPartitioner"), False),
+            (flwr("SizePartitioner", partition_sizes=[9] * CLIENTS), False),
+            (flwr("NaturalIdPartitioner", partition_by="client"), False),
+            (flwr("DirichletPartitioner", alpha=0.5, partition_by="label"), True),
+            (flwr("DirichletPartitioner", alpha=0.5), True),
+            (flwr("PathologicalPartitioner", num_classes_per_partition=2), True),
+        ],
+    )
+    def test_a_partitioner_by_label_needs_classes(self, partition, by_class):
+        data = Synthetic(partition=partition, shape=(1, 8, 8), train=200, classes=4, clients=CLIENTS)
+        assert partition.by_class == by_class
+        if by_class:
+            message = r"divides the samples by class, and task 'regression' has none; expected .*, found flwr"
+            with pytest.raises(UserError, match=message):
+                data.for_task(Regression())
+        else:
+            assert data.for_task(Regression()).describe().train == (200,)
+
+    def test_a_wrong_name_is_the_same_message_for_a_task_without_classes(self):
+        with pytest.raises(UserError, match="unknown partitioner 'Dirichlet'; did you mean 'DirichletPartitioner'"):
+            assert flwr("Dirichlet").by_class
 
     def test_every_usable_partitioner_of_the_library_is_in_the_test_above(self, library):
         tried = {
@@ -159,3 +185,4 @@ class TestWithTheLibrary:
 def test_natural_and_partitions_by_class_read_what_they_say():
     assert Natural().by_owner
     assert not flwr("IidPartitioner").by_owner
+    assert [each.by_class for each in (Natural(), SortAndPartition(s=2), LabelLevel(level=2))] == [False, True, True]
