@@ -31,7 +31,7 @@ class GradAug(Objective):
     the mean width and the median size.
     """
 
-    needs: ClassVar[tuple[Need, ...]] = ("classes", "widths")
+    needs: ClassVar[tuple[Need, ...]] = ("classes", "images", "widths")
     side_by_side: ClassVar[bool] = False
 
     subnets: int = Field(default=2, ge=1, description="number n of sub-networks")
@@ -48,8 +48,6 @@ class GradAug(Objective):
             UserError: its layers cannot run at a smaller width, or on images of the requested sizes.
         """
         super().adapt(model)
-        if len(model.sample_shape) != 3:
-            raise UserError("gradaug resizes images, and this model takes sequences of characters")
         last = model.blocks[list(model.blocks)[-1]]
         pooled = isinstance(last, Classifier) and last.pool and all(len(shape) == 3 for shape in model.tap_shapes[:-1])
         if not pooled and set(self.sizes) != {1.0}:

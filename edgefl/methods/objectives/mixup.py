@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from edgefl.errors import UserError
 from edgefl.methods.objectives.base import Batch, Context, Loss, Objective
-from edgefl.models.block_model import BlockModel
+from edgefl.methods.objectives.requirements import Need
 from edgefl.models.layout import Weights
 
 
@@ -19,17 +20,9 @@ class Mixup(Objective):
     Zhang et al. 2018, as in the code of FedAlign's authors.
     """
 
+    needs: ClassVar[tuple[Need, ...]] = ("images",)
+
     mixing: float = Field(default=0.1, gt=0, description="both parameters a of the beta distribution of λ")
-
-    def adapt(self, model: BlockModel) -> BlockModel:
-        """The model itself.
-
-        Raises:
-            UserError: its inputs cannot be mixed.
-        """
-        if len(model.sample_shape) != 3:
-            raise UserError("mixup mixes images, and this model takes sequences of characters")
-        return model
 
     def draw(self, generator: np.random.Generator, batch: int) -> dict[str, Tensor]:
         """λ (one number) and each image's partner ``[batch]``."""

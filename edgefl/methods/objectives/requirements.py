@@ -7,8 +7,9 @@ from typing import Literal
 from edgefl.errors import UserError
 from edgefl.models.block_model import BlockModel
 
-Need = Literal["classes", "features", "blocks", "widths"]
-"""Logits of classes; one vector of features for each sample; several blocks; layers that can be narrowed."""
+Need = Literal["classes", "features", "images", "blocks", "widths"]
+"""Logits of classes; one vector of features for each sample; inputs ``[channels, height, width]``; several blocks;
+layers that can be narrowed."""
 
 
 def check_need(need: Need, method: str, model: BlockModel) -> None:
@@ -31,6 +32,11 @@ def check_need(need: Need, method: str, model: BlockModel) -> None:
         "features": (
             len(task.output_shape(model.classes, model.sample_shape)) > 1,
             f"compares one vector of features for each sample, and task '{task.kind}' has one for each place",
+        ),
+        "images": (
+            len(model.sample_shape) != 3,
+            "changes images [channels, height, width], and this model takes inputs of the shape "
+            f"{list(model.sample_shape)}",
         ),
         "blocks": (
             model.depth < 2,

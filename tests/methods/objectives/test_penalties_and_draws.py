@@ -145,3 +145,15 @@ def test_what_a_loss_cannot_train_is_refused() -> None:
     with pytest.raises(UserError, match="one size only"):
         GradAug().adapt(cnn)
     assert GradAug(sizes=(1.0,)).adapt(cnn) is cnn
+
+
+@pytest.mark.parametrize("objective", [Mixup(), GradAug(sizes=(1.0,))])
+@pytest.mark.parametrize(("name", "shape"), [("mlp", (6,)), ("char_transformer", (5,))])
+def test_what_changes_images_refuses_other_inputs_by_their_shape(objective, name, shape) -> None:
+    model = build_model(MODELS[name](), shape, 4)
+    with pytest.raises(UserError) as refusal:
+        objective.adapt(model)
+    assert str(refusal.value) == (
+        f"{type(objective).__name__} changes images [channels, height, width], and this model takes inputs of the "
+        f"shape {list(shape)}"
+    )
