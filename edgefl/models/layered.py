@@ -50,7 +50,38 @@ def layered(module: nn.Module, inputs: Inputs) -> Split | None:
     blocks["head"] = _Tail(
         module, layers, inputs, after=after, before=before, replies=replies, tuples=records[0].tuples
     )
-    return Split(blocks)
+    return Split(blocks) if _agree(module, blocks, inputs) else None
+
+
+def _agree(module: nn.Module, blocks: Mapping[str, nn.Module], inputs: Inputs) -> bool:
+    """Whether the blocks compute what the module computes, for two batches and other weights.
+
+    Weights may be zero at first, such as those of adapters and of some skip connections.
+    """
+    device, generator = torch.device("cpu"), torch.Generator().manual_seed(0)
+    parameters, was_training = list(module.parameters()), module.training
+    own = [each.detach().clone() for each in parameters]
+    module.eval()
+    try:
+        with torch.no_grad():
+            for each in parameters:
+                each.add_(torch.randn(each.shape, generator=generator, dtype=each.dtype), alpha=0.1)
+            for batch in (2, 3):
+                zeros = inputs(batch, device)
+                noise = torch.randn(zeros.shape, generator=generator)
+                tap = given = noise if zeros.is_floating_point() else (noise > 0).to(zeros.dtype)
+                for block in blocks.values():
+                    tap = block(tap)
+                if not torch.allclose(tap, module(given), rtol=1e-3, atol=1e-5):
+                    return False
+    except Exception:  # noqa: BLE001  (whatever the module's code raises)
+        return False
+    finally:
+        with torch.no_grad():
+            for each, values in zip(parameters, own, strict=True):
+                each.copy_(values)
+        module.train(was_training)
+    return True
 
 
 def _list_of_layers(module: nn.Module) -> tuple[str, list[nn.Module]] | None:

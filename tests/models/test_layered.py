@@ -81,6 +81,31 @@ class Early(Stack):
         return self.head(self.norm(self.words(tokens))).mean(1)
 
 
+class Skip(Stack):
+    """Its head reads what the embedding returned."""
+
+    def forward(self, tokens):
+        first = hidden = self.words(tokens)
+        for layer in self.body.layers:
+            (hidden,) = layer(hidden, self.scale(tokens))
+        return self.head(self.norm(hidden) + first).mean(1)
+
+
+class Gated(Skip):
+    """The same, with a factor that is zero at first."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(4, 4, bias=False)
+        nn.init.zeros_(self.gate.weight)
+
+    def forward(self, tokens):
+        first = hidden = self.words(tokens)
+        for layer in self.body.layers:
+            (hidden,) = layer(hidden, self.scale(tokens))
+        return self.head(self.norm(hidden) + self.gate(first)).mean(1)
+
+
 class Own(Stack):
     def __init__(self):
         super().__init__()
@@ -116,7 +141,9 @@ def test_the_last_block_executes_nothing_of_what_precedes_it():
     assert "forward" not in vars(module.words)
 
 
-@pytest.mark.parametrize("make", [ReadsData, Residual, Several, Early, Own, None])
+@pytest.mark.parametrize("make", [ReadsData, Residual, Several, Early, Skip, Gated, Own, None])
 def test_other_modules_are_not_split(make):
     module = nn.Sequential(nn.Embedding(5, 2)) if make is None else make()
+    values = {name: each.clone() for name, each in module.state_dict().items()}
     assert layered(module, inputs) is None
+    assert all(torch.equal(each, values[name]) for name, each in module.state_dict().items())
