@@ -98,6 +98,7 @@ class OrdinaryModel(ModelSpec):
         found = _called(module, sample_shape, expected, types)
         state = without_adapters(module.state_dict(keep_vars=True))
         blocks, whole = self.split(module, found.input_type, sample_shape)
+        _check_adapters(module, blocks)
 
         def first_values(seed: int) -> Mapping[str, Mapping[str, Tensor]]:
             values = self._drawn(seed, sample_shape, classes).state_dict()
@@ -138,6 +139,19 @@ class OrdinaryModel(ModelSpec):
             named = [(self.tensor_name("", name), each) for name, each in module.named_parameters()]
             _train_only(named, self.trainable)
         return module
+
+
+def _check_adapters(module: nn.Module, blocks: Mapping[str, nn.Module]) -> None:
+    """Check that the adapters are in the blocks.
+
+    Raises:
+        UserError: one is not.
+    """
+    placed = {id(tensor) for block in blocks.values() for tensor in block.parameters()}
+    for name, parameter in module.named_parameters():
+        if ".lora_" in name and id(parameter) not in placed:
+            layer = name.partition(".lora_")[0]
+            raise UserError(f"the layer '{layer}' is not called, so its adapter is not trained", field="lora.targets")
 
 
 def _train_only(named: Sequence[tuple[str, nn.Parameter]], patterns: Iterable[str]) -> None:

@@ -230,6 +230,21 @@ def test_what_is_trainable_has_the_names_of_the_model_without_adapters(name):
     assert all(model.layout.is_local(entry) for entry in weights)
 
 
+class Spare(Mlp):
+    def forward(self, inputs):
+        return self.head(self.first(inputs).relu())
+
+
+class WithSpare(OrdinaryModel):
+    def module(self, sample_shape, classes):
+        return Spare()
+
+
+def test_an_adapter_of_a_layer_that_is_not_called_is_refused():
+    with pytest.raises(UserError, match=r"lora.targets: the layer 'second' is not called, so its adapter is not"):
+        build_model(WithSpare(lora={"targets": ["first", "second"]}), (256,), 10)
+
+
 NET = """
 from torch import nn
 

@@ -59,8 +59,10 @@ def weights_of(model):
         ("gpt2", "sequence_classification", GPT2 | {"vocab_size": 30}, (12,)),
         ("llama", "next_token", WIDE, (12,)),
         ("bert", "sequence_classification", WIDE | {"vocab_size": 30}, (12,)),
+        ("roberta", "sequence_classification", WIDE | {"vocab_size": 30}, (12,)),
         ("opt", "next_token", {"ffn_dim": 32, "word_embed_proj_dim": 16, **WIDE}, (12,)),
         ("vit", "image_classification", WIDE | {"patch_size": 4}, (3, 16, 16)),
+        ("vit", "image_classification", WIDE | {"patch_size": 4}, (3, 16, 24)),
     ],
 )
 def test_a_configuration_becomes_a_model_that_computes_as_the_library_does(kind, head, args, shape):
@@ -70,7 +72,8 @@ def test_a_configuration_becomes_a_model_that_computes_as_the_library_does(kind,
     assert measure(model, build_method("fedavg", LocalOptions()), model.depth, 2).training_flops > 0
     assert list(model.blocks) == ["embedding", "layer1", "layer2", "head"]
     reference = library_model(model).eval()
-    inputs = torch.randint(0, 30, (3, *shape)) if len(shape) == 1 else torch.randn(3, *shape)
+    # The library numbers roberta's positions without token 1, its padding.
+    inputs = torch.randint(2, 30, (3, *shape)) if len(shape) == 1 else torch.randn(3, *shape)
     with torch.no_grad(), using(training=False):
         found = model.apply_blocks(weights_of(model), inputs)
         expected = reference(inputs).logits
@@ -80,6 +83,45 @@ def test_a_configuration_becomes_a_model_that_computes_as_the_library_does(kind,
     names = {entry.name for entry in model.layout.entries}
     assert names <= set(reference.state_dict())
     assert model.layout.parameter_count == sum(each.numel() for each in reference.parameters())
+
+
+@pytest.mark.parametrize(
+    ("kind", "head", "table"),
+    [
+        ("gpt2", "sequence_classification", "wte"),
+        ("bert", "sequence_classification", "word_embeddings"),
+        ("roberta", "sequence_classification", "word_embeddings"),
+        ("opt", "next_token", "embed_tokens"),
+    ],
+)
+def test_every_token_is_trained(kind, head, table):
+    args = {"gpt2": GPT2, "opt": WIDE | {"ffn_dim": 32, "word_embed_proj_dim": 16}}.get(kind, WIDE)
+    args = {name: value for name, value in args.items() if (kind, name) != ("opt", "intermediate_size")}
+    model = built(kind, head, (30,), args=args | {"vocab_size": 30, "max_position_embeddings": 32})
+    vector = initial_vector(model, 0).requires_grad_()
+    with using(training=False):
+        logits = model.apply_blocks(model.layout.weights(vector), torch.stack([torch.arange(30)] * 2))
+    (gradient,) = torch.autograd.grad(logits[:, 3].square().sum(), vector)
+    named = {name: each for block in model.layout.weights(gradient) for name, each in block.items()}
+    rows = named[next(name for name in named if name.endswith(f"{table}.weight"))]
+    assert rows.shape == (30, 16)
+    assert bool((rows != 0).any(dim=1).all())
+    # No token changes the positions of others.
+    places = [each for name, each in named.items() if name.endswith("position_embeddings.weight")]
+    assert all(int((each != 0).any(dim=1).sum()) == 30 for each in places)
+
+
+@pytest.mark.parametrize("targets", [["score"], ["score", "c_attn"]], ids=str)
+def test_adapters_of_the_head_are_trained(targets):
+    pytest.importorskip("peft", reason="peft is not installed: pip install 'edgefl[peft]'")
+    model = built("gpt2", args=GPT2 | {"vocab_size": 30}, lora={"targets": targets, "rank": 2})
+    vector = torch.randn(model.layout.size, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    with using(training=False):
+        logits = model.apply_blocks(model.layout.weights(vector), torch.randint(0, 30, (3, 12)))
+    (gradient,) = torch.autograd.grad(logits.square().sum(), vector)
+    named = {name: each for block in model.layout.weights(gradient) for name, each in block.items()}
+    assert {name.partition(".lora")[0].rpartition(".")[2] for name in named} == set(targets)
+    assert all(float(each.abs().max()) > 0 for each in named.values())
 
 
 @pytest.mark.parametrize(("kind", "args"), [("gpt2", GPT2), ("llama", WIDE), ("bert", WIDE | {"vocab_size": 30})])
@@ -133,7 +175,10 @@ def test_a_checkpoints_files_give_its_configuration_and_values(tmp_path):
     [
         ({"transformers": "gtp2"}, r"transformers: transformers has no model type 'gtp2'; did you mean 'gpt2'"),
         ({"args": {"n_layr": 2}}, r"args: the configuration of 'gpt2' has no 'n_layr'; did you mean 'n_layer'"),
-        ({"args": {"n_head": 5}}, r"args|cannot be (built|called)"),
+        (
+            {"args": {"n_head": 5}},
+            r"the sequence_classification of 'gpt2' cannot be built for inputs of 12: .*must be divisible by num_heads",
+        ),
         ({"args": {"_name_or_path": "x"}}, r"has no '_name_or_path'"),
         ({"head": "image_classification"}, r"the image_classification of 'gpt2' cannot be built"),
         ({"head": "causal_lm", "args": GPT2}, r"expected .* of shape \(2, 30\) .*, found \(2, 12, 30\)"),
@@ -146,6 +191,12 @@ def test_what_does_not_fit_is_refused_in_one_sentence(options, message):
     with pytest.raises(UserError, match=message) as refused:
         build_model(MODELS["transformers"](**{"transformers": "gpt2", **options}), (12,), 30, tokens=True)
     assert "\n" not in str(refused.value)
+
+
+def test_images_of_another_shape_than_the_model_takes_are_refused():
+    message = r"the image_classification of 'pvt' cannot be built for inputs of 3×16×24: "
+    with pytest.raises(UserError, match=message):
+        built("pvt", "image_classification", (3, 16, 24))
 
 
 def test_wrong_configurations_are_refused(tmp_path):

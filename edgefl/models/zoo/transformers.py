@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field, JsonValue
@@ -26,13 +26,21 @@ from edgefl.tasks.language_model import LanguageModel
 Head = Literal["sequence_classification", "image_classification", "causal_lm", "next_token"]
 """What a model ends in."""
 
-_CLASSES: dict[Head, str] = {
-    "sequence_classification": "AutoModelForSequenceClassification",
-    "image_classification": "AutoModelForImageClassification",
-    "causal_lm": "AutoModelForCausalLM",
-    "next_token": "AutoModelForCausalLM",
+
+class _Kind(NamedTuple):
+    """A kind of head: the class of transformers, whether only the last position counts, and whether it needs a mask."""
+
+    name: str
+    last: bool = False
+    masked: bool = False
+
+
+_HEADS: dict[Head, _Kind] = {
+    "sequence_classification": _Kind("AutoModelForSequenceClassification"),
+    "image_classification": _Kind("AutoModelForImageClassification"),
+    "causal_lm": _Kind("AutoModelForCausalLM", masked=True),
+    "next_token": _Kind("AutoModelForCausalLM", masked=True, last=True),
 }
-"""The class of transformers with each head."""
 
 _OF_TRANSFORMERS = ("attn_implementation",)
 """Arguments that are no fields of a configuration."""
@@ -77,20 +85,28 @@ class TransformersModel(OrdinaryModel):
             ) from None
         from transformers.models.auto import modeling_auto
 
-        head = self.head or "sequence_classification"
+        assert self.head is not None
+        head = _HEADS[self.head]
         with _quiet():
             config = self._configuration(transformers.CONFIG_MAPPING, sample_shape, classes)
             attention = self.args.get("attn_implementation", "eager")
             try:
-                model = getattr(transformers, _CLASSES[head]).from_config(config, attn_implementation=attention)
+                model = getattr(transformers, head.name).from_config(config, attn_implementation=attention)
             except (ValueError, TypeError, RuntimeError, ImportError, AttributeError, KeyError) as error:
                 reason = str(error).strip().partition("\n")[0][:200]
-                raise UserError(f"the {head} of '{self.transformers}' cannot be built: {reason}") from None
-        # Inputs have no padding: the last position is that of the last token.
+                shape = "×".join(map(str, sample_shape))
+                raise UserError(
+                    f"the {self.head} of '{self.transformers}' cannot be built for inputs of {shape}: {reason}"
+                ) from None
+        # Inputs have no padding: the last position is that of the last token, and all tokens are trained.
         model.config.pad_token_id = -1
+        first = _first_position(model)
+        for layer in model.modules():
+            if isinstance(layer, nn.Embedding):
+                layer.padding_idx = None
         causal = self.transformers in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
         both = self.transformers in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
-        return Logits(model, last=head == "next_token", masked=_CLASSES[head].endswith("LM") or causal > both)
+        return Logits(model, last=head.last, masked=head.masked or causal > both, first=first)
 
     def split(self, module: nn.Module, input_type: torch.dtype, sample_shape: tuple[int, ...]) -> Split:
         """The embedding, each layer and the head, if the layers can be called one by one."""
@@ -119,7 +135,8 @@ class TransformersModel(OrdinaryModel):
         else:
             options["num_labels"] = classes
         if self.head == "image_classification" and len(sample_shape) == 3:
-            options |= {"num_channels": sample_shape[0], "image_size": sample_shape[1]}
+            channels, height, width = sample_shape
+            options |= {"num_channels": channels, "image_size": height if height == width else [height, width]}
         options |= {name: value for name, value in self.args.items() if name not in _OF_TRANSFORMERS}
         try:
             return own.from_dict({**self._file(), **options})
@@ -150,20 +167,32 @@ class Logits(nn.Module):
         model: the model.
         last: whether only the last position's logits are returned.
         masked: whether it gets a mask without padding; without one, causal models look for several texts in a row.
+        first: the number of the first position, for models that number positions by the tokens that are no padding.
     """
 
-    def __init__(self, model: nn.Module, *, last: bool, masked: bool) -> None:
+    def __init__(self, model: nn.Module, *, last: bool, masked: bool, first: int | None = None) -> None:
         super().__init__()
-        for name, child in model.named_children():
-            self.add_module(name, child)
         self._model = (model,)  # no submodule, so that names have no prefix
-        self._last, self._masked = last, masked
+        # The same mappings: a layer that is replaced here is replaced there.
+        self._parameters, self._buffers, self._modules = model._parameters, model._buffers, model._modules
+        self._non_persistent_buffers_set = model._non_persistent_buffers_set
+        self._last, self._masked, self._first = last, masked, first
 
     def forward(self, inputs: Tensor) -> Tensor:
         """The logits ``[batch, …, classes]`` of a batch of tokens or images."""
         options = {"attention_mask": torch.ones_like(inputs)} if self._masked else {}
+        if self._first is not None:
+            positions = torch.arange(self._first, self._first + inputs.shape[1], device=inputs.device)
+            options["position_ids"] = positions.expand(inputs.shape)
         logits: Tensor = self._model[0](inputs, **options).logits
         return logits[:, -1] if self._last else logits
+
+
+def _first_position(model: nn.Module) -> int | None:
+    """The number of the first position, if the table of positions has a row of padding, as that of roberta."""
+    tables = [each for name, each in model.named_modules() if name.endswith("position_embeddings")]
+    rows = [each.padding_idx for each in tables if isinstance(each, nn.Embedding)]
+    return next((row + 1 for row in rows if row is not None), None)
 
 
 def _zeros(shape: tuple[int, ...], type: torch.dtype, batch: int, device: torch.device) -> Tensor:
