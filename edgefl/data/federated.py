@@ -24,20 +24,20 @@ __all__ = ["FederatedData", "Split", "load_federated", "shard_sizes"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FederatedData:
-    """The images of one run on the training device, and their owners.
+    """The samples of one run on the training device, and their owners.
 
-    With a feature skew, the training images and, with ``test: partitioned``, the evaluation images are those that their
-    client sees.
+    With a feature skew, the training samples and, with ``test: partitioned``, the evaluation samples are those that
+    their client sees.
 
     Attributes:
-        train: the training images; without the held-out ones if the validation split is evaluated.
-        test: the test images.
-        validation: the held-out training images; ``None`` if the test split is evaluated.
+        train: the training samples; without the held-out ones if the validation split is evaluated.
+        test: the test samples.
+        validation: the held-out training samples; ``None`` if the test split is evaluated.
         shards: positions in ``train`` by client.
-        label_counts: training images of each class on each client, ``[clients, classes]``; one column if samples have
-            no class.
+        label_counts: training samples of each class on each client, ``[clients, classes]``; one column if samples
+            have no class.
         evaluation_shards: positions in :attr:`evaluation` by client; ``None`` unless ``test: partitioned``. A shard may
-            be empty if clients have few images.
+            be empty if clients have few samples.
         augment: the augmentation of training batches.
     """
 
@@ -51,12 +51,12 @@ class FederatedData:
 
     @property
     def evaluation(self) -> Dataset:
-        """The evaluation images: the validation images if there are any, else the test images."""
+        """The evaluation samples: the validation samples if there are any, else the test samples."""
         return self.test if self.validation is None else self.validation
 
     @property
     def sizes(self) -> Integers:
-        """Training images of each client, ``[clients]``."""
+        """Training samples of each client, ``[clients]``."""
         return self.shards.sizes
 
     @property
@@ -66,12 +66,12 @@ class FederatedData:
 
     @property
     def classes(self) -> int:
-        """Number of classes."""
+        """Number of classes, or of outputs that the task needs."""
         return self.train.classes
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Channels, height and width of an image, or the length of a sequence."""
+        """The shape of one input: channels, height and width of an image, the length of a sequence, and so on."""
         return self.train.shape
 
     @property
@@ -92,13 +92,13 @@ def load_federated(
 
     Args:
         spec: the scenario's ``data`` section.
-        seed: the run's seed; decides the partition, not the images.
+        seed: the run's seed; decides the partition, not the samples.
         device: the device that trains.
-        split: the split to evaluate. ``validation`` removes the held-out images from training.
+        split: the split to evaluate. ``validation`` removes the held-out samples from training.
         room: bytes of its memory for inputs. Larger ones stay in main memory, and each batch is copied.
 
     Raises:
-        UserError: data files are missing, or the images cannot be partitioned as requested.
+        UserError: data files are missing, or the samples cannot be partitioned as requested.
     """
     train, test = load(spec)
     validation = None

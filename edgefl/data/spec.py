@@ -1,4 +1,4 @@
-"""The scenario's ``data`` section: images, number of clients and partition; and the interface of every data set."""
+"""The scenario's ``data`` section: samples, number of clients and partition; and the interface of every data set."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ class DataSpec(Component):
     images: int | None = Field(
         default=None,
         ge=1,
-        description="number of training images to use, a fixed choice with the set's class proportions; null: all",
+        description="number of training samples to use, a fixed choice with the set's class proportions; null: all",
     )
-    clients: int = Field(default=100, ge=1, description="clients that share the training images")
+    clients: int = Field(default=100, ge=1, description="clients that share the training samples")
     test: Literal["whole", "partitioned"] = Field(
         default="whole",
         description="whole: every client is tested on the whole test set; partitioned: on a part with the class "
         "proportions of its training data (personalisation)",
     )
-    partition: AnyPartition = Field(default=Iid(), description="partition of the training images over the clients")
+    partition: AnyPartition = Field(default=Iid(), description="partition of the training samples over the clients")
     validation: float = Field(
         default=0.1,
         gt=0,
         lt=1,
-        description="share of the training images held out if the validation split is evaluated",
+        description="share of the training samples held out if the validation split is evaluated",
     )
     augment: Augmentation = Field(
         default="none",
@@ -107,7 +107,7 @@ class DataSpec(Component):
 
     @abstractmethod
     def read(self) -> tuple[Samples, Samples]:
-        """The training and the test images, read, generated or downloaded.
+        """The training and the test samples, read, generated or downloaded.
 
         Raises:
             UserError: files are missing or unreadable; the message names the folder.
@@ -142,10 +142,10 @@ class DataSpec(Component):
             return checked_samples(self.read(), known, self.task)
 
     def describe(self) -> Description:
-        """The properties of the used images, without their pixels; reads files if :meth:`declared` returns ``None``.
+        """The properties of the used samples, without inputs; reads files if :meth:`declared` returns ``None``.
 
         Raises:
-            UserError: as :meth:`read`, or there are fewer images than requested.
+            UserError: as :meth:`read`, or there are fewer samples than requested.
         """
         known = self.known()
         if known is None:
@@ -157,7 +157,7 @@ class DataSpec(Component):
         return self._used(known)
 
     def _used(self, known: Description) -> Description:
-        """The description of the used training images."""
+        """The description of the used training samples."""
         if self.images is None:
             return known
         return replace(known, train=tuple(class_counts(known.train, self.images).tolist()))
@@ -178,7 +178,7 @@ class DataSpec(Component):
                 raise ValueError(error.message) from None
             if self.test == "partitioned" and self.clients > sum(known.test):
                 raise ValueError(
-                    f"test: partitioned expects at most {sum(known.test)} clients, one for each test image, found "
+                    f"test: partitioned expects at most {sum(known.test)} clients, one for each test sample, found "
                     f"{self.clients}"
                 )
         return self

@@ -14,8 +14,8 @@ from edgefl.record.tables import write_parquet
 CLIENTS = pa.schema(
     [
         column("client", pa.int32(), "", "the client's number"),
-        column("samples", pa.int64(), "", "training images of the client"),
-        column("tested", pa.int64(), "", "test images of the client"),
+        column("samples", pa.int64(), "", "training samples of the client"),
+        column("tested", pa.int64(), "", "test samples of the client"),
         column("metric", pa.float64(), "", "the task's metric of the final model on them; null where there are none"),
         column("metric_personalised", pa.float64(), "", "after personalisation; null without it"),
         column("accuracy", pa.float64(), "", "the metric, in [0, 1], if it is the accuracy"),

@@ -52,10 +52,10 @@ OUTCOME = (
     Figure("metric.best", METRIC, ("metric", "best")),
     Figure("clients.mean", METRIC, ("clients", "mean")),
     Figure("clients.worst_tenth", METRIC, ("clients", "worst tenth")),
-    Figure("clients.cumulative", METRIC, ("clients", "by images")),
+    Figure("clients.cumulative", METRIC, ("clients", "all samples")),
     Figure("personalisation.mean", METRIC, ("personalised", "mean")),
     Figure("personalisation.worst_tenth", METRIC, ("personalised", "worst tenth")),
-    Figure("personalisation.cumulative", METRIC, ("personalised", "by images")),
+    Figure("personalisation.cumulative", METRIC, ("personalised", "all samples")),
     Figure("ensemble.final", METRIC, ("ensemble", "final")),
 )
 COST = (

@@ -41,8 +41,8 @@ class Published(Options):
     mean_of: tuple[str, ...] = Field(default=(), description="labels of the methods whose mean the number is")
     metric: Metric = Field(
         description="accuracy (of the last model, or at `round`), its best or its moving average, the clients' "
-        "accuracy after personalisation or its gain (by images); loss; rounds, seconds or bytes (both directions) of "
-        "the whole run, or to an `accuracy`; seconds per round"
+        "accuracy after personalisation or its gain (over all samples); loss; rounds, seconds or bytes (both "
+        "directions) of the whole run, or to an `accuracy`; seconds per round"
     )
     value: float | None = Field(default=None, description="the number in base units; accuracies in [0, 1]")
     spread: Annotated[float, Field(ge=0)] | None = Field(default=None, description="the paper's value after ±")

@@ -22,7 +22,7 @@ from edgefl.training.faults import Diverged, blaming
 from edgefl.training.job import Evaluation, Mixing
 
 EMA_DECAY = 0.9
-"""FedMLB reports ema_t = 0.9 ema_{t-1} + 0.1 accuracy_t."""
+"""FedMLB reports ema_t = 0.9 ema_{t-1} + 0.1 a_t of the accuracy a_t; here it is of the task's metric."""
 
 STALL_ROUNDS = 10
 """The number of successive rounds without any update after which a run stalls."""

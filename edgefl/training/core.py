@@ -179,7 +179,7 @@ class SharedEvaluation(Around):
         self._known: dict[str, Evaluation] = {}
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Accuracy and mean cross-entropy on the evaluation split."""
+        """The task's metric and mean loss on the evaluation split."""
         if any(isinstance(value, Tensor) for value in mode.values()):
             return self._engine.evaluate(vector, mode)
         key = f"{content_of(vector)} {sorted(mode.items())}"

@@ -10,7 +10,7 @@ from edgefl.training.base import JobResult
 
 
 class EpochLosses(NamedTuple):
-    """Mean cross-entropy over the images of the first and of the last local epoch."""
+    """The task's mean loss over the samples of the first and of the last local epoch."""
 
     first: float
     last: float

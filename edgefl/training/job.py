@@ -46,7 +46,7 @@ class Feedback(NamedTuple):
     """Numbers that training returns to the simulation, exact float64.
 
     Attributes:
-        loss: mean cross-entropy of the local path over the last local epoch (GMBS's ζ_L).
+        loss: mean loss of the task on the local path over the last local epoch (GMBS's ζ_L).
         first_loss: the same over the first local epoch.
         distance: squared L2 distance between the returned local model and the new aggregate (GMBS's d_k).
         drift: squared L2 distance between the server model and the model the client started from (FedBR's β²).
@@ -123,4 +123,4 @@ class Learner(Protocol):
         """The numbers of an aggregated job; ``distance`` is the distance to its aggregate."""
 
     def evaluate(self, version: int) -> Evaluation:
-        """Accuracy and loss of a model version."""
+        """The task's metric and loss of a model version."""

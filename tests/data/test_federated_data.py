@@ -93,7 +93,7 @@ def test_statistics_are_those_of_the_training_pixels_unless_others_are_set():
 def test_a_partition_that_only_the_validation_split_breaks_is_refused_too():
     spec = Synthetic(shape=(1, 4, 4), classes=2, train=20, test_images=4, clients=20)
     load_federated(spec, 0)
-    with pytest.raises(UserError, match="at most 18 clients, one for each training image, found 20"):
+    with pytest.raises(UserError, match="at most 18 clients, one for each training sample, found 20"):
         load_federated(spec, 0, split="validation")
 
 

@@ -16,9 +16,10 @@ from edgefl.data.federated import load_federated
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.report import RunResult
-from edgefl.report.comparison import comparison
+from edgefl.report.comparison import comparison, comparison_grid
 from edgefl.report.page import page
 from edgefl.report.pictures import accuracy_figure
+from edgefl.report.rows import comparison_rows
 from edgefl.report.verdict import verdict
 from edgefl.rerun.verify import verify
 from edgefl.scenario import dump_yaml, load_scenario
@@ -117,6 +118,10 @@ def test_clients_have_the_metric_of_their_own_tests(scenario, tmp_path):
     assert entry["clients"]["worst_tenth"] == known[-1]
     assert entry["clients"]["cumulative"] == pytest.approx(entry["metric"]["final"])
     assert rows["accuracy"] == [None] * 10
+    result = RunResult(folder)
+    assert "RMSE on each client&#39;s own test part" in page([result])
+    heads = comparison_grid(comparison_rows(result)).heads
+    assert [head.detail for head in heads if head.group == "clients"] == ["mean", "worst tenth", "all samples"]
 
 
 NAMES = {

@@ -1,4 +1,4 @@
-"""The base class of partitions: seeded rules that assign training images to clients."""
+"""The base class of partitions: seeded rules that assign training samples to clients."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from edgefl.errors import UserError
 
 
 class Partition(Component):
-    """A partition of the training images over the clients (``data.partition``); its fields are its options.
+    """A partition of the training samples over the clients (``data.partition``); its fields are its options.
 
-    Sizes depend only on the number of images of each class, so a run without training needs no data set.
+    Sizes depend only on the number of samples of each class, so a run without training needs no data set.
     """
 
     kind: str
@@ -35,7 +35,7 @@ class Partition(Component):
 
     @abstractmethod
     def check(self, class_sizes: Integers, clients: int) -> None:
-        """Check that these images can be divided among that many clients.
+        """Check that these samples can be divided among that many clients.
 
         Raises:
             UserError: they cannot; the message states what was found and what was expected.
@@ -51,7 +51,7 @@ class Partition(Component):
 
     @abstractmethod
     def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
-        """The shards of images with these ``labels``.
+        """The shards of samples with these ``labels``.
 
         Raises:
             UserError: as :meth:`sizes`.
@@ -69,7 +69,7 @@ class Partition(Component):
 
 
 class ClasswisePartition(Partition):
-    """A partition given by the number of images per class and client; the images are chosen at random."""
+    """A partition given by the number of samples per class and client; the samples are chosen at random."""
 
     @property
     def by_class(self) -> bool:
@@ -90,21 +90,21 @@ class ClasswisePartition(Partition):
         return totals
 
     def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
-        """Shards of random images with exactly the numbers of :meth:`counts`."""
+        """Shards of random samples with exactly the numbers of :meth:`counts`."""
         class_sizes = np.bincount(labels, minlength=classes)
         return deal(labels, self.counts(class_sizes, clients, rng), rng)
 
 
-def require_an_image_for_each(class_sizes: Integers, clients: int) -> int:
-    """The largest equal number of images per client.
+def require_a_sample_for_each(class_sizes: Integers, clients: int) -> int:
+    """The largest equal number of samples per client.
 
     Raises:
-        UserError: there are more clients than images.
+        UserError: there are more clients than samples.
 
-    >>> require_an_image_for_each(np.array([30, 31]), 6)
+    >>> require_a_sample_for_each(np.array([30, 31]), 6)
     10
     """
-    images = int(class_sizes.sum())
-    if clients > images:
-        raise UserError(f"expected at most {images} clients, one for each training image, found {clients}")
-    return images // clients
+    samples = int(class_sizes.sum())
+    if clients > samples:
+        raise UserError(f"expected at most {samples} clients, one for each training sample, found {clients}")
+    return samples // clients

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from edgefl.data.partitions.base import ClasswisePartition, require_an_image_for_each
+from edgefl.data.partitions.base import ClasswisePartition, require_a_sample_for_each
 from edgefl.data.sharding import Integers
 from edgefl.errors import UserError
 
@@ -38,22 +38,24 @@ class Dirichlet(ClasswisePartition):
         "normalised by class (FedADC)",
     )
     min_size: int | None = Field(
-        default=None, ge=1, description="unbalanced only: minimum images per client; null: 10 class-wise, 1 client-wise"
+        default=None,
+        ge=1,
+        description="unbalanced only: minimum samples per client; null: 10 class-wise, 1 client-wise",
     )
 
     def check(self, class_sizes: Integers, clients: int) -> None:
         """Check that there are enough images for the minimum size of every client."""
-        size = require_an_image_for_each(class_sizes, clients)
+        size = require_a_sample_for_each(class_sizes, clients)
         if not self.balanced and size < self._least():
             raise UserError(
-                f"partition dirichlet expects at least {self._least()} images for each client (min_size), found "
-                f"{int(class_sizes.sum())} training images for {clients} clients"
+                f"partition dirichlet expects at least {self._least()} samples for each client (min_size), found "
+                f"{int(class_sizes.sum())} training samples for {clients} clients"
             )
 
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
         """Equal sizes are computed directly; unequal ones are drawn."""
         if self.balanced:
-            return np.full(clients, require_an_image_for_each(class_sizes, clients), dtype=np.int64)
+            return np.full(clients, require_a_sample_for_each(class_sizes, clients), dtype=np.int64)
         return super().sizes(class_sizes, clients, rng)
 
     def counts(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
@@ -72,7 +74,7 @@ class Dirichlet(ClasswisePartition):
             if smallest >= self._least():
                 return counts
         raise UserError(
-            f"partition dirichlet with alpha {self.alpha:g} found no split of {int(class_sizes.sum())} images over "
+            f"partition dirichlet with alpha {self.alpha:g} found no split of {int(class_sizes.sum())} samples over "
             f"{clients} clients in which each has at least {self._least()}; the best of {TRIES} left one with "
             f"{smallest}; take a larger alpha, fewer clients or a smaller min_size"
         )
@@ -101,7 +103,7 @@ def balanced_sequential(class_sizes: Integers, clients: int, alpha: float, rng: 
     ([15, 15, 15, 15], [30, 30])
     """
     classes = len(class_sizes)
-    size = require_an_image_for_each(class_sizes, clients)
+    size = require_a_sample_for_each(class_sizes, clients)
     shares = class_shares(classes, clients, alpha, rng)
     left = class_sizes.astype(np.int64)
     counts = np.zeros((clients, classes), dtype=np.int64)
@@ -126,7 +128,7 @@ def balanced_random_client(class_sizes: Integers, clients: int, alpha: float, rn
     ([15, 15, 15, 15], [30, 30])
     """
     classes = len(class_sizes)
-    size = require_an_image_for_each(class_sizes, clients)
+    size = require_a_sample_for_each(class_sizes, clients)
     shares = class_shares(classes, clients, alpha, rng)
     left = class_sizes.tolist()
     shares[:, class_sizes == 0] = 0.0

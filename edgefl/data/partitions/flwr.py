@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, JsonValue
 
-from edgefl.data.partitions.base import Partition, require_an_image_for_each
+from edgefl.data.partitions.base import Partition, require_a_sample_for_each
 from edgefl.data.sharding import Integers, Shards
 from edgefl.errors import UserError, in_words, nearest
 from edgefl.process_state import process_state_kept
@@ -56,7 +56,7 @@ class Flwr(Partition):
 
     def check(self, class_sizes: Integers, clients: int) -> None:
         """Check the partitioner's name and arguments."""
-        require_an_image_for_each(class_sizes, clients)
+        require_a_sample_for_each(class_sizes, clients)
         self._made(clients, 0)
 
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:

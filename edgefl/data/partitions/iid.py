@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from edgefl.data.partitions.base import Partition, require_an_image_for_each
+from edgefl.data.partitions.base import Partition, require_a_sample_for_each
 from edgefl.data.sharding import Integers, Shards
 
 
@@ -21,15 +21,15 @@ class Iid(Partition):
 
     def check(self, class_sizes: Integers, clients: int) -> None:
         """Check that there is an image for each client."""
-        require_an_image_for_each(class_sizes, clients)
+        require_a_sample_for_each(class_sizes, clients)
 
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
         """The same size for all; nothing is drawn."""
-        return np.full(clients, require_an_image_for_each(class_sizes, clients), dtype=np.int64)
+        return np.full(clients, require_a_sample_for_each(class_sizes, clients), dtype=np.int64)
 
     def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
         """See :func:`iid_shards`."""
-        require_an_image_for_each(np.bincount(labels, minlength=classes), clients)
+        require_a_sample_for_each(np.bincount(labels, minlength=classes), clients)
         return iid_shards(len(labels), clients, rng)
 
 

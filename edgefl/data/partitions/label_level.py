@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from edgefl.data.partitions.base import Partition, require_an_image_for_each
+from edgefl.data.partitions.base import Partition, require_a_sample_for_each
 from edgefl.data.partitions.iid import iid_shards
 from edgefl.data.sharding import Integers, Shards, deal
 from edgefl.errors import UserError
@@ -28,7 +28,7 @@ class LabelLevel(Partition):
     level: int = Field(ge=0, le=9, description="ε: 0 is IID, 9 the most skewed")
     form: Literal["auto", "dominant", "missing"] = Field(
         default="auto",
-        description="dominant: ε·10 % of a client's images are of one class; missing: a client lacks ε·10 % of the "
+        description="dominant: ε·10 % of a client's samples are of one class; missing: a client lacks ε·10 % of the "
         "classes; auto: dominant for up to ten classes, missing for more",
     )
 
@@ -39,14 +39,14 @@ class LabelLevel(Partition):
 
     def check(self, class_sizes: Integers, clients: int) -> None:
         """Check that there are at least two classes, and enough images of each class."""
-        require_an_image_for_each(class_sizes, clients)
+        require_a_sample_for_each(class_sizes, clients)
         if self.level > 0:
             self._size(class_sizes, clients, np.arange(len(class_sizes)))
 
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:
         """The same size for all."""
         if self.level == 0:
-            size = require_an_image_for_each(class_sizes, clients)
+            size = require_a_sample_for_each(class_sizes, clients)
         else:
             size = self._size(class_sizes, clients, rng.permutation(len(class_sizes)))
         return np.full(clients, size, dtype=np.int64)
@@ -54,7 +54,7 @@ class LabelLevel(Partition):
     def split(self, labels: Integers, classes: int, clients: int, rng: np.random.Generator) -> Shards:
         """Shards of random images with exactly the level on every client."""
         class_sizes = np.bincount(labels, minlength=classes)
-        require_an_image_for_each(class_sizes, clients)
+        require_a_sample_for_each(class_sizes, clients)
         if self.level == 0:
             return iid_shards(len(labels), clients, rng)
         # Drawn first for both forms, so that sizes() gets the same order of classes.
@@ -70,7 +70,7 @@ class LabelLevel(Partition):
     def _size(self, class_sizes: Integers, clients: int, order: Integers) -> int:
         """The largest size of all shards for which every class has enough images."""
         classes = len(class_sizes)
-        limit = require_an_image_for_each(class_sizes, clients)
+        limit = require_a_sample_for_each(class_sizes, clients)
         if classes < 2:
             raise UserError(f"partition label_level expects at least 2 classes, found {classes}")
         if self._is_dominant(classes):
@@ -86,8 +86,8 @@ class LabelLevel(Partition):
                 )
         if size < least:
             raise UserError(
-                f"partition label_level with level {self.level} expects at least {least} images for each client, found "
-                f"enough of every class for {size} on {clients} clients; take fewer clients or a lower level"
+                f"partition label_level with level {self.level} expects at least {least} samples for each client, "
+                f"found enough of every class for {size} on {clients} clients; take fewer clients or a lower level"
             )
         return size
 

@@ -17,7 +17,7 @@ def cut_like_training(
         labels: the classes of the evaluation images.
         training_counts: ``[clients, classes]``, the images of each class that each client trains on.
         rng: determines the rounding offset of each class and the assignment of images.
-        what: the kind of images, for messages.
+        what: the kind of samples, for messages.
 
     Every count is within one image of the exact share. Images of a class that no client trains on are not used.
 
@@ -32,7 +32,7 @@ def cut_like_training(
     clients, classes = training_counts.shape
     if clients > len(labels):
         raise UserError(
-            f"test: partitioned expects at most {len(labels)} clients, one for each {what} image, found {clients}"
+            f"test: partitioned expects at most {len(labels)} clients, one for each {what} sample, found {clients}"
         )
     images = np.bincount(labels, minlength=classes)
     totals = training_counts.sum(axis=0)

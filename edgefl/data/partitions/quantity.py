@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from edgefl.data.choice import largest_remainders
-from edgefl.data.partitions.base import Partition, require_an_image_for_each
+from edgefl.data.partitions.base import Partition, require_a_sample_for_each
 from edgefl.data.sharding import Integers, Shards
 from edgefl.errors import UserError
 
@@ -26,14 +26,14 @@ class Quantity(Partition):
         le=10,
         description="standard deviation of the logarithm of a size; 0: sizes differ by at most 1",
     )
-    min_size: int = Field(default=1, ge=1, description="minimum images per client")
+    min_size: int = Field(default=1, ge=1, description="minimum samples per client")
 
     def check(self, class_sizes: Integers, clients: int) -> None:
         """Check that there are enough images for the minimum size of every client."""
-        if require_an_image_for_each(class_sizes, clients) < self.min_size:
+        if require_a_sample_for_each(class_sizes, clients) < self.min_size:
             raise UserError(
-                f"partition quantity expects at least {self.min_size} images for each client (min_size), found "
-                f"{int(class_sizes.sum())} training images for {clients} clients"
+                f"partition quantity expects at least {self.min_size} samples for each client (min_size), found "
+                f"{int(class_sizes.sum())} training samples for {clients} clients"
             )
 
     def sizes(self, class_sizes: Integers, clients: int, rng: np.random.Generator) -> Integers:

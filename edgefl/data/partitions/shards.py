@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from edgefl.data.partitions.base import ClasswisePartition, require_an_image_for_each
+from edgefl.data.partitions.base import ClasswisePartition, require_a_sample_for_each
 from edgefl.data.sharding import Integers
 from edgefl.errors import UserError
 
@@ -37,7 +37,7 @@ class SortAndPartition(ClasswisePartition):
     def _block(self, class_sizes: Integers, clients: int) -> int:
         """Images of one block."""
         classes = len(class_sizes)
-        require_an_image_for_each(class_sizes, clients)
+        require_a_sample_for_each(class_sizes, clients)
         if self.s > classes:
             raise UserError(
                 f"partition shards expects s to be at most the number of classes, {classes}, found {self.s}"
@@ -50,7 +50,7 @@ class SortAndPartition(ClasswisePartition):
         block = int(class_sizes.min()) // (clients * self.s // classes)
         if block == 0:
             raise UserError(
-                f"partition shards expects at least {clients * self.s // classes} images of each class, found "
+                f"partition shards expects at least {clients * self.s // classes} samples of each class, found "
                 f"{class_sizes.min()}; take fewer clients or a smaller s"
             )
         return block

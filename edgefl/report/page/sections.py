@@ -34,18 +34,18 @@ def sections(runs: Sequence[RunResult], series: Sequence[Series], timings: Seque
     trained = any(run.trained for run in runs)
     choosing = {number: one.name for number, one in enumerate(series) if any(course.alphas for course in one.courses)}
     metric = runs[0].metric.word
+    title = f"{metric[:1].upper()}{metric[1:]}"
     words = {kind: _WORDS[kind] for kind in COSTS}
     found = [
         ("outcome", "Outcome", _outcome(runs, timings)),
-        trained and ("metric", f"{metric[:1].upper()}{metric[1:]}", {"word": metric}),
+        trained and ("metric", title, {"word": metric}),
         ("budget", "Who wins at your budget?", {"trained": trained, "costs": words, "word": metric}),
-        trained
-        and ("front", f"{metric[:1].upper()}{metric[1:]} against cost", {"lines": _front(series), "word": metric}),
+        trained and ("front", f"{title} against cost", {"lines": _front(series), "word": metric}),
         trained and ("robustness", "The winner on other devices and links", {"runs": robustness_data(runs, timings)}),
         ("traffic", "Traffic", {"rows": _traffic(series)}),
         ("time", "Time of a round", {"rows": _time(series)}),
         ("devices", "Devices", devices_data(series)),
-        trained and ("fairness", "The worst tenth of clients", {"rows": fairness_data(series)}),
+        trained and ("fairness", "The worst tenth of clients", {"rows": fairness_data(series), "title": title}),
         bool(choosing) and ("blocks", "Blocks sent", {"methods": choosing}),
         ("fleet", "Fleet and network", {"runs": fleet_data(runs)}),
         ("scenario", "Scenario", {"runs": _scenarios(runs)}),

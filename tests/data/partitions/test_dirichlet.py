@@ -109,7 +109,7 @@ def test_unbalanced_shards_have_the_least_size_and_their_sizes_are_known_without
 
 
 def test_an_unreachable_least_size_ends_with_the_best_that_was_found():
-    with pytest.raises(UserError, match=r"alpha 0.01 found no split of 300 images over 30 clients .* larger alpha"):
+    with pytest.raises(UserError, match=r"alpha 0.01 found no split of 300 samples over 30 clients .* larger alpha"):
         Dirichlet(alpha=0.01, balanced=False).counts(np.full(3, 100), 30, np.random.default_rng(0))
-    with pytest.raises(UserError, match=r"at least 10 images for each client .* found 90 training images for 10"):
+    with pytest.raises(UserError, match=r"at least 10 samples for each client .* found 90 training samples for 10"):
         Dirichlet(alpha=1, balanced=False).check(np.full(3, 30), 10)

@@ -110,7 +110,7 @@ def test_level_0_is_a_random_equal_split():
 def test_a_level_that_leaves_no_class_or_no_image_is_refused():
     with pytest.raises(UserError, match="none of 5 classes"):
         LabelLevel(level=9, form="missing").check(np.full(5, 100), 10)
-    with pytest.raises(UserError, match="at least 30 images for each client"):
+    with pytest.raises(UserError, match="at least 30 samples for each client"):
         LabelLevel(level=7).check(np.full(100, 10), 100)
     with pytest.raises(UserError, match="at least 2 classes, found 1"):
         LabelLevel(level=7).check(np.array([50]), 5)

@@ -27,5 +27,5 @@ def test_each_class_is_shared_out_within_one_image_of_the_training_proportions(t
 
 
 def test_more_clients_than_images_are_refused():
-    with pytest.raises(UserError, match="at most 3 clients, one for each test image, found 4"):
+    with pytest.raises(UserError, match="at most 3 clients, one for each test sample, found 4"):
         cut_like_training(np.array([0, 0, 0]), np.ones((4, 1), dtype=np.int64), np.random.default_rng(0))

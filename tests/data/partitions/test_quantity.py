@@ -39,7 +39,7 @@ def test_classes_are_random_on_every_client():
 
 
 def test_too_few_images_are_refused():
-    with pytest.raises(UserError, match=r"at least 5 images .* \(min_size\), found 14 training images for 3"):
+    with pytest.raises(UserError, match=r"at least 5 samples .* \(min_size\), found 14 training samples for 3"):
         Quantity(min_size=5).check(np.array([7, 7]), 3)
     with pytest.raises(UserError, match="expected at most 2 clients"):
         Quantity().check(np.array([1, 1]), 3)

@@ -56,5 +56,5 @@ def test_blocks_that_do_not_come_out_even_are_refused_with_the_numbers():
         SortAndPartition(s=2).check(np.full(10, 1200), 101)
     with pytest.raises(UserError, match="at most the number of classes, 10, found 11"):
         SortAndPartition(s=11).check(np.full(10, 1200), 100)
-    with pytest.raises(UserError, match="at least 20 images of each class, found 15"):
+    with pytest.raises(UserError, match="at least 20 samples of each class, found 15"):
         SortAndPartition(s=2).check(np.array([15, 400]), 20)
