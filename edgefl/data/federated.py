@@ -112,7 +112,7 @@ def load_federated(
     evaluation_shards = None
     if spec.test == "partitioned":
         evaluation_shards = (
-            split_by_owner(evaluated.owner, spec.clients, spec.partition.kind)
+            split_by_owner(evaluated.owner, spec.clients, every=False)
             if isinstance(spec.partition, Natural | ByFile) and evaluated.owner is not None
             else cut_like_training(evaluated.strata, label_counts, generator(seed, "test partition"), split)
         )

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from edgefl.methods.recipe import Method
 from edgefl.record.clients import ClientRow, write_clients
-from edgefl.record.metric import ACCURACY
 from edgefl.record.summary import ClientResult
 from edgefl.training.faults import blaming
 
@@ -89,7 +88,7 @@ def metric_of_clients(
             engine.close()
         found["personalisation"] = ClientResult(kind=personalisation.kind, **_figures(personal))
     figures = zip(data.sizes, shared.tested, shared.each, personal.each if personal else repeat(None), strict=False)
-    is_accuracy = model.task.measured.name == ACCURACY.name
+    is_accuracy = model.task.measured.is_accuracy
     rows = [ClientRow(client, *row, *(row[2:] if is_accuracy else (None, None))) for client, row in enumerate(figures)]
     write_clients(rows, path)
     return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from edgefl.errors import EdgeflError
 from edgefl.record import SeedPaths
 from edgefl.record.listener import Listener
-from edgefl.record.metric import ACCURACY, Metric
+from edgefl.record.metric import Metric
 from edgefl.record.rounds import RoundRow
 from edgefl.record.standings import Standing, add_standing
 
@@ -83,7 +83,7 @@ class Pausing(Listener):
     def _standing(self) -> Standing:
         rows = self._rows
         evaluated = [row for row in rows if not math.isnan(row.metric)]
-        is_accuracy = self.metric.name == ACCURACY.name
+        is_accuracy = self.metric.is_accuracy
         values: dict[str, float | None] = dict.fromkeys(("final", "best", "ema"))
         if evaluated:
             best = self.metric.best(*(row.metric for row in evaluated))

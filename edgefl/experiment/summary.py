@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from edgefl.record.kinds import LOST, Lost
-from edgefl.record.metric import ACCURACY, Metric
+from edgefl.record.metric import Metric
 from edgefl.record.summary import (
     Accuracy,
     Blocks,
@@ -38,7 +38,7 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
     return SeedResult(
         seed=seed,
         stop=Stop(reason=outcome.reason, round=outcome.rounds, **_present(message=why)),
-        accuracy=Accuracy(**(values if metric.name == ACCURACY.name else dict.fromkeys(values))),
+        accuracy=Accuracy(**(values if metric.is_accuracy else dict.fromkeys(values))),
         metric=MetricResult(**metric._replace(title=metric.word)._asdict(), **values),
         seconds=outcome.seconds,
         rounds=outcome.rounds,
@@ -103,7 +103,7 @@ def _fates(spent: Ledger) -> dict[Lost, int]:
 def _target(target: Target, metric: Metric) -> TargetResult:
     at = target.reached
     aim: dict[str, Any] = {"metric": metric.name, "value": target.value}
-    if metric.name == ACCURACY.name:
+    if metric.is_accuracy:
         aim = {"accuracy": target.value, **aim}
     if at is None:
         never = dict.fromkeys(("seconds", "bytes", "rounds", "flops", "joules"))
@@ -122,5 +122,5 @@ def _target(target: Target, metric: Metric) -> TargetResult:
 def _budget(budget: Budget, metric: Metric) -> BudgetResult:
     at: Standing | None = budget.within
     value = None if at is None else number(at.metric)
-    accuracy = value if metric.name == ACCURACY.name else None
+    accuracy = value if metric.is_accuracy else None
     return BudgetResult(kind=budget.kind, limit=budget.limit, accuracy=accuracy, metric=value)

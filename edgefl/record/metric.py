@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, NamedTuple
+
+WORST = 1e30
+"""The largest value of a metric of which lower values are better, in place of larger ones and NaN."""
 
 Better = Literal["higher", "lower"]
 
@@ -28,6 +32,11 @@ class Metric(NamedTuple):
         return self.title or self.name
 
     @property
+    def is_accuracy(self) -> bool:
+        """Whether it is the accuracy, which files also give under names of its own."""
+        return self.name == "accuracy"
+
+    @property
     def dimension(self) -> str:
         """How its values are shown."""
         return "fraction" if self.share else "number"
@@ -39,6 +48,16 @@ class Metric(NamedTuple):
         (True, False)
         """
         return value >= goal if self.better == "higher" else value <= goal
+
+    def bounded(self, value: float) -> float:
+        """A value that can be written and compared: the worst in place of one that is not finite.
+
+        >>> ACCURACY.bounded(float("nan")), Metric("rmse", "lower", share=False).bounded(1e99)
+        (0.0, 1e+30)
+        """
+        if self.better == "higher":
+            return value if math.isfinite(value) else 0.0
+        return min(value, WORST) if not math.isnan(value) else WORST
 
     def best(self, *values: float) -> float:
         """The best of values.

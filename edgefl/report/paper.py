@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edgefl.errors import UserError
-from edgefl.record.metric import ACCURACY
 from edgefl.report.curves import curve_of
 from edgefl.report.formats import estimate_data, estimate_record, target_data, target_record
 from edgefl.report.grid import Cell, Grid, Head, Table
@@ -63,7 +62,7 @@ def paper_rows(runs: Sequence[RunResult], at: Sequence[int] = (), targets: Seque
     """
     if not any(run.trained for run in runs):
         raise UserError("nothing was trained, so there is no accuracy to show; remove --layout paper")
-    other = [run.metric.name for run in runs if run.metric.name != ACCURACY.name]
+    other = [run.metric.name for run in runs if not run.metric.is_accuracy]
     if other:
         raise UserError(f"papers' tables show the accuracy, and this run has {other[0]}; remove --layout paper")
     longest = max(result.rounds for run in runs for results in run.results.values() for result in results)

@@ -81,6 +81,8 @@ def _written(figure: float, decimals: int, *, digits: int) -> str:
     """A figure with this number of decimals, or as many as its significant digits need."""
     if not figure:
         return "0"
+    if math.isfinite(figure) and abs(figure) >= _LONG:
+        return f"{figure:.2e}".replace("e+", "e")
     text = f"{figure:.{decimals}f}"
     if not math.isfinite(figure) or math.isclose(float(text), figure):
         return text
@@ -88,6 +90,9 @@ def _written(figure: float, decimals: int, *, digits: int) -> str:
     needed = digits - 1 - int(short.partition("e")[2])
     return short.replace("e-0", "e-") if needed > _DECIMALS_READ else f"{figure:.{max(decimals, needed)}f}"
 
+
+_LONG = 1e9
+"""Larger figures are written with a power of ten."""
 
 _DECIMALS_READ = 6
 """Figures that need more decimals are written with a power of ten."""

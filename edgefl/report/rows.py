@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from edgefl.errors import UserError
-from edgefl.record.metric import ACCURACY, Metric
+from edgefl.record.metric import Metric
 from edgefl.record.summary import SeedResult
 from edgefl.report.figures import FIGURES, METRIC, Figure
 from edgefl.report.quantities import CUT_OFF, cut_off, estimate
@@ -190,7 +190,7 @@ def final_of(row: Row) -> Estimate | None:
 def _row(run: str, label: str, results: Sequence[SeedResult], metric: Metric, *, trained: bool) -> Row:
     measured = results if trained else ()
     values = list(dict.fromkeys(target.value for result in measured for target in result.targets))
-    hidden = "metric" if metric.name == ACCURACY.name else "accuracy"
+    hidden = "metric" if metric.is_accuracy else "accuracy"
     return Row(
         run=run,
         label=label,

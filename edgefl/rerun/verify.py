@@ -157,6 +157,10 @@ class _Verification:
         except UserError as error:
             yield f"a table cannot be read: {error}"
             return
+        measured = self.scenario.task.measured
+        if entry.metric.metric != measured._replace(title=measured.word):
+            yield f"metric: summary.json has {entry.metric.name}, and the scenario's task has {measured.name}"
+            return
         try:
             broken = list(violations(record))
             if again is not None and not broken:

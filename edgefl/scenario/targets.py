@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from edgefl.errors import UserError
 from edgefl.options import Options
-from edgefl.record.metric import ACCURACY, Metric
+from edgefl.record.metric import Metric
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -51,7 +51,7 @@ def check_targets(targets: Sequence[Target], metric: Metric) -> None:
     for index, target in enumerate(targets):
         field = f"targets.{index}"
         if not isinstance(target, TargetSpec):
-            if metric.name != ACCURACY.name:
+            if not metric.is_accuracy:
                 raise UserError(
                     f"a number is a share of accuracy, and the task's metric is {metric.name}; expected "
                     f"{{metric: {metric.name}, {bound}: …}}, found {target:g}",

@@ -10,7 +10,6 @@ import numpy as np
 
 from edgefl.methods.payloads.blocks import bytes_of_last_blocks
 from edgefl.record.events import ABSENT, detail
-from edgefl.record.metric import ACCURACY
 from edgefl.record.rounds import RoundRow
 from edgefl.scheduling.blocks.base import BlockFeedback
 from edgefl.scheduling.selection.base import SelectionFeedback
@@ -165,7 +164,7 @@ class RoundBook:
         sent = Counter(life.downlink.alpha for life in lives if life.phase != "refused")
         bytes = {alpha: bytes_of_last_blocks(world.setup.sizes, alpha) for alpha in sent}
         ema = self.ema if evaluation is not _UNKNOWN else math.nan
-        is_accuracy = world.setup.limits.metric.name == ACCURACY.name
+        is_accuracy = world.setup.limits.metric.is_accuracy
         row = RoundRow(
             round=round + 1,
             seconds=world.now,

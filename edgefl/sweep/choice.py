@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from edgefl.errors import UserError
 from edgefl.part_choice import chosen_part
-from edgefl.record.metric import ACCURACY, Metric
+from edgefl.record.metric import Metric
 from edgefl.sweep.jobs import Job
 from edgefl.sweep.settings import Setting
 from edgefl.tasks.base import TASKS
@@ -49,7 +49,7 @@ def metric_of(job: Job) -> Metric:
 
 def column_of(figure: str, metric: Metric) -> str:
     """Return the column of a figure in the rows of runs."""
-    return f"{'accuracy' if metric.name == ACCURACY.name else 'metric'}_{FIGURES[figure]}"
+    return f"{'accuracy' if metric.is_accuracy else 'metric'}_{FIGURES[figure]}"
 
 
 def merit(figure: str, found: Sequence[Mapping[str, Sequence[Mapping[str, Any]]]], metric: Metric) -> float:

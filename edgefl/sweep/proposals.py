@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from edgefl.errors import UserError
+from edgefl.record.metric import WORST
 from edgefl.scenario.sweep import OptunaSpec, SweepSpec
 from edgefl.sweep.choice import merit, metric_of
 from edgefl.sweep.jobs import Job
 from edgefl.sweep.settings import Setting
 from edgefl.sweep.sweeping import Search
-
-_WORST = 1e30
-"""A value of a metric worse than any, if lower values are better."""
 
 
 def proposals(spec: SweepSpec, options: OptunaSpec, methods: Sequence[str], make: Callable[..., list[Job]]) -> Search:
@@ -52,7 +50,7 @@ def proposals(spec: SweepSpec, options: OptunaSpec, methods: Sequence[str], make
         figures = iter((yield [job for each in jobs for job in each]))
         for (study, trial, _), each in zip(asked, jobs, strict=True):
             metric = metric_of(each[0])
-            worst = 0.0 if metric.better == "higher" else -_WORST
+            worst = 0.0 if metric.better == "higher" else -WORST
             # A setting that fails or diverges gets the worst value, so that the next proposals avoid it.
             study.tell(trial, max(merit(options.metric, [next(figures) for _ in each], metric), worst))
 

@@ -103,7 +103,10 @@ class Task(Component):
 
     @abstractmethod
     def value(self, sums: NDArray[np.float64]) -> float:
-        """The metric of samples with these sums of :meth:`scores` ``[numbers]``."""
+        """The metric of samples with these sums of :meth:`scores` ``[numbers]``; not negative.
+
+        It is NaN if nothing is counted. The sums of samples that have nothing to be counted are all 0.
+        """
 
 
 TASKS: Registry[type[Task]] = Registry("task", package="edgefl.tasks", group="edgefl.tasks", check=class_of(Task))

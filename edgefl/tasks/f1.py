@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -23,7 +25,7 @@ def f1_counts(predicted: Tensor, true: Tensor) -> Tensor:
 
 
 def macro_f1(sums: NDArray[np.float64]) -> float:
-    """The mean over labels of 2 TP/(2 TP + FP + FN), 0 for a label that neither occurs nor is predicted.
+    """The mean of 2 TP/(2 TP + FP + FN) over the labels that occur or are predicted; NaN without any.
 
     Args:
         sums: sums of :func:`f1_counts` ``[3 * labels]``.
@@ -32,5 +34,6 @@ def macro_f1(sums: NDArray[np.float64]) -> float:
     0.8333333333333333
     """
     positives, wrong, missed = sums.reshape(3, -1)
-    all_terms = 2 * positives + wrong + missed
-    return float(np.mean(np.divide(2 * positives, all_terms, out=np.zeros_like(all_terms), where=all_terms > 0)))
+    terms = 2 * positives + wrong + missed
+    occur = terms > 0
+    return float(np.mean(2 * positives[occur] / terms[occur])) if occur.any() else math.nan

@@ -52,7 +52,7 @@ class LanguageModel(Task):
         """Tokens, int64 ``[samples]`` or ``[samples, length]``."""
         if found.ndim not in (1, 2):
             raise WrongAnswer(f"expected tokens as an array of [samples, length], found {list(found.shape)}")
-        if found.dtype.kind == "i" and found.ndim == 2:
+        if found.dtype.kind in "if" and found.ndim == 2:
             counted = found != IGNORED
             if not counted.any():
                 raise WrongAnswer(f"expected tokens, found only {IGNORED}")
@@ -92,27 +92,29 @@ class LanguageModel(Task):
         return (*sample_shape, outputs)
 
     def mean_loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Mean cross-entropy of a token."""
-        return F.cross_entropy(outputs.flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
+        """Mean cross-entropy of a token; 0 if no place counts."""
+        summed = F.cross_entropy(outputs.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum")
+        return summed / (labels != IGNORED).sum().clamp(min=1)
 
     def summed_loss(self, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Summed cross-entropy, and the number of tokens."""
-        summed = F.cross_entropy(
-            outputs.flatten(0, 1).double(), labels.flatten(), ignore_index=IGNORED, reduction="sum"
-        )
-        return summed, (labels != IGNORED).sum()
+        return self._each(outputs, labels).sum(), (labels != IGNORED).sum()
 
     def scores(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """The cross-entropy of a sequence or its right tokens, and its tokens."""
         counted = labels != IGNORED
-        if self.metric == "accuracy":
-            figure = ((outputs.argmax(dim=2) == labels) & counted).sum(dim=1).double()
-        else:
-            each = F.cross_entropy(
-                outputs.flatten(0, 1).double(), labels.flatten(), ignore_index=IGNORED, reduction="none"
-            )
-            figure = each.reshape(labels.shape).sum(dim=1)
-        return torch.stack([figure, counted.sum(dim=1).double()], dim=1)
+        right = (outputs.argmax(dim=2) == labels) & counted
+        figure = right.double() if self.metric == "accuracy" else self._each(outputs, labels)
+        return torch.stack([figure.sum(dim=1), counted.sum(dim=1).double()], dim=1)
+
+    @staticmethod
+    def _each(outputs: Tensor, labels: Tensor) -> Tensor:
+        """The cross-entropy of each place, float64, 0 where it does not count.
+
+        It is computed in float32, since float64 logits of a large vocabulary do not fit in memory.
+        """
+        flat = F.cross_entropy(outputs.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED, reduction="none")
+        return flat.double().reshape(labels.shape)
 
     def value(self, sums: NDArray[np.float64]) -> float:
         """The perplexity or the accuracy."""

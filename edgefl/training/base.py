@@ -62,7 +62,8 @@ class JobResult:
 
     Attributes:
         final: the weights after the last step ``[size]``.
-        cross_entropies: mean cross-entropy of the local path on each step's batch ``[steps]``.
+        cross_entropies: the task's mean loss of the local path on each step's batch ``[steps]``, a cross-entropy for
+            classes.
         batch_sizes: images in each step's batch.
         kept: vectors ``[parameter_count]`` that the rule's local optimizer state adds to the client's state, by name.
     """

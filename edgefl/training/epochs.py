@@ -10,16 +10,16 @@ from edgefl.training.base import JobResult
 
 
 class EpochLosses(NamedTuple):
-    """The task's mean loss over the samples of the first and of the last local epoch."""
+    """Mean of the task's loss over the batches of the first and of the last local epoch, weighted by their samples."""
 
     first: float
     last: float
 
 
 def epoch_losses(result: JobResult, options: LocalOptions, samples: int) -> EpochLosses:
-    """The mean cross-entropies of the job's first and last local epoch, in float64.
+    """The mean losses of the job's first and last local epoch, in float64.
 
-    An epoch is one pass over the client's ``samples`` images. A shorter job counts as one epoch. If the options give
+    An epoch is one pass over the client's ``samples``. A shorter job counts as one epoch. If the options give
     steps instead of epochs, the last epoch is the last steps that together make one pass.
     """
     sizes = result.batch_sizes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from math import fsum
 from typing import Any, NamedTuple
@@ -23,9 +22,6 @@ PLAIN = {"training": False, "track": False, "width": 1.0, "keep": None, "keep_pr
 """The mode of an evaluation, independent of the caller's mode; an objective may change parts of it."""
 
 EVALUATED = "the evaluated model"
-
-WORST = 1e30
-"""The value of a metric that is not a finite number, if lower values are better; 0 if higher ones are."""
 
 BATCH = 128
 """Images in an evaluation batch, on every device and engine; the last batch contains the remaining images."""
@@ -66,13 +62,13 @@ def evaluate_batches(
             scores.append(task.scores(outputs, batch.labels).sum(dim=0))
             loss, count = task.summed_loss(outputs, batch.labels)
             losses.append(loss)
-            terms.append(count)
+            terms.append(torch.as_tensor(count, device=loss.device))
         lent.check(numbers=True)
     if not terms:
         return []
     # One transfer for all batches: on an accelerator each .item() would wait for the device.
     sums = map(tuple, torch.stack(scores).tolist())
-    return list(map(BatchScore, sums, torch.stack(losses).tolist(), map(int, terms)))
+    return list(map(BatchScore, sums, torch.stack(losses).tolist(), torch.stack(terms).tolist()))
 
 
 def total(scores: Sequence[BatchScore], task: Task) -> Evaluation:
@@ -85,10 +81,7 @@ def total(scores: Sequence[BatchScore], task: Task) -> Evaluation:
     if not terms:
         raise ValueError("the evaluation split is empty")
     sums = [_sum(list(column)) for column in zip(*(score.scores for score in scores), strict=True)]
-    value = task.value(np.array(sums))
-    if not math.isfinite(value):
-        value = 0.0 if task.measured.better == "higher" else WORST
-    return Evaluation(value, _sum([score.loss for score in scores]) / terms)
+    return Evaluation(task.measured.bounded(task.value(np.array(sums))), _sum([score.loss for score in scores]) / terms)
 
 
 def _sum(numbers: list[float]) -> float:

@@ -132,3 +132,15 @@ def test_paths_start_at_the_scenarios_folder_and_do_not_decide(table, tmp_path, 
     monkeypatch.setenv("EDGEFL_DATA", str(moved))
     (other / "train.npz").unlink()
     assert load_scenario(other / "my.yaml").data.train == str(moved / "train.npz")
+
+
+def test_clients_without_tests_of_their_own_may_be_the_last(table):
+    arrays = dict(np.load(table / "test.npz"))
+    kept = arrays["client"] < 8
+    np.savez(table / "test.npz", **{name: values[kept] for name, values in arrays.items()})
+    folder = run(
+        load_scenario(table / "my.yaml", {"data.test": "partitioned", "data.test_data": str(table / "test.npz")}),
+        out=table / "run",
+    )
+    tested = pq.read_table(folder / "fedavg/seed-0/clients.parquet").column("tested").to_pylist()
+    assert [count > 0 for count in tested] == [True] * 8 + [False] * 2

@@ -109,7 +109,7 @@ def test_whether_the_winner_stays_fits_the_screen(browser, small_run, tmp_path, 
 
 def test_a_switch_changes_what_accuracy_is_drawn_over(opened):
     page = opened()
-    title = "document.querySelector('#accuracy-drawing .xtitle').textContent"
+    title = "document.querySelector('#metric-drawing .xtitle').textContent"
     seen = []
     for kind in ("seconds", "bytes", "flops", "joules", "rounds"):
         page.run(f"document.querySelector('input[name=over][value={kind}]').click()")

@@ -39,9 +39,9 @@ def measured(task, outputs, labels):
         (Classification(), LOGITS, CLASSES, float((LOGITS.argmax(1) == CLASSES).double().mean())),
         (
             Classification(metric="macro_f1"), LOGITS, CLASSES,
-            f1_score(CLASSES, LOGITS.argmax(1), average="macro", labels=range(5), zero_division=0),
+            f1_score(CLASSES, LOGITS.argmax(1), average="macro"),
         ),
-        (Multilabel(), LOGITS, MARKS, f1_score(MARKS, LOGITS > 0, average="macro", zero_division=0)),
+        (Multilabel(), LOGITS, MARKS, f1_score(MARKS, LOGITS > 0, average="macro")),
         (Regression(), LOGITS, NUMBERS, math.sqrt(float(((LOGITS.double() - NUMBERS.double()) ** 2).mean()))),
         (Regression(metric="mae"), LOGITS, NUMBERS, mean_absolute_error(NUMBERS.double(), LOGITS.double())),
         (
@@ -112,6 +112,20 @@ def test_a_language_models_labels_are_the_next_tokens():
         task.completed(inputs, given[:, :2])
     with pytest.raises(WrongAnswer, match="reads sequences of tokens"):
         task.completed(inputs.astype(float), given)
+
+
+def test_a_batch_without_a_counted_place_has_loss_zero_and_no_gradient():
+    outputs = PLACES.clone().requires_grad_()
+    loss = LanguageModel().mean_loss(outputs, torch.full((6, 10), -100))
+    loss.backward()
+    assert float(loss) == 0
+    assert not outputs.grad.any()
+
+
+def test_macro_f1_is_the_mean_over_the_classes_that_occur_or_are_predicted():
+    logits = torch.eye(10)[torch.tensor([2, 2, 7])]
+    labels = torch.tensor([2, 2, 7])
+    assert measured(Classification(metric="macro_f1"), logits, labels) == 1.0
 
 
 def test_numbers_that_are_too_large_to_raise_are_infinite():

@@ -14,17 +14,18 @@ from torch import nn
 from edgefl.cli import main
 from edgefl.data.federated import load_federated
 from edgefl.errors import UserError
-from edgefl.experiment import run
+from edgefl.experiment import resume, run
 from edgefl.report import RunResult
 from edgefl.report.comparison import comparison, comparison_grid
 from edgefl.report.page import page
 from edgefl.report.pictures import accuracy_figure
 from edgefl.report.rows import comparison_rows
 from edgefl.report.verdict import verdict
+from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 from edgefl.scenario import dump_yaml, load_scenario
 
-from ..small_runs import SMALL
+from ..small_runs import SMALL, Stop, tree
 
 DRAWS = np.random.default_rng(3)
 INPUTS = DRAWS.standard_normal((240, 6)).astype(np.float32)
@@ -84,7 +85,7 @@ def test_a_run_learns_is_verified_and_reported_in_its_metric(scenario, tmp_path,
     sentences = verdict(result)
     best = (min if lower else max)(("fedavg", "scaffold"), key=lambda label: entry_of(folder, label)["metric"]["final"])
     assert sentences.startswith(f"After 4 rounds, {best} (")
-    assert word in page([result]) or kind == "multilabel"
+    assert f"{word[:1].upper()}{word[1:]}" in page([result])
     assert word in accuracy_figure(result).axes[0].get_ylabel()
 
 
@@ -244,6 +245,48 @@ def test_a_forged_metric_is_noticed(scenario, tmp_path):
     whole["methods"]["fedavg"][0]["metric"]["final"] /= 2
     (folder / "summary.json").write_text(json.dumps(whole))
     assert any("metric.final" in found for found in verify(folder))
+
+
+def test_clients_without_a_counted_place_are_not_tested(scenario, tmp_path):
+    made = scenario("language_model")
+    arrays = dict(np.load(tmp_path / "data.npz"))
+    labels = np.where(arrays["client"][:, None] == 3, -100, arrays["y"])
+    np.savez(tmp_path / "data.npz", x=arrays["x"], y=labels, client=arrays["client"])
+    made = load_scenario(tmp_path / "my.yaml", {"data.test": "partitioned", "training.cohort": 10})
+    folder = run(made, out=tmp_path / "run")
+    rows = pq.read_table(folder / "fedavg/seed-0/clients.parquet").to_pydict()
+    assert [number for number, value in zip(rows["client"], rows["metric"], strict=True) if value is None] == [3]
+    assert entry_of(folder)["clients"]["mean"] == pytest.approx(np.mean([each for each in rows["metric"] if each]))
+    assert verify(folder) == []
+
+
+def test_a_regression_that_overflows_has_the_worst_error(scenario, tmp_path):
+    folder = run(scenario("regression", training__local__lr=30.0), out=tmp_path / "run")
+    entry = entry_of(folder)
+    assert entry["stop"]["reason"] == "diverged" or entry["metric"]["final"] > 1e6
+    assert verify(folder) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_interrupted_run_goes_on_to_the_same_files(scenario, tmp_path, kind):
+    made = scenario(kind, evaluation__ensemble={"decay": 0.5}, target_metric="accuracy_ema")
+    whole = run(made, out=tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(made, out=tmp_path / "other", listeners=[Stop(5)])
+    resume(tmp_path / "other")
+    ours = {path: content for path, content in tree(whole).items() if not path.startswith("cache")}
+    assert {path: content for path, content in tree(tmp_path / "other").items() if path in ours} == ours
+    again = replay(whole, (), tmp_path / "again")
+    assert entry_of(again)["metric"] == entry_of(whole)["metric"]
+
+
+def test_the_metric_of_the_scenario_is_that_of_the_summary(scenario, tmp_path):
+    folder = run(scenario("regression"), out=tmp_path / "run")
+    whole = json.loads((folder / "summary.json").read_text())
+    for (entry,) in whole["methods"].values():
+        entry["metric"]["better"] = "higher"
+    (folder / "summary.json").write_text(json.dumps(whole))
+    assert any("the scenario's task has rmse" in found for found in verify(folder))
 
 
 def test_a_summary_of_an_earlier_version_is_of_accuracy(small, tmp_path):

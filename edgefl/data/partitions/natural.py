@@ -43,13 +43,14 @@ class Natural(Partition):
         return split_by_owner(owner, clients, self.kind)
 
 
-def split_by_owner(owner: Integers | None, clients: int, kind: str = "natural") -> Shards:
+def split_by_owner(owner: Integers | None, clients: int, kind: str = "natural", *, every: bool = True) -> Shards:
     """The samples of owners 0 … ``clients``-1, owner by owner; samples of owner -1 belong to nobody.
 
     Args:
         owner: the owner of each sample.
         clients: number of clients.
         kind: the kind of partition, for messages.
+        every: whether there must be as many owners as clients; else clients without samples have none.
 
     Raises:
         UserError: the data have no owners, or fewer than there are clients.
@@ -60,7 +61,7 @@ def split_by_owner(owner: Integers | None, clients: int, kind: str = "natural") 
     if owner is None:
         _refuse()
     owners = int(owner.max(initial=-1)) + 1
-    if owners < clients:
+    if every and owners < clients:
         raise UserError(f"partition {kind} expects at most {owners} clients, one for each owner, found {clients}")
     mine = np.flatnonzero((owner >= 0) & (owner < clients))
     return Shards.of(owner[mine], mine, clients)

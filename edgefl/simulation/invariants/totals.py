@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from edgefl.record.events import Event
 from edgefl.record.kinds import BUDGETS, BudgetKind
-from edgefl.record.metric import ACCURACY
 from edgefl.simulation.invariants.record import Record, close
 
 _VALUES = ("final", "best", "ema")
@@ -53,7 +52,7 @@ def summary(record: Record) -> Iterator[str]:
 def accuracies(record: Record) -> Iterator[str]:
     """What the summary gives as accuracy is the metric, if this is the accuracy, and nothing else."""
     reported = record.summary
-    is_accuracy = reported.metric.name == ACCURACY.name
+    is_accuracy = reported.metric.metric.is_accuracy
     pairs = [
         *((f"accuracy.{name}", getattr(reported.accuracy, name), getattr(reported.metric, name)) for name in _VALUES),
         *((f"budget on {each.kind}", each.accuracy, each.metric) for each in reported.budgets),
@@ -176,7 +175,7 @@ def rows(record: Record) -> Iterator[str]:
         yield f"rounds.parquet has {len(table['round'])} rows, the log {len(sums)} rounds"
         return
     for index, expected in enumerate(sums):
-        if record.summary.metric.name == ACCURACY.name:
+        if record.summary.metric.metric.is_accuracy:
             expected |= {name.replace("metric", "accuracy"): expected[name] for name in _METRICS}
         for name, value in expected.items():
             found = table[name][index]

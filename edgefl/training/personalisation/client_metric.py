@@ -38,19 +38,19 @@ class ClientMetric:
 
     @property
     def each(self) -> NDArray[np.float64]:
-        """The metric of each client ``[clients]``, NaN for clients without test samples."""
-        values = [self.task.value(row) if count else np.nan for row, count in zip(self.sums, self.tested, strict=True)]
+        """The metric of each client ``[clients]``, NaN for clients that have nothing to be tested on."""
+        values = [self._value(row) if row.any() else np.nan for row in self.sums]
         return np.array(values, dtype=np.float64)
 
     @property
     def mean(self) -> float:
-        """Mean over the clients with samples, with equal weights."""
+        """Mean over the clients that are tested, with equal weights."""
         return float(self._known.mean())
 
     @property
     def cumulative(self) -> float:
         """The metric of all samples together: clients are weighted by their samples."""
-        return self.task.value(self.sums.sum(axis=0))
+        return self._value(self.sums.sum(axis=0))
 
     @property
     def worst_tenth(self) -> float:
@@ -68,7 +68,11 @@ class ClientMetric:
 
     @property
     def _known(self) -> NDArray[np.float64]:
-        return self.each[self.tested > 0]
+        each = self.each
+        return each[~np.isnan(each)]
+
+    def _value(self, sums: NDArray[np.float64]) -> float:
+        return self.task.measured.bounded(self.task.value(sums))
 
 
 def scores_of(
