@@ -89,7 +89,7 @@ def test_several_runs_stand_on_one_page_with_their_names(small_run, late_run):
 
 def test_without_training_rounds_take_the_place_of_accuracy(late_run):
     written = page([late_run])
-    assert 'id="accuracy"' not in written
+    assert 'id="metric"' not in written
     assert data_of(written)["held"][0][0]["value"] == [1, 2, 3, 4, 5, 6]
 
 
