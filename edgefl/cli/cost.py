@@ -35,7 +35,10 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
         int | None,
         typer.Option(min=1, help="Number of last blocks that the client receives (FedBR).", show_default="all"),
     ] = None,
-    classes: Annotated[int, typer.Option(min=2, help="Number of classes.")] = 10,
+    classes: Annotated[int, typer.Option(min=1, help="Number of classes, or of outputs.")] = 10,
+    task: Annotated[
+        str, typer.Option("--task", help="What the model is trained for, such as regression.")
+    ] = "classification",
     shape: Annotated[str, typer.Option(metavar="CxHxW", help="Channels, height and width of an image.")] = "3x32x32",
     all_methods: Annotated[bool, typer.Option("--all", help="Compare all methods.")] = False,
     as_json: Json = False,
@@ -47,12 +50,12 @@ def cost(  # noqa: PLR0917  (one parameter for each option; typer passes them by
     """
     from edgefl.cost import CostModel
     from edgefl.models.registry import build_model
-    from edgefl.scenario.named_step import read_shape, read_step
+    from edgefl.scenario.named_step import read_shape, read_step, read_task
 
     if (method is None) == (not all_methods):
         raise UserError("expected either --method NAME or --all")
     spec, methods = read_step(model, method, changes or [])
-    costs = CostModel(build_model(spec, read_shape(shape, field="--shape"), classes))
+    costs = CostModel(build_model(spec, read_shape(shape, field="--shape"), classes, read_task(task)))
     try:
         rows = [row for each in methods for row in _rows(costs, each, batch, alpha, every=all_methods)]
     except UserError as error:

@@ -34,7 +34,7 @@ def methods(name: Name = None, as_json: Json = False) -> None:
     _print("methods", rows, detailed=name is not None, as_json=as_json)
 
 
-def models(
+def models(  # noqa: PLR0917  (Typer reads options from the signature)
     name: Name = None,
     model: Annotated[
         str | None,
@@ -45,7 +45,10 @@ def models(
         ),
     ] = None,
     shape: Annotated[str, typer.Option(metavar="CxHxW", help="With show: shape of one input.")] = "3x32x32",
-    classes: Annotated[int, typer.Option(min=2, help="With show: number of classes.")] = 10,
+    classes: Annotated[int, typer.Option(min=1, help="With show: number of classes, or of outputs.")] = 10,
+    task: Annotated[
+        str, typer.Option("--task", help="With show: what it is trained for, such as regression.")
+    ] = "classification",
     as_json: Json = False,
 ) -> None:
     """List the available models; "show MODEL" prints a model's blocks."""
@@ -54,7 +57,7 @@ def models(
     if name == "show":
         if model is None:
             raise UserError("expected a model, such as: edgefl models show '{torchvision: resnet18}'")
-        _show(model, shape, classes, as_json=as_json)
+        _show(model, shape, classes, task, as_json=as_json)
         return
     if model is not None:
         raise UserError(f"expected one name, or 'show' and a model, found '{name}' and '{model}'")
@@ -70,16 +73,16 @@ def datasets(name: Name = None, as_json: Json = False) -> None:
     _print("datasets", rows, detailed=name is not None, as_json=as_json)
 
 
-def _show(model: str, shape: str, classes: int, *, as_json: bool) -> None:
+def _show(model: str, shape: str, classes: int, task: str, *, as_json: bool) -> None:
     """The blocks of a model: their outputs, parameters, bytes and multiply-accumulates."""
     from edgefl.cli.console import print_table
     from edgefl.cost.blocks import block_figures
     from edgefl.models.registry import build_model
     from edgefl.scenario.components import MODEL_SECTION
-    from edgefl.scenario.named_step import read_model, read_shape
+    from edgefl.scenario.named_step import read_model, read_shape, read_task
 
     spec = MODEL_SECTION.read(read_model(model), "model").spec
-    built = build_model(spec, read_shape(shape, field="--shape"), classes)
+    built = build_model(spec, read_shape(shape, field="--shape"), classes, read_task(task))
     rows = block_figures(built)
     if as_json:
         say_json({"model": model, "blocks": [row._asdict() for row in rows], "whole": built.whole})
@@ -90,7 +93,8 @@ def _show(model: str, shape: str, classes: int, *, as_json: bool) -> None:
     ]
     totals = [sum(getattr(row, name) for row in rows) for name in ("parameters", "buffers", "bytes", "macs")]
     cells.append(["all", "", *_cells(*totals)])
-    notes = [f"One input of {shape}, {classes} classes. MMACs: 10^6 multiply-accumulates of the forward pass."]
+    results = "classes" if built.task.classes else "outputs"
+    notes = [f"One input of {shape}, {classes} {results}. MMACs: 10^6 multiply-accumulates of the forward pass."]
     if built.whole:
         notes.append(f"The model is one block: {built.whole}.")
     print_table(["block", "output", "parameters", "buffers", "MB", "MMACs"], cells, notes=notes, words=(0, 1))

@@ -10,9 +10,11 @@ from edgefl.methods.build import build_method
 from edgefl.methods.codecs.choice import Codecs
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.recipe import METHODS, Method
+from edgefl.part_choice import chosen_part
 from edgefl.scenario.components import MODEL_SECTION
 from edgefl.scenario.methods import read_methods
 from edgefl.scenario.overrides import overridden, parse_overrides
+from edgefl.tasks.base import TASKS, Task
 from edgefl.user_code import allow
 from edgefl.validation import validated
 from edgefl.yaml_file import parse_yaml
@@ -65,6 +67,21 @@ def read_step(model: str, method: str | None, changes: list[str]) -> tuple[Any, 
     local = validated(LocalOptions, training.get("local", {}), field="training.local")
     methods = [build_method(each.entry, local, codecs) for each in read_methods(said["methods"])]
     return MODEL_SECTION.read(said["model"], "model").spec, methods
+
+
+def read_task(text: str) -> Task:
+    """A task from its kind, or from a mapping as in a scenario.
+
+    Raises:
+        UserError: unknown task or option.
+
+    >>> read_task("regression").kind
+    'regression'
+    """
+    try:
+        return chosen_part(TASKS, parse_yaml(text))
+    except UserError as error:
+        raise error.located(file="--task") from None
 
 
 def read_shape(text: str, *, field: str) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ def console(terminal):
 
 def row(round, seconds, accuracy):
     others = dict.fromkeys((field.name for field in fields(RoundRow)), 0)
-    return RoundRow(**{**others, "round": round, "seconds": seconds, "accuracy": accuracy})
+    return RoundRow(**{**others, "round": round, "seconds": seconds, "accuracy": accuracy, "metric": accuracy})
 
 
 def result(reason):
@@ -72,7 +72,7 @@ def test_without_a_terminal_there_are_few_lines_with_all_facts():
     assert lines[3] == (
         "fedavg seed 0: round 4/4, 2.00 min virtual, accuracy  30.0%, 0.2 rounds/s; ended by rounds; 1 left"
     )
-    assert lines[4].startswith("[b]odd seed 1: round 1/4, 7.25 s virtual, accuracy –")
+    assert lines[4].startswith("[b]odd seed 1: round 1/4, 7.25 s virtual, metric –")
     assert lines[4].endswith("ended by joules; 0 left")
     assert lines[5:] == ["seed 1: 12 jobs trained, 3 results reused"]
 

@@ -27,7 +27,7 @@ def test_the_final_model_has_the_accuracy_that_the_summary_gives_it(small, tmp_p
         for label in ("fedavg", "fedbr"):
             final = read_model(folder / label / "seed-0" / "final.safetensors", skeleton(scenario).layout)
             found = core._own.engine.evaluate(final, {})
-            assert found.accuracy == summary[label][0]["accuracy"]["final"]
+            assert found.metric == summary[label][0]["accuracy"]["final"]
         tensors = load_file(folder / "fedavg" / "seed-0" / "final.safetensors")
         assert {tensor.dtype for tensor in tensors.values()} == {torch.float32}
         assert {key.split(".")[0] for key in tensors} == {"conv1", "conv2", "fc1", "fc2"}

@@ -57,7 +57,7 @@ def test_every_view_of_every_budget_can_be_made(whole, tmp_path, share, stop, ev
             continue
         for entry in (result.results["fedavg"][0], result.results["fedbr"][0]):
             for budget in entry.budgets:
-                held = entry.accuracy_within(budget)
+                held = entry.within(budget)
                 within = entry.spent(budget.kind) <= budget.limit
                 assert held in ({budget.accuracy, entry.accuracy.final} if within else {budget.accuracy})
                 assert within or share != "never reached"
