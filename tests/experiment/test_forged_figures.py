@@ -151,6 +151,6 @@ def test_an_accuracy_forged_in_every_file_is_refused_by_verify(copied):
     for row in rows:
         if row["kind"] == "evaluation":
             row["value"] = 2.5
-            row["detail"] = json.dumps({**json.loads(row["detail"]), "accuracy": 2.5, "ema": 2.5})
+            row["detail"] = json.dumps({**json.loads(row["detail"]), "metric": 2.5, "ema": 2.5})
     pq.write_table(pa.Table.from_pylist(rows, schema=events.schema), folder / "events.parquet")
-    assert any("is not an accuracy" in violation for violation in verify(copied))
+    assert any("is no value of accuracy" in violation for violation in verify(copied))
