@@ -228,7 +228,7 @@ def _fact(name: str, model: BlockModel) -> Tensor:
 
 
 def _empty(*shape: int) -> Tensor:
-    return torch.empty(shape, device=NOWHERE)
+    return torch.empty(shape, dtype=torch.float32, device=NOWHERE)
 
 
 def _frozen(layout: Layout, parameters: Tensor | None) -> Weights:

@@ -16,7 +16,6 @@ from edgefl.experiment.directory import RunDirectory
 from edgefl.experiment.journal import LogDiffers, packed, unpacked
 from edgefl.experiment.state import Choices
 from edgefl.rerun.verify import verify
-from edgefl.scenario.writing import dump_yaml
 
 from ..small_runs import CELLS, SMALL, Stop, tree
 
@@ -138,7 +137,7 @@ def test_a_finished_run_cannot_be_resumed_and_an_empty_folder_neither(small, tmp
 def test_two_processes_do_not_share_a_directory(small, tmp_path):
     scenario = small()
     with RunDirectory(tmp_path / "run", Choices(methods=("fedavg",), device="auto", train=True)) as taken:
-        taken.open(dump_yaml({}))
+        taken.open(scenario)
         with pytest.raises(UserError, match="another process"):
             run(scenario, out=tmp_path / "run")
         assert is_interrupted(tmp_path / "run")

@@ -83,10 +83,12 @@ def test_the_summary_holds_what_its_schema_says_and_nothing_of_the_machine(small
     assert set(summary) == {"schema", "scenario", "edgefl", "inputs", "software", "chosen", "methods"}
     entry = summary["methods"]["fedavg"][0]
     assert set(entry) == {
-        "seed", "stop", "accuracy", "seconds", "rounds", "flops", "joules", "bytes", "communication", "targets",
-        "budgets", "client_bytes", "rounds_without_update", "refused",
+        "seed", "stop", "accuracy", "metric", "seconds", "rounds", "flops", "joules", "bytes", "communication",
+        "targets", "budgets", "client_bytes", "rounds_without_update", "refused",
     }  # fmt: skip
-    assert set(entry["targets"][0]) == {"accuracy", "reached", "seconds", "bytes", "rounds", "flops", "joules"}
+    assert set(entry["targets"][0]) == {
+        "accuracy", "metric", "value", "reached", "seconds", "bytes", "rounds", "flops", "joules",
+    }  # fmt: skip
     assert {budget["kind"] for budget in entry["budgets"]} == {"seconds", "bytes"}
     assert entry["bytes"]["useful"] + entry["bytes"]["wasted"] == entry["bytes"]["down"] + entry["bytes"]["up"]
     assert str(tmp_path) not in (folder / "summary.json").read_text()
