@@ -123,7 +123,7 @@ class TestWithTheLibrary:
             ({"inputs": "text"}, "expected numbers in 'text', found the type text"),
             ({"inputs": "ragged"}, "expected lists of one length in 'ragged', found lengths from 1 to 2"),
             ({"target": "text"}, "expected whole numbers from 0, the classes in 'text', found the type text"),
-            ({"target": "x"}, "expected 'x' as an array of [samples], one label for each"),
+            ({"target": "x"}, "expected an array of [samples], one label for each in 'x'"),
             (
                 {"target": "age", "train": "test", "test": "train"},
                 "expected labels that are in the",
