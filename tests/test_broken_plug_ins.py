@@ -24,6 +24,7 @@ from edgefl.registry import Registry
 from edgefl.scenario import json_schema
 from edgefl.scheduling.blocks.base import BLOCK_SCHEDULERS
 from edgefl.scheduling.selection.base import SELECTORS
+from edgefl.tasks.base import TASKS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -55,6 +56,11 @@ FAMILIES = {
         MODELS,
         "cnn",
         CLASS.format(module="edgefl.models.registry", registry="MODELS", name="cnn"),
+    ),
+    "edgefl.tasks": (
+        TASKS,
+        "regression",
+        CLASS.format(module="edgefl.tasks.base", registry="TASKS", name="regression"),
     ),
     "edgefl.datasets": (
         DATA_SETS,
@@ -228,6 +234,7 @@ network:
 """
 NAMED = {
     "edgefl.methods": "methods=[mine]",
+    "edgefl.tasks": "task=mine",
     "edgefl.models": "model=mine",
     "edgefl.datasets": "data={name: mine}",
     "edgefl.codecs": "training.codec.up=mine",
