@@ -234,6 +234,11 @@ class SeedResult(_Part):
         values = [value for part in parts for value in part.model_dump().values() if isinstance(value, float)]
         if metric.share and any(value > 1 for value in values):
             raise ValueError(f"expected shares in [0, 1] of the metric {metric.name}, found {max(values)}")
+        for target in self.targets:
+            if target.metric != metric.name or target.accuracy != (target.value if metric.metric.is_accuracy else None):
+                raise ValueError(
+                    f"expected targets of the metric {metric.name}, found {target.accuracy} and {target.value}"
+                )
         return self
 
 
