@@ -95,6 +95,8 @@ class State(_Checked):
             if label not in chosen or seed not in scenario.seeds or (label, seed) in known[:place]:
                 found = f"expected a run of the scenario, each once, found '{label}' with seed {seed}"
                 raise damaged(file, f"finished.{place}", found)
+            if self.finished[place].entry.metric.metric != scenario.task.measured.named:
+                raise damaged(file, f"finished.{place}.entry.metric", "expected the metric of the scenario's task")
 
 
 def read_state(file: Path) -> State:

@@ -39,7 +39,7 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
         seed=seed,
         stop=Stop(reason=outcome.reason, round=outcome.rounds, **_present(message=why)),
         accuracy=Accuracy(**(values if metric.is_accuracy else dict.fromkeys(values))),
-        metric=MetricResult(**metric._replace(title=metric.word)._asdict(), **values),
+        metric=MetricResult(**metric.named._asdict(), **values),
         seconds=outcome.seconds,
         rounds=outcome.rounds,
         rounds_without_update=sum(not row.aggregated for row in outcome.rows),

@@ -32,6 +32,11 @@ class Metric(NamedTuple):
         return self.title or self.name
 
     @property
+    def named(self) -> Metric:
+        """The same with its name in sentences, as in files."""
+        return self._replace(title=self.word)
+
+    @property
     def is_accuracy(self) -> bool:
         """Whether it is the accuracy, which files also give under names of its own."""
         return self.name == "accuracy"

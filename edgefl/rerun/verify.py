@@ -158,7 +158,7 @@ class _Verification:
             yield f"a table cannot be read: {error}"
             return
         measured = self.scenario.task.measured
-        if entry.metric.metric != measured._replace(title=measured.word):
+        if entry.metric.metric != measured.named:
             yield f"metric: summary.json has {entry.metric.name}, and the scenario's task has {measured.name}"
             return
         try:

@@ -335,7 +335,7 @@ def possible(state, place, forgery):
     if forgery == "removed" and (last == "cache" or (isinstance(last, int) and isinstance(before, str))):
         return place != ("choices", "methods", 0)  # it has a finished run
     value, of_a_run = part_at(state, place), "entry" in place and last != "seed"
-    share, amount = last in SHARES or place[-3::2] == ("targets", "accuracy"), last in AMOUNTS
+    share, amount = last in SHARES, last in AMOUNTS
     count = isinstance(value, int) and not isinstance(value, bool)
     optional = last in SHARES or (before == 0 and last != "accuracy" and (amount or count))
     return of_a_run and {
@@ -343,7 +343,7 @@ def possible(state, place, forgery):
         "a fraction": share or amount,
         "the largest number": amount or count,
         "a mapping": last == "accuracy" and isinstance(value, dict),
-        "removed": optional or last in MAY_LACK or before == "by_fate",
+        "removed": optional or last in MAY_LACK or before == "by_fate" or place[-2:] == ("entry", "metric"),
         "a key more": isinstance(value, dict) and last != "by_fate",
     }.get(forgery, False)
 
