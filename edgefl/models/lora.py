@@ -46,7 +46,7 @@ def add_adapters(module: nn.Module, lora: Lora) -> None:
         warnings.simplefilter("ignore")  # that a layer of transformers stores its matrix transposed
         try:
             inject_adapter_in_model(LoraConfig(target_modules=targets, **options), module)
-        except (ValueError, TypeError, RuntimeError, NotImplementedError) as error:
+        except (ValueError, TypeError, RuntimeError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise UserError(f"peft cannot adapt these layers: {reason}", field="lora") from None
 

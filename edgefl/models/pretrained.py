@@ -25,7 +25,7 @@ from edgefl.wording import with_article
 FORMATS = (".safetensors", ".pt", ".pth")
 """Endings of the names of files: safetensors, or a state dict that ``torch.save`` wrote."""
 
-_DAMAGED = (ValueError, EOFError, KeyError, IndexError, TypeError, AttributeError, NotImplementedError, OSError)
+_DAMAGED = (ValueError, EOFError, KeyError, IndexError, TypeError, AttributeError, RuntimeError, OSError)
 """What reading a damaged file may raise."""
 
 MOST_BYTES_OF_A_NUMBER = 8
@@ -124,7 +124,7 @@ def _tensors(path: Path, maximum: int) -> dict[str, Tensor]:
             "module.state_dict()",
             file=str(path),
         ) from None
-    except (SafetensorError, zipfile.BadZipFile, RuntimeError, *_DAMAGED) as error:
+    except (SafetensorError, zipfile.BadZipFile, *_DAMAGED) as error:
         reason = one_line(str(error).strip().partition("\n")[0])
         raise UserError(f"not a readable {path.suffix} file ({reason})", file=str(path)) from None
     if not isinstance(found, Mapping):
