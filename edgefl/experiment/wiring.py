@@ -108,7 +108,7 @@ def wire_sizes(scenario: Scenario, model: BlockModel, codec: Codec) -> ModelSize
 
 def limits_of(scenario: Scenario) -> Limits:
     """Return the budgets and targets of one run, none reached yet."""
-    smoothed = scenario.target_metric == "accuracy_ema"
+    smoothed = scenario.target_metric.endswith("_ema")
     return Limits(scenario.budgets.limits(), values_of(scenario.targets), scenario.task.measured, smoothed=smoothed)
 
 

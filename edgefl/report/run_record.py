@@ -98,7 +98,7 @@ class RunRecord:
     @property
     def smoothed(self) -> bool:
         """Whether targets refer to the metric's moving average."""
-        return self.scenario.get("target_metric") == "accuracy_ema"
+        return str(self.scenario.get("target_metric")).endswith("_ema")
 
     def rounds_of(self, label: str, seed: int) -> pa.Table:
         """The rounds of one method and seed, as in its ``rounds.parquet``.

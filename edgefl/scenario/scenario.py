@@ -59,9 +59,10 @@ class Scenario(Options):
         description="accuracies in (0, 1], or values of the task's metric; time, bytes, joules and rounds to each are "
         "reported",
     )
-    target_metric: Literal["accuracy", "accuracy_ema"] = Field(
+    target_metric: Literal["accuracy", "accuracy_ema", "metric", "metric_ema"] = Field(
         default="accuracy",
-        description="what targets refer to: the accuracy or the task's metric, or its moving average (0.9)",
+        description="what targets refer to: the task's metric (accuracy and metric mean the same), or its moving "
+        "average (0.9)",
     )
     keep_models: Literal["none", "server", "clients"] = Field(
         default="server",
@@ -183,6 +184,12 @@ class Scenario(Options):
     def _check_parts(self) -> None:
         with built_at("training.selection"):
             selector = self.training.selection.spec.start(self.seeds[0])
+        if "label_support" in selector.reads and not self.task.classes:
+            raise UserError(
+                f"selection '{self.training.selection.name}' reads the classes of clients, and task '{self.task.kind}' "
+                "has none",
+                field="training.selection.kind",
+            )
         for index, method in enumerate(self.methods):
             with built_at(f"methods.{index}"):
                 recipe = build_method(method.entry, self.training.local, self.training.codec)

@@ -154,6 +154,7 @@ def test_methods_that_compare_features_of_a_sample_refuse_sequences_of_them(scen
         ({"targets": [{"metric": "rmse", "at_least": 1}]}, r"expected at_most, because lower values of rmse"),
         ({"targets": [{"metric": "rmse"}]}, "expected either at_least or at_most"),
         ({"targets": [{"metric": "rmse", "at_most": 0}]}, r"targets\.0"),
+        ({"training.selection": "coverage"}, r"training\.selection\.kind: selection 'coverage' reads the classes"),
         ({"data.partition": {"kind": "dirichlet", "alpha": 1}}, r"data\.partition\.kind: divides the samples by class"),
         ({"data.partition": {"kind": "label_level", "level": 2}}, "and task 'regression' has none"),
     ],
@@ -269,7 +270,7 @@ def test_a_regression_that_overflows_has_the_worst_error(scenario, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_interrupted_run_goes_on_to_the_same_files(scenario, tmp_path, kind):
-    made = scenario(kind, evaluation__ensemble={"decay": 0.5}, target_metric="accuracy_ema")
+    made = scenario(kind, evaluation__ensemble={"decay": 0.5}, target_metric="metric_ema")
     whole = run(made, out=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         run(made, out=tmp_path / "other", listeners=[Stop(5)])
