@@ -18,6 +18,7 @@ from edgefl.record.summary import (
     SeedResult,
     Stop,
     TargetResult,
+    Transfers,
 )
 from edgefl.simulation.ledger import Ledger
 from edgefl.simulation.limits import Budget, Standing, Target
@@ -51,6 +52,7 @@ def summarise(outcome: Outcome, seed: int, *, block_wise: bool, why: str | None 
         communication=Communication(exposed_seconds=spent.exposed_seconds, hidden_seconds=spent.hidden_seconds),
         targets=tuple(_target(target, metric) for target in outcome.limits.targets),
         budgets=tuple(_budget(budget, metric) for budget in outcome.limits.budgets),
+        **_present(transfers=_transfers(spent) if outcome.timeouts else None),
         **_present(ensemble=_ensemble(outcome), blocks=_blocks(outcome) if block_wise else None),
     )
 
@@ -94,9 +96,14 @@ def _bytes(spent: Ledger) -> Bytes:
     )
 
 
+def _transfers(spent: Ledger) -> Transfers:
+    return Transfers(breaks=spent.breaks, retries=spent.repeats, failed=spent.failures)
+
+
 def _fates(spent: Ledger) -> dict[Lost, int]:
     """Return the wasted bytes by reason; they sum to ``wasted``."""
-    fates: dict[Lost, int] = {fate: int(getattr(spent, f"bytes_{fate}")) for fate in LOST if fate != "unfinished"}
+    counted = [fate for fate in LOST if fate != "unfinished" and (fate != "broken" or spent.breaks)]
+    fates: dict[Lost, int] = {fate: int(getattr(spent, f"bytes_{fate}")) for fate in counted}
     return {**fates, "unfinished": int(spent.bytes - spent.bytes_useful) - sum(fates.values())}
 
 

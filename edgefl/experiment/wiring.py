@@ -162,5 +162,6 @@ def setup_of(
         evaluate_every=scenario.evaluation.every,
         trains=trains,
         seconds=compute_seconds(scenario, chosen, world.seed),
+        timeouts=scenario.network.transport.timeouts,
         listeners=listeners,
     )

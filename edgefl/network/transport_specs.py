@@ -7,6 +7,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from edgefl.network.timeouts import Timeouts
 from edgefl.network.transport import Transport, lv08
 from edgefl.options import Options
 from edgefl.units import BitsPerSecond
@@ -29,11 +30,21 @@ class TransportSpec(Options):
         description="true: parts that several clients are sent at the same instant use each link once, at the rate of"
         " the slowest client; false: one transfer for each client.",
     )
+    timeouts: Timeouts | None = Field(
+        None,
+        description="When a transfer breaks, and how it is repeated; null: transfers wait for as long as it takes.",
+    )
 
     @model_validator(mode="after")
     def _acknowledgements_need_tcp(self) -> Self:
         if self.kind == "fluid" and self.acknowledgements != "none":
             raise ValueError("acknowledgements: expected none, because kind is fluid")
+        return self
+
+    @model_validator(mode="after")
+    def _members_of_a_multicast_end_together(self) -> Self:
+        if self.multicast and self.timeouts is not None:
+            raise ValueError("timeouts: expected null, because multicast is true, and one client cannot break alone")
         return self
 
     def build(self) -> Transport:

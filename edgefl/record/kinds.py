@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 EventKind = Literal[
     "run", "work", "round_start", "decision", "dispatch", "refused", "dropout", "lost",
-    "transfer_start", "transfer_end", "transfer_drop", "radio", "capacity", "repetition",
+    "transfer_start", "transfer_end", "transfer_drop", "transfer_break", "radio", "capacity", "repetition",
     "compute_start", "compute_end", "compute_partial", "compute_drop", "idle",
     "aggregation", "feedback", "evaluation", "round_end", "target", "budget", "diverged", "stalled", "fault", "stop",
 ]  # fmt: skip
@@ -19,11 +19,12 @@ BUDGETS: tuple[BudgetKind, ...] = get_args(BudgetKind)
 StopReason = Literal["rounds", "target", "stalled", "diverged", "fault", BudgetKind]
 """Why a run ended; a kind of budget if that budget was exhausted."""
 
-Lost = Literal["late", "dropped", "prefetched_in_vain", "retried", "unfinished"]
+Lost = Literal["late", "dropped", "prefetched_in_vain", "retried", "broken", "unfinished"]
 """Why a job, or what a client received for it, was not aggregated.
 
 ``late``: its round closed before; ``dropped``: its client dropped out; ``prefetched_in_vain``: the participation never
-began, or then needed other parts; ``retried``: the client started the job again; ``unfinished``: the run ended before.
+began, or then needed other parts; ``retried``: the client started the job again; ``broken``: delivered by an attempt to
+transfer it that broke, and not kept; ``unfinished``: the run ended before.
 """
 
 Fate = Literal["useful", Lost]

@@ -92,6 +92,14 @@ class Communication(_Part):
     hidden_seconds: Amount
 
 
+class Transfers(_Part):
+    """Attempts to transfer something that broke, attempts that followed another, and transfers that failed."""
+
+    breaks: Count
+    retries: Count
+    failed: Count
+
+
 class TargetResult(_Part):
     """When a value of the metric was first reached, and what had been spent by then; ``None`` if it never was.
 
@@ -175,6 +183,7 @@ class SeedResult(_Part):
 
     ``rounds_without_update`` counts the rounds in which no update was aggregated; ``refused`` counts the jobs for
     which a device had too little memory; ``client_bytes`` are the bytes to and from the client with the most traffic.
+    ``transfers`` is missing if transfers cannot break.
     """
 
     seed: Count
@@ -190,6 +199,7 @@ class SeedResult(_Part):
     bytes: Bytes
     client_bytes: Count
     communication: Communication
+    transfers: Transfers | None = None
     targets: tuple[TargetResult, ...] = ()
     budgets: tuple[BudgetResult, ...] = ()
     ensemble: EnsembleResult | None = None

@@ -78,11 +78,16 @@ def comparison_grid(rows: Sequence[Row]) -> Grid:
         _Column(Head("method", text=True), [Cell(row.label) for row in rows]),
         *(_figure(figure, rows, "outcome") for figure in OUTCOME if any(row[figure.path] for row in rows)),
         *(_target(goal, rows) for goal in sorted({goal for row in rows for goal in row.targets})),
-        *(_figure(figure, rows, "cost") for figure in COST if figure.head),
+        *(_figure(figure, rows, "cost") for figure in COST if figure.head and (not figure.rare or _any(figure, rows))),
         _Column(Head("stopped", "by", text=True, section="cost"), [_stop(row) for row in rows]),
     ]
     cells = [list(row) for row in zip(*(column.cells for column in columns), strict=True)]
     return Grid([column.head for column in columns], cells, notes(rows))
+
+
+def _any(figure: Figure, rows: Sequence[Row]) -> bool:
+    """Whether the figure is not 0 in some row."""
+    return any(value.mean for row in rows if (value := row[figure.path]))
 
 
 class _Column(NamedTuple):

@@ -16,12 +16,14 @@ class Figure(NamedTuple):
         dimension: a dimension of :mod:`edgefl.report.quantities`, or :data:`METRIC`.
         head: its heading in tables, in two parts; ``None`` if it is not a column, but a note.
         column: its name in CSV if it is not the path's.
+        rare: whether tables omit it if it is 0 everywhere.
     """
 
     path: str
     dimension: str
     head: tuple[str, str] | None = None
     column: str = ""
+    rare: bool = False
 
     @property
     def name(self) -> str:
@@ -63,6 +65,7 @@ COST = (
     Figure("rounds", "count", ("rounds", "")),
     Figure("rounds_without_update", "count"),
     Figure("refused", "count"),
+    Figure("transfers.retries", "count", ("retries", ""), rare=True),
     Figure("bytes.down", "bytes", ("down", "")),
     Figure("bytes.up", "bytes", ("up", "")),
     Figure("bytes.wasted", "bytes", ("wasted", "")),

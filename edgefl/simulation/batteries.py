@@ -138,7 +138,7 @@ class Batteries:
 
     def _drawn_by(self, client: int, flow: Flow) -> float:
         """Joules of a transfer so far."""
-        direction = flow.tag.direction  # type: ignore[attr-defined]
+        direction = flow.tag.transfer.direction  # type: ignore[attr-defined]
         return transfer_joules(self._radios.device(client), direction, self._env.now - flow.started, flow.delivered)
 
     def _arm(self, client: int) -> None:
@@ -149,7 +149,7 @@ class Batteries:
         timer, most = drain.timer, drain.watts + self._radios.watts(client)
         for flow in drain.flows:
             rate = min((self._network.capacity(*self._network.topology.ends(link)) for link in flow.path), default=0.0)
-            direction = flow.tag.direction  # type: ignore[attr-defined]
+            direction = flow.tag.transfer.direction  # type: ignore[attr-defined]
             most += transfer_joules(drain.profile, direction, 1.0, min(rate, _FASTEST) / 8)
         if most > 0:
             seconds = max(self.left(client), 0.0) / most

@@ -7,8 +7,10 @@ from typing import Any
 
 import simpy
 from simpy.core import EmptySchedule, StopSimulation
+from simpy.events import EventPriority
 
 ProcessGenerator = Generator[simpy.Event, Any, Any]
+_AFTER_THE_NETWORK = EventPriority(3)  # the network settles an instant at priority 2
 
 
 class _Raised(Exception):  # noqa: N818  (an envelope)
@@ -44,6 +46,13 @@ class Clock(simpy.Environment):
     def process(self, generator: ProcessGenerator) -> simpy.Process:
         """A process of this environment."""
         return simpy.Process(self, _with_original_errors(generator))
+
+    def alarm(self, delay: float) -> simpy.Event:
+        """An event ``delay`` seconds from now, after everything else that happens at that instant."""
+        bell = self.event()
+        bell._ok, bell._value = True, None
+        self.schedule(bell, _AFTER_THE_NETWORK, delay)
+        return bell
 
     def run_until(self, stop: simpy.Event) -> Any:
         """Process events until ``stop`` is processed.

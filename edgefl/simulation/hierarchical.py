@@ -7,8 +7,9 @@ from collections.abc import Generator, Sequence
 import simpy
 
 from edgefl.methods.payload import Part
-from edgefl.network.flow import Flow, Node
+from edgefl.network.flow import Node
 from edgefl.record.kinds import Lost
+from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.participation import Participation
 from edgefl.simulation.prefetching import CellPrefetch
 from edgefl.simulation.protocol_specs import HierarchicalSpec
@@ -40,7 +41,7 @@ class Cell:
         self._present: set[int] = set()
         self._arrivals = 0
         self._closed = world.env.event()
-        self._flows: list[Flow] = []
+        self._deliveries: list[Delivery] = []
 
     def left(self, life: Participation) -> None:
         """One of its clients has returned or dropped out."""
@@ -60,9 +61,9 @@ class Cell:
             world.alarm(self._spec.deadline).callbacks.append(lambda _: self._time_is_up())
         began = env.now
         hidden = self._fetch()
-        for flow in self._flows:
-            if not flow.processed:
-                yield flow | self._closed
+        for delivery in self._deliveries:
+            if not delivery.processed:
+                yield delivery | self._closed
         fetching = env.now - began
         if not self._closed.triggered:
             for life in self.lives:
@@ -77,8 +78,12 @@ class Cell:
         if arrived:
             began = env.now
             uplink = world.setup.cell_uplink
-            self._flows = [world.traffic.relay(self.node, "server", uplink, self.round)]
-            yield self._flows[0]
+            self._deliveries = [world.traffic.relay(self.node, "server", uplink, self.round)]
+            yield self._deliveries[0]
+            if self._deliveries[0].failed:
+                for life in arrived:
+                    life.strand()
+                return
         for life in arrived:
             life.reached_at = world.now
             life.relay_seconds = fetching + env.now - began
@@ -95,20 +100,30 @@ class Cell:
         """Request the parts that the cell does not have; return the seconds of its prefetching before the round."""
         # A part that several clients need is sent once.
         parts = list(dict.fromkeys(part for life in self.lives for part in life.downlink.parts))
-        self._flows, hidden = [], 0.0
-        if self._prefetch is not None:
-            flow = self._prefetch.flow
-            self._flows.append(flow)
-            hidden = (self.world.now if flow.ended is None else flow.ended) - flow.started
+        self._deliveries, hidden = [], 0.0
+        if self._prefetch is not None and not self._prefetch.delivery.failed:
+            early = self._prefetch.delivery
+            self._deliveries.append(early)
+            hidden = (self.world.now if early.ended is None else early.ended) - early.started
             parts = [part for part in parts if part not in self._prefetch.parts]
-        if parts or not self._flows:
-            self._flows.append(self.world.traffic.relay("server", self.node, parts, self.round))
+        if parts or not self._deliveries:
+            self._deliveries.append(self.world.traffic.relay("server", self.node, parts, self.round))
+        for delivery in self._deliveries:
+            if delivery.callbacks is not None:
+                delivery.callbacks.append(self._fetched)
         return hidden
+
+    def _fetched(self, event: simpy.Event) -> None:
+        """A transfer to the cell has ended; if it has failed, no client can begin."""
+        assert isinstance(event, Delivery)
+        if event.failed:
+            for life in self.lives:
+                life.quit("backhaul")
 
     def _close(self, fate: Lost) -> None:
         """Exclude the clients that have not returned."""
-        for flow in self._flows:
-            self.world.network.cancel(flow)
+        for delivery in self._deliveries:
+            self.world.traffic.cancel(delivery)
         if self._prefetch is not None:
             self._prefetch.drop()
         for life in self.lives:

@@ -23,6 +23,8 @@ class Ledger:
         bytes_dropped: the part for clients that dropped out.
         bytes_prefetched_in_vain: prefetched for a participation that never began, or that then needed other parts.
         bytes_retried: moved by clients before they restarted their job.
+        bytes_broken: delivered by attempts to transfer them that broke, and sent again or never.
+        breaks, repeats, failures: attempts that broke, those that followed another, and transfers that failed.
         foreseen_seconds, least_seconds: makespans of partial rounds: predicted for the chosen blocks, and for the best
             choice of as many blocks.
         front_blocks, front_block_rounds: front blocks of computed jobs, and the sum of their ages (see
@@ -42,6 +44,7 @@ class Ledger:
     bytes_dropped: float = 0.0
     bytes_prefetched_in_vain: float = 0.0
     bytes_retried: float = 0.0
+    bytes_broken: float = 0.0
     bytes_backhaul: float = 0.0
     flops: float = 0.0
     joules: float = 0.0
@@ -54,6 +57,9 @@ class Ledger:
     least_seconds: float = 0.0
     front_blocks: int = 0
     front_block_rounds: int = 0
+    breaks: int = 0
+    repeats: int = 0
+    failures: int = 0
 
     @property
     def bytes(self) -> float:

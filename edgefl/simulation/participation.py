@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 import simpy
 
 from edgefl.methods.payload import Downlink, Part
-from edgefl.network.flow import Flow
 from edgefl.record.kinds import Lost
+from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.prefetching import Prefetch
 from edgefl.simulation.transfer import Direction
 from edgefl.simulation.work import Work
@@ -79,7 +79,7 @@ class Participation:
         self._deadline = deadline
         self._on_downloaded = on_downloaded
         self._on_left = on_left
-        self._flows: list[Flow] = []
+        self._deliveries: list[Delivery] = []
         self._transfers: list[tuple[float, float]] = []
         self._retries = world.setup.protocol.retries
         self._attempt = 0
@@ -131,15 +131,15 @@ class Participation:
         self._alive = True
         if submit_first:
             self._submit()
-        self._flows = self._start_download()
+        self._deliveries = self._start_download()
         yield from self._work_through()
 
     def _work_through(self) -> Generator[simpy.Event, object, None]:
         """Download, compute, upload, once or, after an accident, once more."""
         world, attempt = self.world, self._attempt
-        for flow in self._flows:
-            if flow.ended is None:
-                yield flow
+        for delivery in self._deliveries:
+            if delivery.ended is None:
+                yield delivery
             if not self._still("download", attempt):
                 return
         world.waited(*self._place, self._end_transfer())
@@ -174,8 +174,8 @@ class Participation:
         world.last_job[self.client] = self.job.id
 
         self.phase = "upload"
-        self._flows = [self._send("up", world.setup.uplink)]
-        yield self._flows[0]
+        self._deliveries = [self._send("up", world.setup.uplink)]
+        yield self._deliveries[0]
         if not self._still("upload", attempt):
             return
         world.waited(*self._place, self._end_transfer())
@@ -216,13 +216,20 @@ class Participation:
         if phase == "compute":
             self._break_off_computing()
         elif self._alive:
-            for flow in self._flows:
-                self.world.network.cancel(flow)
+            for delivery in self._deliveries:
+                self.world.traffic.cancel(delivery)
             self.world.waited(*self._place, self._end_phase())
         self.world.presence.leaves(self)
         if self._submitted:
             self.world.setup.learner.discard(self.job.id)
         self.world.lost(*self._place, fate)
+
+    def strand(self) -> None:
+        """Its update has arrived at its cell, which could not return it to the server."""
+        self.phase = "dropped"
+        self.world.setup.learner.discard(self.job.id)
+        self.world.lost(*self._place, "dropped")
+        self.world.dropped_out(*self._place, "backhaul")
 
     def announce(self) -> None:
         """Report once that it holds everything, or never will."""
@@ -238,7 +245,7 @@ class Participation:
         self.world.dropped_out(*self._place, "accident")
         self.world.lost(*self._place, "retried")
         self.phase = "download"
-        self._flows = [self._send("down", self.downlink.parts)]
+        self._deliveries = [self._send("down", self.downlink.parts)]
         self.world.env.process(self._work_through())
 
     def _break_off_computing(self) -> None:
@@ -263,23 +270,29 @@ class Participation:
         self.world.lost(*self._place, "dropped")
         self._on_left(self)
 
-    def _start_download(self) -> list[Flow]:
+    def _start_download(self) -> list[Delivery]:
         prefetch, self.prefetch = self.prefetch, None
         early: tuple[Part, ...] = ()
-        flows: list[Flow] = []
+        deliveries: list[Delivery] = []
         if prefetch is not None and prefetch.serves(self.downlink):
             early = prefetch.parts
-            flows.append(prefetch.flow)
+            deliveries.append(self._following(prefetch.delivery))
             self.hidden_seconds += prefetch.settle()
         elif prefetch is not None:
             prefetch.drop()
         rest = [part for part in self.downlink.parts if part not in early]
         if rest:
-            flows.append(self._send("down", rest))
-        return flows
+            deliveries.append(self._send("down", rest))
+        return deliveries
 
-    def _send(self, direction: Direction, parts: Sequence[Part]) -> Flow:
-        return self.world.traffic.send(self.client, direction, parts, self.round, self.job.id.dispatch)
+    def _send(self, direction: Direction, parts: Sequence[Part]) -> Delivery:
+        return self._following(self.world.traffic.send(self.client, direction, parts, self.round, self.job.id.dispatch))
+
+    def _following(self, delivery: Delivery) -> Delivery:
+        """Drop out when a transfer fails, even if the client waits for another one."""
+        if delivery.callbacks is not None:
+            delivery.callbacks.append(lambda _: self.quit("timeout") if delivery.failed else None)
+        return delivery
 
     def _submit(self) -> None:
         if not self._submitted:

@@ -7,8 +7,9 @@ from collections.abc import Collection, Generator, Mapping
 import simpy
 
 from edgefl.methods.payload import Downlink, Part
-from edgefl.network.flow import Flow, Node
+from edgefl.network.flow import Node
 from edgefl.simulation.decisions import Decisions
+from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.world import World
 
 
@@ -36,20 +37,20 @@ class Prefetch:
     ) -> None:
         self.parts = parts
         self._dispatch = world.dispatches(client) if dispatch is None else dispatch
-        self.flow: Flow = world.traffic.send(client, "down", parts, round, self._dispatch, early=True)
+        self.delivery: Delivery = world.traffic.send(client, "down", parts, round, self._dispatch, early=True)
         self._world = world
         self._client = client
         self._round = round
         self._awake = awake
 
     def serves(self, downlink: Downlink) -> bool:
-        """Whether the client needs any of the parts."""
-        return any(part in downlink.parts for part in self.parts)
+        """Whether the client needs any of the parts, and their transfer has not failed."""
+        return not self.delivery.failed and any(part in downlink.parts for part in self.parts)
 
     def settle(self) -> float:
         """Charge the client's waiting up to now; return the transfer's seconds so far."""
-        flow = self.flow
-        seconds = (self._world.now if flow.ended is None else flow.ended) - flow.started
+        sent = self.delivery
+        seconds = (self._world.now if sent.ended is None else sent.ended) - sent.started
         if not self._awake:
             self._world.waited(self._client, self._round, self._dispatch, seconds, prefetching=True)
         return seconds
@@ -57,7 +58,7 @@ class Prefetch:
     def drop(self) -> None:
         """Cancel the prefetch, which is no longer needed."""
         self.settle()
-        self._world.network.cancel(self.flow)
+        self._world.traffic.cancel(self.delivery)
         self._world.lost(self._client, self._round, self._dispatch, "prefetched_in_vain")
 
 
@@ -88,12 +89,12 @@ class CellPrefetch:
         self._dropped = False
         # The round may begin, and number its jobs, before the cell has the parts that it forwards.
         self._dispatches = {client: world.dispatches(client) for client in early}
-        self.flow: Flow = world.traffic.relay("server", node, self.parts, round)
+        self.delivery: Delivery = world.traffic.relay("server", node, self.parts, round)
         world.env.process(self._pass_on())
 
     def _pass_on(self) -> Generator[simpy.Event, object, None]:
-        yield self.flow
-        if self._dropped:
+        yield self.delivery
+        if self._dropped or self.delivery.failed:
             return
         for client, parts in self._early.items():
             awake = client in self._present
@@ -108,7 +109,7 @@ class CellPrefetch:
     def drop(self) -> None:
         """Cancel all prefetches that were not taken."""
         self._dropped = True
-        self._world.network.cancel(self.flow)
+        self._world.traffic.cancel(self.delivery)
         for prefetch in self.passed.values():
             prefetch.drop()
         self.passed = {}

@@ -40,6 +40,7 @@ class Outcome:
         rows: the rounds.
         limits: the state of budgets and targets at the end.
         fault: the error of a part of the method, if it ended the run.
+        timeouts: whether transfers could break.
     """
 
     reason: StopReason
@@ -52,6 +53,7 @@ class Outcome:
     rows: list[RoundRow]
     limits: Limits
     fault: PartFault | None = None
+    timeouts: bool = False
 
 
 @process_state_kept()
@@ -98,6 +100,7 @@ def simulate_run(setup: Setup) -> Outcome:
         rows=book.rows,
         limits=setup.limits,
         fault=fault,
+        timeouts=setup.timeouts is not None,
     )
 
 

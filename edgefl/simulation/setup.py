@@ -15,6 +15,7 @@ from edgefl.fleet import FleetAssignment
 from edgefl.methods.payload import ModelSizes, Part, checked_parts
 from edgefl.methods.recipe import Method
 from edgefl.network.flow_network import FlowNetwork
+from edgefl.network.timeouts import Timeouts
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
 from edgefl.record.events import EventLog
@@ -66,6 +67,7 @@ class Setup:
             ``rounds`` never before the last round.
         evaluate_every: rounds between evaluations; the last model is always evaluated.
         trains: whether the learner really trains.
+        timeouts: when transfers break; None: never.
         sizes_up: bytes of the blocks as clients return them; ``sizes`` by default.
         sizes_plain: their bytes as float32; ``sizes`` by default.
         listeners: follow the run, in this order.
@@ -93,6 +95,7 @@ class Setup:
     evaluate_every: int = 1
     trains: bool = True
     seconds: ComputeSeconds | None = None
+    timeouts: Timeouts | None = None
     sizes_up: ModelSizes | None = None
     sizes_plain: ModelSizes | None = None
     listeners: Sequence[Listener] = ()

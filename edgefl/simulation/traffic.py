@@ -7,8 +7,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
 
-import simpy
-
 from edgefl.methods.payload import Part
 from edgefl.network.flow import Flow, Node
 from edgefl.network.flow_network import FlowNetwork
@@ -16,7 +14,10 @@ from edgefl.network.route import Alone
 from edgefl.record.events import ABSENT, detail
 from edgefl.record.kinds import EventKind
 from edgefl.simulation.accounts import Accounts
+from edgefl.simulation.attempts import Attempts, Break, whole_bytes
 from edgefl.simulation.batteries import Batteries
+from edgefl.simulation.clock import Clock
+from edgefl.simulation.delivery import Delivery
 from edgefl.simulation.protocol_specs import HierarchicalSpec
 from edgefl.simulation.radio import Radios
 from edgefl.simulation.setup import Setup
@@ -37,7 +38,7 @@ class Traffic:
         batteries: called for every transfer.
     """
 
-    def __init__(self, env: simpy.Environment, setup: Setup, accounts: Accounts) -> None:
+    def __init__(self, env: Clock, setup: Setup, accounts: Accounts) -> None:
         self._env = env
         self._log = setup.log
         self._accounts = accounts
@@ -47,6 +48,7 @@ class Traffic:
         self._moved: defaultdict[int, float] = defaultdict(float)
         self._carried: defaultdict[tuple[int, int], float] = defaultdict(float)
         self.network = FlowNetwork(env, setup.topology, observer=self, transport=setup.transport)
+        self._attempts = Attempts(env, self.network, setup.timeouts, setup.seed, self._broke)
         self.radios = Radios(env, setup.fleet.profile_of, self._radio_drew)
         self.batteries = Batteries(env, accounts.charges, self.network, self.radios)
 
@@ -59,16 +61,20 @@ class Traffic:
         dispatch: int,
         *,
         early: bool = False,
-    ) -> Flow:
-        """Start one flow that carries ``parts`` to or from the client, for its job number ``dispatch``."""
+    ) -> Delivery:
+        """Start one transfer of ``parts`` to or from the client, for its job number ``dispatch``."""
         source, target = self._ends(client, direction)
         item = "prefetch" if early else direction
         return self._start(source, target, Transfer(client, round, dispatch, direction, tuple(parts), item))
 
-    def relay(self, source: Node, target: Node, parts: Sequence[Part], round: int) -> Flow:
-        """Start one flow between the server and a cell."""
+    def relay(self, source: Node, target: Node, parts: Sequence[Part], round: int) -> Delivery:
+        """Start one transfer between the server and a cell."""
         direction: Direction = "down" if source == "server" else "up"
         return self._start(source, target, Transfer(ABSENT, round, ABSENT, direction, tuple(parts), "relay"))
+
+    def cancel(self, delivery: Delivery) -> None:
+        """Abort a transfer now; one that has ended does not change."""
+        self._attempts.cancel(delivery)
 
     def gate(self, client: int) -> Node:
         """The client's peer: the server or, where cells average, its cell, the last node on the path to it."""
@@ -87,10 +93,13 @@ class Traffic:
     # Calls from the network (FlowObserver)
 
     def flow_started(self, flow: Flow) -> None:
-        """A transfer was requested."""
-        tag: Transfer = flow.tag  # type: ignore[assignment]
-        client, round, dispatch, _, parts, item = tag
-        facts = f'"path": {_listed(flow.nodes)}, "parts": {_sizes(parts)[1]}'
+        """An attempt to transfer something begins."""
+        delivery: Delivery = flow.tag  # type: ignore[assignment]
+        client, round, dispatch, _, parts, item = delivery.transfer
+        facts = f'"path": {_listed(flow.nodes)}, "parts": {_left(parts, delivery.kept)}'
+        if delivery.breaks:
+            facts += f', "first": {delivery.first}'
+            self._accounts.ledger.repeats += 1
         if flow.multicast is not None:
             facts += f', "multicast": {flow.multicast}'
         self._log.write(
@@ -114,29 +123,33 @@ class Traffic:
 
     def flow_ended(self, flow: Flow) -> None:
         """A transfer is complete."""
+        delivery: Delivery = flow.tag  # type: ignore[assignment]
         self._transferred("transfer_end", flow)
+        delivery.end()
 
     def flow_cancelled(self, flow: Flow) -> None:
-        """A transfer was aborted."""
+        """A transfer was aborted, or an attempt has broken."""
         self._transferred("transfer_drop", flow)
 
     def capacity_changed(self, source: Node, target: Node, bits_per_second: float) -> None:
         """A link that is in use has a new capacity from now on."""
         self._log.write(self._env.now, "capacity", source=str(source), target=str(target), value=bits_per_second)
+        link = self.network.topology.link(source, target)
+        self._attempts.capacity_changed(link, bits_per_second)
         if self._on_batteries:
-            self.batteries.capacity_changed(self.network.topology.link(source, target))
+            self.batteries.capacity_changed(link)
 
     def capacities_repeated(self, since: float, period: float, times: int) -> None:
         """The changes in the ``period`` seconds from ``since`` have repeated ``times`` more."""
         self._log.write(self._env.now, "repetition", seconds=period, value=times, detail=detail(since=since))
 
     def _transferred(self, kind: EventKind, flow: Flow) -> None:
-        tag: Transfer = flow.tag  # type: ignore[assignment]
-        client, round, dispatch, direction, _, item = tag
+        delivery: Delivery = flow.tag  # type: ignore[assignment]
+        client, round, dispatch, direction, _, item = delivery.transfer
         accounts, now = self._accounts, self._env.now
         seconds = now - flow.started
-        # Parts are whole bytes; for an aborted transfer only whole bytes count, so that sums are exact.
-        delivered = float(int(flow.delivered + 1e-6))
+        delivered = float(whole_bytes(flow))
+        self._attempts.flow_over(flow)
         joules = 0.0
         if client >= 0:
             joules = self._transfer_joules(client, direction, seconds, delivered)
@@ -170,10 +183,35 @@ class Traffic:
         self._carried[client, dispatch] += delivered
         accounts.check()
 
-    def _start(self, source: Node, target: Node, transfer: Transfer) -> Flow:
-        # Other clients may receive the same parts; an update is unique.
-        payload = transfer.parts if transfer.direction == "down" else None
-        return self.network.transfer(source, target, _sizes(transfer.parts)[0], tag=transfer, payload=payload)
+    def _broke(self, broken: Break) -> None:
+        delivery, flow = broken.delivery, broken.flow
+        client, round, dispatch, _, _, item = delivery.transfer
+        ledger = self._accounts.ledger
+        self._log.write(
+            self._env.now,
+            "transfer_break",
+            round,
+            client,
+            dispatch,
+            item=item,
+            flow=flow.id,
+            source=flow.nodes[0],
+            target=flow.nodes[-1],
+            bytes=broken.lost,
+            seconds=broken.wait or 0.0,
+            value=delivery.breaks,
+            detail=detail(cause=broken.cause, kept=delivery.kept, again=broken.wait is not None),
+        )
+        ledger.breaks += 1
+        ledger.failures += broken.wait is None
+        if client >= 0:
+            ledger.lost("broken", broken.lost)
+            self._carried[client, dispatch] -= broken.lost
+
+    def _start(self, source: Node, target: Node, transfer: Transfer) -> Delivery:
+        delivery = Delivery(self._env, source, target, transfer, _sizes(transfer.parts)[0])
+        self._attempts.begin(delivery)
+        return delivery
 
     def _ends(self, client: int, direction: Direction) -> tuple[Node, Node]:
         own = f"client/{client}"
@@ -198,3 +236,14 @@ def _listed(names: tuple[str, ...]) -> str:
 @lru_cache(maxsize=64)
 def _sizes(parts: tuple[Part, ...]) -> tuple[int, str]:
     return sum(part.bytes for part in parts), json.dumps({part.name: part.bytes for part in parts})
+
+
+def _left(parts: tuple[Part, ...], kept: int) -> str:
+    """The bytes of each part without the first ``kept`` ones of all parts together."""
+    if not kept:
+        return _sizes(parts)[1]
+    left = {}
+    for part in parts:
+        left[part.name] = part.bytes - min(kept, part.bytes)
+        kept -= part.bytes - left[part.name]
+    return json.dumps(left)

@@ -1,4 +1,4 @@
-"""The content of a flow in the simulated world, and its client."""
+"""The content of a transfer in the simulated world, and its client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Direction = Literal["down", "up"]
 
 
 class Transfer(NamedTuple):
-    """The content of a flow; the world attaches it to the flow as a tag.
+    """The content of a transfer.
 
     Attributes:
         client: the receiving or sending client; -1 between the server and a cell.

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import simpy
-from simpy.events import EventPriority
 
 from edgefl.fleet import DeviceProfile, Pace, Slowdown
 from edgefl.methods.broadcasts import Broadcasts
@@ -23,8 +22,6 @@ from edgefl.simulation.traffic import Traffic
 from edgefl.simulation.work import Work, WorkModel
 from edgefl.training.faults import blaming
 from edgefl.training.job import JobId, Mixing, TrainingJob
-
-_AFTER_THE_NETWORK = EventPriority(3)  # the network settles an instant at priority 2; a budget ends the run after that
 
 
 class World:
@@ -178,9 +175,11 @@ class World:
         self._wrote_work("refused", work, job, bytes=work.peak_memory_bytes)
 
     def dropped_out(self, client: int, round: int, dispatch: int, reason: str) -> None:
-        """The device has dropped out of the round: ``unavailable``, ``uncharged``, ``battery`` or ``accident``.
+        """The device has dropped out of the round, for this reason.
 
-        A device is ``uncharged`` if its battery ran empty after it was picked and before its participation began.
+        ``unavailable``, ``uncharged``, ``battery``, ``accident``; ``timeout`` or ``backhaul`` if one of its transfers,
+        or of its cell's, has failed. A device is ``uncharged`` if its battery ran empty after it was picked and before
+        its participation began.
         """
         self._log.write(self.env.now, "dropout", round, client, dispatch, item=reason)
 
@@ -236,10 +235,7 @@ class World:
 
     def alarm(self, delay: float) -> simpy.Event:
         """An event ``delay`` seconds from now, after everything else that happens at that instant."""
-        bell = self.env.event()
-        bell._ok, bell._value = True, None
-        self.env.schedule(bell, _AFTER_THE_NETWORK, delay)
-        return bell
+        return self.env.alarm(delay)
 
     def _initial_model(self) -> str:
         digests = self.setup.learner.digests(0) if self.setup.trains else None

@@ -138,7 +138,7 @@ def test_every_format_has_the_figures_of_the_summary_that_all_seeds_have(make_ru
                     else float(record[figure.name]) == pytest.approx(expected)
                 )
             else:
-                assert figure.path.startswith(("blocks", "personalisation", "metric"))
+                assert figure.path.startswith(("blocks", "personalisation", "metric", "transfers"))
     assert "clients worst tenth, %" in as_markdown(rows)
     assert "personalised" not in as_markdown(rows)
 

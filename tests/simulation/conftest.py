@@ -17,6 +17,7 @@ from edgefl.methods.build import build_method
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.payload import ModelSizes
 from edgefl.network import Transport
+from edgefl.network.timeouts import Timeouts
 from edgefl.record.events import Event
 from edgefl.record.listener import Listener
 from edgefl.record.metric import ACCURACY
@@ -129,6 +130,7 @@ class SmallRun:
             topology=SimpleNamespace(),
             transport=setup.transport,
             protocol=setup.protocol,
+            timeouts=setup.timeouts,
         )
         return [text for law in laws for text in law(record)]
 
@@ -166,6 +168,7 @@ def run() -> Callable[..., SmallRun]:
         topology: Any = None,
         seconds: Any = None,
         transport: Transport | None = None,
+        timeouts: dict[str, Any] | None = None,
         listeners: Sequence[Listener] = (),
     ) -> SmallRun:
         clients = len(rates)
@@ -202,6 +205,7 @@ def run() -> Callable[..., SmallRun]:
             evaluate_every=evaluate_every,
             trains=trains,
             seconds=seconds,
+            timeouts=None if timeouts is None else Timeouts(**{"jitter": 0, **timeouts}),
             listeners=[log, *listeners],
         )
         return SmallRun(simulate_run(setup), setup, learner, log.rows)

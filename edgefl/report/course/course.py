@@ -91,6 +91,13 @@ class Round(NamedTuple):
     aggregated: tuple[int, ...]
 
 
+class Broken(NamedTuple):
+    """A flow that broke: the bytes of it that were not kept, and the seconds until the next attempt."""
+
+    bytes: int
+    wait: float
+
+
 @dataclass
 class Course:
     """The course of one method with one seed.
@@ -99,6 +106,7 @@ class Course:
         fates: for each job (client, dispatch) with a transfer, ``useful`` or the reason why it was wasted; jobs that
             are missing here had not ended when the log ended.
         own_fates: the fate of single flows that differs from their job's: ``prefetched_in_vain``, ``retried``.
+        broken: the flows that broke.
         sent_off: when each job started whose client was selected in advance and received data in advance.
         groups: each client's kind of device and the name of its profile, if it ever computed or was refused.
         alphas: for each round with a choice of blocks, the number of blocks sent to each client.
@@ -112,6 +120,7 @@ class Course:
     rounds: list[Round] = field(default_factory=list)
     fates: dict[tuple[int, int], str] = field(default_factory=dict)
     own_fates: dict[int, str] = field(default_factory=dict)
+    broken: dict[int, Broken] = field(default_factory=dict)
     sent_off: dict[tuple[int, int], float] = field(default_factory=dict)
     groups: dict[int, tuple[int, str]] = field(default_factory=dict)
     alphas: dict[int, dict[int, int]] = field(default_factory=dict)
@@ -195,6 +204,9 @@ class _Reader:
                 joules=event.joules,
             )
         )
+
+    def on_transfer_break(self, event: Event) -> None:
+        self.course.broken[event.flow] = Broken(int(event.bytes), event.seconds)
 
     def on_compute_start(self, event: Event) -> None:
         self.course.groups.setdefault(event.client, (event.group, event.item))

@@ -59,7 +59,10 @@ class _Index:
         self._jobs: defaultdict[tuple[int, int], list[Transfer]] = defaultdict(list)
         self._relays: defaultdict[tuple[int, str], list[Transfer]] = defaultdict(list)
         self._computations: defaultdict[int, list[Computation]] = defaultdict(list)
-        for transfer in course.transfers:
+        for each in course.transfers:
+            broken = course.broken.get(each.flow)
+            # The wait for the next attempt is a part of a transfer.
+            transfer = each if broken is None else each._replace(ended=each.ended + broken.wait)
             if transfer.item == "relay":
                 cell = transfer.path[0] if transfer.up else transfer.path[-1]
                 self._relays[transfer.round, cell].append(transfer)

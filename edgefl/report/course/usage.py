@@ -42,16 +42,20 @@ class ClientUse:
 
 def traffic_of(course: Course) -> Traffic:
     """All delivered bytes, each counted once."""
-    down: dict[str, int] = dict.fromkeys(FATES, 0)
-    up: dict[str, int] = dict.fromkeys(FATES, 0)
+    usual = [fate for fate in FATES if fate != "broken"]
+    down: dict[str, int] = dict.fromkeys(usual, 0)
+    up: dict[str, int] = dict.fromkeys(usual, 0)
     backhaul = 0
     for transfer in course.transfers:
         if transfer.item == "relay":
             backhaul += transfer.bytes
             continue
-        fate = course.fate_of(transfer)
+        fate, broken = course.fate_of(transfer), course.broken.get(transfer.flow)
         side = up if transfer.up else down
         side[fate] = side.get(fate, 0) + transfer.bytes
+        if broken is not None:
+            side[fate] -= broken.bytes
+            side["broken"] = side.get("broken", 0) + broken.bytes
     return Traffic(down, up, backhaul)
 
 

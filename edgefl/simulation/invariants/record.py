@@ -10,6 +10,7 @@ from typing import Any
 
 from edgefl.fleet import FleetAssignment
 from edgefl.network import Topology, Transport
+from edgefl.network.timeouts import Timeouts
 from edgefl.record.events import Event
 from edgefl.record.kinds import EventKind
 from edgefl.record.summary import SeedResult
@@ -35,6 +36,7 @@ class Record:
         transport: how transfers used their paths.
         protocol: the protocol of the rounds.
         seconds: the seconds of local training, if the scenario gives them.
+        timeouts: when transfers broke; None: never.
     """
 
     events: Sequence[Event]
@@ -46,6 +48,7 @@ class Record:
     transport: Transport
     protocol: ProtocolSpec = field(default_factory=SynchronousSpec)
     seconds: ComputeSeconds | None = None
+    timeouts: Timeouts | None = None
 
     @cached_property
     def by_kind(self) -> dict[EventKind, list[Event]]:

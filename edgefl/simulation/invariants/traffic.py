@@ -12,7 +12,8 @@ from edgefl.simulation.invariants.record import Record, at, close
 def fates(record: Record) -> Iterator[str]:
     """A job is aggregated, or lost with the bytes that it moved, or unfinished when the run ends.
 
-    Bytes that were prefetched but not used, and bytes before a restart of the job, are lost separately.
+    Bytes that were prefetched but not used, bytes before a restart of the job, and bytes of attempts to transfer them
+    that broke, are lost separately.
     """
     moved: defaultdict[tuple[int, int], int] = defaultdict(int)
     counts: defaultdict[str, int] = defaultdict(int)
@@ -21,6 +22,9 @@ def fates(record: Record) -> Iterator[str]:
         if event.kind in ("transfer_end", "transfer_drop") and event.item != "relay":
             moved[event.job] += int(event.bytes)
             counts["all"] += int(event.bytes)
+        elif event.kind == "transfer_break" and event.item != "relay":
+            moved[event.job] -= int(event.bytes)
+            counts["broken"] += int(event.bytes)
         elif event.kind == "lost":
             bytes = moved.pop(event.job, 0)
             counts[event.item] += bytes
@@ -49,7 +53,7 @@ def _lost_bytes(record: Record, counts: dict[str, int]) -> Iterator[str]:
         if counts[name] != getattr(reported, name):
             yield f"bytes.{name}: summary.json has {getattr(reported, name)}, the log sums to {counts[name]}"
     for fate in LOST:
-        given = reported.by_fate.get(fate)
+        given = reported.by_fate.get(fate, 0 if fate == "broken" else None)
         if counts[fate] != given:
             yield f"bytes.by_fate.{fate}: summary.json has {given}, the log sums to {counts[fate]}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from edgefl.simulation.invariants import (
+    breaks,
     cells,
     course,
     devices,
@@ -24,6 +25,6 @@ def violations(record: Record) -> Iterator[str]:
     if not record.events:
         yield "the log is empty"
         return
-    for family in (ranges, course, cells, transfers, devices, power, presence, traffic, totals, models):
+    for family in (ranges, course, cells, transfers, breaks, devices, power, presence, traffic, totals, models):
         for law in family.LAWS:
             yield from law(record)

@@ -7,7 +7,7 @@ from typing import Any
 from .files import FOLDER
 from .limits_and_protocol import CELLS
 from .observation import world
-from .probe import EARLIER, LATER, Changes, Expected, Probe, differs, probes
+from .probe import EARLIER, LATER, Changes, Expected, Probe, both, differs, less, more, probes
 
 SERVER = {"down": "2 Mbit/s", "up": "2 Mbit/s"}
 STAR = {"network.topology": {"kind": "star", "server": SERVER, "latency": "20 ms"}}
@@ -24,8 +24,23 @@ DRAWN = {
     f"network.links.l.{way}": {"kind": "uniform", "low": "0.1 Mbit/s", "high": "1 Mbit/s"} for way in ("down", "up")
 }
 LV08 = {"network.transport.kind": "lv08"}
+OUTAGES = {
+    f"network.links.l.{way}": {
+        "kind": "process", "quantiles": {0: "0.1 Mbit/s", 100: "0.4 Mbit/s"}, "step": "10 ms",
+        "outage_every": "80 ms", "outage_length": "80 ms",
+    } for way in ("down", "up")
+}  # fmt: skip
+BREAKS = {
+    **OUTAGES,
+    "network.transport.timeouts": {"connection": "50 ms", "retries": 50, "first_wait": "20 ms", "jitter": 0},
+}
+RANGES = {**BREAKS, "network.transport.timeouts.resume": "ranges"}
 SECONDS = {"cost": {"kind": "seconds", "methods": {"fedavg": {"low": 1, "high": 9}}}}
 BLOCKS = {"methods": ["fedbr"]}
+
+
+def timeout(**options: Any) -> Changes:
+    return {f"network.transport.timeouts.{name}": value for name, value in options.items()}
 
 
 def capacity_probes(way: str) -> list[tuple[str, Changes, Changes, Expected]]:
@@ -113,6 +128,16 @@ PROBES: list[Probe] = probes(world, [
     ("network.transport.connection_limit", {}, {"network.transport.connection_limit": "0.1 Mbit/s"}, LATER),
     ("network.transport.multicast", {"network.topology.server.down": "0.2 Mbit/s"},
      {"network.transport.multicast": True}, EARLIER),
+    ("network.transport.timeouts.connection", BREAKS, timeout(connection="9 s"), less("bytes")),
+    ("network.transport.timeouts.transfer", BREAKS, timeout(transfer="60 ms"), more("bytes")),
+    ("network.transport.timeouts.retries", BREAKS, timeout(retries=0), less("aggregated")),
+    ("network.transport.timeouts.first_wait", BREAKS, timeout(first_wait="3 s"), LATER),
+    ("network.transport.timeouts.factor", BREAKS, timeout(factor=9), LATER),
+    ("network.transport.timeouts.longest_wait", {**BREAKS, **timeout(factor=9)}, timeout(longest_wait="20 ms"),
+     EARLIER),
+    ("network.transport.timeouts.jitter", BREAKS, timeout(jitter=0.2), differs),
+    ("network.transport.timeouts.resume", BREAKS, timeout(resume="ranges"), both(EARLIER, less("bytes"))),
+    ("network.transport.timeouts.chunk", RANGES, timeout(chunk="900 B"), both(LATER, more("bytes"))),
     # How long training takes.
     ("cost<measured>.kind", SECONDS, {"cost": {"kind": "measured"}}, EARLIER),
     ("cost<paper>.kind", BLOCKS, {"cost": {"kind": "paper"}}, differs),

@@ -1,0 +1,119 @@
+"""Runs with training over links that fail: verified, resumed, replayed, planned and reported."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from edgefl.cli import main
+from edgefl.errors import UserError
+from edgefl.experiment import resume, run
+from edgefl.planning.planning import plan
+from edgefl.record import RunPaths
+from edgefl.report.course.course import read_course
+from edgefl.report.course.critical import breakdown_of
+from edgefl.report.course.usage import traffic_of
+from edgefl.rerun.replay import replay
+from edgefl.rerun.verify import verify
+
+from ..small_runs import CELLS, Stop, tree
+
+OUTAGES = {
+    "kind": "process", "quantiles": {0: "0.05 Mbit/s", 100: "0.2 Mbit/s"}, "step": "50 ms",
+    "outage_every": "500 ms", "outage_length": "400 ms",
+}  # fmt: skip
+LINKS = {"5g": {"down": OUTAGES, "up": OUTAGES}}
+TIMEOUTS = {"connection": "150 ms", "retries": 2, "first_wait": "100 ms", "resume": "ranges", "chunk": "200 B"}
+PROTOCOLS = {
+    "synchronous": {"methods": ["fedbr", {"method": "fedadc", "overlap": True}, "scaffold"]},
+    "hierarchical": {"protocol": {"kind": "hierarchical", "deadline": "20 s"}, "network__topology": CELLS},
+    "asynchronous": {"protocol": {"kind": "asynchronous", "buffer": 2, "concurrency": 4}, "training__rounds": 12},
+}
+
+
+@pytest.fixture(name="scenario")
+def scenario_fixture(small):
+    """The small scenario over links that fail."""
+
+    def make(**changes):
+        return small(**{"network__links": LINKS, "network__transport": {"timeouts": TIMEOUTS}, **changes})
+
+    return make
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_run_with_broken_transfers_verifies_and_resumes_byte_for_byte(scenario, tmp_path, protocol):
+    expected = run(scenario(**PROTOCOLS[protocol]), out=tmp_path / "whole")
+    assert verify(expected) == []
+    for results in json.loads((expected / "summary.json").read_text())["methods"].values():
+        bytes = results[0]["bytes"]
+        assert results[0]["transfers"]["retries"] > 0
+        assert bytes["useful"] + bytes["wasted"] == bytes["down"] + bytes["up"]
+        assert sum(bytes["by_fate"].values()) == bytes["wasted"]
+        assert bytes["by_fate"]["broken"] > 0
+    folder = tmp_path / "stopped"
+    with pytest.raises(KeyboardInterrupt):
+        run(scenario(**PROTOCOLS[protocol]), out=folder, listeners=[Stop(3)])
+    assert tree(resume(folder)) == tree(expected)
+
+
+def test_the_page_counts_the_bytes_of_broken_attempts_as_the_summary_does(scenario, tmp_path):
+    folder = run(scenario(), out=tmp_path / "run")
+    traffic = traffic_of(read_course(RunPaths(folder).of("fedavg", 0).folder))
+    bytes = json.loads((folder / "summary.json").read_text())["methods"]["fedavg"][0]["bytes"]
+    for fate, count in bytes["by_fate"].items():
+        assert traffic.down.get(fate, 0) + traffic.up.get(fate, 0) == count
+    assert traffic.down["useful"] + traffic.up["useful"] == bytes["useful"]
+
+
+def test_waits_between_attempts_belong_to_the_downloads_and_uploads_of_a_round(scenario, tmp_path):
+    folder = run(scenario(), out=tmp_path / "run")
+    course = read_course(RunPaths(folder).of("fedavg", 0).folder)
+    assert any(broken.wait for broken in course.broken.values())
+    for round, parts in zip(course.rounds, breakdown_of(course), strict=True):
+        assert parts.download + parts.upload == pytest.approx(round.exposed)
+
+
+def test_a_forged_count_of_retries_is_found(scenario, tmp_path):
+    folder = run(scenario(), out=tmp_path / "run")
+    path = folder / "summary.json"
+    summary = json.loads(path.read_text())
+    for forged in ({"retries": 1}, None):
+        changed = json.loads(json.dumps(summary))
+        entry = changed["methods"]["fedavg"][0]
+        if forged is None:
+            del entry["transfers"]
+        else:
+            entry["transfers"] |= forged
+        path.write_text(json.dumps(changed))
+        assert any("transfers" in text for text in verify(folder))
+
+
+def test_a_replay_on_links_with_shorter_outages_equals_a_full_run(scenario, tmp_path):
+    # Enough retries, so that no client drops out on either network.
+    patient = {"network__transport": {"timeouts": {**TIMEOUTS, "retries": 40}}}
+    other = {**OUTAGES, "outage_length": "200 ms"}
+    finished = run(scenario(**patient), out=tmp_path / "run")
+    expected = run(scenario(**patient, network__links={"5g": {"down": other, "up": other}}), out=tmp_path / "expected")
+    changes = {"network.links.5g.down": other, "network.links.5g.up": other}
+    assert tree(replay(finished, changes, tmp_path / "replayed")) == tree(expected)
+    with pytest.raises(UserError, match="time affects what is trained"):
+        replay(finished, {"network.transport.timeouts.retries": 0}, tmp_path / "never")
+
+
+def test_the_report_shows_retries_only_if_there_are_any(scenario, small, tmp_path, capsys):
+    shown = {}
+    for name, each in (("none", small()), ("some", scenario())):
+        folder = run(each, out=tmp_path / name)
+        assert main(["report", str(folder)]) == 0
+        shown[name] = capsys.readouterr().out
+    assert "retries" not in shown["none"]
+    assert "retries" in shown["some"]
+    assert "transfers" not in json.loads((tmp_path / "none" / "summary.json").read_text())["methods"]["fedavg"][0]
+
+
+def test_a_plan_counts_the_seconds_of_outages(scenario):
+    slow = plan(scenario()).methods[0]
+    fast = plan(scenario(network__transport={"timeouts": {**TIMEOUTS, "first_wait": "10 ms"}})).methods[0]
+    assert slow.seconds > fast.seconds

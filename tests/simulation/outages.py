@@ -1,0 +1,75 @@
+"""Links that fail at given times, and the laws that a run with broken transfers must obey."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import networkx as nx
+
+from edgefl.network import GraphLinks
+from edgefl.record.summary import SeedResult
+from edgefl.simulation.invariants import Record, breaks, devices, power, transfers
+
+LAWS = (
+    *(law for law in breaks.LAWS if law is not breaks.counts),
+    *transfers.LAWS,
+    *power.LAWS,
+    devices.one_place,
+)
+
+
+def outages(*spans, link=("internet", "client/0")):
+    """Capacity changes that take a link down from ``began`` until ``ended``, for each pair."""
+
+    def attach(network):
+        usual = network.capacity(*link)
+        for began, ended in spans:
+            for seconds, rate in ((began, 0.0), (ended, usual)):
+                network.env.timeout(seconds).callbacks.append(lambda _, rate=rate: network.set_capacity(*link, rate))
+
+    return SimpleNamespace(attach=attach, round_begins=lambda network, round: None)
+
+
+def record_of(result, events=None):
+    setup = result.setup
+    return Record(
+        events=result.events if events is None else events,
+        rounds={},
+        summary=SeedResult.model_construct(seed=0),
+        fleet=setup.fleet,
+        costs={},
+        topology=GraphLinks(setup.topology) if isinstance(setup.topology, nx.DiGraph) else setup.topology,
+        transport=setup.transport,
+        protocol=setup.protocol,
+        timeouts=setup.timeouts,
+    )
+
+
+def broken_laws(result, events=None):
+    """What the laws of transfers find in the log, or in these rows instead of it."""
+    record = record_of(result, events)
+    return [text for law in LAWS for text in law(record)]
+
+
+def conserved(result):
+    """Check that what was sent of each transfer is what it delivered or kept, and what was lost."""
+    first = {event.flow: event.facts.get("first", event.flow) for event in result.of("transfer_start")}
+    sizes = {event.flow: event.bytes for event in result.of("transfer_start") if "first" not in event.facts}
+    moved, lost, kept, complete = dict.fromkeys(sizes, 0), dict.fromkeys(sizes, 0), dict.fromkeys(sizes, 0), set()
+    for event in result.events:
+        if event.kind in ("transfer_end", "transfer_drop"):
+            moved[first[event.flow]] += event.bytes
+            if event.kind == "transfer_end":
+                complete.add(first[event.flow])
+        elif event.kind == "transfer_break":
+            lost[first[event.flow]] += event.bytes
+            kept[first[event.flow]] = event.facts["kept"]
+    for flow, size in sizes.items():
+        if flow in complete:
+            assert moved[flow] == size + lost[flow]
+        else:
+            assert kept[flow] + lost[flow] <= moved[flow] <= size + lost[flow]
+    spent = result.outcome.spent
+    assert sum(moved.values()) == spent.bytes + spent.bytes_backhaul
+    fates = spent.bytes_useful + spent.bytes_late + spent.bytes_dropped + spent.bytes_retried
+    assert fates + spent.bytes_prefetched_in_vain + spent.bytes_broken <= spent.bytes

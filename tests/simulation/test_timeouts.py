@@ -1,0 +1,190 @@
+"""Transfers that break and are repeated, by hand: 1 MB/s, so 1 s down, 2 s computing, 1 s up."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from edgefl.network.timeouts import Timeouts
+from edgefl.randomness import generator
+
+from .outages import broken_laws, conserved, outages
+
+TO_THE_SERVER = ("client/0", "internet")
+
+
+def one(run, *spans, link=("internet", "client/0"), rates=(8e6,), rounds=1, **options):
+    result = run(rates=rates, rounds=rounds, capacity_changes=outages(*spans, link=link), **options)
+    assert broken_laws(result) == []
+    conserved(result)
+    return result
+
+
+def near(seconds):
+    return pytest.approx(seconds, rel=1e-9)
+
+
+def test_an_outage_beyond_the_time_out_breaks_a_download_which_is_then_sent_again_from_its_start(run):
+    # Down at 0.5 s, so broken at 1.5 s; another attempt at 2.5 s finds the outage and breaks at 3.5 s; the next begins
+    # 1.6 s later.
+    result = one(run, (0.5, 4.0), timeouts={"connection": 1.0})
+    assert [event.time for event in result.of("transfer_break")] == [near(1.5), near(3.5)]
+    assert [event.bytes for event in result.of("transfer_break")] == [500_000, 0]
+    assert result.of("transfer_end", item="down")[0].time == near(6.1)
+    spent, (row,) = result.outcome.spent, result.outcome.rows
+    assert (row.seconds, row.aggregated) == (near(9.1), 1)
+    assert (spent.bytes_down, spent.bytes_up, spent.bytes_useful) == (1_500_000, 1_000_000, 2_000_000)
+    assert (spent.bytes_broken, spent.breaks, spent.repeats, spent.failures) == (500_000, 2, 2, 0)
+
+
+@pytest.mark.parametrize(("options", "lost", "ended"), [
+    ({}, 500_000, 6.1),
+    ({"resume": "ranges"}, 0, 5.6),
+    ({"resume": "ranges", "chunk": 200_000}, 100_000, 5.7),
+    ({"resume": "ranges", "chunk": 600_000}, 500_000, 6.1),
+])  # fmt: skip
+def test_what_is_kept_of_a_broken_attempt_depends_on_ranges_and_chunks(run, options, lost, ended):
+    result = one(run, (0.5, 4.0), timeouts={"connection": 1.0, **options})
+    assert result.of("transfer_end", item="down")[0].time == near(ended)
+    assert result.outcome.spent.bytes_broken == lost
+    assert result.outcome.spent.bytes_down == 1_000_000 + lost
+
+
+def test_an_upload_breaks_and_is_repeated_in_the_same_way(run):
+    result = one(run, (3.25, 5.0), link=TO_THE_SERVER, timeouts={"connection": 1.0, "resume": "ranges"})
+    assert [(event.item, event.time) for event in result.of("transfer_break")] == [("up", near(4.25))]
+    assert result.outcome.rows[0].seconds == near(4.25 + 1 + 0.75)
+
+
+def test_no_outage_up_to_the_time_out_breaks_a_transfer_however_many_there_are(run):
+    spans = [(0.1 + number, 1.05 + number) for number in range(12)]
+    result = one(run, *spans, timeouts={"connection": 1.0})
+    assert result.of("transfer_break") == []
+    assert result.outcome.rows[0].seconds > 9
+    assert one(run, *spans, timeouts={"connection": 0.9}).of("transfer_break")
+
+
+def test_a_link_that_is_up_again_for_no_time_has_moved_no_byte(run):
+    result = one(run, (0.5, 1.0), (1.0, 3.0), timeouts={"connection": 1.0})
+    assert result.of("transfer_break")[0].time == near(1.5)
+
+
+def test_a_connection_whose_first_byte_takes_too_long_breaks(run):
+    result = one(run, latency=0.5, timeouts={"connection": 0.4, "retries": 2, "factor": 2.0})
+    times = [0.4, 0.4 + 1 + 0.4, 0.8 + 1 + 2 + 0.4]
+    assert [event.time for event in result.of("transfer_break")] == [near(time) for time in times]
+    assert result.of("dropout", item="timeout")[0].time == near(times[-1])
+    assert one(run, latency=0.5, timeouts={"connection": 0.6}).of("transfer_break") == []
+
+
+def test_an_outage_before_the_first_byte_counts_from_the_start_of_the_attempt(run):
+    result = one(run, (0.0, 1.2), latency=0.5, timeouts={"connection": 1.0})
+    assert [event.time for event in result.of("transfer_break")] == [near(1.0)]
+    assert one(run, (0.0, 0.9), latency=0.5, timeouts={"connection": 1.0}).of("transfer_break") == []
+
+
+def test_an_attempt_that_lasts_for_too_long_breaks_although_its_bytes_move(run):
+    # 0.5 MB/s: 1.25 s carry 625 kB, and the rest takes 0.75 s.
+    result = one(run, rates=[4e6], timeouts={"transfer": 1.25, "resume": "ranges"})
+    ends = [event.time for event in result.of("transfer_end")]
+    assert ends == [near(3.0), near(3.0 + 2 + 3.0)]
+    assert result.outcome.spent.breaks == 2
+    assert one(run, rates=[4e6], timeouts={"transfer": 2.0}).of("transfer_break") == []
+
+
+def test_after_its_last_attempt_a_transfer_fails_and_its_client_drops_out(run):
+    result = one(run, rates=[4e6, 8e6], timeouts={"transfer": 1.25})
+    failed = 5 * 1.25 + 1 + 1.6 + 1.6**2 + 1.6**3
+    (row,) = result.outcome.rows
+    assert result.of("dropout", item="timeout")[0].time == row.seconds == near(failed)
+    assert row.aggregated == 1
+    spent = result.outcome.spent
+    assert (spent.breaks, spent.repeats, spent.failures) == (5, 4, 1)
+    assert (spent.bytes_broken, spent.bytes_dropped, spent.bytes_useful) == (5 * 625_000, 0, 2_000_000)
+    kept = one(run, (0.5, 99.0), timeouts={"connection": 1.0, "resume": "ranges", "retries": 0})
+    assert (kept.outcome.spent.bytes_broken, kept.outcome.spent.bytes_dropped) == (0, 500_000)
+    assert kept.of("dropout", item="timeout")[0].time == near(1.5)
+
+
+def test_waits_grow_by_their_factor_up_to_the_longest_one():
+    timeouts = Timeouts(connection=1.0, first_wait=2.0, factor=3.0, longest_wait=20.0, jitter=0.5)
+    assert [timeouts.wait(number) for number in (1, 2, 3, 4, 1000)] == [2, 6, 18, 20, 20]
+    assert [timeouts.wait(3, draw) for draw in (0.0, 0.5, 0.75)] == [9, 18, 22.5]
+
+
+def test_each_random_wait_has_a_draw_of_its_own(run):
+    result = one(run, (0.5, 9.0), timeouts={"connection": 1.0, "jitter": 0.2})
+    draws = [float(generator(0, "back-off", "server", "client/0", 0, "down", number).random()) for number in (1, 2, 3)]
+    waits = [1.6**number * (1 + 0.2 * (2 * draw - 1)) for number, draw in enumerate(draws)]
+    assert [event.seconds for event in result.of("transfer_break")] == [near(wait) for wait in waits]
+    assert len({round(wait / 1.6**number, 9) for number, wait in enumerate(waits)}) == 3
+
+
+def test_failed_attempts_draw_power_and_the_radio_is_quiet_between_them(run):
+    result = one(run, (0.5, 4.0), timeouts={"connection": 1.0})
+    radio = sum(event.joules for event in result.events if event.kind in ("transfer_end", "transfer_drop"))
+    # Attempts of 1.5, 1 and 1 s, the upload of 1 s, at 2 W; 2.5 MB at 1 J/MB.
+    assert radio == near(2 * (1.5 + 1 + 1 + 1) + 2.5)
+    idle = sum(event.joules for event in result.of("idle"))
+    assert idle == near(6.1 + 1.0)
+
+
+def test_budgets_of_bytes_count_what_was_lost(run):
+    options = {"timeouts": {"connection": 1.0}, "rounds": 3, "budgets": {"bytes": 2_400_000}}
+    assert one(run, (0.5, 1.9), **options).outcome.rounds == 0
+    assert one(run, **options).outcome.rounds == 1
+
+
+def test_back_off_holds_no_link(run):
+    # Both share 8 Mbit/s of the server. The first breaks at 1.25 s, so the second has the server for itself until 2.25.
+    result = one(run, (0.25, 2.0), rates=[8e6, 8e6], server=8e6, timeouts={"connection": 1.0, "resume": "ranges"})
+    ends = {event.client: event.time for event in result.of("transfer_end", item="down")}
+    assert ends[1] == near(0.25 + (1_000_000 - 125_000) / 1e6)
+    assert ends[0] == near(2.25 + 0.875)
+
+
+def test_a_round_that_closes_during_a_wait_ends_the_transfer(run):
+    result = one(run, (0.5, 50.0), rates=[8e6, 8e6], timeouts={"connection": 1.0}, protocol={"deadline": 4.5})
+    assert result.of("lost", item="late")[0].time == 4.5
+    assert max(event.time for event in result.of("transfer_start")) <= 4.5
+    assert result.outcome.spent.bytes_broken == 500_000
+
+
+SPANS = st.lists(st.tuples(st.floats(0.01, 2.0), st.floats(0.01, 4.0)), max_size=6)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    gaps=SPANS,
+    upwards=st.booleans(),
+    connection=st.floats(0.1, 2.0),
+    transfer=st.none() | st.floats(0.5, 4.0),
+    retries=st.integers(0, 5),
+    resume=st.sampled_from([{}, {"resume": "ranges"}, {"resume": "ranges", "chunk": 130_000}]),
+    jitter=st.sampled_from([0.0, 0.5]),
+    protocol=st.sampled_from([{}, {"kind": "asynchronous", "buffer": 1}, {"deadline": 12.0}]),
+    latency=st.sampled_from([0.0, 0.05]),
+)
+def test_bytes_are_conserved_under_any_outages(
+    run, gaps, upwards, connection, transfer, retries, resume, jitter, protocol, latency
+):
+    spans, now = [], 0.0
+    for up, down in gaps:
+        spans.append((now + up, now + up + down))
+        now += up + down
+    timeouts = {"connection": connection, "transfer": transfer, "retries": retries, "jitter": jitter, **resume}
+    result = one(
+        run,
+        *spans,
+        link=TO_THE_SERVER if upwards else ("internet", "client/0"),
+        rates=[8e6, 4e6],
+        server=9e6,
+        rounds=2,
+        timeouts=timeouts,
+        protocol=protocol,
+        latency=latency,
+    )
+    spent = result.outcome.spent
+    assert spent.repeats <= spent.breaks
+    assert spent.failures == len([event for event in result.of("transfer_break") if not event.facts["again"]])

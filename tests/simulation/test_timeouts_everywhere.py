@@ -1,0 +1,183 @@
+"""Transfers that break under each protocol, with overlap and in cells; and rows that are not as they should be."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from edgefl.network import StepTrace
+
+from .outages import broken_laws, conserved, outages
+from .test_hierarchical import cells
+
+FEDADC = {"method": "fedadc", "overlap": True}
+
+
+def sound(result):
+    assert broken_laws(result) == []
+    conserved(result)
+    return result
+
+
+def in_cells(run, *spans, link, **options):
+    rates = [8e6, 8e6, 8e6]
+    result = run(
+        rates=rates,
+        topology=cells(rates),
+        capacity_changes=outages(*spans, link=link),
+        **{"protocol": {"kind": "hierarchical"}, "rounds": 1, **options},
+    )
+    return sound(result)
+
+
+def test_a_cell_whose_download_fails_loses_its_clients_and_no_others(run):
+    timeouts = {"connection": 1.0, "retries": 1}
+    result = in_cells(run, (0.0, 50.0), link=("internet", "cell/0"), timeouts=timeouts)
+    assert sorted(event.client for event in result.of("dropout", item="backhaul")) == [0, 2]
+    assert {event.time for event in result.of("dropout")} == {3.0}
+    assert result.outcome.rows[0].aggregated == 1
+    assert result.of("compute_start", client=0) == []
+
+
+def test_a_cell_whose_upload_fails_loses_the_updates_that_it_has(run):
+    timeouts = {"connection": 1.0, "retries": 0}
+    result = in_cells(run, (4.5, 50.0), link=("cell/0", "internet"), timeouts=timeouts)
+    assert sorted(event.client for event in result.of("dropout", item="backhaul")) == [0, 2]
+    assert {event.client for event in result.of("transfer_end", item="up")} == {0, 1, 2}
+    assert result.outcome.rows[0].aggregated == 1
+    assert [job.client for job in result.learner.discarded] == [0, 2]
+    assert result.outcome.spent.bytes_dropped == 4_000_000
+
+
+def test_a_cell_repeats_its_transfers_and_its_clients_wait_for_them(run):
+    timeouts = {"connection": 1.0, "resume": "ranges"}
+    usual = in_cells(run, link=("internet", "cell/0"), timeouts=timeouts)
+    result = in_cells(run, (0.0, 1.5), link=("internet", "cell/0"), timeouts=timeouts)
+    assert result.outcome.rows[0].aggregated == 3
+    first = {event.client: event.time for event in result.of("transfer_start", item="down")}
+    before = {event.client: event.time for event in usual.of("transfer_start", item="down")}
+    assert first[0] == pytest.approx(before[0] + 2.0)
+    assert first[1] == before[1]
+
+
+def prefetching(run, timeouts, *spans):
+    """FedADC with overlap; the link of the first client that prefetches is down, at times after that prefetch began."""
+    options = {"rates": [8e6] * 3, "cohort": 1, "rounds": 8, "timeouts": timeouts}
+    usual = run(FEDADC, **options)
+    prefetch = usual.of("transfer_start", item="prefetch")[0]
+    changes = outages(
+        *((prefetch.time + began, prefetch.time + ended) for began, ended in spans),
+        link=("internet", f"client/{prefetch.client}"),
+    )
+    return prefetch, usual, sound(run(FEDADC, **options, capacity_changes=changes))
+
+
+def test_a_prefetch_that_fails_is_in_vain_and_its_round_sends_its_parts_again(run):
+    prefetch, usual, result = prefetching(run, {"connection": 0.5, "retries": 0}, (0.2, 0.9))
+    assert result.of("dropout") == []
+    assert [event.bytes for event in result.of("transfer_break", item="prefetch")] == [200_000]
+    assert result.outcome.spent.bytes_broken == 200_000
+    assert len(result.of("lost", item="prefetched_in_vain", client=prefetch.client)) == 1
+    place = {"round": prefetch.round, "client": prefetch.client}
+    sent = result.of("transfer_end", item="down", **place)[0]
+    assert sent.bytes == sum(event.bytes for event in usual.of("transfer_end", **place) if event.item != "up")
+    assert result.outcome.seconds == pytest.approx(usual.outcome.seconds + 1)
+
+
+def test_a_prefetch_that_fails_in_its_round_ends_the_clients_participation(run):
+    # Its round begins 3 s after the prefetch, which has then stalled for 2.8 s.
+    prefetch, _, result = prefetching(run, {"connection": 4.0, "retries": 0}, (0.2, 9.0))
+    dropout = result.of("dropout")[0]
+    assert (dropout.item, dropout.round, dropout.client) == ("timeout", prefetch.round, prefetch.client)
+    assert dropout.time == pytest.approx(prefetch.time + 4.2)
+    assert result.of("transfer_start", item="down", round=prefetch.round)[0].time == pytest.approx(prefetch.time + 3)
+
+
+@pytest.mark.parametrize("protocol", [
+    {"kind": "asynchronous", "buffer": 1, "ahead": 2}, {"retries": 2}, {"deadline": 9.0, "late": "partial"},
+    {"over_select": 1.5},
+])  # fmt: skip
+@pytest.mark.parametrize("entry", ["fedavg", FEDADC, "scaffold"])
+def test_every_protocol_goes_on_without_the_clients_whose_transfers_fail(run, protocol, entry):
+    spans = [(0.7 + 3 * number, 2.4 + 3 * number) for number in range(12)]
+    result = sound(
+        run(
+            entry,
+            rates=[8e6, 6e6, 4e6],
+            cohort=2,
+            rounds=5,
+            timeouts={"connection": 1.0, "retries": 1, "first_wait": 0.1},
+            protocol=protocol,
+            capacity_changes=outages(*spans),
+        )
+    )
+    assert result.of("transfer_break")
+    assert result.outcome.rounds == 5
+
+
+@pytest.mark.parametrize("phase", [[8e2, 0.0], [0.0, 8e2]])
+def test_an_outage_within_a_repeated_period_counts_each_time_alone(run, phase):
+    # 0.3 s down, 0.1 s up, for hours: after thousands of changes, whole periods are computed at once.
+    trace = StepTrace([0.0, 0.1 if phase[0] else 0.3], phase, period=0.4)
+    changes = SimpleNamespace(
+        attach=lambda network: network.set_process("internet", "client/0", trace),
+        round_begins=lambda network, round: None,
+    )
+    result = sound(run(rates=[8e6], rounds=1, timeouts={"connection": 9000.0}, capacity_changes=changes))
+    assert result.of("repetition")
+    assert result.of("transfer_break") == []
+    # 8 Mbit take 10,000 s of the link's time.
+    assert result.of("transfer_end", item="down")[0].time == pytest.approx(40_000, abs=0.4)
+
+
+@pytest.fixture(name="tried")
+def tried_fixture(run):
+    timeouts = {"connection": 1.0, "resume": "ranges", "chunk": 200_000, "retries": 2, "jitter": 0.3}
+    return run(rates=[8e6, 8e6], rounds=2, timeouts=timeouts, capacity_changes=outages((0.5, 4.0), (9.0, 40.0)))
+
+
+def forged(rows, kind, number=0, **columns):
+    places = [place for place, event in enumerate(rows) if event.kind == kind]
+    changed = list(rows)
+    changed[places[number]] = rows[places[number]]._replace(**columns)
+    return changed
+
+
+@pytest.mark.parametrize(("kind", "number", "columns", "said"), [
+    ("transfer_break", 0, {"bytes": 0}, "are kept, not"),
+    ("transfer_break", 0, {"seconds": 0.5}, "the back-off is"),
+    ("transfer_break", 0, {"value": 2.0}, "is break 1 of the transfer"),
+    ("transfer_break", 0, {"flow": 77}, "no transfer was aborted"),
+    ("transfer_break", 0, {"item": "up"}, "not for the same job"),
+    ("transfer_break", 0, {"detail": '{"cause": "transfer", "kept": 400000, "again": true}'}, "its time-out is None"),
+    ("transfer_break", 0, {"detail": '{"cause": "luck", "kept": 400000, "again": true}'}, "unknown cause"),
+    ("transfer_break", 0, {"detail": '{"cause": "connection", "kept": 1, "again": true}'}, "not 1"),
+    ("transfer_break", -1, {"detail": '{"cause": "connection", "kept": 0, "again": true}'}, "of at most 2"),
+    ("dropout", 0, {"time": 1.0}, "no transfer of its job failed"),
+    ("dropout", 0, {"item": "backhaul"}, "no transfer of the cell failed"),
+])  # fmt: skip
+def test_a_forged_row_is_found(tried, kind, number, columns, said):
+    assert broken_laws(tried) == []
+    assert len(tried.of("transfer_break")) >= 4
+    assert any(said in text for text in broken_laws(tried, forged(tried.events, kind, number, **columns)))
+
+
+def test_a_missing_break_or_attempt_is_found(tried):
+    without = [event for event in tried.events if event.kind != "transfer_break"]
+    assert any("did not break, but is repeated" in text for text in broken_laws(tried, without))
+    again = [event.flow for event in tried.events if event.facts.get("first") is not None][-1]
+    cut = [event for event in tried.events if event.flow != again]
+    assert any("no other attempt follows" in text for text in broken_laws(tried, cut))
+    dropouts = [event for event in tried.events if event.kind != "dropout"]
+    assert any("the client did not drop out" in text for text in broken_laws(tried, dropouts))
+
+
+def test_an_attempt_that_should_have_broken_is_found(tried):
+    object.__setattr__(tried.setup, "timeouts", tried.setup.timeouts.model_copy(update={"connection": 0.5}))
+    found = broken_laws(tried)
+    assert any("stalled for 1 s, its time-out is 0.5 s" in text for text in found)
+    object.__setattr__(tried.setup, "timeouts", tried.setup.timeouts.model_copy(update={"transfer": 0.5}))
+    assert any("lasted 1 s, its time-out is 0.5 s" in text for text in broken_laws(tried))
+    object.__setattr__(tried.setup, "timeouts", None)
+    assert any("but there are no time-outs" in text for text in broken_laws(tried))
