@@ -1,4 +1,4 @@
-"""``edgefl plan``: predict what a scenario will cost, without training."""
+"""``edgefl plan``: predict what a scenario will cost, without training; with ``--for``, ask a finished run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgefl.cli.arguments import Changes, Json, Methods, Scenario
+from edgefl.cli.arguments import Changes, Json, Methods, Trust
+from edgefl.cli.plan_for import answer, refuse_run
 from edgefl.cli.printing import say, say_json
+from edgefl.errors import UserError
 
 if TYPE_CHECKING:
     from edgefl.planning import BudgetPlan, DevicePlan, Plan, Range
@@ -19,7 +21,14 @@ if TYPE_CHECKING:
 
 
 def plan(  # noqa: PLR0917  (Typer reads options from the signature)
-    scenario: Scenario,
+    scenario: Annotated[
+        str,
+        typer.Argument(
+            metavar="SCENARIO",
+            help="A YAML file, or a shipped scenario's name; with --for, a run directory.",
+            show_default=False,
+        ),
+    ],
     changes: Changes = None,
     method: Methods = None,
     rounds: Annotated[
@@ -30,12 +39,31 @@ def plan(  # noqa: PLR0917  (Typer reads options from the signature)
         int | None,
         typer.Option(min=0, help="Seed of the fleet and of random draws.", show_default="the scenario's first"),
     ] = None,
+    condition: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="CONDITION",
+            help="METRIC=VALUE within QUANTITY [and within QUANTITY…]: search the least bandwidth, the slowest "
+            "devices, the smallest batteries and the largest model with which a finished run meets it.",
+            show_default=False,
+        ),
+    ] = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Predict the cost of a round of each method, the devices that cannot take part, and how many rounds budgets allow.
 
-    Nothing is trained: some rounds are simulated with neutral numbers instead of losses and accuracies.
+    Nothing is trained: some rounds are simulated with neutral numbers instead of losses and accuracies. With --for, a
+    finished run is simulated again with its recorded training.
     """
+    if condition is not None:
+        if changes or rounds is not None or seed is not None:
+            raise UserError("cannot be combined with --set, --rounds or --seed", file="--for")
+        with _garbage_collection_off():
+            answer(scenario, condition, method, trust=trust, as_json=as_json)
+        return
+    refuse_run(scenario)
     with _garbage_collection_off():
         made = _made(scenario, changes or (), method, rounds, seed)
     if as_json:
@@ -59,7 +87,6 @@ def _garbage_collection_off() -> Iterator[None]:
 def _made(
     scenario: str, changes: Sequence[str], methods: list[str] | None, rounds: int | None, seed: int | None
 ) -> Plan:
-    from edgefl.errors import UserError
     from edgefl.planning import plan as make
     from edgefl.scenario import load_scenario
 

@@ -106,6 +106,11 @@ def wire_sizes(scenario: Scenario, model: BlockModel, codec: Codec) -> ModelSize
     return replace(sizes, block_bytes=uniform_blocks(sizes)) if isinstance(scenario.cost, PaperCost) else sizes
 
 
+def client_links_of(scenario: Scenario, world: SharedWorld) -> ClientLinks:
+    """Return the capacities of the clients' links of a seed."""
+    return ClientLinks(scenario.network.links, [str(name) for name in world.fleet.link_names()], world.seed)
+
+
 def limits_of(scenario: Scenario) -> Limits:
     """Return the budgets and targets of one run, none reached yet."""
     smoothed = scenario.target_metric.endswith("_ema")
@@ -122,6 +127,7 @@ def setup_of(
     learner: Learner,
     trains: bool,
     listeners: Sequence[Listener],
+    client_links: ClientLinks | None = None,
 ) -> Setup:
     """Return one run's setup.
 
@@ -133,6 +139,7 @@ def setup_of(
         learner: trains, or replaces training.
         trains: whether the learner's results come from training.
         listeners: follow the run, in this order.
+        client_links: the capacities of the clients' links, if they are already built.
     """
     method = costs.method
     model = costs.adapted_model()
@@ -155,7 +162,7 @@ def setup_of(
         samples=world.samples,
         topology=build_topology(scenario.network.topology, scenario.network.links, links),
         transport=scenario.network.transport.build(),
-        capacity_changes=ClientLinks(scenario.network.links, links, world.seed),
+        capacity_changes=client_links or client_links_of(scenario, world),
         learner=learner,
         limits=limits_of(scenario),
         stop=scenario.stop,

@@ -16,6 +16,7 @@ from edgefl.fleet.availability import Always, AnyAvailability, Trace, read_trace
 from edgefl.fleet.library import load_profile
 from edgefl.fleet.profile import DeviceProfile
 from edgefl.fleet.sampling import Sample, sampled_profiles
+from edgefl.fleet.slower import slower
 from edgefl.options import Options
 from edgefl.randomness import generator
 from edgefl.validation import validated
@@ -39,6 +40,12 @@ class FleetGroup(Options):
     sample: Sample | None = Field(None, description="How its devices differ; null: all are equal.")
     overrides: dict[str, Any] | None = Field(
         None, description="Figures that differ from the profile, nested as in it: {memory: {training: 1 GB}}."
+    )
+    pace: float = Field(
+        1.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Factor on the seconds of the profile's training steps; 2: twice as slow.",
     )
 
     @model_validator(mode="after")
@@ -76,7 +83,9 @@ def resolve(group: FleetGroup, *, folder: Path | None = None, field: str | None 
     if group.overrides:
         data = _merged(profile.model_dump(mode="json"), group.overrides)
         profile = validated(DeviceProfile, data, field=f"{where}overrides")
-    return group.model_copy(update={"profile": profile, "overrides": None})
+    if group.pace != 1:
+        profile = slower(profile, group.pace)
+    return group.model_copy(update={"profile": profile, "overrides": None, "pace": 1.0})
 
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from edgefl.fleet.figure import Estimate
+from edgefl.fleet.figure import scaled
 from edgefl.fleet.profile import DeviceProfile, OperatorRates
 from edgefl.options import Options
 
@@ -78,16 +78,16 @@ def _normal_share(numbers: np.ndarray) -> np.ndarray:
 def _like(profile: DeviceProfile, name: str, speed: float, memory: float) -> DeviceProfile:
     compute = profile.compute.model_copy(
         update={
-            "fp32_peak": _scaled(profile.compute.fp32_peak, speed),
-            "fp32_achievable": _scaled(profile.compute.fp32_achievable, speed),
-            "memory_bandwidth": _scaled(profile.compute.memory_bandwidth, math.sqrt(speed)),
-            "operator_overhead": _scaled(profile.compute.operator_overhead, 1 / speed),
-            "step_overhead": _scaled(profile.compute.step_overhead, 1 / speed),
+            "fp32_peak": scaled(profile.compute.fp32_peak, speed),
+            "fp32_achievable": scaled(profile.compute.fp32_achievable, speed),
+            "memory_bandwidth": scaled(profile.compute.memory_bandwidth, math.sqrt(speed)),
+            "operator_overhead": scaled(profile.compute.operator_overhead, 1 / speed),
+            "step_overhead": scaled(profile.compute.step_overhead, 1 / speed),
             "operator_rates": {kind: _faster(rates, speed) for kind, rates in profile.compute.operator_rates.items()},
             "measured_steps": (),  # measured on another device
         }
     )
-    training = _scaled(profile.memory.training, memory / profile.memory.total)
+    training = scaled(profile.memory.training, memory / profile.memory.total)
     size = profile.memory.model_copy(update={"total": memory, "training": training})
     return profile.model_copy(update={"name": name, "compute": compute, "memory": size})
 
@@ -95,11 +95,4 @@ def _like(profile: DeviceProfile, name: str, speed: float, memory: float) -> Dev
 def _faster(rates: OperatorRates, speed: float) -> OperatorRates:
     factors = {"fp32_achievable": speed, "memory_bandwidth": math.sqrt(speed), "operator_overhead": 1 / speed}
     given = {name: getattr(rates, name) for name in factors if getattr(rates, name) is not None}
-    return rates.model_copy(update={name: _scaled(figure, factors[name]) for name, figure in given.items()})
-
-
-def _scaled(figure: float | Estimate[float], factor: float) -> float | Estimate[float]:
-    if not isinstance(figure, Estimate):
-        return figure * factor
-    low, nominal, high = (number * factor for number in (figure.low, figure.nominal, figure.high))
-    return type(figure)(low=low, nominal=nominal, high=high)
+    return rates.model_copy(update={name: scaled(figure, factors[name]) for name, figure in given.items()})

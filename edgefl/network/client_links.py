@@ -6,6 +6,7 @@ of the key, so all methods of an experiment have the same network.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -18,6 +19,7 @@ from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.generated import GeneratedRates
 from edgefl.network.processes import CapacityProcess, SteppedProcess
 from edgefl.network.replayed import Direction, ReplayedLink
+from edgefl.network.scaling import scaled_links
 from edgefl.network.specs import (
     ConstantCapacity,
     GeneratedCapacity,
@@ -76,6 +78,27 @@ class ClientLinks:
                 raise UserError(error.message, field=field, file=error.file) from None
         self._rounds = {name: int(amount) for name, (kind, amount) in self._rules().items() if kind == "rounds"}
         self._seconds = {name: amount for name, (kind, amount) in self._rules().items() if kind == "seconds"}
+
+    def scaled(self, factor: float) -> ClientLinks:
+        """The same links and draws with every capacity multiplied by ``factor``; no trace is read again."""
+        other = copy.copy(self)
+        other._links = scaled_links(self._links, factor)
+        other._replayed = {name: link.scaled(factor) for name, link in self._replayed.items()}
+        return other
+
+    def usual(self, direction: Direction) -> NDArray[np.float64]:
+        """Each client's usual capacity, bit/s: the middle of a range, the median of a process, a trace's mean."""
+        vector = np.zeros(self._count)
+        for name, clients in self._members.items():
+            spec = self._spec(name, direction)
+            if isinstance(spec, TraceCapacity):
+                vector[clients] = [trace.mean() for trace in self._replayed[name].of(direction, clients)]
+            elif isinstance(spec, GeneratedCapacity):
+                percents = sorted(spec.rates)
+                vector[clients] = np.interp(50.0, percents, [spec.rates[percent] for percent in percents])
+            else:
+                vector[clients] = spec.rate if isinstance(spec, ConstantCapacity) else (spec.low + spec.high) / 2
+        return vector
 
     def redraws_at(self, round: int) -> bool:
         """Whether some client's capacity is redrawn at the beginning of this round (from 0)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import copy
 import itertools
 import math
 from collections.abc import Sequence
@@ -66,9 +67,14 @@ class StepTrace:
 
     def shifted(self, seconds: float) -> StepTrace:
         """The same trace, shifted by ``seconds``; the arrays are shared."""
-        other = object.__new__(StepTrace)
-        other.times, other.rates, other.period = self.times, self.rates, self.period
+        other = copy.copy(self)
         other.offset = self.offset + seconds
+        return other
+
+    def scaled(self, factor: float) -> StepTrace:
+        """The same trace with every rate multiplied by ``factor``; its times are shared."""
+        other = copy.copy(self)
+        other.rates = [rate * factor for rate in self.rates]
         return other
 
     def value(self, seconds: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import fnmatch
 import re
 from collections.abc import Sequence
@@ -84,6 +85,14 @@ class ReplayedLink:
                 for client, span in zip(clients.tolist(), spans, strict=True)
             ]
         return [trace.shifted(draw * span) for trace, draw, span in zip(chosen, draws.tolist(), spans, strict=True)]
+
+    def scaled(self, factor: float) -> ReplayedLink:
+        """The same traces with every rate multiplied by ``factor``."""
+        other = copy.copy(self)
+        other._traces = {
+            direction: [trace.scaled(factor) for trace in traces] for direction, traces in self._traces.items()
+        }
+        return other
 
     def _rows(self, direction: Direction) -> NDArray[np.int64]:
         """The number of each client's trace; none is repeated before all were used."""

@@ -8,6 +8,20 @@ from edgefl.experiment.recording import Recording
 from edgefl.training.job import JobId, Mixing, TrainingJob
 
 
+class TrainsDifferentlyError(UserError):
+    """Under other conditions something else would be trained than in the finished run.
+
+    Args:
+        what: the difference.
+        field: where it is.
+    """
+
+    def __init__(self, what: str, *, field: str) -> None:
+        self.what = what
+        message = f"{what}; so time affects what is trained, and the run cannot be replayed: simulate it instead"
+        super().__init__(message, field=field)
+
+
 class ReplayedLearner(RecordedLearner):
     """Answers from a recording; raises an error if the world would train something else than was trained.
 
@@ -63,11 +77,8 @@ class ReplayedLearner(RecordedLearner):
                 return
             key = (key[0], previous)
 
-    def _not_recorded(self, name: str) -> UserError:
-        return UserError(f"the finished run has no {name}: simulate it instead", field=self._method)
+    def _not_recorded(self, name: str) -> TrainsDifferentlyError:
+        return TrainsDifferentlyError(f"the finished run has no {name}", field=self._method)
 
-    def _refusal(self, round: int, what: str) -> UserError:
-        return UserError(
-            f"{what}; so time affects what is trained, and the run cannot be replayed: simulate it instead",
-            field=f"{self._method}, round {round + 1}",
-        )
+    def _refusal(self, round: int, what: str) -> TrainsDifferentlyError:
+        return TrainsDifferentlyError(what, field=f"{self._method}, round {round + 1}")

@@ -132,6 +132,16 @@ class ComputeSeconds:
         self._clients = clients
         self._known: tuple[int, NDArray[np.float64]] | None = None
 
+    def times(self, factor: float) -> ComputeSeconds:
+        """The same draws with ``factor`` times the seconds."""
+        ranges = {
+            name: each.model_copy(update={"low": each.low * factor, "high": each.high * factor})
+            for name, each in self._spec.methods.items()
+        }
+        return ComputeSeconds(
+            self._spec.model_copy(update={"methods": ranges}), self._method, self._seed, self._clients
+        )
+
     def of(self, round: int) -> NDArray[np.float64]:
         """Every client's seconds in a round (from 0), shape ``[clients]``."""
         if self._known is None or self._known[0] != round:

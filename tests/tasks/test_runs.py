@@ -21,6 +21,7 @@ from edgefl.report.page import page
 from edgefl.report.pictures import accuracy_figure
 from edgefl.report.rows import comparison_rows
 from edgefl.report.verdict import verdict
+from edgefl.rerun.inverse import ask
 from edgefl.rerun.replay import replay
 from edgefl.rerun.verify import verify
 from edgefl.scenario import dump_yaml, load_scenario
@@ -301,3 +302,16 @@ def test_a_summary_of_an_earlier_version_is_of_accuracy(small, tmp_path):
     result = RunResult(folder)
     assert (result.metric.name, result.results[result.labels[-1]][0].metric.final) == ("accuracy", final)
     assert [target.value for target in result.results[result.labels[0]][0].targets] == [0.5]
+
+
+def test_a_finished_run_is_asked_for_its_own_metric(scenario, tmp_path):
+    """The root mean squared error is reached from above."""
+    folder = run(scenario("regression"), out=tmp_path / "run")
+    rows = pq.read_table(folder / "fedavg" / "seed-0" / "rounds.parquet").to_pydict()
+    last, seconds = rows["metric"][-1], rows["seconds"][-1]
+    assert min(rows["metric"][:-1]) > last
+    found = ask(folder, f"rmse={last} within {2 * seconds} s", methods=["fedavg"]).methods[0]
+    assert found.spent["seconds"] == seconds
+    assert 0 < found.answers["bandwidth"].met < 1
+    with pytest.raises(UserError, match="expected rmse, the metric of the run's task, found accuracy"):
+        ask(folder, "accuracy=0.5 within 1h")

@@ -28,6 +28,7 @@ SHORT = (
     ("edgefl --traceback simulate", (), (*SMALL, "--seed", "0")),
     ("edgefl sweep", ("--seed",), ("--set", "training.rounds=2")),
     ("edgefl sweep", (), ("--set", "training.rounds=2", "--seed", "0", "--method", "fedavg", "--random", "1")),
+    ("edgefl plan", ("--for",), ()),
     ("edgefl plan", (), ("--rounds", "2")),
     ("edgefl diagnose", (), ("--batches", "1", "--method", "fedavg")),
     ("edgefl profile measure", (), ("--seconds", "60", "--threads", "1")),

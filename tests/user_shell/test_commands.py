@@ -21,6 +21,7 @@ VARIANTS = {
     "edgefl simulate": ("--no-train", "--resume"),
     "edgefl report": ("--html",),
     "edgefl replay": ("--sensitivity",),
+    "edgefl plan": ("--for",),
 }
 """Options with which a command does something else."""
 

@@ -17,18 +17,17 @@ import pyarrow as pa
 
 from edgefl.errors import UserError
 from edgefl.experiment.recording import Recording
-from edgefl.experiment.wiring import SharedWorld, setup_of
-from edgefl.network.build import build_topology
+from edgefl.experiment.wiring import SharedWorld, client_links_of
+from edgefl.network.client_links import ClientLinks
 from edgefl.process_state import process_state_kept
 from edgefl.record.listener import Listener
 from edgefl.record.rounds import RoundRow
 from edgefl.record.sensitivity import Condition, Retimed, write_retimed
 from edgefl.record.tables import SENSITIVITY
 from edgefl.rerun.finished_run import FinishedRun
-from edgefl.rerun.replayed_learner import ReplayedLearner
-from edgefl.rerun.sensitivity.conditions import CONDITIONS, at_bound, scale_topology, scaled_links
+from edgefl.rerun.retimed import retimed_setup
+from edgefl.rerun.sensitivity.conditions import CONDITIONS, at_bound
 from edgefl.rerun.sensitivity.held_decisions import HeldScheduler, HeldSelector
-from edgefl.scenario import Scenario
 from edgefl.simulation.run import simulate_run
 from edgefl.simulation.setup import Setup
 
@@ -60,35 +59,36 @@ class _Retiming:
     rounds: int
     recording: Recording
 
-    def table(self, scenario: Scenario, world: SharedWorld, condition: Condition) -> pa.Table | str:
+    def table(self, world: SharedWorld, links: ClientLinks, condition: Condition) -> pa.Table | str:
         """Return the re-timed rounds, or why the training would have been different."""
         try:
-            return _table(self, condition, self._rows(scenario, world, condition))
+            return _table(self, condition, self._rows(world, links, condition))
         except UserError as error:
             return str(error)
 
-    def _rows(self, scenario: Scenario, world: SharedWorld, condition: Condition) -> list[RoundRow]:
+    def _rows(self, world: SharedWorld, links: ClientLinks, condition: Condition) -> list[RoundRow]:
         if not self.rounds:
             return []
         found = _TrainedRounds(self.rounds)
         with suppress(_AllRetimedError):
-            simulate_run(self._setup(scenario, world, condition, found))
+            simulate_run(self._setup(world, links, condition, found))
         if len(found.rows) < self.rounds:
             raise UserError(f"the run would have ended after round {len(found.rows)} of {self.rounds}")
         return found.rows
 
-    def _setup(self, scenario: Scenario, world: SharedWorld, condition: Condition, listener: Listener) -> Setup:
-        costs, method = self.run.costs[self.label], scenario.method(self.label)
-        learner = ReplayedLearner(self.recording, self.label, stateful=costs.method.state is not None)
-        setup = setup_of(scenario, method, world, costs, learner=learner, trains=False, listeners=[listener])
-        links = [str(name) for name in world.fleet.link_names()]
-        topology = build_topology(scenario.network.topology, scenario.network.links, links)
-        scale_topology(topology, condition.bandwidth)
+    def _setup(self, world: SharedWorld, links: ClientLinks, condition: Condition, listener: Listener) -> Setup:
+        setup = retimed_setup(
+            self.run,
+            self.label,
+            self.recording,
+            world=world,
+            links=links,
+            listener=listener,
+            bandwidth=condition.bandwidth,
+        )
         timed = {what for _, what, _ in self.recording.timed}
         return replace(
             setup,
-            stop="rounds",
-            topology=topology,
             scheduler=HeldScheduler(self.recording.alphas) if "blocks" in timed else setup.scheduler,
             selector=HeldSelector(self.recording.cohorts) if "selection" in timed else setup.selector,
         )
@@ -130,11 +130,11 @@ def write_sensitivity(path: Path, conditions: Sequence[Condition] = CONDITIONS, 
     if not retimings:
         raise UserError("no method of this run was trained to its end, so no method can be re-timed", file=str(path))
     tables: dict[str, list[pa.Table]] = {}
-    for condition, scenario, world in _worlds(run, conditions):
+    for condition, world, links in _worlds(run, conditions):
         for one in retimings:
             if one.seed != world.seed:
                 continue
-            table = one.table(scenario, world, condition)
+            table = one.table(world, links, condition)
             if isinstance(table, str):
                 refused.setdefault(one.label, table)
             else:
@@ -144,17 +144,15 @@ def write_sensitivity(path: Path, conditions: Sequence[Condition] = CONDITIONS, 
     return write_retimed(path, Retimed(whole, held, refused))
 
 
-def _worlds(run: FinishedRun, conditions: Sequence[Condition]) -> Iterator[tuple[Condition, Scenario, SharedWorld]]:
+def _worlds(run: FinishedRun, conditions: Sequence[Condition]) -> Iterator[tuple[Condition, SharedWorld, ClientLinks]]:
     """Yield each condition with each seed of the run."""
-    network = run.scenario.network
     seeds = dict.fromkeys(entry.seed for label in run.labels for entry in run.entries[label])
     for seed in seeds:
         world = run.world(run.scenario, seed)
+        links = client_links_of(run.scenario, world)
         for condition in conditions:
-            links = scaled_links(network.links, condition.bandwidth)
-            scenario = run.scenario.model_copy(update={"network": network.model_copy(update={"links": links})})
             profiles = tuple(at_bound(profile, condition.devices) for profile in world.fleet.profiles)
-            yield condition, scenario, replace(world, fleet=replace(world.fleet, profiles=profiles))
+            yield condition, replace(world, fleet=replace(world.fleet, profiles=profiles)), links
 
 
 def _table(one: _Retiming, condition: Condition, rows: Sequence[RoundRow]) -> pa.Table:

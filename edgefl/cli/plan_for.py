@@ -1,0 +1,167 @@
+"""``edgefl plan RUN --for CONDITION``: the worst world in which a finished run still meets a condition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from edgefl.cli.printing import say, say_json
+from edgefl.errors import UserError
+from edgefl.record import RunPaths
+from edgefl.user_path import user_path
+
+if TYPE_CHECKING:
+    from edgefl.rerun.inverse import Answer, Answers, MethodAnswer
+    from edgefl.rerun.inverse.condition import Condition
+    from edgefl.rerun.inverse.questions import Name
+
+_ASKED: dict[Name, tuple[str, str, str, str]] = {
+    "bandwidth": ("least bandwidth", "with at least {} times the bandwidth", "with any bandwidth", "more bandwidth"),
+    "devices": ("slowest devices", "on devices up to {} times as slow", "on any devices", "faster devices"),
+    "battery": (
+        "smallest batteries",
+        "with batteries of at least {}",
+        "with batteries of any size",
+        "larger batteries",
+    ),
+    "model": ("largest model", "with a model up to {} times as large", "with any size of the model", "a smaller model"),
+}
+"""Of each question: its name, its answer, and the answers if all factors meet the condition, or none."""
+
+_SMALLER_IS_HARDER = ("bandwidth", "battery")
+
+
+def refuse_run(scenario: str) -> None:
+    """Refuse a run directory in place of a scenario.
+
+    Raises:
+        UserError: it is one.
+    """
+    path = user_path(scenario)
+    if RunPaths(path).summary.is_file():
+        raise UserError(
+            f"is a run directory: add --for 'accuracy=0.9 within 1h', or plan its scenario, {RunPaths(path).scenario}",
+            file=scenario,
+        )
+
+
+def answer(run: str, condition: str, methods: list[str] | None, *, trust: bool, as_json: bool) -> None:
+    """Print the answers for a finished run.
+
+    Raises:
+        UserError: it is no finished run, or the condition is invalid.
+    """
+    path = user_path(run)
+    if not path.is_dir():
+        raise UserError(f"--for needs the folder of a finished run, from edgefl simulate {run} --out RUN", file=run)
+    from edgefl.rerun.inverse import ask
+
+    found = ask(path, condition, methods=methods, trust=trust)
+    if as_json:
+        say_json(found.as_dict())
+    else:
+        _print(found)
+
+
+def _print(found: Answers) -> None:
+    from edgefl.cli.console import print_table
+
+    for method in found.methods:
+        for sentence in _sentences(method, found.condition):
+            say(sentence)
+    rows = [row for method in found.methods for row in _rows(method, found.condition)]
+    seeds = "the seed" if len(found.seeds) == 1 else f"each of the {len(found.seeds)} seeds"
+    notes = [
+        f"Found by bisection: {seeds} meets the condition at the first factor of an interval, and one does not at the "
+        "second."
+        if len(found.seeds) > 1
+        else "Found by bisection: the run meets the condition at the first factor of an interval, not at the second.",
+        "Nothing was trained: models and their metric are those of the run. A larger model is assumed to reach the "
+        "same metric.",
+    ]
+    if rows:
+        heads = ["method", "question", "factor", "interval", "that is", "beyond it"]
+        print_table(heads, rows, notes=notes, words=(0, 1, 4, 5))
+
+
+def _sentences(method: MethodAnswer, condition: Condition) -> Iterator[str]:
+    from edgefl.report.quantities import limit
+
+    value = limit(condition.value, condition.metric.dimension)
+    within = " and ".join(limit(amount, kind) for kind, amount in condition.limits.items())
+    goal = f"{'a moving average of ' if condition.smoothed else ''}{value} {condition.metric.word} within {within}"
+    met = [_in_words(name, each) for name, each in method.answers.items() if each.met is not None]
+    if met:
+        yield f"{method.label} reaches {goal} {', or '.join(met)}."
+    never = [_ASKED[name][3] for name, each in method.answers.items() if each.met is None]
+    if never:
+        yield f"{method.label} does not reach {goal} by {' or '.join(never)} alone."
+    if method.why_not:
+        missing = [_ASKED[name][0] for name in _ASKED if name not in method.answers]
+        which = "" if len(missing) == len(_ASKED) else f" for the {', '.join(missing)}"
+        yield f"{method.label} needs training{which}: {method.why_not}."
+
+
+def _in_words(name: Name, found: Answer) -> str:
+    _, some, every, _ = _ASKED[name]
+    if found.missed is None or found.met is None:
+        return every
+    return some.format(_joules(found.figures["joules"]) if name == "battery" else _factor(name, found.met))
+
+
+def _rows(method: MethodAnswer, condition: Condition) -> Iterator[list[str]]:
+    for name, found in method.answers.items():
+        question = _ASKED[name][0]
+        if found.met is None:
+            yield [method.label, question, "none", f"up to {found.missed:g}", "–", _beyond(name, found, condition)]
+        elif found.missed is None:
+            yield [method.label, question, "any", f"down to {found.met:g}", _absolute(name, found), "–"]
+        else:
+            factor, there = _factor(name, found.met), _absolute(name, found)
+            interval = f"{factor}, {_factor(name, found.missed, met=False)}"
+            yield [method.label, question, factor, interval, there, _beyond(name, found, condition)]
+
+
+def _factor(name: Name, factor: float, *, met: bool = True) -> str:
+    """A factor with three digits, rounded away from the boundary.
+
+    >>> _factor("bandwidth", 0.28324), _factor("devices", 3.4879)
+    ('0.284', '3.48')
+    """
+    unit = 10.0 ** (math.floor(math.log10(factor)) - 2)
+    up = (name in _SMALLER_IS_HARDER) == met
+    return f"{(math.ceil(factor / unit - 1e-9) if up else math.floor(factor / unit + 1e-9)) * unit:.3g}"
+
+
+def _joules(joules: float) -> str:
+    """Joules as the unit of a battery, rounded up to three digits."""
+    from edgefl.report.quantities import quantity
+
+    return quantity(float(_factor("battery", joules)), "joules")
+
+
+def _absolute(name: Name, found: Answer) -> str:
+    from edgefl.report.quantities import quantity
+
+    figures = found.figures
+    match name:
+        case "bandwidth":
+            down, up = (f"{figures[direction] / 1e6:.3g} Mbit/s {direction}" for direction in ("down", "up"))
+            return f"the median client's link: {down}, {up}"
+        case "battery":
+            return f"{_joules(figures['joules'])} = {figures['joules'] / 3600:.3g} Wh"
+        case "model":
+            return f"{quantity(figures['bytes'], 'bytes')}, {quantity(figures['flops'], 'flops')} a step"
+    if not found.device:
+        return "the given seconds of local training"
+    return f"{found.device}: {quantity(figures['step_seconds'], 'seconds')} a step"
+
+
+def _beyond(name: Name, found: Answer, condition: Condition) -> str:
+    """What fails beyond the boundary."""
+    from edgefl.report.quantities import limit
+
+    if found.why == "training":
+        return "a client runs empty" if name == "battery" else f"other training: {found.different}"
+    return next(f"more than {limit(amount, kind)}" for kind, amount in condition.limits.items() if kind == found.why)

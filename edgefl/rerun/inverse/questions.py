@@ -1,0 +1,122 @@
+"""The questions: which part of the world is scaled, and how a run's setup changes with the factor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from edgefl.cost.measure import StepCost
+from edgefl.fleet import DeviceProfile, step_signature
+from edgefl.fleet.battery import Battery
+from edgefl.fleet.figure import scaled
+from edgefl.fleet.slower import slower
+from edgefl.methods.payload import ModelSizes
+from edgefl.simulation.setup import Setup
+
+Name = Literal["bandwidth", "devices", "battery", "model"]
+
+BATTERY_JOULES = 3600.0
+"""The capacity of a device's battery at factor 1 if no device of the fleet has one: 1 Wh, full and never charged."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is scaled by a factor.
+
+    Attributes:
+        name: of what is scaled.
+        easiest, hardest: the factors between which the answer is searched.
+        retimes: whether another factor gives other times, so that decisions that read a time could change.
+    """
+
+    name: Name
+    easiest: float
+    hardest: float
+    retimes: bool = True
+
+
+QUESTIONS = (
+    Question("bandwidth", easiest=1e3, hardest=1e-3),
+    Question("devices", easiest=1e-3, hardest=1e3),
+    Question("battery", easiest=1e6, hardest=1e-6, retimes=False),
+    Question("model", easiest=1e-3, hardest=1e3),
+)
+"""The capacity of every link; the seconds of local training; the capacity of batteries; the model's bytes and FLOPs."""
+
+
+def with_slower_devices(setup: Setup, factor: float) -> Setup:
+    """Multiply the seconds of local training by a factor on every device."""
+    seconds = None if setup.seconds is None else setup.seconds.times(factor)
+    return replace(_with_profiles(setup, lambda profile: slower(profile, factor)), seconds=seconds)
+
+
+def with_batteries(setup: Setup, factor: float) -> Setup:
+    """Multiply the capacity of every battery; if no device has one, every device gets one of 1 Wh times the factor."""
+    capacity = battery_joules(setup.fleet.profiles)
+
+    def charged(profile: DeviceProfile) -> DeviceProfile:
+        battery = profile.battery
+        if battery is None and capacity is None:
+            battery = Battery(capacity=BATTERY_JOULES)
+        if battery is not None:
+            battery = battery.model_copy(update={"capacity": battery.capacity * factor})
+        return profile.model_copy(update={"battery": battery})
+
+    return _with_profiles(setup, charged)
+
+
+def battery_joules(profiles: Sequence[DeviceProfile]) -> float | None:
+    """The capacity of the smallest battery of a fleet; ``None`` if there is none."""
+    return min((each.battery.capacity for each in profiles if each.battery is not None), default=None)
+
+
+def with_larger_model(setup: Setup, factor: float, steps: Mapping[tuple[int, int], StepCost]) -> Setup:
+    """Multiply the model's bytes, and each step's FLOPs and bytes of memory, by a factor.
+
+    The number of operators stays the same, and so do their overheads.
+
+    Args:
+        setup: the run's own setup.
+        factor: the factor.
+        steps: the steps of the run by (alpha, batch size). If a device has a measured time of one of them, the time
+            grows by the factor.
+    """
+    grown = {key: larger_step(step, factor) for key, step in steps.items()}
+    renamed = {step_signature(step.operators): step_signature(grown[key].operators) for key, step in steps.items()}
+
+    def larger(profile: DeviceProfile) -> DeviceProfile:
+        times = tuple(
+            each.model_copy(update={"signature": renamed[each.signature], "seconds": scaled(each.seconds, factor)})
+            for each in profile.compute.measured_steps
+            if each.signature in renamed
+        )
+        return profile.model_copy(update={"compute": profile.compute.model_copy(update={"measured_steps": times})})
+
+    return replace(
+        _with_profiles(setup, larger),
+        sizes=_sizes(setup.sizes, factor),
+        sizes_up=None if setup.sizes_up is None else _sizes(setup.sizes_up, factor),
+        sizes_plain=None if setup.sizes_plain is None else _sizes(setup.sizes_plain, factor),
+        cost=lambda alpha, batch: grown[alpha, batch],
+        seconds=None if setup.seconds is None else setup.seconds.times(factor),
+    )
+
+
+def _sizes(sizes: ModelSizes, factor: float) -> ModelSizes:
+    return replace(sizes, block_bytes=tuple(round(each * factor) for each in sizes.block_bytes))
+
+
+def larger_step(step: StepCost, factor: float) -> StepCost:
+    """A step with ``factor`` times the FLOPs and bytes in the same number of operators."""
+    return replace(
+        step,
+        operators=tuple(replace(each, flops=each.flops * factor, bytes=each.bytes * factor) for each in step.operators),
+        training_flops=step.training_flops * factor,
+        peak_memory_bytes=round(step.peak_memory_bytes * factor),
+    )
+
+
+def _with_profiles(setup: Setup, change: Callable[[DeviceProfile], DeviceProfile]) -> Setup:
+    profiles = tuple(change(profile) for profile in setup.fleet.profiles)
+    return replace(setup, fleet=replace(setup.fleet, profiles=profiles))

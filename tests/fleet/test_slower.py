@@ -1,0 +1,52 @@
+"""A device that is slower by a factor needs the factor times as long for every step, and is otherwise the same."""
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgefl.fleet import FleetGroup, all_profiles, assign, load_profile, step_seconds, step_signature
+from edgefl.fleet.assignment import resolve
+from edgefl.fleet.profile import DeviceProfile
+from edgefl.fleet.slower import slower
+
+STEP = [
+    SimpleNamespace(flops=2e9, bytes=1e6, count=3, kind="linear"),
+    SimpleNamespace(flops=10.0, bytes=5e7, count=7, kind=""),
+    SimpleNamespace(flops=0.0, bytes=0.0, count=100, kind=""),
+]
+MEASURED = [{"signature": step_signature(STEP), "step": "a step", "seconds": {"low": 1, "nominal": 2, "high": 3}}]
+
+
+def with_compute(**compute) -> DeviceProfile:
+    group = FleetGroup(profile="raspberry-pi-4", share=1, link="5g", overrides={"compute": compute})
+    return resolve(group).profile
+
+
+@pytest.mark.parametrize("bound", ["low", "nominal", "high"])
+@pytest.mark.parametrize(
+    "profile", [*all_profiles(), with_compute(measured_steps=MEASURED)], ids=lambda profile: profile.name
+)
+@given(factor=st.floats(1e-3, 1e3))
+def test_every_step_takes_the_factor_times_as_long(profile, bound, factor):
+    before = step_seconds(profile, STEP, bound=bound)
+    assert step_seconds(slower(profile, factor), STEP, bound=bound) == pytest.approx(factor * before, rel=1e-9)
+
+
+def test_memory_power_and_random_slowdowns_stay():
+    profile = with_compute(jitter=0.3, background_load=0.2, thermal={"after": "30 s", "sustained": 0.5})
+    other = slower(profile, 3)
+    assert (other.memory, other.power, other.battery) == (profile.memory, profile.power, profile.battery)
+    for name in ("jitter", "background_load", "thermal"):
+        assert getattr(other.compute, name) == getattr(profile.compute, name)
+    DeviceProfile.model_validate(other.model_dump(mode="json"))
+
+
+def test_the_pace_of_a_group_is_applied_after_its_overrides_and_once():
+    group = FleetGroup(profile="raspberry-pi-4", share=1, link="5g", pace=2.5, overrides={"compute": {"jitter": 0.1}})
+    resolved = resolve(group)
+    assert resolve(resolved) == resolved
+    (device,) = assign([resolved], clients=2, seed=0).profiles
+    assert device.compute.jitter == 0.1
+    assert step_seconds(device, STEP) == pytest.approx(2.5 * step_seconds(load_profile("raspberry-pi-4"), STEP))

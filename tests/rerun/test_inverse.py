@@ -1,0 +1,285 @@
+"""An answer to an inverse question meets the condition in a run of its own, and the neighbour beyond it does not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgefl.cli import main
+from edgefl.errors import UserError
+from edgefl.experiment import run
+from edgefl.network import replayed
+from edgefl.rerun.inverse import ask
+from edgefl.rerun.inverse.bisection import boundary
+from edgefl.rerun.inverse.condition import parse_condition
+from edgefl.scenario import load_scenario
+from edgefl.scenario.loading import check
+
+from ..small_runs import SMALL
+
+METHODS = ["fedavg", {"method": "fedadc", "overlap": True}, "scaffold", {"method": "fedbr", "scheduler": "gmbs"}]
+TIMELESS = ("fedavg", "fedadc", "scaffold")
+TRAINING = {"rounds": 10, "cohort": 3, "local": {"epochs": 2, "batch": 16, "lr": 0.2}}
+CHANGES = {"methods": METHODS, "targets": [0.35], "seeds": [0, 1], "training": TRAINING}
+PRECISION = 0.01
+
+
+def first_target(folder):
+    """What each method and seed spent until the first target, from the summary."""
+    methods = json.loads((folder / "summary.json").read_text())["methods"]
+    return {(label, each["seed"]): each["targets"][0] for label, entries in methods.items() for each in entries}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished run in which every method reaches the target, and a limit that is twice what the slowest needs."""
+    folder = run(check({**SMALL, **CHANGES}), out=tmp_path_factory.mktemp("inverse") / "run")
+    spent = first_target(folder)
+    assert all(each["reached"] for each in spent.values())
+    return folder, 2 * max(each["seconds"] for each in spent.values())
+
+
+@pytest.fixture(scope="module")
+def answered(finished):
+    folder, limit = finished
+    return ask(folder, f"targets.0 within {limit} s")
+
+
+def seconds_there(tmp_path, changes, label):
+    """The most seconds of any seed of a method until the target, in a run of its own under other conditions."""
+    folder = run(check({**SMALL, **CHANGES, **changes}), out=tmp_path, methods=[label])
+    return max(each["seconds"] for each in first_target(folder).values())
+
+
+def slower_links(factor):
+    network = json.loads(json.dumps(SMALL["network"]))
+    drawn = {"kind": "uniform", "low": 4e6 * factor, "high": 28e6 * factor}
+    network["topology"]["server"] = {"down": 100e6 * factor, "up": 100e6 * factor}
+    network["links"]["5g"].update(down=drawn, up=drawn)
+    return {"network": network}
+
+
+def slower_devices(factor):
+    return {"fleet": [{**group, "pace": factor} for group in SMALL["fleet"]]}
+
+
+@pytest.mark.parametrize("label", TIMELESS)
+@pytest.mark.parametrize(("name", "changed"), [("bandwidth", slower_links), ("devices", slower_devices)])
+def test_a_run_at_the_answer_meets_the_condition_and_one_beyond_it_does_not(
+    finished, answered, tmp_path, label, name, changed
+):
+    limit = finished[1]
+    answer = next(each for each in answered.methods if each.label == label).answers[name]
+    assert 1 < max(answer.met / answer.missed, answer.missed / answer.met) <= 1 + PRECISION
+    assert answer.why == "seconds"
+    assert seconds_there(tmp_path / "met", changed(answer.met), label) <= limit
+    assert seconds_there(tmp_path / "missed", changed(answer.missed), label) > limit
+
+
+def course(folder, label):
+    """When each seed of a method reached the target: its round and its seconds."""
+    return [(each["rounds"], each["seconds"]) for (name, _), each in first_target(folder).items() if name == label]
+
+
+@pytest.mark.parametrize("label", ["fedavg", "fedbr"])
+def test_with_the_smallest_battery_the_run_is_the_same_and_with_a_smaller_one_it_is_not(
+    finished, answered, tmp_path, label
+):
+    answer = next(each for each in answered.methods if each.label == label).answers["battery"]
+    assert answer.why == "training"
+    assert answer.figures["joules"] == pytest.approx(3600 * answer.met)
+    courses = []
+    for number, wh in enumerate((answer.met, answer.missed)):
+        fleet = [{**group, "overrides": {"battery": {"capacity": f"{wh} Wh"}}} for group in SMALL["fleet"]]
+        data = {**SMALL, **CHANGES, "fleet": fleet, "stop": "target"}
+        courses.append(course(run(check(data), out=tmp_path / str(number), methods=[label]), label))
+    own = course(finished[0], label)
+    assert courses[0] == own
+    assert courses[1] != own
+
+
+def test_the_largest_model_follows_from_bytes_and_rates_where_only_transfers_take_time(tmp_path):
+    """One client, one link: a round takes 2 (L + 8 S f / r)."""
+    free = {"fp32_peak": 1e18, "fp32_achievable": 1e18, "memory_bandwidth": 1e18}
+    compute = {**free, "operator_overhead": 0, "step_overhead": 0}
+    changes = {
+        "fleet": [{"profile": "raspberry-pi-4", "share": 1, "link": "5g", "overrides": {"compute": compute}}],
+        "network": {
+            "topology": {"kind": "star", "server": {"down": 1e12, "up": 1e12}, "latency": 0.02},
+            "links": {"5g": {"down": 1e6, "up": 1e6}},
+        },
+        "training": {**SMALL["training"], "cohort": 1},
+        "targets": [0.01],
+    }
+    folder = run(check({**SMALL, **changes}), out=tmp_path / "run")
+    (target,) = first_target(folder).values()
+    one_way = target["bytes"] / target["rounds"] / 2
+    seconds = 3 * target["seconds"]
+    expected = (seconds / target["rounds"] / 2 - 0.02) * 1e6 / 8 / one_way
+    (method,) = ask(folder, f"accuracy=0.01 within {seconds} s").methods
+    found = method.answers["model"]
+    assert found.met <= expected < found.missed or found.met == pytest.approx(expected, rel=1e-3)
+    assert found.figures["bytes"] == pytest.approx(one_way * found.met)
+    # The bytes that are sent grow in proportion.
+    (method,) = ask(folder, f"accuracy=0.01 within {5.5 * target['bytes']} B").methods
+    found = method.answers["model"]
+    assert (found.met <= 5.5 <= found.missed, found.why) == (True, "bytes")
+    assert (method.answers["bandwidth"].missed, method.answers["devices"].missed) == (None, None)
+
+
+def test_a_model_that_is_too_large_for_a_device_would_be_trained_differently(small, tmp_path):
+    memory = {"memory": {"training": "1 MB"}}
+    fleet = [{"profile": "raspberry-pi-4", "share": 1, "link": "5g", "overrides": memory}]
+    folder = run(small(fleet=fleet), out=tmp_path / "run")
+    costs = json.loads((folder / "costs.json").read_text())["fedavg"]
+    (method,) = ask(folder, "accuracy=0.2 within 1000 days").methods
+    answer = method.answers["model"]
+    assert answer.met <= 1e6 / max(step["peak_memory_bytes"] for step in costs) < answer.missed
+    assert answer.why == "training"
+    assert "clients" in answer.different
+    assert method.answers["bandwidth"].missed is None
+    assert method.answers["bandwidth"].met == pytest.approx(1e-3)
+
+
+def test_a_condition_that_no_single_change_can_meet_has_no_answer(finished):
+    (method,) = ask(finished[0], "targets.0 within 1 ms", methods=["fedavg"]).methods
+    for name in ("bandwidth", "devices", "model"):
+        assert (method.answers[name].met, method.answers[name].why) == (None, "seconds")
+
+
+def test_methods_that_decide_by_time_need_training_except_for_batteries(answered):
+    found = {each.label: each for each in answered.methods}
+    assert {label for label, each in found.items() if each.why_not} == {"fedbr"}
+    assert set(found["fedbr"].answers) == {"battery"}
+    assert found["fedbr"].why_not.startswith("decisions on blocks read ")
+
+
+def test_a_value_that_the_run_does_not_reach_needs_training(finished):
+    for method in ask(finished[0], "accuracy=1 within 1 day").methods:
+        assert (method.spent, method.answers) == (None, {})
+        assert method.why_not.startswith("the run does not reach the value with seed ")
+
+
+def test_what_the_run_spent_is_what_its_summary_says(finished, answered):
+    spent = first_target(finished[0])
+    for method in answered.methods:
+        own = [each for (label, _), each in spent.items() if label == method.label]
+        for kind in ("seconds", "bytes", "joules"):
+            assert method.spent[kind] == pytest.approx(max(each[kind] for each in own))
+
+
+def test_where_arrival_times_decide_the_command_refuses_the_run(small, tmp_path):
+    folder = run(small(protocol={"deadline": "90 ms"}), out=tmp_path / "late")
+    with pytest.raises(UserError, match="deadline: the aggregated updates depend on arrival times"):
+        ask(folder, "targets.0 within 1h")
+
+
+def test_traces_are_read_once_for_each_seed_and_direction(small, tmp_path, monkeypatch):
+    trace = tmp_path / "trace.csv"
+    trace.write_text("seconds,bits_per_second\n0,2000000\n0.4,9000000\n1,5000000\n")
+    link = {"kind": "trace", "file": str(trace), "format": "csv"}
+    folder = run(small(network__links__5g={"down": link, "up": link}), out=tmp_path / "run")
+    seconds = first_target(folder)["fedavg", 0]["seconds"]
+    read, calls = replayed.read_traces, []
+    monkeypatch.setattr(replayed, "read_traces", lambda *args, **options: calls.append(args) or read(*args, **options))
+    (method,) = ask(folder, f"targets.0 within {3 * seconds} s").methods
+    assert len(calls) == 2
+    answer = method.answers["bandwidth"]
+    assert 0 < answer.met < 1
+    slow = {**link, "scale": answer.met}
+    server = {"down": 100e6 * answer.met, "up": 100e6 * answer.met}
+    changes = {"network__links__5g": {"down": slow, "up": slow}, "network__topology__server": server}
+    there = first_target(run(small(**changes), out=tmp_path / "there"))["fedavg", 0]["seconds"]
+    assert 0.97 * 3 * seconds < there <= 3 * seconds
+    assert answer.figures["down"] == pytest.approx(answer.met * (2e6 * 0.4 + 9e6 * 0.6 + 5e6 * 0.6) / 1.6)
+
+
+@given(st.floats(1e-3, 1e3, exclude_min=True, exclude_max=True), st.booleans())
+def test_the_bisection_ends_on_both_sides_of_the_boundary(truth, larger_is_harder):
+    def meets(factor):
+        return factor <= truth if larger_is_harder else factor >= truth
+
+    ends = (1e-3, 1e3) if larger_is_harder else (1e3, 1e-3)
+    met, missed = boundary(meets, easiest=ends[0], missed=ends[1])
+    assert met is not None
+    assert meets(met)
+    assert not meets(missed)
+    assert max(met, missed) <= (1 + PRECISION) * min(met, missed)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "smoothed", "limits"),
+    [
+        ("accuracy=0.9 within 1h", 0.9, False, {"seconds": 3600}),
+        (" accuracy = 0.9  within 1.5 min and within 2 GB and within 5kJ ", 0.9, False,
+         {"seconds": 90, "bytes": 2e9, "joules": 5000}),
+        ("accuracy_ema=0.5 within 1 Wh", 0.5, True, {"joules": 3600}),
+        ("targets.1 within 1e3 s", 0.9, False, {"seconds": 1000}),
+    ],
+)  # fmt: skip
+def test_a_condition_is_read_with_its_units(text, value, smoothed, limits):
+    condition = parse_condition(text, load_scenario("5g_100clients"))
+    assert (condition.value, condition.smoothed, condition.limits) == (value, smoothed, limits)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("accuracy=0.9", "expected METRIC=VALUE within QUANTITY"),
+        ("", "expected METRIC=VALUE within QUANTITY"),
+        ("accuracy within 1h", "expected METRIC=VALUE or targets.N before 'within', found 'accuracy'"),
+        ("rmse=0.9 within 1h", "expected accuracy, the metric of the run's task, found rmse"),
+        ("accuracy=90 within 1h", "expected a share in (0, 1] after 'accuracy=', found 90"),
+        ("accuracy=nan within 1h", "expected a share in (0, 1] after 'accuracy=', found nan"),
+        ("accuracy=much within 1h", "expected a share in (0, 1] after 'accuracy=', found much"),
+        ("targets.2 within 1h", "the run's scenario has 2 targets, counted from 0; found targets.2"),
+        ("accuracy=0.9 within 5", "expected seconds, bytes or joules with a unit, such as '1h' or '500 MB', found '5'"),
+        ("accuracy=0.9 within 1 hour", "found '1 hour'"),
+        ("accuracy=0.9 within 0 s", "expected a limit above 0, found '0 s'"),
+        ("accuracy=0.9 within 1h and within 2 s", "expected one limit of each kind, found two of seconds"),
+        ("accuracy=0.9 within 1h and within", "found '1h and within'"),
+    ],
+)
+def test_a_wrong_condition_is_refused_in_one_sentence(text, told):
+    with pytest.raises(UserError) as refused:
+        parse_condition(text, load_scenario("5g_100clients"))
+    assert str(refused.value).startswith(f"--for '{text}': ")
+    assert told in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_command_prints_sentences_and_a_table_or_json(finished, capsys):
+    folder, limit = finished
+    asked = ["plan", str(folder), "--for", f"targets.0 within {limit} s"]
+    assert main(asked) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "fedavg reaches 35 % accuracy within" in printed
+    assert (
+        "fedbr needs training for the least bandwidth, slowest devices, largest model: decisions on blocks" in printed
+    )
+    assert "the median client's link: " in printed
+    assert "a client runs empty" in printed
+    assert main([*asked, "--json", "--method", "fedavg"]) == 0
+    (method,) = json.loads(capsys.readouterr().out)["methods"]
+    assert set(method["answers"]) == {"bandwidth", "devices", "battery", "model"}
+    assert method["answers"]["devices"]["device"] == "jetson-nano"
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["RUN"], "is a run directory: add --for 'accuracy=0.9 within 1h', or plan its scenario, "),
+        (["5g_100clients", "--for", "accuracy=0.9 within 1h"], "--for needs the folder of a finished run"),
+        (["RUN", "--for", "accuracy=0.9 within 1h", "--rounds", "2"], "cannot be combined with --set, --rounds or"),
+        (["EMPTY", "--for", "accuracy=0.9 within 1h"], "expected the folder of a finished run, found no summary.json"),
+    ],
+)
+def test_a_scenario_with_a_condition_and_a_run_without_one_are_refused(finished, tmp_path, capsys, command, told):
+    places = {"RUN": str(finished[0]), "EMPTY": str(tmp_path)}
+    assert main(["plan", *(places.get(word, word) for word in command)]) == 2
+    error = capsys.readouterr().err
+    assert told in " ".join(error.split())
+    assert error.startswith("error: ")
