@@ -27,10 +27,18 @@ class Cell:
         round: the round.
         spec: its options decide when it closes.
         prefetch: the parts that it downloaded before the round, complete or not.
+        deadline: seconds from the start of the round to its deadline; None for none.
     """
 
     def __init__(
-        self, world: World, node: Node, round: int, spec: HierarchicalSpec, prefetch: CellPrefetch | None
+        self,
+        world: World,
+        node: Node,
+        round: int,
+        spec: HierarchicalSpec,
+        prefetch: CellPrefetch | None,
+        *,
+        deadline: float | None,
     ) -> None:
         self.world = world
         self.node = node
@@ -38,6 +46,7 @@ class Cell:
         self.lives: list[Participation] = []
         self._spec = spec
         self._prefetch = prefetch
+        self._deadline = deadline
         self._present: set[int] = set()
         self._arrivals = 0
         self._closed = world.env.event()
@@ -57,8 +66,8 @@ class Cell:
         """The cell's round as a SimPy process."""
         world, env = self.world, self.world.env
         self._present = {life.client for life in self.lives}
-        if self._spec.deadline is not None:
-            world.alarm(self._spec.deadline).callbacks.append(lambda _: self._time_is_up())
+        if self._deadline is not None:
+            world.alarm(self._deadline).callbacks.append(lambda _: self._time_is_up())
         began = env.now
         hidden = self._fetch()
         for delivery in self._deliveries:
@@ -176,7 +185,8 @@ class Hierarchical(RoundByRound):
             node = world.traffic.gate(client)
             cell = cells.get(node)
             if cell is None:
-                cell = cells[node] = Cell(world, node, round, self._spec, self._prefetches.pop(node, None))
+                prefetch = self._prefetches.pop(node, None)
+                cell = cells[node] = Cell(world, node, round, self._spec, prefetch, deadline=self.seconds)
             chosen = alphas.get(client)
             life = Participation(
                 world,

@@ -49,6 +49,7 @@ class Participation:
             before.
         reached_at: the same for the server in all cases; its cell sets it, and the additional seconds of the cell's own
             transfers (``relay_seconds``).
+        cut_off_at: virtual time at which its round closed without it; NaN before, and if it ended in another way.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Participation:
         self.work: Work = world.work.of(client, downlink.alpha)
         self.job = world.next_job(client, round, downlink.alpha, self.work.steps)
         self.compute_seconds = self.hidden_seconds = 0.0
-        self.arrived_at = self.reached_at = math.nan
+        self.arrived_at = self.reached_at = self.cut_off_at = math.nan
         self.relay_seconds = 0.0
         self._chosen = chosen
         self._deadline = deadline
@@ -211,6 +212,8 @@ class Participation:
         if self._over:
             return
         phase, self.phase = self.phase, "dropped"
+        if fate == "late":
+            self.cut_off_at = self._env.now
         if self.prefetch is not None:
             self.prefetch.drop()
         if phase == "compute":

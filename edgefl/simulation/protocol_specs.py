@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from edgefl.options import Options
+from edgefl.simulation.deadlines import DeadlineSpec
 from edgefl.simulation.staleness import PolynomialStaleness, Staleness
-from edgefl.units import Seconds
 
 
 class _Spec(Options):
@@ -35,10 +35,10 @@ class ProtocolOptions(_Spec):
 class RoundsSpec(ProtocolOptions):
     """The common options of protocols with rounds: when a round closes, and how late clients are handled."""
 
-    deadline: Annotated[Seconds, Field(gt=0)] | None = Field(
+    deadline: DeadlineSpec | None = Field(
         default=None,
         description="seconds from the start of a round to its end if clients are still missing; with averaging cells: "
-        "to the end of each cell's round; null: none",
+        "to the end of each cell's round; a mapping: from the durations of earlier rounds; null: none",
     )
     over_select: float = Field(
         default=1.0,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 
 import simpy
 
+from edgefl.simulation.deadlines import READS, Deadlines
 from edgefl.simulation.decisions import Decisions
 from edgefl.simulation.participation import Deadline, Participation
 from edgefl.simulation.prefetching import Ahead
@@ -22,6 +24,9 @@ class RoundByRound(ABC):
         world: the world of the run.
         book: turns arrived updates into models, rows, budgets and targets.
         spec: when a round closes.
+
+    Attributes:
+        seconds: from the start of the present round to its deadline; None for none.
     """
 
     def __init__(self, world: World, book: RoundBook, spec: RoundsSpec) -> None:
@@ -32,6 +37,8 @@ class RoundByRound(ABC):
         self._decisions = Decisions(world)
         self._ahead = Ahead(world, self._decisions, min(spec.picked(world.setup.cohort), world.setup.clients))
         self._downloading: set[int] = set()
+        self._deadlines = Deadlines(spec.deadline)
+        self.seconds: float | None = None
 
     def run(self) -> Generator[simpy.Event, object, None]:
         """All rounds, one after another."""
@@ -46,7 +53,10 @@ class RoundByRound(ABC):
                 cohort = self._ahead.cohort(round)
             alphas = self._decisions.blocks(round, cohort)
             self._downloading = set(cohort)
+            began, self.seconds = world.now, self._next_deadline(round)
             yield from self.hold(round, cohort, alphas)
+            ended = [life.arrived_at if math.isnan(life.cut_off_at) else life.cut_off_at for life in self.lives]
+            self._deadlines.round_closed([moment - began for moment in ended if not math.isnan(moment)])
             arrived = [life for life in self.lives if life.phase == "arrived"]
             self.book.close(round, self.lives, sorted(arrived, key=lambda life: life.client))
             if world.stopped.triggered:
@@ -73,9 +83,18 @@ class RoundByRound(ABC):
 
     def deadline(self) -> Deadline | None:
         """When updates must have arrived, for clients of a round that begins now and reduce their work."""
-        if self.spec.late != "partial" or self.spec.deadline is None:
+        if self.spec.late != "partial" or self.seconds is None:
             return None
-        return Deadline(self.world.now + self.spec.deadline, self.spec.reserve)
+        return Deadline(self.world.now + self.seconds, self.spec.reserve)
+
+    def _next_deadline(self, round: int) -> float | None:
+        """Seconds until the deadline of a round that begins now."""
+        seconds = self._deadlines.seconds()
+        if seconds is None or not self._deadlines.adaptive:
+            return seconds
+        self.world.decided(round, "deadline", READS, seconds=seconds)
+        # Where all durations are equal, rounding must not make a client late.
+        return seconds + 8 * math.ulp(self.world.now + seconds)
 
     def downloaded(self, life: Participation) -> None:
         """A client holds everything, or never will; once this holds for all, their links are free for the next."""

@@ -32,8 +32,7 @@ class Synchronous(RoundByRound):
         world = self.world
         closed = world.env.event()
         self._begin(round, cohort, alphas, closed)
-        deadline = self.spec.deadline
-        yield closed if deadline is None else closed | world.alarm(deadline)
+        yield closed if self.seconds is None else closed | world.alarm(self.seconds)
         for life in self.lives:
             life.drop("late")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from edgefl.record.kinds import BUDGETS
 from edgefl.simulation.invariants.record import Record, at, close
-from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec
+from edgefl.simulation.protocol_specs import AsynchronousSpec
 
 
 def clock(record: Record) -> Iterator[str]:
@@ -92,25 +92,6 @@ def versions(record: Record) -> Iterator[str]:
             known.add(event.job)
 
 
-def deadlines(record: Record) -> Iterator[str]:
-    """No client works after its round's deadline; without averaging cells the round has ended by then."""
-    protocol = record.protocol
-    if isinstance(protocol, AsynchronousSpec) or protocol.deadline is None:
-        return
-    begun, current = 0.0, 0
-    for event in record.events:
-        late = event.time > begun + protocol.deadline * (1 + 1e-9) + 1e-9
-        if event.kind == "round_end" and late and not isinstance(protocol, HierarchicalSpec):
-            yield f"{at(event)}: the round ends {event.time - begun:g} s after its start"
-        works = event.kind.startswith(("transfer_", "compute_")) and event.item not in ("relay", "prefetch")
-        if works and late:
-            yield f"{at(event)}: is active {event.time - begun:g} s after the round's start"
-        if event.kind == "round_start":
-            begun, current = event.time, event.round
-        elif event.kind == "decision" and event.item == "selection" and event.round == current:
-            begun = event.time  # no client could be picked when the round began
-
-
 def updates(record: Record) -> Iterator[str]:
     """An aggregated client had sent its update, which counts once and, if it may be old, is weighted by its age."""
     uploaded: dict[tuple[int, int], int] = {}
@@ -173,4 +154,4 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) else -math.inf
 
 
-LAWS = (clock, readable, rounds_in_order, cohorts, versions, deadlines, updates, ending, targets)
+LAWS = (clock, readable, rounds_in_order, cohorts, versions, updates, ending, targets)

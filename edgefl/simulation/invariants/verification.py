@@ -8,6 +8,7 @@ from edgefl.simulation.invariants import (
     breaks,
     cells,
     course,
+    deadlines,
     devices,
     models,
     power,
@@ -25,6 +26,19 @@ def violations(record: Record) -> Iterator[str]:
     if not record.events:
         yield "the log is empty"
         return
-    for family in (ranges, course, cells, transfers, breaks, devices, power, presence, traffic, totals, models):
+    for family in (
+        ranges,
+        course,
+        deadlines,
+        cells,
+        transfers,
+        breaks,
+        devices,
+        power,
+        presence,
+        traffic,
+        totals,
+        models,
+    ):
         for law in family.LAWS:
             yield from law(record)

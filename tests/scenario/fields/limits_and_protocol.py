@@ -6,10 +6,12 @@ from typing import Any
 
 from .files import FOLDER
 from .observation import trained, world
-from .probe import EARLIER, EASY, LATER, Probe, both, differs, less, more, probes, same
+from .probe import EARLIER, EASY, LATER, Changes, Expected, Probe, both, differs, less, more, probes, same
 
 BUDGET = {"stop": "budget"}
 DEADLINE = {"protocol.deadline": 0.06}
+SOME_SLOW = {"fleet.1.link": "slow", "training.rounds": 8}
+ADAPTIVE = {"kind": "adaptive", "deviations": 0, "first": "9 s"}
 SLOW_WORK = {"protocol": {"deadline": 1.0, "late": "partial"}, "training.local.epochs": 2000}
 BUFFERED = {"protocol": {"kind": "asynchronous", "concurrency": 4, "buffer": 2}}
 STALE = {"protocol": {"kind": "asynchronous", "concurrency": 8, "buffer": 1}, "training.rounds": 12}
@@ -39,6 +41,18 @@ TEXT = {
 TARGETS = {**EASY, "stop": "target", "targets": [0.75]}
 
 
+def adaptive_probes(kind: str, base: Changes) -> list[tuple[str, Changes, Changes, Expected]]:
+    """Everything that an adaptive deadline of a protocol may say."""
+    field, key = f"protocol<{kind}>.deadline<adaptive>", "protocol.deadline"
+    base = {**base, **SOME_SLOW}
+    return [
+        (f"{field}.kind", base, {key: ADAPTIVE}, EARLIER),
+        (f"{field}.deviations", {**base, key: ADAPTIVE}, {f"{key}.deviations": 50}, LATER),
+        (f"{field}.rounds", {**base, key: ADAPTIVE}, {f"{key}.rounds": 1}, differs),
+        (f"{field}.first", {**base, key: ADAPTIVE}, {f"{key}.first": "100 ms"}, EARLIER),
+    ]
+
+
 def oort(**options: Any) -> dict[str, Any]:
     return {f"training.selection.{name}": value for name, value in options.items()}
 
@@ -48,6 +62,8 @@ def stale(**options: Any) -> dict[str, Any]:
 
 
 PROBES: list[Probe] = probes(world, [
+    *adaptive_probes("synchronous", {}),
+    *adaptive_probes("hierarchical", AVERAGING),
     ("training.rounds", {}, {"training.rounds": 2}, EARLIER),
     ("training.cohort", {}, {"training.cohort": 8}, more("flops", "bytes", "seconds")),
     ("seeds[]", {}, {"seeds": [1]}, differs),

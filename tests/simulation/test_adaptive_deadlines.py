@@ -1,0 +1,120 @@
+"""Deadlines from earlier durations, by hand: a client of r MB/s takes 1/r s down, 2 s computing, 1/r s up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from edgefl.simulation.deadlines import AdaptiveDeadline
+from edgefl.simulation.invariants import deadlines as laws
+
+from .outages import outages
+from .test_hierarchical import cells
+
+FIVE = [8e6, 8e6 / 1.5, 4e6, 3.2e6, 0.8e6]
+"""Durations of 4, 5, 6, 7 and 22 s: the median is 6 s, and the MAD is 1 s."""
+
+
+def adaptive(**options):
+    return {"deadline": {"kind": "adaptive", **options}}
+
+
+def near(seconds):
+    return pytest.approx(seconds, rel=1e-9)
+
+
+def sound(result):
+    assert result.broken(*laws.LAWS) == []
+    return result
+
+
+def decided(result):
+    return [event.facts["seconds"] for event in result.of("decision", item="deadline")]
+
+
+def test_a_round_lasts_until_the_median_and_some_deviations_of_the_durations_before_it(run):
+    result = sound(run(rates=FIVE, rounds=3, protocol=adaptive(deviations=2.5)))
+    # Round 1: no deadline. Round 2: 6 + 2.5 x 1 s, which only the slowest client misses; it counts as 8.5 s, which
+    # moves neither the median nor the MAD: they are those of 4, 5, 6, 7, 22, 4, 5, 6, 7, 8.5.
+    assert decided(result) == [near(8.5), near(6 + 2.5 * 1)]
+    assert [row.seconds for row in result.outcome.rows] == [near(22), near(30.5), near(39)]
+    assert [row.aggregated for row in result.outcome.rows] == [5, 4, 4]
+
+
+def test_the_first_deadline_holds_until_a_duration_is_known(run):
+    result = sound(run(rates=FIVE, rounds=2, protocol=adaptive(first=5.5, deviations=0)))
+    # 4, 5, and three times 5.5 s.
+    assert decided(result) == [near(5.5), near(5.5)]
+    assert [row.aggregated for row in result.outcome.rows] == [2, 2]
+
+
+def test_a_deadline_at_everyones_duration_cuts_nobody_off(run):
+    result = sound(run(rates=[8e6 / 3] * 4, rounds=9, protocol=adaptive(deviations=5)))
+    assert [row.aggregated for row in result.outcome.rows] == [4] * 9
+    assert decided(result) == [near(8)] * 8
+
+
+def test_only_the_latest_rounds_count(run):
+    # The slowest client's link is fast from 22 s on.
+    changes = outages()
+    changes.attach = lambda network: [
+        network.env.timeout(22.0).callbacks.append(lambda _, ends=ends: network.set_capacity(*ends, 8e6))
+        for ends in (("internet", "client/0"), ("client/0", "internet"))
+    ]
+    options = {"rates": [0.8e6], "rounds": 4, "capacity_changes": changes}
+    short = sound(run(**options, protocol=adaptive(rounds=1, deviations=0)))
+    long = sound(run(**options, protocol=adaptive(rounds=10, deviations=0)))
+    assert decided(short) == [near(22), near(4), near(4)]
+    assert decided(long) == [near(22), near(13), near(4)]
+
+
+def test_cells_close_at_the_adaptive_deadline(run):
+    protocol = {"kind": "hierarchical", **adaptive(deviations=0)}
+    rates = [8e6, 8e6, 4e6]
+    result = sound(run(rates=rates, topology=cells(rates), rounds=2, protocol=protocol))
+    # Cell 0 has the clients 0 and 2: 1 s to the cell, then 4 and 6 s; client 1 takes 5 s in all. The median is 5 s.
+    assert decided(result) == [near(5)]
+    assert [row.aggregated for row in result.outcome.rows] == [3, 2]
+
+
+def test_work_is_shortened_to_an_adaptive_deadline(run):
+    # Client 1 takes 6 s; half the deadline's clients take 4 s, so it has time for no more than 2 s down and 2 s up.
+    protocol = {**adaptive(deviations=0.5), "late": "partial"}
+    result = sound(run(rates=[8e6, 4e6], rounds=2, protocol=protocol))
+    # The median of 4 and 6 is 5, the MAD is 1.
+    assert decided(result) == [near(5.5)]
+    assert [event.value for event in result.of("compute_partial")] == [1.0]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rates=st.lists(st.floats(1e6, 2e7), min_size=1, max_size=6),
+    deviations=st.floats(0, 4),
+    window=st.integers(1, 3),
+    over=st.sampled_from([1.0, 1.5]),
+)
+def test_every_deadline_is_that_of_the_durations_in_the_log(run, rates, deviations, window, over):
+    options = adaptive(deviations=deviations, rounds=window)
+    sound(run(rates=rates, rounds=5, cohort=max(1, len(rates) - 2), protocol={**options, "over_select": over}))
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30), st.floats(0, 10))
+def test_the_rule_is_the_median_and_a_multiple_of_the_mad(durations, deviations):
+    middle = np.median(durations)
+    expected = middle + deviations * np.median(np.abs(np.array(durations) - middle))
+    assert AdaptiveDeadline(kind="adaptive", deviations=deviations).of(durations) == pytest.approx(expected, rel=1e-12)
+
+
+def test_forged_deadlines_are_found(run):
+    result = sound(run(rates=FIVE, rounds=3, protocol=adaptive(deviations=2.5)))
+    rows = list(result.events)
+    place = next(number for number, event in enumerate(rows) if event.item == "deadline")
+    result.events[place] = rows[place]._replace(detail='{"reads": [], "seconds": 9.0}')
+    assert any("the deadline is 9.0 s" in text for text in result.broken(*laws.LAWS))
+    del result.events[place]
+    assert any("which the log does not have" in text for text in result.broken(*laws.LAWS))
+    result.events[:] = rows
+    object.__setattr__(result.setup, "protocol", result.setup.protocol.model_copy(update={"deadline": 5.0}))
+    assert any("after its start" in text for text in result.broken(*laws.LAWS))
