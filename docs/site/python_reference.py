@@ -8,7 +8,7 @@ PARTS = {
     "Follow a run": ["Listener", "record.events.Event", "record.rounds.RoundRow", "record.summary.SeedResult"],
     "Parts of a run": ["experiment.run", "experiment.resume", "rerun.replay.replay", "rerun.verify.verify"],
     "Network": ["network.FlowNetwork", "network.Flow", "network.StepTrace", "network.read_mahimahi", "network.read_csv",
-                "network.Transport", "network.lv08"],
+                "network.Transport", "network.lv08", "network.Tcp", "network.FifoQueue"],
     "Devices": ["fleet.load_profile", "fleet.Operator", "fleet.step_seconds", "fleet.fits", "fleet.compute_joules",
                 "fleet.transfer_joules"],
     "Costs": ["cost.CostModel"],

@@ -161,7 +161,7 @@ def setup_of(
         fleet=world.fleet,
         samples=world.samples,
         topology=build_topology(scenario.network.topology, scenario.network.links, links),
-        transport=scenario.network.transport.build(),
+        transport=scenario.network.transport.build(world.seed),
         capacity_changes=client_links or client_links_of(scenario, world),
         learner=learner,
         limits=limits_of(scenario),

@@ -2,10 +2,12 @@
 
 from edgefl.network.build import build_topology
 from edgefl.network.client_links import ClientLinks
+from edgefl.network.fifo import FifoQueue
 from edgefl.network.flow import Flow, FlowObserver, Node
 from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.processes import CapacityProcess, StepTrace
 from edgefl.network.specs import LinkSpec, NetworkSpec
+from edgefl.network.tcp import Tcp
 from edgefl.network.topology import GraphLinks, Topology
 from edgefl.network.trace_table import TraceColumns
 from edgefl.network.traces import read_csv, read_mahimahi, read_traces
@@ -15,6 +17,7 @@ from edgefl.network.tree import TreeLinks
 __all__ = [
     "CapacityProcess",
     "ClientLinks",
+    "FifoQueue",
     "Flow",
     "FlowNetwork",
     "FlowObserver",
@@ -23,6 +26,7 @@ __all__ = [
     "NetworkSpec",
     "Node",
     "StepTrace",
+    "Tcp",
     "Topology",
     "TraceColumns",
     "Transport",

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from edgefl.network.audit_carried import Carried
+from edgefl.network.audit_connections import FirstLoss, Grown, Redrawn, redraws, window_changes
 from edgefl.network.audit_records import FlowRecord, Link, Repetition
 from edgefl.network.filling import Claim, fill
+from edgefl.network.tcp import Opening
 from edgefl.network.transport import Transport
 
 
@@ -46,14 +49,19 @@ class _Marked(NamedTuple):
     stage: int
 
 
+_Change = FlowRecord | _Capacity | _Pruned | _Marked | Redrawn | Grown | FirstLoss
+
+
 class _Active:
     """A flow between its first byte and its logged end."""
 
-    __slots__ = ("bits", "marks", "path", "rate", "reached", "record", "since")
+    __slots__ = ("bits", "marks", "opening", "path", "rate", "reached", "record", "share", "since")
 
     def __init__(self, record: FlowRecord, now: float) -> None:
         self.record = record
         self.path = record.path
+        self.opening = record.opening or Opening(0)
+        self.share = 1.0
         self.marks = [0.0, 0.0]
         self.bits = 0.0
         self.rate = 0.0
@@ -122,7 +130,7 @@ class _Audit:
         self.users: dict[Link, dict[int, _Active]] = {}
         self.channel_users: dict[Hashable, dict[int, _Active]] = {}
         self.violations: list[Violation] = []
-        self.carried = _Carried(self.capacity)
+        self.carried = Carried(self.capacity)
 
     def run(
         self,
@@ -130,18 +138,10 @@ class _Audit:
         flows: Iterable[FlowRecord],
         repetitions: Sequence[Repetition],
     ) -> list[Violation]:
-        changes: list[tuple[float, int, FlowRecord | _Capacity | _Pruned | _Marked]] = [
+        changes: list[tuple[float, int, _Change]] = [
             (seconds, 0, _Capacity(link, rate)) for seconds, link, rate in capacities
         ]
-        for record in flows:
-            self.check_record(record)
-            joined = record.started + record.latency
-            # A flow that is cancelled exactly when its latency ends has used nothing.
-            if record.ended is None or record.ended > joined or (record.ended == joined and not record.cancelled):
-                changes.append((joined, 1, record))
-                if record.ended is not None:
-                    changes.append((record.ended, 2, record))
-                changes += [(seconds, 2, _Pruned(record.flow, links)) for seconds, links in record.pruned]
+        changes += self.of_flows(flows)
         for each in repetitions:
             moments = (each.since, each.since + each.period, each.ended)
             changes += [(moment, 3, _Marked(each, stage)) for stage, moment in enumerate(moments)]
@@ -150,25 +150,61 @@ class _Audit:
         for now, batch in itertools.groupby(changes, key=lambda change: change[0]):
             touched: dict[Link, None] = {}
             for _, kind, what in batch:
-                if isinstance(what, FlowRecord):
-                    links: Sequence[Link] = what.path
-                    if kind == 1:
-                        active[what.flow] = self.join(what, now)
-                    else:
-                        self.leave(active.pop(what.flow), now)
-                elif isinstance(what, _Pruned):
-                    links = active[what.flow].path
-                    self.prune(active[what.flow], what.links, now)
-                elif isinstance(what, _Marked):
-                    links = ()
-                    self.mark(active.values(), what, now)
+                if isinstance(what, FlowRecord) and kind == 1:
+                    active[what.flow] = self.join(what, now)
+                    links: Iterable[Link] = what.path
+                elif isinstance(what, FlowRecord):
+                    self.leave(active.pop(what.flow), now)
+                    links = what.path
                 else:
-                    links = (what.link,)
-                    self.carried.advance(what.link, now)
-                    self.capacity[what.link] = what.bits_per_second
+                    links = self.change(what, active, now)
                 touched.update(dict.fromkeys(links))
             self.share(touched, now)
         return sorted(self.violations)
+
+    def of_flows(self, flows: Iterable[FlowRecord]) -> Iterator[tuple[float, int, _Change]]:
+        """Checks the records; yields when the flows begin and end to use their links, and what changes meanwhile."""
+        used: list[tuple[float, float]] = []
+        for record in flows:
+            self.check_record(record)
+            joined = record.started + record.latency
+            # A flow that is cancelled exactly when its latency ends has used nothing.
+            if record.ended is None or record.ended > joined or (record.ended == joined and not record.cancelled):
+                yield joined, 1, record
+                if record.ended is not None:
+                    yield record.ended, 2, record
+                for seconds, links in record.pruned:
+                    yield seconds, 2, _Pruned(record.flow, links)
+                used.append((joined, joined if record.ended is None else record.ended))
+                if self.transport.tcp is not None:
+                    for seconds, change in window_changes(self.transport.tcp, record, self.latency(record)):
+                        yield seconds, 1, change
+        if self.transport.queue is not None:
+            for seconds, drawn in redraws(self.transport.queue, used):
+                yield seconds, 0, drawn
+
+    def change(self, what: _Change, active: Mapping[int, _Active], now: float) -> Iterable[Link]:
+        """Apply a change other than a begin or an end; returns the links whose flows it concerns."""
+        if isinstance(what, _Pruned):
+            links = active[what.flow].path
+            self.prune(active[what.flow], what.links, now)
+            return links
+        if isinstance(what, _Marked):
+            self.mark(active.values(), what, now)
+            return ()
+        if isinstance(what, Redrawn):
+            for flow in active.values():
+                flow.share = self.queue_share(flow.record, what.number)
+            return [link for flow in active.values() for link in flow.path]
+        if isinstance(what, Grown | FirstLoss):
+            if what.flow not in active:
+                return ()
+            self.change_window(active[what.flow], what, now)
+            return active[what.flow].path
+        assert isinstance(what, _Capacity)
+        self.carried.advance(what.link, now)
+        self.capacity[what.link] = what.bits_per_second
+        return (what.link,)
 
     def report(self, seconds: float, flow: int, message: str) -> None:
         self.violations.append(Violation(seconds, flow, message))
@@ -186,6 +222,8 @@ class _Audit:
 
     def join(self, record: FlowRecord, now: float) -> _Active:
         active = _Active(record, now)
+        if self.transport.queue is not None:
+            active.share = self.queue_share(record, self.transport.queue.number(now))
         for link in record.path:
             if link not in self.capacity:
                 self.report(now, record.flow, f"used link {link} before its first capacity was logged")
@@ -200,9 +238,11 @@ class _Audit:
         record = active.record
         active.advance(now)
         expected = active.bits / 8.0
-        # This is the resolution of the clock; a rate converts it to bytes.
         blur = 4.0 * math.ulp(now)
-        slack = self.tolerance * record.bytes + (active.rate / 8.0 * blur if active.rate < math.inf else 0.0)
+        slack = self.tolerance * record.bytes + self.blurred(active, now)
+        due = self.before_loss(active)
+        if due < record.bytes and not active.opening.lost and expected > due + slack:
+            self.report(now, record.flow, f"lost no packet, although {due:g} bytes had been sent")
         if record.cancelled:
             # Logs may round the delivered bytes of a cancelled flow to whole bytes.
             if record.delivered is not None and abs(min(expected, record.bytes) - record.delivered) > slack + 1.0:
@@ -223,6 +263,37 @@ class _Audit:
         links, active.path = active.path, ()
         self.vacate(active, links, 8.0 * delivered, now)
 
+    def change_window(self, active: _Active, what: Grown | FirstLoss, now: float) -> None:
+        """The state of a flow's connection changes; its first loss must come after the expected number of bytes."""
+        opening = active.opening
+        if isinstance(what, Grown):
+            active.opening = opening._replace(rounds=opening.rounds + 1)
+            return
+        active.advance(now)
+        active.opening = opening._replace(lost=True)
+        sent, expected = active.bits / 8.0, self.before_loss(active)
+        if abs(sent - expected) > self.tolerance * active.record.bytes + self.blurred(active, now):
+            self.report(now, active.record.flow, f"lost its first packet after {sent:g} bytes, not {expected:g}")
+
+    def before_loss(self, active: _Active) -> float:
+        """The bytes of a flow before its first loss; its size if it has none."""
+        tcp, record = self.transport.tcp, active.record
+        return record.bytes if tcp is None else tcp.first_loss(record.bytes, record.opening or Opening(0))
+
+    def queue_share(self, record: FlowRecord, number: int) -> float:
+        """The weight that a queue gives to a flow in one of its periods."""
+        if self.transport.queue is None or record.ends is None:
+            return 1.0
+        return self.transport.queue.weight(*record.ends, number)
+
+    def latency(self, record: FlowRecord) -> float:
+        """One-way seconds of a flow's path."""
+        return (record.latency - record.setup) / self.transport.latency_factor
+
+    def blurred(self, active: _Active, now: float) -> float:
+        """The bytes that a flow delivers in the resolution of the clock."""
+        return active.rate / 8.0 * 4.0 * math.ulp(now) if active.rate < math.inf else 0.0
+
     def prune(self, active: _Active, links: Sequence[Link], now: float) -> None:
         """A flow continues without some of its links."""
         active.advance(now)
@@ -238,7 +309,7 @@ class _Audit:
             else:
                 flow.bits += what.repetition.times * (flow.marks[1] - flow.marks[0])
                 flow.since = now
-        self.carried.mark(what, now)
+        self.carried.mark(what.repetition, what.stage, now)
 
     def vacate(self, active: _Active, links: Sequence[Link], bits: float, now: float) -> None:
         """A flow that has sent ``bits`` so far stops using some links."""
@@ -279,14 +350,17 @@ class _Audit:
         """What a flow takes of its links and channels, at their present capacities."""
         record = active.record
         rates = {link: self.capacity[link] for link in active.path}
-        usable, latency = self.transport.efficiency, record.latency / self.transport.latency_factor
+        usable, latency = self.transport.efficiency, self.latency(record)
         limits: list[tuple[Hashable, float, float]] = [
             (link, rate * usable, 1.0) for link, rate in rates.items() if rate < math.inf
         ]
-        if self.transport.limit(latency) < math.inf:
-            limits.append((("flow", record.flow), self.transport.limit(latency), 1.0))
+        most = self.transport.limit(latency)
+        if self.transport.tcp is not None:
+            most = min(most, self.transport.tcp.limit(latency, active.opening))
+        if most < math.inf:
+            limits.append((("flow", record.flow), most, 1.0))
         airy = [link for link in rates if link in self.air]
-        weight = record.weight * self.transport.weight(latency, rates.values())
+        weight = record.weight * active.share * self.transport.weight(latency, rates.values())
         airtime: dict[Hashable, float] = {}
         for link in airy:
             if rates[link] > 0.0:
@@ -296,51 +370,3 @@ class _Audit:
         if self.airtime_fair and longest > 0.0:
             weight /= 1e6 * longest
         return Claim(record.flow, weight, limits)
-
-
-class _Carried:
-    """What each link has carried, and could have carried, since it was last idle; in bits."""
-
-    def __init__(self, capacity: Mapping[Link, float]) -> None:
-        self._capacity = capacity
-        self._since: dict[Link, float] = {}
-        self._possible: dict[Link, float] = {}
-        self._sent: dict[Link, float] = {}
-        self._marks: tuple[dict[Link, float], dict[Link, float]] = ({}, {})
-
-    def begin(self, link: Link, now: float) -> None:
-        """A flow begins to use the link."""
-        if link not in self._since:
-            self._since[link] = now
-            self._possible[link] = self._sent[link] = 0.0
-
-    def advance(self, link: Link, now: float) -> None:
-        """Add what the link could have carried up to now."""
-        if link in self._since and self._capacity[link] < math.inf:
-            self._possible[link] += self._capacity[link] * (now - self._since[link])
-            self._since[link] = now
-
-    def mark(self, what: _Marked, now: float) -> None:
-        """Record what links could have carried when a period begins and ends, or add its repetitions."""
-        for link in self._since:
-            if what.stage < 2:
-                self.advance(link, now)
-                self._marks[what.stage][link] = self._possible[link]
-            else:
-                before, after = (marks.get(link, 0.0) for marks in self._marks)
-                self._possible[link] += what.repetition.times * (after - before)
-                self._since[link] = now
-
-    def excess(self, link: Link, bits: float, now: float) -> float:
-        """Remove a flow that delivered ``bits``; return the share by which the link exceeded its possible load."""
-        self.advance(link, now)
-        self._sent[link] += bits
-        if self._capacity[link] == math.inf:
-            return 0.0
-        possible = self._possible[link] + self._capacity[link] * 4.0 * math.ulp(now)
-        sent = self._sent[link]
-        return max(sent / possible - 1.0, 0.0) if possible > 0.0 else (math.inf if sent > 0.0 else 0.0)
-
-    def end(self, link: Link) -> None:
-        """The link is idle."""
-        del self._since[link]

@@ -7,6 +7,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from edgefl.network.flow import Node
+from edgefl.network.tcp import Opening
+
 Link = Hashable
 """The name of a link: its number, or its two nodes."""
 
@@ -20,12 +23,16 @@ class FlowRecord:
         path: the links that it crossed.
         bytes: its size.
         started: when it was requested, seconds.
-        latency: one-way seconds of its path, in which it used no bandwidth.
+        latency: seconds of its path's latency and of the set-up of a connection, in which it used no bandwidth.
         ended: when it was complete or cancelled; None where it was still in progress at the end of the log.
         delivered: bytes that arrived; None for the size, or where it is unknown.
         cancelled: whether it was stopped.
         weight: its share of a contended link.
         pruned: of a multicast: (seconds, links that it stopped using then), as receivers left it.
+        ends: its source and target, where they share a queue.
+        setup: the part of ``latency`` that the set-up of its connection took.
+        opening: the state of its connection at its start; None without connections.
+        first_loss: when its connection lost its first packet, if that was in this transfer.
     """
 
     flow: int
@@ -38,6 +45,10 @@ class FlowRecord:
     cancelled: bool = False
     weight: float = 1.0
     pruned: tuple[tuple[float, tuple[Link, ...]], ...] = ()
+    ends: tuple[Node, Node] | None = None
+    setup: float = 0.0
+    opening: Opening | None = None
+    first_loss: float | None = None
 
 
 def merged(members: Sequence[FlowRecord]) -> FlowRecord:
@@ -66,7 +77,7 @@ def merged(members: Sequence[FlowRecord]) -> FlowRecord:
         others.update(alone)
         if member.cancelled and alone and member.ended is not None and member.ended != last.ended:
             pruned.append((member.ended, alone))
-    return replace(last, path=tuple(path), latency=latency, pruned=tuple(pruned))
+    return replace(last, path=tuple(path), latency=latency, pruned=tuple(pruned), ends=None)
 
 
 class Repetition(NamedTuple):

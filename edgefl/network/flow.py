@@ -7,6 +7,8 @@ from typing import Protocol
 
 import simpy
 
+from edgefl.network.tcp import Opening
+
 Node = Hashable
 """A node of the topology: ``"server"``, ``"client/17"``, or any node of the user's graph."""
 
@@ -24,7 +26,10 @@ class Flow(simpy.Event):
         tag: any object that the caller attached.
         path: the links that it crosses, as indices of the network's link arrays.
         nodes: the names of the nodes on its path, the source first.
-        latency: seconds before the first byte flows: the path's latency under the transport model.
+        latency: seconds before the first byte flows: the path's latency under the transport model, and ``setup``.
+        setup: seconds of it that the set-up of a connection takes.
+        opening: the state of its connection at its start; None without connections.
+        first_loss: virtual time of its connection's first loss, if that was expected during this transfer.
         weight: its share of a contended link relative to flows of weight 1.
         multicast: the number of the multicast that it is part of, None for a single flow.
         cancelled: whether it was stopped before it was complete.
@@ -58,6 +63,9 @@ class Flow(simpy.Event):
         self.latency = latency
         self.weight = weight
         self.multicast: int | None = None
+        self.setup = 0.0
+        self.opening: Opening | None = None
+        self.first_loss: float | None = None
         self.cancelled = False
         self._delivered = 0.0
         self._bytes_left = bytes_left

@@ -19,9 +19,11 @@ from edgefl.network.agenda import Agenda
 from edgefl.network.flow import Flow, FlowObserver, Node
 from edgefl.network.multicast import Multicast
 from edgefl.network.processes import CapacityProcess
+from edgefl.network.queue_shares import QueueShares
 from edgefl.network.repetition import Repetition
 from edgefl.network.route import Alone, router
 from edgefl.network.sharing import Sharing
+from edgefl.network.tcp_flows import TcpFlows
 from edgefl.network.topology import GraphLinks, Topology, checked_capacity
 from edgefl.network.transport import Transport
 
@@ -77,6 +79,14 @@ class FlowNetwork:
         self._multicasts: dict[int, Multicast] = {}
         self._gathering: dict[Hashable, Multicast] = {}
         self._agenda = Agenda(env, self._settle)
+        self._tcp: TcpFlows | None = None
+        if (tcp := self._transport.tcp) is not None:
+            most, disturbed = self._transport.connection_limit, self._disturbed
+            self._tcp = TcpFlows(env, tcp, self._agenda, self._sharing, most=most, disturbed=disturbed)
+        self._queue: QueueShares | None = None
+        if (queue := self._transport.queue) is not None:
+            under_way, disturbed = self._under_way, self._disturbed
+            self._queue = QueueShares(env, queue, self._agenda, self._sharing, under_way=under_way, disturbed=disturbed)
         self._repetition = Repetition(
             env,
             self._agenda,
@@ -130,13 +140,15 @@ class FlowNetwork:
             tag=tag,
             bytes_left=self._bytes_left,
         )
+        if self._tcp is not None:
+            self._tcp.request(flow, route.latency)
         self._under_way[flow.id] = flow
         alone = payload is None or not self._transport.multicast
         group = None if alone else self._gather(flow, (source, payload, bytes, weight, self.env.now))
         if self._observer is not None:
             self._observer.flow_started(flow)
         if group is None:
-            self._agenda.at(flow.started + latency, self._join, flow)
+            self._agenda.at(flow.started + flow.latency, self._join, flow)
         else:
             self._agenda.at(group.starts, self._join_together, (group, group.starts))
         return flow
@@ -154,6 +166,8 @@ class FlowNetwork:
             self._sharing.leave(flow.id, self.env.now)
         else:
             self._prune(self._multicasts[flow.multicast], flow)
+        if self._tcp is not None:
+            self._tcp.cancelled(flow)
         flow.settle(self.env.now, max(flow.bytes - left, 0.0), cancelled=True)
         if self._observer is not None:
             self._observer.flow_cancelled(flow)
@@ -229,7 +243,11 @@ class FlowNetwork:
             if topology.airs and capacity > 0.0 and (air := topology.air(link)) >= 0:
                 taken[air] = taken.get(air, 0.0) + 1.0 / capacity
         usable = transport.efficiency * min([least, *(1.0 / each for each in taken.values())])
-        return Alone(route.latency * transport.latency_factor, min(usable, transport.limit(route.latency)))
+        latency = route.latency * transport.latency_factor
+        if self._tcp is None:
+            return Alone(latency, min(usable, transport.limit(route.latency)))
+        opening = self._tcp.opening(source, target, route.latency)
+        return transport.alone(latency, usable, opening)
 
     @property
     def flows(self) -> list[Flow]:
@@ -281,13 +299,27 @@ class FlowNetwork:
 
     def _bytes_left(self, flow: Flow) -> float:
         bits = self._sharing.bits_left(_stream(flow), self.env.now)
-        return flow.bytes if bits is None else bits / 8.0
+        if bits is None:
+            return flow.bytes
+        return bits / 8.0 if self._tcp is None else (bits + self._tcp.rest(flow)) / 8.0
+
+    def _disturbed(self) -> None:
+        self._repetition.disturbed()
 
     def _join(self, flow: Flow) -> None:
         if flow.id in self._under_way:
             self._repetition.disturbed()
-            bits, now = 8.0 * flow.bytes, self.env.now
-            self._sharing.join(flow.id, flow.path, bits, now, weight=flow.weight, latency=flow.latency)
+            if self._tcp is None:
+                self._send(flow, 8.0 * flow.bytes)
+            else:
+                self._send(flow, *self._tcp.first_bits(flow))
+
+    def _send(self, flow: Flow, bits: float, limit: float | None = None) -> None:
+        """Let a flow use its links for these bits."""
+        weight, latency = flow.weight, flow.latency - flow.setup
+        if self._queue is not None:
+            weight = self._queue.weight(flow)
+        self._sharing.join(flow.id, flow.path, bits, self.env.now, weight=weight, latency=latency, limit=limit)
 
     def _gather(self, flow: Flow, key: Hashable) -> Multicast:
         """Add a flow to the multicast that others have begun at this instant, or begin one."""
@@ -339,6 +371,13 @@ class FlowNetwork:
         complete = self._sharing.take_complete(until, now)
         if complete:
             for number in sorted(self._flows_of(complete)):
+                if self._tcp is not None:
+                    flow = self._under_way[number]
+                    after_loss = self._tcp.next_bits(flow)
+                    if after_loss is not None:
+                        self._send(flow, *after_loss)
+                        continue
+                    self._tcp.completed(flow)
                 flow = self._under_way.pop(number)
                 flow.settle(now, flow.bytes, cancelled=False)
                 if self._observer is not None:

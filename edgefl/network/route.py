@@ -33,11 +33,13 @@ class Alone(NamedTuple):
 
     Attributes:
         latency: seconds before the first byte flows.
-        bits_per_second: the rate of the transfer; 0 where a link is down.
+        bits_per_second: the rate of the transfer, after slow start; 0 where a link is down.
+        sending: the seconds from the first to the last byte, given the bytes; None if the rate does not change.
     """
 
     latency: float
     bits_per_second: float
+    sending: Callable[[float], float] | None = None
 
     def seconds(self, bytes: float) -> float:
         """The seconds of a transfer; infinite if the rate is 0.
@@ -45,6 +47,8 @@ class Alone(NamedTuple):
         >>> Alone(latency=0.02, bits_per_second=8e6).seconds(1_500_000)
         1.52
         """
+        if self.sending is not None:
+            return self.latency + self.sending(bytes)
         return self.latency + 8.0 * bytes / self.bits_per_second if self.bits_per_second > 0.0 else math.inf
 
 

@@ -109,7 +109,17 @@ class Sharing:
             for stream in list(busy.streams.values()):
                 self._rebundle(stream, now)
 
-    def join(self, flow: int, path: tuple[int, ...], bits: float, now: float, *, weight: float, latency: float) -> None:
+    def join(
+        self,
+        flow: int,
+        path: tuple[int, ...],
+        bits: float,
+        now: float,
+        *,
+        weight: float,
+        latency: float,
+        limit: float | None = None,
+    ) -> None:
         """A flow begins to use its links.
 
         Args:
@@ -118,10 +128,11 @@ class Sharing:
             bits: its remaining bits.
             now: the virtual time, seconds.
             weight: its share relative to flows of weight 1.
-            latency: seconds before its first byte, under the transport model.
+            latency: seconds before its first byte, under the transport model, without the set-up of a connection.
+            limit: the maximum of its rate, bit/s; None for that of the transport.
         """
         latency /= self._transport.latency_factor
-        limit = self._transport.limit(latency)
+        limit = self._transport.limit(latency) if limit is None else limit
         stream = self._streams[flow] = Stream(flow, path, bits, weight=weight, latency=latency, limit=limit)
         if self._topology.airs:
             channels = ((self._topology.air(link), link) for link in path)
@@ -140,6 +151,21 @@ class Sharing:
                 companion = next(iter(sharers.values()))
                 self._rebundle(companion, now)
         self._bundle(stream, now)
+
+    def set_limit(self, flow: int, limit: float, now: float) -> None:
+        """Change the maximum rate of a flow that has joined, bit/s."""
+        stream = self._streams[flow]
+        before, stream.limit = stream.limit, limit
+        if not stream.cap < min(before, limit):  # else its own links limit it to less, before and after
+            self._rebundle(stream, now)
+
+    def set_weight(self, flow: int, weight: float, now: float) -> None:
+        """Change the share of a flow relative to flows of weight 1, if it has joined."""
+        stream = self._streams.get(flow)
+        if stream is not None and stream.own_weight != weight:
+            stream.own_weight = weight
+            if stream.bundle is not None and stream.bundle.links:
+                self._rebundle(stream, now)
 
     def leave(self, flow: int, now: float) -> None:
         """Remove a flow from its links; nothing happens if it had not joined them."""
@@ -170,7 +196,8 @@ class Sharing:
         for stream in streams:
             path = tuple(link for link in stream.path if link < self._wires)
             latency = stream.latency * self._transport.latency_factor
-            self.join(stream.flow, path, stream.left, now, weight=stream.own_weight, latency=latency)
+            weight, limit = stream.own_weight, stream.limit
+            self.join(stream.flow, path, stream.left, now, weight=weight, latency=latency, limit=limit)
 
     def rate(self, flow: int) -> float:
         """The present rate of a flow, bit/s; 0 if it has not joined or was removed."""

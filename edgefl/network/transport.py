@@ -5,7 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
+
+from edgefl.network.fifo import FifoQueue
+from edgefl.network.route import Alone
+from edgefl.network.tcp import Opening, Tcp
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,8 @@ class Transport:
         connection_limit: the maximum rate of one flow, bit/s, whatever its path.
         multicast: whether transfers of one payload that one node begins at one instant cross each link once, at one
             rate for all.
+        tcp: how connections begin, grow and lose packets; None for transfers that need no connection.
+        queue: the unequal shares of flows in one queue; None for a queue for each flow, which makes shares equal.
     """
 
     efficiency: float = 1.0
@@ -30,11 +37,35 @@ class Transport:
     penalty_bytes: float | None = None
     connection_limit: float = math.inf
     multicast: bool = False
+    tcp: Tcp | None = None
+    queue: FifoQueue | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be combined."""
+        if self.tcp is not None and self.multicast:
+            raise ValueError("expected no multicast with tcp, because a connection has two ends")
+        if self.tcp is not None and (self.latency_factor != 1.0 or self.window < math.inf):
+            raise ValueError("expected no latency_factor and window with tcp, which has its own set-up and window")
 
     def limit(self, latency: float) -> float:
         """The maximum rate of a flow on a path of this one-way latency (seconds), bit/s."""
         window_limit = self.efficiency * self.window * 8.0 / (2.0 * latency) if latency > 0.0 else math.inf
         return min(self.connection_limit, window_limit)
+
+    def alone(self, latency: float, bits_per_second: float, opening: Opening) -> Alone:
+        """A transfer with ``tcp`` that has its path to itself.
+
+        Args:
+            latency: the path's one-way latency, seconds.
+            bits_per_second: the rate that the path offers to payload.
+            opening: the state of the transfer's connection.
+        """
+        if self.tcp is None:
+            raise ValueError("expected a transport with tcp")
+        usable = min(self.connection_limit, bits_per_second)
+        sending = partial(self.tcp.seconds, bits_per_second=usable, latency=latency, opening=opening)
+        steady = min(usable, self.tcp.lossy_rate(latency))
+        return Alone(latency + 2.0 * latency * opening.round_trips, steady, sending)
 
     def weight(self, latency: float, bits_per_second: Iterable[float]) -> float:
         """A flow's share relative to others, from its path's latency (seconds) and capacities.

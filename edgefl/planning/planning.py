@@ -11,6 +11,7 @@ from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import SharedWorld, setup_of, shared_world, step_costs
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.specs import FileTopology
+from edgefl.network.tcp import Opening
 from edgefl.planning.budgets import budget_plan
 from edgefl.planning.devices import device_plans
 from edgefl.planning.figures import DevicePlan, MethodPlan, Part, Plan, Range
@@ -140,6 +141,7 @@ def _alone(scenario: Scenario, world: SharedWorld) -> Callable[[int, int, str, f
     names = [str(name) for name in world.fleet.link_names()]
     links = ClientLinks(scenario.network.links, names, world.seed)
     latency = [topology.latency if (own := scenario.network.links[name].latency) is None else own for name in names]
+    transport, unused = scenario.network.transport.build(world.seed), Opening(0)
     known: dict[tuple[str, int], list[float]] = {}
 
     def seconds(round: int, client: int, direction: str, bytes: float) -> float:
@@ -147,6 +149,8 @@ def _alone(scenario: Scenario, world: SharedWorld) -> Callable[[int, int, str, f
         if (direction, round) not in known:
             known[direction, round] = links.capacities("down" if down else "up", round).tolist()
         rate = min(known[direction, round][client], topology.server.down if down else topology.server.up)
+        if transport.tcp is not None:
+            return transport.alone(latency[client], transport.efficiency * rate, unused).seconds(bytes)
         return latency[client] + (8.0 * bytes / rate if rate else math.inf)
 
     return seconds

@@ -192,7 +192,7 @@ class _Verification:
             fleet=fleet,
             costs={(step.alpha, step.batch): recorded_cost(step) for step in self.costs.get(label, ())},
             topology=build_topology(network.topology, network.links, [str(name) for name in fleet.link_names()]),
-            transport=network.transport.build(),
+            transport=network.transport.build(seed),
             timeouts=network.transport.timeouts,
             protocol=scenario.protocol,
             seconds=compute_seconds(scenario, scenario.method(label), seed),

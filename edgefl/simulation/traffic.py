@@ -102,6 +102,9 @@ class Traffic:
             self._accounts.ledger.repeats += 1
         if flow.multicast is not None:
             facts += f', "multicast": {flow.multicast}'
+        if flow.opening is not None:
+            state = {"setup": flow.setup, "rounds": flow.opening.rounds, "lost": flow.opening.lost}
+            facts += f', "connection": {json.dumps(state)}'
         self._log.write(
             flow.started,
             "transfer_start",
@@ -168,6 +171,7 @@ class Traffic:
             bytes=delivered,
             seconds=seconds,
             joules=joules,
+            detail="" if flow.first_loss is None else detail(first_loss=flow.first_loss),
         )
         if client < 0:
             accounts.ledger.bytes_backhaul += delivered

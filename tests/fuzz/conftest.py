@@ -215,7 +215,11 @@ EXTREMES: dict[str, list[Any]] = {
     "network.links.5g.up": [*RATES, {"kind": "uniform", "low": "0 bit/s", "high": "1e12 bit/s"}],
     "network.links.5g.redraw": ["1 rounds", "0.25 s", "1 s", None],
     "network.links.5g.latency": TIMES,
-    "network.transport": [{"kind": "lv08", "acknowledgements": "shared"}, {"connection_limit": "1 bit/s"}],
+    "network.transport": [
+        {"kind": "lv08", "acknowledgements": "shared"},
+        {"connection_limit": "1 bit/s"},
+        {"kind": "tcp", "keep_alive": "1 h", "loss": 0.01, "queue": "fifo", "queue_period": "3 s"},
+    ],
     "cost": [{"kind": "paper"}, {"kind": "measured"}],
     "methods": [
         ["moon", "fednova"],

@@ -36,6 +36,24 @@ SHAPES = {
         "protocol": {"kind": "hierarchical", "over_select": 1.5},
     },
     "asynchronous": {"protocol": {"kind": "asynchronous", "buffer": 2, "concurrency": 3}},
+    "tcp": {
+        "network": {
+            "topology": {"kind": "star", "server": {"down": "90 kbit/s", "up": "90 kbit/s"}, "latency": "20 ms"},
+            "links": {"5g": {"down": "1 Mbit/s", "up": "1 Mbit/s"}},
+            "transport": {
+                "kind": "tcp",
+                "packet_bytes": 100,
+                "initial_window": 1,
+                "keep_alive": "1 min",
+                "loss": 0.05,
+                "loss_formula": "padhye",
+                "acknowledge_every": 2,
+                "queue": "fifo",
+                "queue_period": "0.1 s",
+            },
+        },
+        "protocol": {"kind": "synchronous", "deadline": "3 s"},
+    },
 }
 
 NOT_PART = {
@@ -110,7 +128,11 @@ WORLD = {
     "network.topology.backhaul.up", "network.topology.sharing", "network.links.5g.down.low",
     "network.links.5g.down.high", "network.links.5g.up.high", "network.links.5g.up.rate", "network.links.5g.redraw",
     "network.links.5g.latency", "network.links.5g.down.like", "network.links.5g.down.correlation",
-    "network.transport.kind", "protocol.over_select", "protocol.buffer", "protocol.concurrency", "stop",
+    "network.transport.kind", "network.transport.handshake", "network.transport.keep_alive",
+    "network.transport.packet_bytes", "network.transport.header_bytes", "network.transport.framing_bytes",
+    "network.transport.initial_window", "network.transport.loss", "network.transport.loss_formula",
+    "network.transport.acknowledge_every", "network.transport.queue", "network.transport.queue_spread",
+    "network.transport.queue_period", "protocol.over_select", "protocol.buffer", "protocol.concurrency", "stop",
 }  # fmt: skip
 """Places that decide what happens in the world; those that a shape has."""
 NOT_READ = {
@@ -118,6 +140,8 @@ NOT_READ = {
     "traces": {"network.topology.latency", "network.links.5g.down.correlation"},
     # The protocol says how many are under way.
     "asynchronous": {"training.cohort"},
+    # Its clients return within the minute for which their connections are kept.
+    "tcp": {"network.transport.keep_alive"},
 }
 """Of these, what the run of a shape does not come to."""
 MEASURED = {

@@ -16,7 +16,7 @@ from edgefl.fleet import DeviceProfile, FleetAssignment
 from edgefl.methods.build import build_method
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.payload import ModelSizes
-from edgefl.network import Transport
+from edgefl.network import GraphLinks, Transport
 from edgefl.network.timeouts import Timeouts
 from edgefl.record.events import Event
 from edgefl.record.listener import Listener
@@ -127,7 +127,7 @@ class SmallRun:
             summary=SeedResult.model_construct(seed=setup.seed),
             fleet=setup.fleet,
             costs=costs or {},
-            topology=SimpleNamespace(),
+            topology=GraphLinks(setup.topology) if isinstance(setup.topology, nx.Graph) else setup.topology,
             transport=setup.transport,
             protocol=setup.protocol,
             timeouts=setup.timeouts,

@@ -9,6 +9,7 @@ from edgefl.fleet import Direction, transfer_joules
 from edgefl.network import Topology
 from edgefl.network.audit import audit_flows
 from edgefl.network.audit_records import FlowRecord, Repetition, merged
+from edgefl.network.tcp import Opening
 from edgefl.record.events import Event
 from edgefl.simulation.invariants.record import Record, at, close
 
@@ -70,7 +71,7 @@ def fair(record: Record) -> Iterator[str]:
     groups: dict[tuple[str, int], list[FlowRecord]] = {}
     for start in record.of("transfer_start"):
         end, details = ends.get(start.flow), start.facts
-        path = details.get("path", [])
+        path, connection = details.get("path", []), details.get("connection", {})
         if end is None or len(path) < 2:
             continue
         flow = FlowRecord(
@@ -82,6 +83,10 @@ def fair(record: Record) -> Iterator[str]:
             cancelled=end.kind == "transfer_drop",
             delivered=float(end.bytes),
             latency=start.value,
+            ends=(path[0], path[-1]),
+            setup=float(connection.get("setup", 0.0)),
+            opening=Opening(0, int(connection["rounds"]), bool(connection["lost"])) if connection else None,
+            first_loss=end.facts.get("first_loss"),
         )
         group = ("multicast", details["multicast"]) if "multicast" in details else ("flow", start.flow)
         groups.setdefault(group, []).append(flow)

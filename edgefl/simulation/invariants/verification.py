@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from edgefl.simulation.invariants import (
     breaks,
     cells,
+    connections,
     course,
     deadlines,
     devices,
@@ -33,6 +34,7 @@ def violations(record: Record) -> Iterator[str]:
         cells,
         transfers,
         breaks,
+        connections,
         devices,
         power,
         presence,

@@ -1,0 +1,62 @@
+"""When the limits and shares of logged flows change by themselves: slow start, losses, and a queue's draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from edgefl.network.audit_records import FlowRecord
+from edgefl.network.fifo import FifoQueue
+from edgefl.network.tcp import Opening, Tcp
+
+
+class Grown(NamedTuple):
+    """A flow's window has grown for one more round-trip time."""
+
+    flow: int
+
+
+class FirstLoss(NamedTuple):
+    """A flow's connection has lost its first packet."""
+
+    flow: int
+
+
+class Redrawn(NamedTuple):
+    """A queue's weights are those of another period."""
+
+    number: int
+
+
+def window_changes(tcp: Tcp, record: FlowRecord, latency: float) -> Iterator[tuple[float, Grown | FirstLoss]]:
+    """When the window of a flow grows while the flow is active, and its first loss.
+
+    Args:
+        tcp: how connections grow.
+        record: the flow.
+        latency: the one-way latency of its path, seconds.
+
+    >>> record = FlowRecord(0, ("a",), 1e6, started=0.0, latency=0.5, ended=3.0, opening=Opening(0))
+    >>> [seconds for seconds, _ in window_changes(Tcp(initial_window=10, window=50e3), record, 0.5)]
+    [1.5, 2.5]
+    """
+    opening = record.opening or Opening(0)
+    joined = record.started + record.latency
+    ended = math.inf if record.ended is None else record.ended
+    ticks = 1
+    while tcp.grows(latency, opening) and joined + ticks * 2.0 * latency < ended:
+        yield joined + ticks * 2.0 * latency, Grown(record.flow)
+        opening = opening._replace(rounds=opening.rounds + 1)
+        ticks += 1
+    if record.first_loss is not None:
+        yield record.first_loss, FirstLoss(record.flow)
+
+
+def redraws(queue: FifoQueue, intervals: Sequence[tuple[float, float]]) -> Iterator[tuple[float, Redrawn]]:
+    """The beginnings of the periods that begin in one of the intervals (seconds), in which flows are active."""
+    numbers: set[int] = set()
+    for since, until in intervals:
+        numbers.update(range(queue.number(since) + 1, queue.number(until) + 1))
+    for number in sorted(numbers):
+        yield number * queue.period, Redrawn(number)

@@ -1,0 +1,128 @@
+"""TCP's part of the network: each transfer's connection, and its rate limit as the window grows and loses packets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import simpy
+
+from edgefl.network.agenda import Agenda
+from edgefl.network.connections import Connection, Connections
+from edgefl.network.flow import Flow, Node
+from edgefl.network.sharing import Sharing
+from edgefl.network.tcp import Opening, Tcp
+
+
+@dataclass
+class _Sender:
+    """One transfer's use of its connection.
+
+    Attributes:
+        connection: the connection.
+        state: how far its window has grown, and whether it has lost a packet.
+        latency: one-way seconds of its path.
+        joined: when its first byte was sent, seconds.
+        ticks: round-trip times since then.
+        rest: bits that follow the first loss.
+    """
+
+    connection: Connection
+    state: Opening
+    latency: float
+    joined: float = 0.0
+    ticks: int = 0
+    rest: float = 0.0
+
+
+class TcpFlows:
+    """Opens connections for transfers, and changes the limits of their rates over time.
+
+    Args:
+        env: the clock.
+        tcp: how connections begin, grow and lose packets.
+        agenda: the network's agenda.
+        sharing: the flows.
+        most: the maximum rate of any transfer, bit/s.
+        disturbed: called when a limit changes.
+    """
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        tcp: Tcp,
+        agenda: Agenda,
+        sharing: Sharing,
+        *,
+        most: float,
+        disturbed: Callable[[], None],
+    ) -> None:
+        self._env, self._tcp, self._most = env, tcp, most
+        self._agenda, self._sharing, self._disturbed = agenda, sharing, disturbed
+        self._connections = Connections(tcp)
+        self._senders: dict[int, _Sender] = {}
+
+    def opening(self, source: Node, target: Node, latency: float) -> Opening:
+        """The state in which a transfer that begins now would find its connection."""
+        return self._connections.opening(source, target, self._env.now, latency=latency)
+
+    def request(self, flow: Flow, latency: float) -> None:
+        """A transfer begins over this one-way latency (seconds); adds its set-up to ``flow.latency``."""
+        opening, connection = self._connections.take(flow.source, flow.target, flow.started, latency=latency)
+        self._senders[flow.id] = _Sender(connection, opening, latency)
+        flow.opening = opening
+        flow.setup = 2.0 * latency * opening.round_trips
+        flow.latency += flow.setup
+
+    def first_bits(self, flow: Flow) -> tuple[float, float]:
+        """The transfer's first byte is sent: its bits up to its first loss, and the limit of its rate (bit/s)."""
+        sender = self._senders[flow.id]
+        bits = 8.0 * self._tcp.first_loss(flow.bytes, sender.state)
+        sender.joined, sender.rest = self._env.now, 8.0 * flow.bytes - bits
+        self._await_growth(flow.id, sender)
+        return bits, self._limit(sender)
+
+    def next_bits(self, flow: Flow) -> tuple[float, float] | None:
+        """Bits and limit of a transfer that has lost its first packet; None if it is complete."""
+        sender = self._senders[flow.id]
+        if sender.rest <= 0.0:
+            return None
+        self._disturbed()
+        bits, sender.rest = sender.rest, 0.0
+        sender.state = sender.state._replace(lost=True)
+        flow.first_loss = self._env.now
+        return bits, self._limit(sender)
+
+    def rest(self, flow: Flow) -> float:
+        """The bits of a transfer that follow its first loss, while it has lost no packet."""
+        return self._senders[flow.id].rest
+
+    def completed(self, flow: Flow) -> None:
+        """The transfer is complete: its connection is idle."""
+        sender = self._senders.pop(flow.id)
+        now, state = self._env.now, sender.state
+        self._connections.give_back(
+            flow.source, flow.target, sender.connection, now, rounds=state.rounds, lost=state.lost
+        )
+
+    def cancelled(self, flow: Flow) -> None:
+        """The transfer was aborted, which closes its connection."""
+        del self._senders[flow.id]
+
+    def _limit(self, sender: _Sender) -> float:
+        return min(self._most, self._tcp.limit(sender.latency, sender.state))
+
+    def _await_growth(self, flow: int, sender: _Sender) -> None:
+        if self._tcp.grows(sender.latency, sender.state):
+            sender.ticks += 1
+            # A multiple of the round-trip time, so that rounding does not add up.
+            self._agenda.at(sender.joined + sender.ticks * 2.0 * sender.latency, self._grow, (flow, sender))
+
+    def _grow(self, what: tuple[int, _Sender]) -> None:
+        flow, sender = what
+        if self._senders.get(flow) is not sender:
+            return  # the transfer has ended
+        self._disturbed()
+        sender.state = sender.state._replace(rounds=sender.state.rounds + 1)
+        self._sharing.set_limit(flow, self._limit(sender), self._env.now)
+        self._await_growth(flow, sender)
