@@ -8,12 +8,13 @@ import networkx as nx
 
 from edgefl.network import GraphLinks
 from edgefl.record.summary import SeedResult
-from edgefl.simulation.invariants import Record, breaks, devices, power, transfers
+from edgefl.simulation.invariants import Record, breaks, cells, devices, power, transfers
 
 LAWS = (
     *(law for law in breaks.LAWS if law is not breaks.counts),
     *transfers.LAWS,
     *power.LAWS,
+    *cells.LAWS,
     devices.one_place,
 )
 

@@ -50,10 +50,11 @@ def test_the_first_deadline_holds_until_a_duration_is_known(run):
     assert [row.aggregated for row in result.outcome.rows] == [2, 2]
 
 
-def test_a_deadline_at_everyones_duration_cuts_nobody_off(run):
-    result = sound(run(rates=[8e6 / 3] * 4, rounds=9, protocol=adaptive(deviations=5)))
-    assert [row.aggregated for row in result.outcome.rows] == [4] * 9
-    assert decided(result) == [near(8)] * 8
+@pytest.mark.parametrize("rate", [8e6 / 3, 8e6 / 3.7, 8e6 / 7.3])
+def test_a_deadline_at_everyones_duration_cuts_nobody_off(run, rate):
+    result = sound(run(rates=[rate] * 4, rounds=40, protocol=adaptive(deviations=0)))
+    assert [row.aggregated for row in result.outcome.rows] == [4] * 40
+    assert decided(result) == [near(2 + 2 * 8e6 / rate)] * 39
 
 
 def test_only_the_latest_rounds_count(run):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from edgefl.network.timeouts import Timeouts
 from edgefl.randomness import generator
 
+from .attempts_by_hand import Tie
+from .attempts_by_hand import transfer as by_hand
 from .outages import broken_laws, conserved, outages
 
 TO_THE_SERVER = ("client/0", "internet")
@@ -145,10 +147,13 @@ def test_back_off_holds_no_link(run):
 
 
 def test_a_round_that_closes_during_a_wait_ends_the_transfer(run):
-    result = one(run, (0.5, 50.0), rates=[8e6, 8e6], timeouts={"connection": 1.0}, protocol={"deadline": 4.5})
-    assert result.of("lost", item="late")[0].time == 4.5
-    assert max(event.time for event in result.of("transfer_start")) <= 4.5
-    assert result.outcome.spent.bytes_broken == 500_000
+    # Broken at 1.5 and 3.5 s; another attempt would begin at 5.1 s, in the second round.
+    options = {"timeouts": {"connection": 1.0}, "protocol": {"deadline": 4.5}, "rounds": 2}
+    result = one(run, (0.5, 4.2), rates=[8e6, 8e6], **options)
+    assert [event.time for event in result.of("lost", item="late", round=1)] == [4.5]
+    assert [event.time for event in result.of("transfer_start", client=0, round=1)] == [0, near(2.5)]
+    assert [row.aggregated for row in result.outcome.rows] == [1, 2]
+    assert (result.outcome.spent.bytes_broken, result.outcome.spent.repeats) == (500_000, 1)
 
 
 SPANS = st.lists(st.tuples(st.floats(0.01, 2.0), st.floats(0.01, 4.0)), max_size=6)
@@ -188,3 +193,42 @@ def test_bytes_are_conserved_under_any_outages(
     spent = result.outcome.spent
     assert spent.repeats <= spent.breaks
     assert spent.failures == len([event for event in result.of("transfer_break") if not event.facts["again"]])
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    gaps=SPANS,
+    rate=st.floats(2e6, 2e7),
+    latency=st.sampled_from([0.0, 0.05, 0.31]),
+    connection=st.none() | st.floats(0.1, 2.0),
+    transfer=st.floats(0.3, 5.0),
+    retries=st.integers(0, 6),
+    waits=st.tuples(st.floats(0.1, 2.0), st.floats(1.0, 3.0), st.floats(2.0, 4.0)),
+    resume=st.sampled_from([{}, {"resume": "ranges"}, {"resume": "ranges", "chunk": 130_000}]),
+)
+def test_every_attempt_is_that_of_a_second_derivation(
+    run, gaps, rate, latency, connection, transfer, retries, waits, resume
+):
+    spans, now = [], 0.0
+    for up, down in gaps:
+        spans.append((now + up, now + up + down))
+        now += up + down
+    first_wait, factor, longest_wait = waits
+    options = {
+        "connection": connection, "transfer": transfer, "retries": retries, "first_wait": first_wait,
+        "factor": factor, "longest_wait": longest_wait, **resume,
+    }  # fmt: skip
+    try:
+        told = by_hand(1_000_000, rate / 8, latency, spans, Timeouts(**options))
+    except Tie:
+        assume(False)
+    result = one(run, *spans, rates=[rate], latency=latency, timeouts=options)
+    breaks = result.of("transfer_break", item="down")
+    assert [event.time for event in breaks] == pytest.approx(told.breaks, rel=1e-9)
+    moved = [event for event in result.events if event.kind in ("transfer_end", "transfer_drop")]
+    downs = [event for event in moved if event.item == "down"]
+    assert downs[-1].time == near(told.ended)
+    assert (downs[-1].kind == "transfer_drop") == told.failed == bool(result.of("dropout", item="timeout", round=1))
+    assert sum(event.bytes for event in downs) == told.sent
+    assert sum(event.bytes for event in breaks) == told.lost
+    assert told.sent - told.lost == 1_000_000 or told.failed

@@ -61,6 +61,23 @@ def test_a_cell_repeats_its_transfers_and_its_clients_wait_for_them(run):
     assert first[1] == before[1]
 
 
+def test_a_cell_whose_prefetch_fails_downloads_its_parts_again_in_the_round(run):
+    timeouts = {"connection": 0.5, "retries": 0}
+    options = {"link": ("internet", "cell/0"), "entry": FEDADC, "cohort": 1, "rounds": 8, "timeouts": timeouts}
+    usual = in_cells(run, **options)
+    relays = usual.of("transfer_start", item="relay", target="cell/0")
+    began = {event.round: event.time for event in usual.of("round_start")}
+    early = next(event for event in relays if event.time < began[event.round])
+    result = in_cells(run, (early.time + 0.2, early.time + 0.9), **options)
+    assert result.of("transfer_break", item="relay")[0].time == pytest.approx(early.time + 0.7)
+    assert result.of("dropout") == []
+    again = result.of("transfer_end", item="relay", target="cell/0", round=early.round)[0]
+    sent = usual.of("transfer_end", item="relay", target="cell/0", round=early.round)
+    assert len(sent) == 2
+    assert again.bytes == sum(event.bytes for event in sent)
+    assert [row.aggregated for row in result.outcome.rows] == [1] * 8
+
+
 def prefetching(run, timeouts, *spans):
     """FedADC with overlap; the link of the first client that prefetches is down, at times after that prefetch began."""
     options = {"rates": [8e6] * 3, "cohort": 1, "rounds": 8, "timeouts": timeouts}

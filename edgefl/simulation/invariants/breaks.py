@@ -185,7 +185,11 @@ def _ends_of_jobs(record: Record) -> dict[tuple[int, int], list[float]]:
 
 
 class _Stalls:
-    """When attempts moved no byte, from the capacities in the log."""
+    """When attempts moved no byte, from the capacities in the log.
+
+    A ``repetition`` row ends before any time-out could expire, so a span that seems to last through it is within the
+    time-out as well.
+    """
 
     def __init__(self, record: Record) -> None:
         self._down: defaultdict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
@@ -198,10 +202,6 @@ class _Stalls:
                 since.setdefault(link, event.time)
         for link, began in since.items():
             self._down[link].append((began, math.inf))
-        self._repetitions = [
-            (float(event.facts["since"]), event.seconds, event.time, event.seconds * event.value)
-            for event in record.of("repetition")
-        ]
 
     def of(self, start: Event, end: Event) -> list[tuple[float, float]]:
         """The spans in which no byte of the attempt moved, in order; the first begins at its start."""
@@ -218,14 +218,7 @@ class _Stalls:
                 merged[-1] = (merged[-1][0], max(merged[-1][1], ended))
             else:
                 merged.append((began, ended))
-        return [self._latest(began, ended) for began, ended in merged]
-
-    def _latest(self, began: float, ended: float) -> tuple[float, float]:
-        """The span without the repetitions in it: if it began in a repeated period, it began anew in each."""
-        for since, period, until, seconds in self._repetitions:
-            if since < began <= since + period and ended > until - seconds:
-                began += seconds
-        return began, ended
+        return merged
 
 
 LAWS = (attempts, expiry, giving_up, counts)
