@@ -21,7 +21,7 @@ NAVIGATION = {
     },
     "Guide": {
         "Scenarios": "scenarios", "Data": "data", "Methods": "methods", "Compression": "compression",
-        "Device profiles": "device-profiles",
+        "Device profiles": "device-profiles", "From measured rounds to a fleet": "calibration",
         "Network traces": "traces",
         "How time is modelled": "time-model", "Presenting a result": "report", "Resume, replay, verify": "reliability",
         "Your own model": "own-model", "Your own data": "own-data", "Your own world": "own-world",

@@ -9,6 +9,7 @@ import typer
 
 from edgefl.cli.arguments import Json
 from edgefl.cli.printing import say, say_json
+from edgefl.cli.profile_calibrate import calibrate_profile
 from edgefl.cli.profile_measure import import_profile, measure_profile, write_script
 from edgefl.user_path import user_path
 
@@ -20,6 +21,7 @@ app = typer.Typer(help="List, show, check, measure and import device profiles.",
 app.command("measure")(measure_profile)
 app.command("script")(write_script)
 app.command("import")(import_profile)
+app.command("calibrate")(calibrate_profile)
 
 
 @app.command("list")

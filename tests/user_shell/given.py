@@ -67,6 +67,7 @@ class Given:
             "my.yaml": lambda: _block("scenarios.md", "yaml", "name: smallest"),
             "my-board.yaml": lambda: _block("device-profiles.md", "yaml", "name: my-board"),
             "steps.csv": lambda: _block("device-profiles.md", "text", "model,method,batch"),
+            "client.csv": lambda: _block("calibration.md", "text", "round,download_seconds"),
             "measured.json": _measured,
         }
         if any("data.py:" in word for word in words):

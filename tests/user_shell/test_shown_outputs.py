@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .given import missing
+from .given import Given, missing
 from .pages import PAGES, ROOT, blocks, commands
 from .session import Session
 
@@ -42,6 +42,8 @@ def test_a_page_shows_what_its_commands_print(tmp_path, page):
     session = Session(tmp_path, full=True)
     wrong = []
     wanted = commands(page)
+    (tmp_path / "given").mkdir()
+    Given(tmp_path / "given").to(session, [command for command in wanted if command.shown])
     needed = {word for command in wanted if command.shown for word in command.text.split() if word.startswith("runs/")}
     for command in wanted:
         if command.within_text or not (command.shown or needed & set(command.text.split())):

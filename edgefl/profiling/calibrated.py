@@ -1,0 +1,153 @@
+"""The profile, the link and the scenario of a calibrated client, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from edgefl.errors import UserError
+from edgefl.experiment.wiring import shared_world, step_costs
+from edgefl.fleet import DeviceProfile, step_seconds
+from edgefl.fleet.conditions import Load
+from edgefl.fleet.slower import slower
+from edgefl.network.transport import Transport
+from edgefl.profiling.calibration import Calibration, Way
+from edgefl.scenario import Scenario, resolve
+from edgefl.simulation.cost_specs import SecondsCost
+from edgefl.simulation.work import batch_counts
+from edgefl.units import spelt
+from edgefl.validation import validated
+from edgefl.version import __version__
+
+PERCENTS = (1, 5, 10, 25, 50, 75, 90, 95, 99)
+"""The quantiles that describe a capacity that varies."""
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """The local training of the logged client, as the scenario and a profile predict it.
+
+    Attributes:
+        label: the method.
+        samples: the client's training samples.
+        steps: its local steps in a round.
+        seconds: on the device of the profile, undisturbed.
+    """
+
+    label: str
+    samples: int
+    steps: int
+    seconds: float
+
+
+def predicted(scenario: Scenario, label: str, profile: DeviceProfile, samples: int | None = None) -> Predicted:
+    """Predict the seconds of a client's local training in one round with the whole model.
+
+    Args:
+        scenario: has the model, the local training and the methods.
+        label: the method.
+        profile: the device.
+        samples: the client's training samples; the median of the scenario's clients if not given.
+
+    Raises:
+        UserError: an unknown method, no samples, or a scenario that gives the seconds itself.
+    """
+    if isinstance(scenario.cost, SecondsCost):
+        raise UserError("expected kind: measured or paper, because 'seconds' needs no device", field="cost.kind")
+    costs = step_costs(scenario, [scenario.method(label).label])[label]
+    if samples is None:
+        samples = int(np.median(shared_world(scenario, scenario.seeds[0], None).samples))
+    counts = batch_counts(costs.method.local, samples)
+    blocks = costs.adapted_model().depth
+    seconds = sum(count * step_seconds(profile, costs.step(blocks, size).operators) for size, count in counts.items())
+    if not seconds > 0:
+        raise UserError(f"expected local training that takes time, found {samples} samples and no step")
+    return Predicted(label, samples, sum(counts.values()), seconds)
+
+
+def profile_data(
+    base: DeviceProfile, found: Calibration, training: Predicted, *, name: str, source: str, rounds: int, today: date
+) -> dict[str, Any]:
+    """Return the calibrated profile: the base profile at the fitted pace, with the measured variation.
+
+    Args:
+        base: the base profile.
+        found: what was fitted.
+        training: the local training on the base profile.
+        name: the profile's name.
+        source: the name of the log.
+        rounds: the number of its rounds.
+        today: the date of the calibration.
+    """
+    pace = found.compute.mean / training.seconds
+    other = slower(base, pace)
+    # The log's seconds contain heat and other programs.
+    compute = other.compute.model_copy(
+        update={"jitter": found.compute.sigma, "background_load": Load(low=0, high=0), "thermal": None}
+    )
+    data: dict[str, Any] = other.model_copy(update={"name": name, "compute": compute}).model_dump(
+        mode="json", exclude_none=True
+    )
+    scaled = f"{base.name}'s, at {pace:.4g} times its seconds"
+    evidence = (
+        f"{rounds} measured rounds in {source}: {training.label}, {training.samples} samples, {training.steps} steps; "
+        f"mean {found.compute.mean:.4g} s of local training, {base.name} would take {training.seconds:.4g} s"
+    )
+    data["description"] = f"Like {base.name}, at the pace of a measured client"
+    data["provenance"] |= {
+        "sources": [f"edgefl {__version__}, profile calibrate: {evidence}", *base.provenance.sources],
+        "date": today.isoformat(),
+        "verified": False,
+    }
+    figures = ("fp32_peak", "fp32_achievable", "memory_bandwidth", "operator_overhead", "step_overhead")
+    data["provenance"]["derivation"] |= {
+        **{f"compute.{figure}": scaled for figure in figures},
+        "compute.jitter": f"standard deviation of the logarithm of {rounds - found.compute.outliers} rounds' seconds",
+    }
+    validated(DeviceProfile, data)
+    return data
+
+
+def link_data(found: Calibration, transport: Transport) -> dict[str, Any]:
+    """Return the calibrated link as an entry of ``network.links``, for a scenario with this transport."""
+    return {
+        "down": _capacity(found.down, found.round_seconds, transport),
+        "up": _capacity(found.up, found.round_seconds, transport),
+        "latency": f"{found.delay / transport.latency_factor * 1e3:.4g} ms",
+    }
+
+
+def scenario_data(scenario: Scenario, link: str, link_spec: Mapping[str, Any], profile: str) -> dict[str, Any]:
+    """Return a scenario whose clients all have the calibrated device and link, as plain data.
+
+    Args:
+        scenario: the scenario.
+        link: the name of the link.
+        link_spec: the link.
+        profile: the path of the profile, from the scenario's folder.
+    """
+    data = resolve(scenario)
+    data["fleet"] = [{"profile": profile, "share": 1, "link": link, "pace": 1}]
+    data["network"]["links"] = {link: dict(link_spec)}
+    return data
+
+
+def _capacity(way: Way, round_seconds: float, transport: Transport) -> Any:
+    """A capacity with log-normal values, one for each step of about a round; a plain rate if it does not vary."""
+    rate = way.bits_per_second / transport.efficiency
+    if not way.sigma:
+        return _rate(rate)
+    normal = NormalDist(0.0, way.sigma)
+    quantiles = {percent: _rate(rate * float(np.exp(normal.inv_cdf(percent / 100)))) for percent in PERCENTS}
+    step = f"{round_seconds:.4g} s"
+    return {"kind": "process", "quantiles": quantiles, "step": step, "correlation": 0, "outage_length": step}
+
+
+def _rate(bits_per_second: float) -> str:
+    """Four digits are more than ten rounds can tell."""
+    return spelt(float(f"{bits_per_second:.4g}"), "bits_per_second")

@@ -1,0 +1,237 @@
+"""A log that a known device and link produced gives them back, and a simulation with them takes the log's seconds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgefl.cli import main
+from edgefl.errors import UserError
+from edgefl.experiment import run
+from edgefl.fleet import load_profile, read_profile, step_seconds
+from edgefl.profiling.calibrated import link_data, predicted
+from edgefl.profiling.calibration import calibrate
+from edgefl.profiling.client_log import COLUMNS, ClientLog, read_client_log
+from edgefl.record.tables import read_events
+from edgefl.scenario import dump_yaml, load_scenario, resolve
+
+SIZES = np.array([400_000, 800_000, 1_600_000])
+
+
+def log_of(rounds, *, seconds=0.4, down=24e6, up=8e6, delay=0.05, sigma=0.0, sizes=SIZES, seed=0):
+    """The log of a client with this truth; capacities and computing vary independently with the same sigma."""
+    normal = np.random.default_rng(seed).standard_normal((3, rounds))
+    bytes_down, bytes_up = np.resize(sizes, rounds), np.resize(sizes[::-1], rounds)
+    return ClientLog(
+        download_seconds=delay + 8 * bytes_down / (down * np.exp(sigma * normal[0])),
+        compute_seconds=seconds * np.exp(sigma * normal[1] - sigma**2 / 2),
+        upload_seconds=delay + 8 * bytes_up / (up * np.exp(sigma * normal[2])),
+        bytes_down=bytes_down.astype(float),
+        bytes_up=bytes_up.astype(float),
+    )
+
+
+def write(log, file):
+    columns = [np.arange(1, log.rounds + 1), *(getattr(log, name) for name in COLUMNS[1:])]
+    rows = [",".join(f"{value:.9g}" for value in row) for row in zip(*columns, strict=True)]
+    file.write_text("\n".join([",".join(COLUMNS), *rows]) + "\n")
+    return file
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seconds=st.floats(1e-3, 1e4),
+    down=st.floats(1e5, 1e9),
+    up=st.floats(1e5, 1e9),
+    share=st.floats(0.05, 3),
+    rounds=st.integers(6, 40),
+)
+def test_without_variation_the_truth_comes_back(seconds, down, up, share, rounds):
+    delay = share * 8 * SIZES[0] / max(down, up)
+    found = calibrate(log_of(rounds, seconds=seconds, down=down, up=up, delay=delay))
+    assert found.compute.mean == pytest.approx(seconds)
+    assert (found.down.bits_per_second, found.up.bits_per_second) == pytest.approx((down, up), rel=0.02)
+    assert found.delay == pytest.approx(delay, rel=0.02)
+    assert found.compute.sigma == 0
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.15, 0.3])
+@pytest.mark.parametrize("seed", range(3))
+def test_with_variation_the_truth_comes_back_within_four_standard_errors(sigma, seed):
+    """The delay is given, as by a ping, so the logarithms of the capacities are normal with this sigma."""
+    rounds = 400
+    found = calibrate(log_of(rounds, sigma=sigma, seed=seed), delay=0.05)
+    mean_error, sigma_error = 4 * sigma / rounds**0.5, 4 * sigma / (2 * rounds) ** 0.5
+    for fitted, truth in (
+        (found.compute.mean, 0.4),
+        (found.down.bits_per_second, 24e6),
+        (found.up.bits_per_second, 8e6),
+    ):
+        assert abs(np.log(fitted / truth)) < mean_error
+    for fitted in (found.compute.sigma, found.down.sigma, found.up.sigma):
+        assert abs(fitted - sigma) < sigma_error + 0.02 * sigma
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_fitted_delay_is_within_four_of_its_standard_errors(seed):
+    found = calibrate(log_of(60, sigma=0.1, seed=seed))
+    assert 0 < found.delay_error < 0.05
+    assert abs(found.delay - 0.05) < 4 * found.delay_error
+
+
+def test_ten_rounds_are_enough_for_a_fifth_of_the_truth():
+    for seed in range(20):
+        found = calibrate(log_of(10, sigma=0.15, seed=seed), delay=0.05)
+        fitted = np.array([found.compute.mean / 0.4, found.down.bits_per_second / 24e6, found.up.bits_per_second / 8e6])
+        assert (abs(fitted - 1) < 0.2).all()
+
+
+def test_outliers_change_nothing_and_are_counted():
+    clean = log_of(30, sigma=0.1)
+    found = calibrate(clean, delay=0.05)
+    disturbed = log_of(30, sigma=0.1)
+    for column, row in ((disturbed.compute_seconds, 3), (disturbed.download_seconds, 7), (disturbed.upload_seconds, 7)):
+        column[row] *= 40
+    there = calibrate(disturbed, delay=0.05)
+    assert (there.compute.outliers, there.down.outliers, there.up.outliers) == (1, 1, 1)
+    assert there.compute.mean == pytest.approx(found.compute.mean, rel=0.02)
+    assert there.down.bits_per_second == pytest.approx(found.down.bits_per_second, rel=0.02)
+    assert there.up.sigma == pytest.approx(found.up.sigma, rel=0.2)
+
+
+def test_without_different_sizes_no_delay_is_fitted():
+    found = calibrate(log_of(10, sizes=SIZES[:1]))
+    assert (found.delay, found.delay_error) == (0, None)
+    assert found.down.bits_per_second == pytest.approx(8 * SIZES[0] / (0.05 + 8 * SIZES[0] / 24e6))
+
+
+def test_the_prediction_is_the_sum_of_the_steps_of_the_clients_batches(small):
+    scenario = small()
+    board = load_profile("raspberry-pi-4")
+    found = predicted(scenario, "fedavg", board, samples=40)
+    from edgefl.experiment.wiring import step_costs
+
+    costs = step_costs(scenario, ["fedavg"])["fedavg"]
+    by_hand = sum(step_seconds(board, costs.step(4, size).operators) for size in (16, 16, 8))
+    assert (found.seconds, found.steps) == (pytest.approx(by_hand), 3)
+    assert predicted(scenario, "fedavg", board).samples == 320 // 8
+    given = small(cost={"kind": "seconds", "methods": {"fedavg": "4 s"}})
+    with pytest.raises(UserError, match=r"cost.kind: expected kind: measured or paper"):
+        predicted(given, "fedavg", board)
+
+
+def test_the_latency_and_the_rates_are_those_of_the_scenarios_transport(small):
+    """A transfer over LV08 begins after 13.01 latencies and uses 97 % of a capacity."""
+    found = calibrate(log_of(10, delay=0.1301), delay=0.1301)
+    link = link_data(found, small(network__transport={"kind": "lv08"}).network.transport.build())
+    plain = link_data(found, small().network.transport.build())
+    assert (link["latency"], plain["latency"]) == ("10 ms", "130.1 ms")
+    rate = float(link["down"].removesuffix(" Mbit/s")) / float(plain["down"].removesuffix(" Mbit/s"))
+    assert rate == pytest.approx(1 / 0.97, rel=1e-3)
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.2])
+def test_a_simulation_of_the_written_files_takes_the_seconds_of_the_log(small, tmp_path, sigma, capsys):
+    """One client at a time, so that no other transfer shares its path."""
+    scenario = small(training__rounds=300, training__cohort=1)
+    (tmp_path / "alone.yaml").write_text(dump_yaml(resolve(scenario)))
+    first = run(scenario, out=tmp_path / "first", train=False)
+    events = read_events(first / "fedavg" / "seed-0" / "events.parquet", ("transfer_end",))
+    bytes = next(event.bytes for event in events)
+    log = log_of(200, seconds=1.3, down=6e5, up=3e5, sigma=sigma, sizes=np.array([bytes]))
+    file = write(log, tmp_path / "client.csv")
+    command = ["profile", "calibrate", str(file), "--scenario", str(tmp_path / "alone.yaml"), "--latency", "50 ms"]
+    assert main([*command, "--like", "raspberry-pi-4", "-o", str(tmp_path / "calibrated")]) == 0
+    printed = capsys.readouterr().out
+    mean = log.compute_seconds.mean()
+    assert f"200 rounds of fedavg with 40 samples, 3 steps each: {mean:.3g} s of training" in printed
+    profile = read_profile(tmp_path / "calibrated" / "profile.yaml")
+    assert profile.compute.jitter == pytest.approx(sigma, abs=0.03)
+    folder = run(load_scenario(tmp_path / "calibrated" / "scenario.yaml"), out=tmp_path / "run", train=False)
+    found = {"down": [], "up": [], "": []}
+    for event in read_events(folder / "fedavg" / "seed-0" / "events.parquet", ("transfer_end", "compute_end")):
+        found[event.item if event.kind == "transfer_end" else ""].append(event.seconds)
+    for item, logged in (("down", log.download_seconds), ("", log.compute_seconds), ("up", log.upload_seconds)):
+        assert len(found[item]) == 300
+        assert np.mean(found[item]) == pytest.approx(logged.mean(), rel=0.05 if sigma else 1e-3)
+        assert np.log(found[item]).std() == pytest.approx(np.log(logged).std(), abs=0.05)
+
+
+def test_a_pace_makes_another_part_of_the_fleet_slower(small, tmp_path):
+    small()
+    file = write(log_of(10), tmp_path / "client.csv")
+    command = ["profile", "calibrate", str(file), "--scenario", str(tmp_path / "small.yaml")]
+    assert main([*command, "--like", "raspberry-pi-4", "-o", str(tmp_path / "made")]) == 0
+    entries = [
+        {"profile": str(tmp_path / "made/profile.yaml"), "share": 0.5, "link": "measured", "pace": pace}
+        for pace in (1, 3)
+    ]
+    scenario = load_scenario(tmp_path / "made" / "scenario.yaml", {"fleet": entries})
+    found = [predicted(scenario, "fedavg", group.profile).seconds for group in scenario.fleet]
+    assert found == pytest.approx([0.4, 1.2])
+
+
+HEADER = ",".join(COLUMNS)
+ROW = "0.3,0.4,0.5,1000,1000"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "expected one column 'round', found: nothing"),
+        (HEADER + "\n", "expected at least 3 rounds, found 0"),
+        (f"{HEADER}\n1,{ROW}\n", "expected at least 3 rounds, found 1"),
+        (f"{HEADER.replace('upload_seconds', 'up')}\n1,{ROW}\n", "expected one column 'upload_seconds', found: round"),
+        (
+            f"{HEADER}\n1,{ROW}\n2,0.3,-0.4,0.5,1000,1000\n",
+            "line 3: compute_seconds: expected a number above 0, found '-0.4'",
+        ),
+        (f"{HEADER}\n1,nan,0.4,0.5,1000,1000\n", "line 2: download_seconds: expected a number above 0, found 'nan'"),
+        (f"{HEADER}\n1,0.3,0.4,0.5,0,1000\n", "line 2: bytes_down: expected a number above 0, found '0'"),
+        (f"{HEADER}\n1,0.3,0.4,soon,10,1000\n", "line 2: upload_seconds: expected a number above 0, found 'soon'"),
+        (f"{HEADER}\n1,0.3,0.4,,10,1000\n", "line 2: upload_seconds: expected a number above 0, found ''"),
+        (f"{HEADER}\n1,0.3,0.4\n", "line 2: expected 6 values, found 3"),
+        (f"{HEADER}\n1,{ROW}\n1,{ROW}\n", "line 3: expected each round once, found 1 again"),
+    ],
+)
+def test_a_wrong_log_is_refused_in_one_sentence(tmp_path, capsys, text, told):
+    file = tmp_path / "client.csv"
+    file.write_text(text)
+    command = ["profile", "calibrate", str(file), "--scenario", "5g_100clients", "--like", "raspberry-pi-4"]
+    assert main([*command, "-o", str(tmp_path / "made")]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert error.startswith(f"error: {file}: ")
+    assert told in error
+    assert not (tmp_path / "made").exists()
+
+
+def test_columns_in_any_order_with_others_between_them_are_read(tmp_path):
+    file = tmp_path / "client.csv"
+    rows = "\n".join(f"7,100,200,0.3,{number},0.4,0.5,cloudy" for number in (0, 1, 2))
+    file.write_text(f"client,bytes_up,bytes_down,download_seconds,round,compute_seconds,upload_seconds,sky\n{rows}\n")
+    log = read_client_log(file)
+    assert (log.rounds, log.bytes_up.tolist(), log.bytes_down.tolist()) == (3, [100.0] * 3, [200.0] * 3)
+    assert (log.download_seconds[0], log.compute_seconds[0], log.upload_seconds[0]) == (0.3, 0.4, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--method", "fedavgg"], "the scenario 'small' has no method labelled 'fedavgg'; did you mean 'fedavg'?"),
+        (["--latency", "soon"], "--latency: expected seconds such as '20 ms', found 'soon'"),
+        (["--like", "raspberry"], "unknown device profile 'raspberry'"),
+        (["-o", "."], "expected a folder that does not exist yet"),
+    ],
+)
+def test_a_wrong_option_is_refused_in_one_sentence(small, tmp_path, capsys, options, told):
+    small()
+    file = write(log_of(10), tmp_path / "client.csv")
+    places = ["--scenario", str(tmp_path / "small.yaml"), "--like", "raspberry-pi-4", "-o", str(tmp_path / "made")]
+    assert main(["profile", "calibrate", str(file), *places, *options]) == 2
+    error = capsys.readouterr().err
+    assert told in " ".join(error.split())
+    assert error.count("\n") == 1
+    assert not (tmp_path / "made").exists()
