@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from edgefl.network.audit_carried import Carried
-from edgefl.network.audit_connections import FirstLoss, Grown, Redrawn, redraws, window_changes
+from edgefl.network.audit_connections import Grown, Lost, Redrawn, redraws, window_changes
 from edgefl.network.audit_records import FlowRecord, Link, Repetition
 from edgefl.network.filling import Claim, fill
 from edgefl.network.tcp import Opening
@@ -49,18 +49,19 @@ class _Marked(NamedTuple):
     stage: int
 
 
-_Change = FlowRecord | _Capacity | _Pruned | _Marked | Redrawn | Grown | FirstLoss
+_Change = FlowRecord | _Capacity | _Pruned | _Marked | Redrawn | Grown | Lost
 
 
 class _Active:
     """A flow between its first byte and its logged end."""
 
-    __slots__ = ("bits", "marks", "opening", "path", "rate", "reached", "record", "share", "since")
+    __slots__ = ("bits", "legs", "marks", "opening", "path", "rate", "reached", "record", "share", "since")
 
-    def __init__(self, record: FlowRecord, now: float) -> None:
+    def __init__(self, record: FlowRecord, legs: list[tuple[float, Opening]], now: float) -> None:
         self.record = record
         self.path = record.path
-        self.opening = record.opening or Opening(0)
+        self.legs = legs
+        self.opening = legs[0][1]
         self.share = 1.0
         self.marks = [0.0, 0.0]
         self.bits = 0.0
@@ -138,9 +139,13 @@ class _Audit:
         flows: Iterable[FlowRecord],
         repetitions: Sequence[Repetition],
     ) -> list[Violation]:
-        changes: list[tuple[float, int, _Change]] = [
-            (seconds, 0, _Capacity(link, rate)) for seconds, link, rate in capacities
-        ]
+        changes: list[tuple[float, int, _Change]] = []
+        known: set[Link] = set()
+        for seconds, link, rate in capacities:
+            # A flow begins when its latency ends. The clock that logs its links then may be a rounding error later.
+            begins = seconds if link in known else seconds - 4.0 * math.ulp(seconds)
+            known.add(link)
+            changes.append((begins, 0, _Capacity(link, rate)))
         changes += self.of_flows(flows)
         for each in repetitions:
             moments = (each.since, each.since + each.period, each.ended)
@@ -196,7 +201,7 @@ class _Audit:
             for flow in active.values():
                 flow.share = self.queue_share(flow.record, what.number)
             return [link for flow in active.values() for link in flow.path]
-        if isinstance(what, Grown | FirstLoss):
+        if isinstance(what, Grown | Lost):
             if what.flow not in active:
                 return ()
             self.change_window(active[what.flow], what, now)
@@ -221,7 +226,7 @@ class _Audit:
             self.report(record.ended, record.flow, f"delivered {record.delivered:g} of {record.bytes:g} bytes")
 
     def join(self, record: FlowRecord, now: float) -> _Active:
-        active = _Active(record, now)
+        active = _Active(record, self.legs(record), now)
         if self.transport.queue is not None:
             active.share = self.queue_share(record, self.transport.queue.number(now))
         for link in record.path:
@@ -240,9 +245,9 @@ class _Audit:
         expected = active.bits / 8.0
         blur = 4.0 * math.ulp(now)
         slack = self.tolerance * record.bytes + self.blurred(active, now)
-        due = self.before_loss(active)
-        if due < record.bytes and not active.opening.lost and expected > due + slack:
-            self.report(now, record.flow, f"lost no packet, although {due:g} bytes had been sent")
+        due, _ = active.legs[0]
+        if len(active.legs) > 1 and expected > due + slack:
+            self.report(now, record.flow, f"sent on after {due:g} bytes, where a loss is expected")
         if record.cancelled:
             # Logs may round the delivered bytes of a cancelled flow to whole bytes.
             if record.delivered is not None and abs(min(expected, record.bytes) - record.delivered) > slack + 1.0:
@@ -263,22 +268,29 @@ class _Audit:
         links, active.path = active.path, ()
         self.vacate(active, links, 8.0 * delivered, now)
 
-    def change_window(self, active: _Active, what: Grown | FirstLoss, now: float) -> None:
-        """The state of a flow's connection changes; its first loss must come after the expected number of bytes."""
-        opening = active.opening
+    def change_window(self, active: _Active, what: Grown | Lost, now: float) -> None:
+        """The state of a flow's connection changes; each loss must come after the expected number of bytes."""
         if isinstance(what, Grown):
-            active.opening = opening._replace(rounds=opening.rounds + 1)
+            active.opening = active.opening._replace(rounds=active.opening.rounds + 1)
             return
         active.advance(now)
-        active.opening = opening._replace(lost=True)
-        sent, expected = active.bits / 8.0, self.before_loss(active)
+        sent, flow = active.bits / 8.0, active.record.flow
+        if len(active.legs) < 2:
+            self.report(now, flow, f"lost a packet after {sent:g} bytes, where none is expected")
+            return
+        expected, _ = active.legs.pop(0)
         if abs(sent - expected) > self.tolerance * active.record.bytes + self.blurred(active, now):
-            self.report(now, active.record.flow, f"lost its first packet after {sent:g} bytes, not {expected:g}")
+            self.report(now, flow, f"lost a packet after {sent:g} bytes, not {expected:g}")
+        active.opening = active.legs[0][1]._replace(rounds=active.opening.rounds)
 
-    def before_loss(self, active: _Active) -> float:
-        """The bytes of a flow before its first loss; its size if it has none."""
-        tcp, record = self.transport.tcp, active.record
-        return record.bytes if tcp is None else tcp.first_loss(record.bytes, record.opening or Opening(0))
+    def legs(self, record: FlowRecord) -> list[tuple[float, Opening]]:
+        """The bytes that a flow has sent at the end of each of its legs, and the state of its connection in it."""
+        opening = record.opening or Opening(0)
+        if self.transport.tcp is None:
+            return [(record.bytes, opening)]
+        legs = self.transport.tcp.legs(record.bytes, opening)
+        sent = itertools.accumulate(bytes for bytes, _ in legs)
+        return [(bytes, state) for bytes, (_, state) in zip(sent, legs, strict=True)]
 
     def queue_share(self, record: FlowRecord, number: int) -> float:
         """The weight that a queue gives to a flow in one of its periods."""

@@ -17,8 +17,8 @@ class Grown(NamedTuple):
     flow: int
 
 
-class FirstLoss(NamedTuple):
-    """A flow's connection has lost its first packet."""
+class Lost(NamedTuple):
+    """A flow's connection has lost a packet, which changes the flow's rate."""
 
     flow: int
 
@@ -29,8 +29,8 @@ class Redrawn(NamedTuple):
     number: int
 
 
-def window_changes(tcp: Tcp, record: FlowRecord, latency: float) -> Iterator[tuple[float, Grown | FirstLoss]]:
-    """When the window of a flow grows while the flow is active, and its first loss.
+def window_changes(tcp: Tcp, record: FlowRecord, latency: float) -> Iterator[tuple[float, Grown | Lost]]:
+    """When the window of a flow grows while the flow is active, and its losses.
 
     Args:
         tcp: how connections grow.
@@ -49,8 +49,8 @@ def window_changes(tcp: Tcp, record: FlowRecord, latency: float) -> Iterator[tup
         yield joined + ticks * 2.0 * latency, Grown(record.flow)
         opening = opening._replace(rounds=opening.rounds + 1)
         ticks += 1
-    if record.first_loss is not None:
-        yield record.first_loss, FirstLoss(record.flow)
+    for seconds in record.losses:
+        yield seconds, Lost(record.flow)
 
 
 def redraws(queue: FifoQueue, intervals: Sequence[tuple[float, float]]) -> Iterator[tuple[float, Redrawn]]:

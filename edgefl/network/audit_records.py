@@ -32,7 +32,7 @@ class FlowRecord:
         ends: its source and target, where they share a queue.
         setup: the part of ``latency`` that the set-up of its connection took.
         opening: the state of its connection at its start; None without connections.
-        first_loss: when its connection lost its first packet, if that was in this transfer.
+        losses: when the losses came that changed its rate, seconds.
     """
 
     flow: int
@@ -48,7 +48,7 @@ class FlowRecord:
     ends: tuple[Node, Node] | None = None
     setup: float = 0.0
     opening: Opening | None = None
-    first_loss: float | None = None
+    losses: tuple[float, ...] = ()
 
 
 def merged(members: Sequence[FlowRecord]) -> FlowRecord:

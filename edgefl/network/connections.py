@@ -13,12 +13,11 @@ class Connection:
     """A connection between two nodes, which one transfer after another uses.
 
     Attributes:
-        used: by sending node: when it sent last (seconds), for how many round-trip times its window has grown, and
-            whether it has lost a packet.
+        used: by sending node: when it sent last (seconds), and in which state it was then.
         idle_since: when its last transfer ended, seconds.
     """
 
-    used: dict[Node, tuple[float, int, bool]] = field(default_factory=dict)
+    used: dict[Node, tuple[float, Opening]] = field(default_factory=dict)
     idle_since: float = 0.0
 
 
@@ -33,7 +32,7 @@ class Connections:
 
     >>> connections = Connections(Tcp(handshake="tcp", keep_alive=60.0))
     >>> opening, connection = connections.take("server", "client/0", 0.0, latency=0.05)
-    >>> connections.give_back("server", "client/0", connection, 1.0, rounds=0, lost=False)
+    >>> connections.give_back("server", "client/0", connection, 1.0, opening)
     >>> [connections.opening("client/0", "server", now, latency=0.05).round_trips for now in (0.5, 61.0, 61.5)]
     [0, 0, 1]
     """
@@ -51,9 +50,9 @@ class Connections:
             last = self._completed.get(pair)
             repeated = last is not None and now - last <= TICKET_SECONDS
             return Opening(self._tcp.round_trips(repeated=repeated))
-        sent, rounds, lost = idle[-1].used.get(source, (now, 0, False))
+        sent, state = idle[-1].used.get(source, (now, Opening(0)))
         rests = self._tcp.restart_idle and now - sent > self._tcp.timeout(latency)
-        return Opening(0, 0 if rests else rounds, lost)
+        return state._replace(round_trips=0, rounds=0 if rests else state.rounds)
 
     def take(self, source: Node, target: Node, now: float, *, latency: float) -> tuple[Opening, Connection]:
         """A transfer begins: its connection, and the state in which it finds it."""
@@ -64,13 +63,11 @@ class Connections:
         idle.clear()  # the others have been idle for longer
         return opening, Connection()
 
-    def give_back(
-        self, source: Node, target: Node, connection: Connection, now: float, *, rounds: int, lost: bool
-    ) -> None:
-        """A transfer from ``source`` to ``target`` is complete."""
+    def give_back(self, source: Node, target: Node, connection: Connection, now: float, state: Opening) -> None:
+        """A transfer from ``source`` to ``target`` is complete, and leaves its connection in this state."""
         pair = frozenset((source, target))
         self._completed[pair] = now
         if self._tcp.keep_alive > 0.0:
             connection.idle_since = now
-            connection.used[source] = (now, rounds, lost)
+            connection.used[source] = (now, state)
             self._idle.setdefault(pair, []).append(connection)

@@ -29,7 +29,7 @@ class Flow(simpy.Event):
         latency: seconds before the first byte flows: the path's latency under the transport model, and ``setup``.
         setup: seconds of it that the set-up of a connection takes.
         opening: the state of its connection at its start; None without connections.
-        first_loss: virtual time of its connection's first loss, if that was expected during this transfer.
+        losses: virtual times of the losses that change its rate.
         weight: its share of a contended link relative to flows of weight 1.
         multicast: the number of the multicast that it is part of, None for a single flow.
         cancelled: whether it was stopped before it was complete.
@@ -65,7 +65,7 @@ class Flow(simpy.Event):
         self.multicast: int | None = None
         self.setup = 0.0
         self.opening: Opening | None = None
-        self.first_loss: float | None = None
+        self.losses: list[float] = []
         self.cancelled = False
         self._delivered = 0.0
         self._bytes_left = bytes_left

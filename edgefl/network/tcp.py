@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
+
+from edgefl.network.congestion_avoidance import CongestionAvoidance
 
 Handshake = Literal["none", "tcp", "tls", "tls_0rtt"]
 LossFormula = Literal["mathis", "padhye"]
@@ -32,17 +35,20 @@ _RECORD, _RECORD_OVERHEAD = 16384, 22
 
 
 class Opening(NamedTuple):
-    """The state of the connection that a transfer uses.
+    """The state of a connection, in which a transfer finds it.
 
     Attributes:
         round_trips: those of its set-up; 0 for an open connection.
-        rounds: the round-trip times for which its window has already grown.
-        lost: whether it has lost a packet, so that its rate is limited by losses.
+        rounds: the round-trip times for which its window has already grown in slow start.
+        window: packets in flight after its last loss; infinite if it has lost none.
+        left: bytes until it is expected to lose the next packet; infinite if it has lost none, or if its rate has
+            become steady.
     """
 
     round_trips: int
     rounds: int = 0
-    lost: bool = False
+    window: float = math.inf
+    left: float = math.inf
 
 
 def payload_share(*, packet_bytes: float, header_bytes: float, framing_bytes: float, encrypted: bool) -> float:
@@ -103,13 +109,13 @@ class Tcp:
         """The maximum rate (bit/s) of a connection in this state over this one-way latency (seconds)."""
         if latency <= 0.0:
             return math.inf
-        most = 8.0 * min(self._grown(opening.rounds), self.window) / (2.0 * latency)
-        return min(most, self.lossy_rate(latency)) if opening.lost or self.initial_window is None else most
+        flying = 8.0 * min(self._grown(opening.rounds), self.window) / (2.0 * latency)
+        return min(flying, self._lossy_rate(latency, opening.window))
 
-    def lossy_rate(self, latency: float) -> float:
-        """The mean rate (bit/s of payload) in the presence of losses, after slow start.
+    def steady_rate(self, latency: float) -> float:
+        """The mean rate (bit/s of payload) in the presence of losses, long after the first of them.
 
-        >>> round(Tcp(loss=0.01, segment=1460).lossy_rate(0.05) / 1e6, 3)  # 12.2 packets in 0.1 s
+        >>> round(Tcp(loss=0.01, segment=1460).steady_rate(0.05) / 1e6, 3)  # 12.2 packets in 0.1 s
         1.431
         """
         loss, every, round_trip = self.loss, self.acknowledge_every, 2.0 * latency
@@ -122,25 +128,40 @@ class Tcp:
         return 8.0 * self.segment / seconds_per_packet
 
     def grows(self, latency: float, opening: Opening) -> bool:
-        """Whether slow start will raise the limit further."""
+        """Whether slow start will raise its window further. Losses limit the rate, not this window."""
         if self.initial_window is None or latency <= 0.0:
             return False
-        end = self.window
-        if opening.lost:
-            end = min(end, self.lossy_rate(latency) * 2.0 * latency / 8.0)
-        return self._grown(opening.rounds) < end
+        return self._grown(opening.rounds) < self.window
 
-    def first_loss(self, bytes: float, opening: Opening) -> float:
-        """The bytes of a transfer that are sent in slow start: up to the expected first loss, or the whole transfer.
+    def legs(self, bytes: float, opening: Opening) -> list[tuple[float, Opening]]:
+        """The parts of a transfer between its expected losses: the bytes of each, and the state in which it is sent.
 
-        The number of packets is (1 - (1 - p)^n) (1 - p) / p + 1 of n (Cardwell et al., INFOCOM 2000, equation 5).
+        Slow start ends with the expected first loss. Then a packet is lost after each 1 / p packets, until the rate is
+        steady. The last state has the bytes that are left until the loss after the transfer.
+
+        >>> tcp = Tcp(initial_window=10, segment=1000, loss=0.01)
+        >>> [(round(bytes), round(state.window, 1)) for bytes, state in tcp.legs(400e3, Opening(0))]
+        [(98223, inf), (100000, 30.6), (100000, 16.9), (100000, 11.0), (1777, 9.0)]
         """
-        packets = bytes / self.segment
-        if self.loss <= 0.0 or self.initial_window is None or opening.lost or packets <= 0.0:
-            return bytes
-        # expm1 and log1p are exact for a small probability.
-        some_loss = -math.expm1(packets * math.log1p(-self.loss))
-        return min(bytes, self.segment * (some_loss * (1.0 - self.loss) / self.loss + 1.0))
+        avoidance = self._avoidance
+        if avoidance is None or self.initial_window is None or bytes <= 0.0:
+            return [(bytes, opening)]
+        legs = []
+        state, left = opening, bytes
+        if state.window == math.inf:
+            state = state._replace(left=self.segment * avoidance.before_first_loss(bytes / self.segment))
+        while state.left < left:
+            legs.append((state.left, state))
+            left -= state.left
+            if state.window == math.inf:
+                first, most = self._grown(state.rounds) / self.segment, self.window / self.segment
+                window = avoidance.after_first_loss(bytes / self.segment, first, most)
+            else:
+                window = avoidance.after_loss(state.window)
+            until_loss = math.inf if window == avoidance.steady else self.segment / self.loss
+            state = state._replace(window=window, left=until_loss)
+        legs.append((left, state._replace(left=math.inf if state.window == math.inf else state.left - left)))
+        return legs
 
     def seconds(self, bytes: float, bits_per_second: float, latency: float, opening: Opening) -> float:
         """The seconds from the first to the last byte of a transfer that has a path of this capacity to itself.
@@ -154,12 +175,11 @@ class Tcp:
         if bits_per_second <= 0.0:
             return math.inf if bytes > 0.0 else 0.0
         round_trip = 2.0 * latency
-        in_slow_start = 8.0 * self.first_loss(bytes, opening)
         seconds, ticks = 0.0, 0
-        for bits, lost in ((in_slow_start, opening.lost), (8.0 * bytes - in_slow_start, True)):
-            left = bits
+        for sent, state in self.legs(bytes, opening):
+            left = 8.0 * sent
             while left > 0.0:
-                now = opening._replace(lost=lost)
+                now = state._replace(rounds=opening.rounds + ticks)
                 rate = min(self.limit(latency, now), bits_per_second)
                 until = (ticks + 1) * round_trip - seconds if self.grows(latency, now) else math.inf
                 if rate * until >= left:
@@ -168,8 +188,21 @@ class Tcp:
                 left -= rate * until
                 ticks += 1
                 seconds = ticks * round_trip
-                opening = opening._replace(rounds=opening.rounds + 1)
         return seconds
+
+    @cached_property
+    def _avoidance(self) -> CongestionAvoidance | None:
+        return CongestionAvoidance(self.loss, self.acknowledge_every) if self.loss > 0.0 else None
+
+    def _lossy_rate(self, latency: float, window: float) -> float:
+        """The mean rate (bit/s) until the next loss, given the packets in flight after the last one."""
+        if self._avoidance is None:
+            return math.inf
+        if self.initial_window is None or window == self._avoidance.steady:
+            return self.steady_rate(latency)
+        if window == math.inf:
+            return math.inf
+        return 8.0 * self.segment / self.loss / (self._avoidance.round_trips(window) * 2.0 * latency)
 
     def _grown(self, rounds: int) -> float:
         """The congestion window (bytes) after this many round-trip times of slow start.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import simpy
 
@@ -20,11 +20,11 @@ class _Sender:
 
     Attributes:
         connection: the connection.
-        state: how far its window has grown, and whether it has lost a packet.
+        state: its state.
         latency: one-way seconds of its path.
         joined: when its first byte was sent, seconds.
         ticks: round-trip times since then.
-        rest: bits that follow the first loss.
+        legs: the parts of the transfer that follow the next loss, in reverse: the bytes and the state of each.
     """
 
     connection: Connection
@@ -32,7 +32,7 @@ class _Sender:
     latency: float
     joined: float = 0.0
     ticks: int = 0
-    rest: float = 0.0
+    legs: list[tuple[float, Opening]] = field(default_factory=list)
 
 
 class TcpFlows:
@@ -75,35 +75,33 @@ class TcpFlows:
         flow.latency += flow.setup
 
     def first_bits(self, flow: Flow) -> tuple[float, float]:
-        """The transfer's first byte is sent: its bits up to its first loss, and the limit of its rate (bit/s)."""
+        """The transfer's first byte is sent: its bits up to its next loss, and the limit of its rate (bit/s)."""
         sender = self._senders[flow.id]
-        bits = 8.0 * self._tcp.first_loss(flow.bytes, sender.state)
-        sender.joined, sender.rest = self._env.now, 8.0 * flow.bytes - bits
+        sender.joined = self._env.now
+        sender.legs = self._tcp.legs(flow.bytes, sender.state)[::-1]
+        bytes, sender.state = sender.legs.pop()
         self._await_growth(flow.id, sender)
-        return bits, self._limit(sender)
+        return 8.0 * bytes, self._limit(sender)
 
     def next_bits(self, flow: Flow) -> tuple[float, float] | None:
-        """Bits and limit of a transfer that has lost its first packet; None if it is complete."""
+        """Bits and limit of a transfer that has lost a packet; None if it is complete."""
         sender = self._senders[flow.id]
-        if sender.rest <= 0.0:
+        if not sender.legs:
             return None
         self._disturbed()
-        bits, sender.rest = sender.rest, 0.0
-        sender.state = sender.state._replace(lost=True)
-        flow.first_loss = self._env.now
-        return bits, self._limit(sender)
+        bytes, state = sender.legs.pop()
+        sender.state = state._replace(rounds=sender.state.rounds)
+        flow.losses.append(self._env.now)
+        return 8.0 * bytes, self._limit(sender)
 
     def rest(self, flow: Flow) -> float:
-        """The bits of a transfer that follow its first loss, while it has lost no packet."""
-        return self._senders[flow.id].rest
+        """The bits of a transfer that follow its next loss."""
+        return 8.0 * sum(bytes for bytes, _ in self._senders[flow.id].legs)
 
     def completed(self, flow: Flow) -> None:
         """The transfer is complete: its connection is idle."""
         sender = self._senders.pop(flow.id)
-        now, state = self._env.now, sender.state
-        self._connections.give_back(
-            flow.source, flow.target, sender.connection, now, rounds=state.rounds, lost=state.lost
-        )
+        self._connections.give_back(flow.source, flow.target, sender.connection, self._env.now, sender.state)
 
     def cancelled(self, flow: Flow) -> None:
         """The transfer was aborted, which closes its connection."""

@@ -64,7 +64,7 @@ class Transport:
             raise ValueError("expected a transport with tcp")
         usable = min(self.connection_limit, bits_per_second)
         sending = partial(self.tcp.seconds, bits_per_second=usable, latency=latency, opening=opening)
-        steady = min(usable, self.tcp.lossy_rate(latency))
+        steady = min(usable, self.tcp.steady_rate(latency))
         return Alone(latency + 2.0 * latency * opening.round_trips, steady, sending)
 
     def weight(self, latency: float, bits_per_second: Iterable[float]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
@@ -11,6 +12,7 @@ from edgefl.methods.payload import Part
 from edgefl.network.flow import Flow, Node
 from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.route import Alone
+from edgefl.network.tcp import Opening
 from edgefl.record.events import ABSENT, detail
 from edgefl.record.kinds import EventKind
 from edgefl.simulation.accounts import Accounts
@@ -103,8 +105,7 @@ class Traffic:
         if flow.multicast is not None:
             facts += f', "multicast": {flow.multicast}'
         if flow.opening is not None:
-            state = {"setup": flow.setup, "rounds": flow.opening.rounds, "lost": flow.opening.lost}
-            facts += f', "connection": {json.dumps(state)}'
+            facts += f', "connection": {_state(flow.setup, flow.opening)}'
         self._log.write(
             flow.started,
             "transfer_start",
@@ -171,7 +172,7 @@ class Traffic:
             bytes=delivered,
             seconds=seconds,
             joules=joules,
-            detail="" if flow.first_loss is None else detail(first_loss=flow.first_loss),
+            detail=detail(losses=flow.losses) if flow.losses else "",
         )
         if client < 0:
             accounts.ledger.bytes_backhaul += delivered
@@ -235,6 +236,12 @@ class Traffic:
 @lru_cache(maxsize=4096)
 def _listed(names: tuple[str, ...]) -> str:
     return json.dumps(names)
+
+
+def _state(setup: float, opening: Opening) -> str:
+    """The state of a connection; its window and its bytes to the next loss only after a loss, while they are finite."""
+    state = {"setup": setup, "rounds": opening.rounds, "window": opening.window, "left": opening.left}
+    return json.dumps({name: value for name, value in state.items() if value < math.inf})
 
 
 @lru_cache(maxsize=64)

@@ -1,11 +1,13 @@
 """TCP connections: completion times against sums done by hand, and every option in its direction."""
 
 import math
+import random
 
 import pytest
 import simpy
 
 from edgefl.network import FlowNetwork, Transport, TreeLinks
+from edgefl.network.congestion_avoidance import CongestionAvoidance
 from edgefl.network.tcp import Opening, Tcp, payload_share
 from edgefl.network.transport_specs import TransportSpec
 
@@ -121,24 +123,57 @@ def test_time_outs_slow_a_lossy_connection_down_further():
     # Padhye et al., equation 30: p = 0.06 gives RTT sqrt(2p/3) = 0.02 s and T0 3 sqrt(3p/8) p (1 + 32 p^2) s a packet.
     expected = 1.0 / (0.1 * math.sqrt(0.04) + 3.0 * math.sqrt(0.0225) * 0.06 * (1.0 + 32.0 * 0.0036))
     tcp = Tcp(segment=1000, loss=0.06, loss_formula="padhye")
-    assert tcp.lossy_rate(0.05) / 8e3 == pytest.approx(expected, **EXACT)
+    assert tcp.steady_rate(0.05) / 8e3 == pytest.approx(expected, **EXACT)
     assert seconds_of(tcp, 1e5) == pytest.approx(0.05 + 100 / expected, **EXACT)
 
 
-def test_the_first_loss_ends_slow_start_after_the_expected_number_of_packets():
-    # p = 0.01 and 200 packets: (1 - 0.99^200) 0.99 / 0.01 + 1 = 86.74 are sent in slow start, at first 10, 20 and 40
-    # in round trips, and the last 16.74 at 80; the rest at 12.247 packets in a round trip.
-    slow_start = (1 - 0.99**200) * 99 + 1
-    expected = 0.05 + 0.3 + 0.1 * (slow_start - 70) / 80 + 0.1 * (200 - slow_start) / (math.sqrt(1.5) / 0.1)
+def cycle(window):
+    """Round trips for 100 packets by a window that grows by one in each, and half of what it has grown to."""
+    trips = math.sqrt(window**2 + 200.0) - window
+    return trips, (window + trips) / 2.0
+
+
+def test_slow_start_ends_with_the_expected_first_loss_and_each_further_loss_halves_the_window():
+    # p = 0.01 and 150 packets: (1 - 0.99^150) 0.99 / 0.01 + 1 = 78.07 are sent in slow start, at first 10, 20 and 40
+    # in round trips, and the last 8.07 at 80; the remaining 71.93 are part of the 100 until the next loss. The second
+    # transfer sends 28.07 packets until that loss, 100 until another one, and then 21.93.
+    tcp = Tcp(initial_window=10, segment=1000, loss=0.01, keep_alive=60.0, restart_idle=False)
+    slow_start = (1 - 0.99**150) * 99 + 1
+    trips, window = cycle(tcp.legs(150e3, Opening(0))[1][1].window)
+    second, window = cycle(window)
+    third, _ = cycle(window)
+    before = (150 - slow_start) / 100
+    expected = [
+        0.05 + 0.3 + 0.1 * (slow_start - 70) / 80 + 0.1 * before * trips,
+        0.05 + 0.1 * ((1 - before) * trips + second + (0.5 - (1 - before)) * third),
+    ]
+    assert seconds_of(tcp, 150e3, times=2) == pytest.approx(expected, **EXACT)
+
+
+def test_a_connection_becomes_steady_after_some_losses():
+    # From 10,000 packets on, each 100 take 0.1 s * 100 / 12.247.
     tcp = Tcp(initial_window=10, segment=1000, loss=0.01)
-    assert seconds_of(tcp, 200e3) == pytest.approx(expected, **EXACT)
+    assert len(tcp.legs(1e10, Opening(0))) < 10
+    more = seconds_of(tcp, 1.1e7) - seconds_of(tcp, 1e7)
+    assert more == pytest.approx(0.1 * 1000 / (math.sqrt(1.5) / 0.1), rel=1e-6)
 
 
-def test_a_kept_connection_that_has_lost_a_packet_stays_at_its_steady_rate():
-    tcp = Tcp(initial_window=10, segment=1000, loss=0.01, keep_alive=60.0)
-    first, second = seconds_of(tcp, 200e3, times=2)
-    assert second == pytest.approx(0.05 + 20.0 / (math.sqrt(1.5) / 0.1), **EXACT)
-    assert second > first
+def test_the_window_after_the_first_loss_gives_the_mean_time_over_random_first_losses():
+    avoidance, packets, first, draws = CongestionAvoidance(0.01), 300, 10.0, random.Random(0)
+    trips = []
+    for _ in range(20_000):
+        sent = min(math.log(1.0 - draws.random()) / math.log(0.99), float(packets))
+        slow, left, window = math.log2(1 + sent / first), packets - sent, (first + sent) / 2
+        while left > 0.0:
+            whole, after = cycle(window)
+            part = min(left, 100.0)
+            slow, left, window = slow + part / 100 * whole, left - part, after
+        trips.append(slow)
+    expected = avoidance.before_first_loss(packets)
+    seconds = Tcp(initial_window=10, segment=1.0, loss=0.01).seconds(packets, 1e12, 0.5, Opening(0))
+    smooth = math.log2(1 + expected / first)
+    slow_start = Tcp(initial_window=10, segment=1.0).seconds(expected, 1e12, 0.5, Opening(0))
+    assert seconds - slow_start + smooth == pytest.approx(sum(trips) / len(trips), rel=0.01)
 
 
 def test_what_slow_start_leaves_goes_to_other_transfers():

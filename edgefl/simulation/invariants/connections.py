@@ -16,10 +16,10 @@ Pair = frozenset[str]
 
 
 class _Idle(NamedTuple):
-    """An idle connection: since when, and by sender when it sent last, its window's rounds, and whether it lost."""
+    """An idle connection: since when, and by sender when it sent last, and in which state it was then."""
 
     since: float
-    sent: dict[str, tuple[float, int, bool]]
+    sent: dict[str, tuple[float, Opening]]
 
 
 def opened(record: Record) -> Iterator[str]:
@@ -30,7 +30,7 @@ def opened(record: Record) -> Iterator[str]:
     latencies = _latencies(record)
     idle: defaultdict[Pair, list[_Idle]] = defaultdict(list)
     completed: dict[Pair, float] = {}
-    using: dict[int, tuple[Event, dict[str, tuple[float, int, bool]]]] = {}
+    using: dict[int, tuple[Event, dict[str, tuple[float, Opening]]]] = {}
     for event in record.events:
         if event.kind not in ("transfer_start", "transfer_end", "transfer_drop"):
             continue
@@ -56,37 +56,48 @@ def opened(record: Record) -> Iterator[str]:
 
 def _begun(tcp: Tcp, event: Event, found: _Idle | None, latency: float, *, repeated: bool) -> Iterator[str]:
     logged: dict[str, Any] = event.facts.get("connection", {})
-    setup, rounds, lost = logged.get("setup", math.nan), logged.get("rounds", -1), logged.get("lost")
+    setup = float(logged.get("setup", math.nan))
     round_trips = tcp.round_trips(repeated=repeated) if found is None else 0
     if not close(setup, round_trips * 2.0 * latency) or not close(event.value, latency + setup):
         yield (
             f"{at(event)}: transfer {event.flow} begins to send after {event.value:g} s, of which {setup:g} s are the"
             f" set-up; its connection needs {round_trips} round trips of {2.0 * latency:g} s"
         )
-    unused = (event.time, 0, False)
-    sent, grown, had_loss = unused if found is None else found.sent.get(event.source, unused)
+    unused = (event.time, Opening(0))
+    sent, state = unused if found is None else found.sent.get(event.source, unused)
     if tcp.restart_idle and event.time - sent > tcp.timeout(latency):
-        grown = 0
+        state = state._replace(rounds=0)
+    begun = logged_opening(logged)
     # The clock does not decide whether a transfer that ends with a round trip has seen it whole.
-    if not grown - 1 <= rounds <= grown + 1 or bool(lost) != had_loss:
+    if not state.rounds - 1 <= begun.rounds <= state.rounds + 1:
         yield (
-            f"{at(event)}: transfer {event.flow} found a window grown {rounds} times and lost: {bool(lost)};"
-            f" earlier transfers have left {grown} times and lost: {had_loss}"
+            f"{at(event)}: transfer {event.flow} found a window grown {begun.rounds} times; earlier transfers left one"
+            f" grown {state.rounds} times"
+        )
+    if not close(begun.window, state.window) or not close(begun.left, state.left):
+        yield (
+            f"{at(event)}: transfer {event.flow} found a window of {begun.window:g} packets after a loss,"
+            f" {begun.left:g} bytes before the next one; earlier transfers left {state.window:g} packets and"
+            f" {state.left:g} bytes"
         )
 
 
-def _left(tcp: Tcp, start: Event, end: Event) -> tuple[float, int, bool]:
-    """When the transfer ended, how often its window has grown, and whether it has lost a packet."""
+def logged_opening(logged: dict[str, Any]) -> Opening:
+    """The state of a connection as the log has it."""
+    rounds = int(logged.get("rounds", -1))
+    return Opening(0, rounds, float(logged.get("window", math.inf)), float(logged.get("left", math.inf)))
+
+
+def _left(tcp: Tcp, start: Event, end: Event) -> tuple[float, Opening]:
+    """When the transfer ended, and the state in which it left its connection."""
     logged = start.facts.get("connection", {})
     round_trip = 2.0 * (start.value - logged.get("setup", 0.0))
-    lost, first_loss = bool(logged.get("lost")), end.facts.get("first_loss", math.inf)
-    rounds, seconds = int(logged.get("rounds", 0)), start.time + start.value
-    while tcp.grows(round_trip / 2.0, Opening(0, rounds, lost or first_loss < seconds)):
+    _, state = tcp.legs(float(start.bytes), logged_opening(logged))[-1]
+    seconds = start.time + start.value + round_trip
+    while seconds <= end.time and tcp.grows(round_trip / 2.0, state):
+        state = state._replace(rounds=state.rounds + 1)
         seconds += round_trip
-        if seconds > end.time:
-            break
-        rounds += 1
-    return end.time, rounds, lost or first_loss < math.inf
+    return end.time, state
 
 
 def _latencies(record: Record) -> dict[tuple[str, str], float]:

@@ -9,8 +9,8 @@ from edgefl.fleet import Direction, transfer_joules
 from edgefl.network import Topology
 from edgefl.network.audit import audit_flows
 from edgefl.network.audit_records import FlowRecord, Repetition, merged
-from edgefl.network.tcp import Opening
 from edgefl.record.events import Event
+from edgefl.simulation.invariants.connections import logged_opening
 from edgefl.simulation.invariants.record import Record, at, close
 
 
@@ -85,8 +85,8 @@ def fair(record: Record) -> Iterator[str]:
             latency=start.value,
             ends=(path[0], path[-1]),
             setup=float(connection.get("setup", 0.0)),
-            opening=Opening(0, int(connection["rounds"]), bool(connection["lost"])) if connection else None,
-            first_loss=end.facts.get("first_loss"),
+            opening=logged_opening(connection) if connection else None,
+            losses=tuple(end.facts.get("losses", ())),
         )
         group = ("multicast", details["multicast"]) if "multicast" in details else ("flow", start.flow)
         groups.setdefault(group, []).append(flow)

@@ -1,0 +1,120 @@
+"""The fluid's times against TCP Reno, packet by packet (reno.py), and real TCP between network namespaces."""
+
+import json
+import math
+from pathlib import Path
+from statistics import fmean, median, quantiles
+
+import pytest
+import simpy
+
+from edgefl.network import FifoQueue, FlowNetwork, Transport, TreeLinks
+from edgefl.network.tcp import Opening, Tcp
+
+from .reno import reno_seconds
+
+SEGMENT = 1460
+
+
+def fluid_seconds(packets, *, round_trip, packets_per_second=1e9, loss=0.0, every=1, formula="mathis"):
+    tcp = Tcp(segment=SEGMENT, initial_window=10, loss=loss, loss_formula=formula, acknowledge_every=every)
+    rate = packets_per_second * SEGMENT * 8
+    return round_trip / 2 + tcp.seconds(packets * SEGMENT, rate, round_trip / 2, Opening(0))
+
+
+@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize("rate", [100, 1000, 10_000])
+@pytest.mark.parametrize("round_trip", [0.02, 0.1, 0.3])
+def test_without_losses_the_goodput_of_slow_start_and_link_is_that_of_reno(round_trip, rate, every):
+    for packets in (200, 500, 2000, 20_000):
+        reno = reno_seconds(packets, round_trip=round_trip, packets_per_second=rate, every=every)
+        fluid = fluid_seconds(packets, round_trip=round_trip, packets_per_second=rate, every=every)
+        assert fluid == pytest.approx(reno, rel=0.1)
+
+
+@pytest.mark.parametrize("packets", [1, 5, 10, 11, 30, 70])
+def test_a_transfer_of_a_few_round_trips_differs_by_at_most_one(packets):
+    reno = reno_seconds(packets, round_trip=0.1, packets_per_second=10_000)
+    assert abs(fluid_seconds(packets, round_trip=0.1, packets_per_second=10_000) - reno) <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("loss", "every", "packets", "formula"),
+    [
+        (0.001, 1, 30_000, "mathis"),
+        (0.001, 2, 30_000, "mathis"),
+        (0.003, 1, 20_000, "mathis"),
+        (0.003, 2, 20_000, "mathis"),
+        (0.01, 2, 8_000, "padhye"),
+        (0.03, 2, 8_000, "padhye"),
+    ],
+)
+def test_the_goodput_of_a_long_lossy_transfer_is_that_of_reno(loss, every, packets, formula):
+    reno = fmean(reno_seconds(packets, round_trip=0.2, loss=loss, every=every, seed=seed) for seed in range(6))
+    fluid = fluid_seconds(packets, round_trip=0.2, loss=loss, every=every, formula=formula)
+    assert fluid == pytest.approx(reno, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("loss", "packets", "within"),
+    [
+        *((1e-4, 700, 0.1), (1e-4, 3000, 0.1), (1e-3, 200, 0.1), (0.01, 200, 0.1), (0.01, 3000, 0.1)),
+        # Windows after the first loss vary widely, and their mean effect is only approximated.
+        *((1e-3, 700, 0.2), (1e-3, 3000, 0.2), (1e-3, 10_000, 0.2), (0.01, 700, 0.2)),
+    ],
+)
+def test_the_mean_goodput_of_a_transfer_with_few_losses_is_that_of_reno(loss, packets, within):
+    reno = fmean(reno_seconds(packets, round_trip=0.1, loss=loss, seed=seed) for seed in range(80))
+    assert fluid_seconds(packets, round_trip=0.1, loss=loss) == pytest.approx(reno, rel=within)
+
+
+# --- measured ---------------------------------------------------------------------------------------------------------
+
+PHASES = json.loads((Path(__file__).parent / "measured_phases.json").read_text())
+"""Six TCP transfers at a time through a shared link of 40 Mbit/s, by its queue: a queue of 100 packets for each client
+(CUBIC), or one first-in, first-out queue of 100 packets for all (Reno). With the rates of the clients' links (Mbit/s),
+and the bytes and seconds of each transfer."""
+
+
+def phase_seconds(phase, queue=None):
+    env = simpy.Environment()
+    rates = [1e6 * rate for rate in phase["rates"]]
+    network = FlowNetwork(
+        env,
+        TreeLinks(server=(4e7, 4e7), down=rates, up=rates),
+        transport=Transport(efficiency=1448 / 1514, queue=queue),
+    )
+    flows = [network.transfer("server", f"client/{client}", size) for client, size in enumerate(phase["bytes"])]
+    env.run()
+    return [flow.ended for flow in flows]
+
+
+def deviations(kind, seconds_of):
+    """How much longer each transfer, and each phase, takes than max-min sharing gives."""
+    single, last = [], []
+    for number, phase in enumerate(PHASES[kind]):
+        fair = phase_seconds(phase)
+        for seconds in seconds_of(number, phase):
+            single += [own / ideal - 1 for own, ideal in zip(seconds, fair, strict=True)]
+            last.append(max(seconds) / max(fair) - 1)
+    return single, last
+
+
+def test_with_a_queue_for_each_client_real_tcp_shares_max_min_fairly():
+    single, last = deviations("fair", lambda _, phase: [phase["seconds"]])
+    assert max(map(abs, last)) < 0.005
+    assert median(map(abs, single)) < 0.005
+    assert max(map(abs, single)) < 0.1
+
+
+def test_one_queue_for_all_is_as_unfair_as_it_was_measured():
+    measured, measured_last = deviations("fifo", lambda _, phase: [phase["seconds"]])
+    drawn, drawn_last = deviations(
+        "fifo", lambda number, phase: [phase_seconds(phase, FifoQueue(100 * seed + number)) for seed in range(8)]
+    )
+    for one, other in zip(quantiles(measured, n=20), quantiles(drawn, n=20), strict=True):
+        assert abs(one - other) < 0.06
+    assert fmean(map(abs, drawn)) == pytest.approx(fmean(map(abs, measured)), rel=0.3)
+    assert fmean(drawn_last) == pytest.approx(fmean(measured_last), abs=0.01)
+    assert max(measured_last) < max(drawn_last) < 3 * max(measured_last)
+    assert not math.isclose(fmean(map(abs, drawn)), 0.0)
