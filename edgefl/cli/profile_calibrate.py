@@ -86,7 +86,10 @@ def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature
     except UserError as error:
         raise error.located(file=scenario) from None
     found = calibrate(measured, delay=delay)
-    files = _files(checked, base, found, training, source=log.name, rounds=measured.rounds)
+    try:
+        files = _files(checked, base, found, training, source=log.name, rounds=measured.rounds)
+    except UserError as error:
+        raise error.located(file=scenario) from None
     try:
         with durable_folder(output) as folder:
             for name, text in files.items():

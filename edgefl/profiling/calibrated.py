@@ -114,7 +114,17 @@ def profile_data(
 
 
 def link_data(found: Calibration, transport: Transport) -> dict[str, Any]:
-    """Return the calibrated link as an entry of ``network.links``, for a scenario with this transport."""
+    """Return the calibrated link as an entry of ``network.links``, for a scenario with this transport.
+
+    Raises:
+        UserError: with this transport, a transfer takes more than a delay and the time for its bytes.
+    """
+    if transport.tcp is not None:
+        raise UserError(
+            "expected fluid or lv08, because the fit assumes a delay and a steady rate, and a tcp connection begins "
+            "slowly",
+            field="network.transport.kind",
+        )
     return {
         "down": _capacity(found.down, found.round_seconds, transport),
         "up": _capacity(found.up, found.round_seconds, transport),

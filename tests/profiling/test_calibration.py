@@ -132,6 +132,12 @@ def test_the_latency_and_the_rates_are_those_of_the_scenarios_transport(small):
     assert rate == pytest.approx(1 / 0.97, rel=1e-3)
 
 
+def test_a_transport_whose_connections_begin_slowly_is_refused(small):
+    tcp = small(network__transport={"kind": "tcp"}).network.transport.build()
+    with pytest.raises(UserError, match=r"network.transport.kind: expected fluid or lv08"):
+        link_data(calibrate(log_of(10)), tcp)
+
+
 @pytest.mark.parametrize("sigma", [0.0, 0.2])
 def test_a_simulation_of_the_written_files_takes_the_seconds_of_the_log(small, tmp_path, sigma, capsys):
     """One client at a time, so that no other transfer shares its path."""

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgefl.cli import main
+from edgefl.cost.measure import Operator
 from edgefl.errors import UserError
 from edgefl.experiment import run
+from edgefl.fleet import step_signature
 from edgefl.network import replayed
 from edgefl.rerun.inverse import ask
 from edgefl.rerun.inverse.bisection import boundary
@@ -79,6 +81,20 @@ def test_a_run_at_the_answer_meets_the_condition_and_one_beyond_it_does_not(
     assert seconds_there(tmp_path / "missed", changed(answer.missed), label) > limit
 
 
+def test_the_servers_connection_is_scaled_with_the_clients_links(small, tmp_path):
+    """Here all clients share a server's connection that is slower than each of their links."""
+    folder = run(small(network__topology__server={"down": 3e6, "up": 3e6}), out=tmp_path / "run")
+    seconds = 3 * first_target(folder)["fedavg", 0]["seconds"]
+    answer = ask(folder, f"targets.0 within {seconds} s").methods[0].answers["bandwidth"]
+    there = []
+    for number, factor in enumerate((answer.met, answer.missed)):
+        changes = slower_links(factor)["network"]
+        server = {"down": 3e6 * factor, "up": 3e6 * factor}
+        scenario = small(network__links=changes["links"], network__topology__server=server)
+        there.append(first_target(run(scenario, out=tmp_path / str(number)))["fedavg", 0]["seconds"])
+    assert there[0] <= seconds < there[1]
+
+
 def course(folder, label):
     """When each seed of a method reached the target: its round and its seconds."""
     return [(each["rounds"], each["seconds"]) for (name, _), each in first_target(folder).items() if name == label]
@@ -128,6 +144,21 @@ def test_the_largest_model_follows_from_bytes_and_rates_where_only_transfers_tak
     found = method.answers["model"]
     assert (found.met <= 5.5 <= found.missed, found.why) == (True, "bytes")
     assert (method.answers["bandwidth"].missed, method.answers["devices"].missed) == (None, None)
+
+
+def test_measured_times_of_steps_grow_with_the_model(small, tmp_path):
+    """Where only the measured steps take time, three times the time allows three times the model."""
+    costs = json.loads((run(small(), out=tmp_path / "first") / "costs.json").read_text())["fedavg"]
+    operators = [[Operator(*operator) for operator in step["operators"]] for step in costs]
+    steps = [{"signature": step_signature(each), "step": "a step", "seconds": "1 s"} for each in operators]
+    fast = {"kind": "star", "server": {"down": 1e15, "up": 1e15}, "latency": 0}
+    network = {"topology": fast, "links": {"5g": {"down": 1e15, "up": 1e15}}}
+    device = {"profile": "raspberry-pi-4", "share": 1, "overrides": {"compute": {"measured_steps": steps}}}
+    folder = run(small(fleet=[{**device, "link": "5g"}], network=network), out=tmp_path / "run")
+    seconds = first_target(folder)["fedavg", 0]["seconds"]
+    assert seconds == pytest.approx(3 * first_target(folder)["fedavg", 0]["rounds"])  # three steps in each
+    answer = ask(folder, f"targets.0 within {3 * seconds} s").methods[0].answers["model"]
+    assert answer.met <= 3 < answer.missed or answer.met == pytest.approx(3, rel=1e-6)
 
 
 def test_a_model_that_is_too_large_for_a_device_would_be_trained_differently(small, tmp_path):
