@@ -16,6 +16,7 @@ from edgefl.network.fifo import FifoQueue
 from edgefl.network.tcp import Tcp
 
 RATES = st.one_of(st.sampled_from([1e5, 1e6, 3e6]), st.floats(1e5, 1e7))
+MILLISECONDS = st.integers(1, 3000).map(lambda number: number / 1000.0)
 TCPS = st.builds(
     Tcp,
     handshake=st.sampled_from(["none", "tcp", "tls", "tls_0rtt"]),
@@ -49,13 +50,13 @@ def scenes(draw):
         graph.add_edge(f"client/{client}", "internet", capacity=draw(RATES), latency=latency[client])
     graph.add_edge("server", "internet", capacity=draw(RATES), latency=0.0)
     graph.add_edge("internet", "server", capacity=draw(RATES), latency=0.0)
-    moments = st.one_of(st.sampled_from([0.0, 0.5, 1.0]), st.floats(0.0, 3.0))
+    moments = st.one_of(st.sampled_from([0.0, 0.5, 1.0]), MILLISECONDS)
     transfer = st.tuples(
         moments,
         st.integers(0, clients - 1),
         st.booleans(),
         st.sampled_from([0.0, 1e3, 2e4, 1e5, 3e5]),
-        st.one_of(st.none(), st.none(), st.floats(0.0, 2.0)),
+        st.one_of(st.none(), st.none(), MILLISECONDS),
     )
     change = st.tuples(moments, st.sampled_from(sorted(graph.edges)), st.one_of(st.just(0.0), RATES))
     return graph, draw(st.lists(transfer, min_size=1, max_size=8)), draw(st.lists(change, max_size=6))
