@@ -97,14 +97,24 @@ class World:
         self.capacities.append((self.env.now, (source, target), rate))
 
     def records(self):
+        """As a log has them: with whole bytes."""
         return [
             FlowRecord(
-                flow.id, tuple(self.network.topology.ends(link) for link in flow.path), flow.bytes, flow.started,
-                latency=flow.latency, ended=flow.ended, delivered=flow.delivered, cancelled=flow.cancelled,
-                ends=(flow.source, flow.target), setup=flow.setup, opening=flow.opening, losses=tuple(flow.losses),
+                flow.id,
+                tuple(self.network.topology.ends(link) for link in flow.path),
+                flow.bytes,
+                flow.started,
+                latency=flow.latency,
+                ended=flow.ended,
+                delivered=float(int(flow.delivered + 1e-6)),
+                cancelled=flow.cancelled,
+                ends=(flow.source, flow.target),
+                setup=flow.setup,
+                opening=flow.opening,
+                losses=tuple(flow.losses),
             )
             for flow in self.flows
-        ]  # fmt: skip
+        ]
 
     def limit(self, flow):
         tcp, latency = self.transport.tcp, flow.latency - flow.setup
