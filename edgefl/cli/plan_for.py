@@ -114,13 +114,22 @@ def _rows(method: MethodAnswer, condition: Condition) -> Iterator[list[str]]:
     for name, found in method.answers.items():
         question = _ASKED[name][0]
         if found.met is None:
-            yield [method.label, question, "none", f"up to {found.missed:g}", "–", _beyond(name, found, condition)]
+            yield [method.label, question, "none", _end(found.missed), "–", _beyond(name, found, condition)]
         elif found.missed is None:
-            yield [method.label, question, "any", f"down to {found.met:g}", _absolute(name, found), "–"]
+            yield [method.label, question, "any", _end(found.met), _absolute(name, found), "–"]
         else:
             factor, there = _factor(name, found.met), _absolute(name, found)
             interval = f"{factor}, {_factor(name, found.missed, met=False)}"
             yield [method.label, question, factor, interval, there, _beyond(name, found, condition)]
+
+
+def _end(factor: float | None) -> str:
+    """The end of the range that was searched.
+
+    >>> _end(0.001), _end(1000.0)
+    ('down to 0.001', 'up to 1000')
+    """
+    return "–" if factor is None else f"{'up' if factor > 1 else 'down'} to {factor:g}"
 
 
 def _factor(name: Name, factor: float, *, met: bool = True) -> str:

@@ -181,6 +181,18 @@ def test_a_condition_that_no_single_change_can_meet_has_no_answer(finished):
         assert (method.answers[name].met, method.answers[name].why) == (None, "seconds")
 
 
+def test_the_table_says_how_far_was_searched(finished, capsys):
+    assert main(["plan", str(finished[0]), "--method", "fedavg", "--for", "targets.0 within 1 PB"]) == 0
+    printed = capsys.readouterr().out
+    assert "fedavg reaches 35 % accuracy within 1000 TB with any bandwidth, or on any devices, or with b" in printed
+    rows = [line.split() for line in printed.splitlines() if line.startswith("fedavg ")]
+    assert [row[3:7] for row in rows if row[1] == "least"] == [["any", "down", "to", "0.001"]]
+    assert [row[3:7] for row in rows if row[1] == "slowest"] == [["any", "up", "to", "1000"]]
+    assert main(["plan", str(finished[0]), "--method", "fedavg", "--for", "targets.0 within 1 ms"]) == 0
+    printed = capsys.readouterr().out
+    assert "fedavg does not reach 35 % accuracy within 0.001 s by more bandwidth or faster devices or" in printed
+
+
 def test_methods_that_decide_by_time_need_training_except_for_batteries(answered):
     found = {each.label: each for each in answered.methods}
     assert {label for label, each in found.items() if each.why_not} == {"fedbr"}
