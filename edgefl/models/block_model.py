@@ -114,7 +114,12 @@ class BlockModel(nn.Module):
     def _find_places(self) -> None:
         self._sequence = list(self.blocks.values())
         self._places = [_places(block) for block in self._sequence]
-        self._frozen = [[module.eval() for module in block.modules() if is_frozen(module)] for block in self._sequence]
+        self._frozen = [[module for module in block.modules() if is_frozen(module)] for block in self._sequence]
+        self._unfrozen = [
+            next((module for module in block.modules() if not is_frozen(module)), None) for block in self._sequence
+        ]
+        for module in (each for modules in self._frozen for each in modules):
+            module.training = False
         self._recurrent = [
             [module for module in block.modules() if isinstance(module, nn.RNNBase)] for block in self._sequence
         ]
@@ -195,10 +200,11 @@ class BlockModel(nn.Module):
             with using(track=False):
                 return self._called(index, weights, inputs)
         now, block, places = mode(), self._sequence[index], self._places[index]
-        if block.training is not now.training:
+        unfrozen = self._unfrozen[index]
+        if unfrozen is not None and unfrozen.training is not now.training:
             block.train(now.training)
             for module in self._frozen[index]:
-                module.eval()
+                module.training = False  # not eval(), which would turn off the dropout of trained layers within it
         if self.layout.block_names[index] in self.copied:
             inputs = inputs.clone()
         own = [place.held[place.key] for place in places]

@@ -10,6 +10,7 @@ import cloudpickle
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
@@ -27,7 +28,7 @@ from edgefl.methods.local_step import local_step
 from edgefl.methods.objectives.base import Batch, Context
 from edgefl.models.mode import using
 from edgefl.models.ordinary import OrdinaryModel
-from edgefl.models.random_layers import KEY
+from edgefl.models.random_layers import KEY, RandomFunctions
 from edgefl.models.registry import MODELS, build_model, initial_vector
 
 pytestmark = pytest.mark.extras
@@ -273,6 +274,55 @@ def test_every_engine_trains_adapters_of_every_kind_of_layer(small, tmp_path):
         finals[engine] = [summary[name][0]["accuracy"]["final"] for name in ("fedavg", "fedmlb", "scaffold")]
     assert finals["sequential"] == finals["parallel"]
     assert finals["batched"] == pytest.approx(finals["sequential"], abs=0.03)
+
+
+class Tokened(nn.Module):
+    """Frozen numbers of its own above adapted layers, as the class token of a vision transformer."""
+
+    def __init__(self):
+        super().__init__()
+        self.token, self.first, self.head = nn.Parameter(torch.randn(512)), nn.Linear(64, 512), nn.Linear(512, 4)
+
+    def forward(self, images):
+        return self.head((self.first(images.flatten(1)) + self.token).relu())
+
+
+def test_the_dropout_of_adapters_draws_from_the_key_of_a_job(small, tmp_path):
+    pytest.importorskip("timm", reason="timm is not installed: pip install 'edgefl[timm]'")
+    lora = {"targets": ["qkv"], "rank": 4, "alpha": 8, "dropout": 0.3}
+    args = {"depth": 2, "patch_size": 4, "in_chans": 1}
+    model, finals = {"timm": "vit_tiny_patch16_224", "args": args, "lora": lora, "trainable": ["head"]}, {}
+    for name in ("sequential", "again", "parallel", "batched"):
+        engine = {"kind": "sequential" if name == "again" else name}
+        scenario = small(
+            model=model, **{"training.rounds": 2, "training.engine": engine, "training.local.lr": 0.02}
+        )  # fmt: skip
+        finals[name] = run(scenario, out=tmp_path / name) / "fedavg" / "seed-0" / "final.safetensors"
+    assert finals["sequential"].read_bytes() == finals["again"].read_bytes() == finals["parallel"].read_bytes()
+    found, expected = (load_file(finals[name]) for name in ("batched", "sequential"))
+    for name, tensor in expected.items():
+        torch.testing.assert_close(found[name], tensor, rtol=1e-3, atol=1e-5)
+
+
+def test_layers_within_a_frozen_one_follow_the_mode_of_each_call():
+    class Within(OrdinaryModel):
+        def module(self, sample_shape, classes):
+            return Tokened()
+
+    model = build_model(
+        Within(lora={"targets": ["first"], "rank": 4, "dropout": 0.5}, blocks=("first",)), (64,), 4
+    )  # fmt: skip
+    vector = torch.randn(model.layout.size)
+    weights, inputs = model.layout.weights(*model.layout.split(vector)), torch.randn(8, 64)
+
+    def output(training, key):
+        with torch.no_grad(), using(training=training), RandomFunctions(torch.tensor(key)):
+            return model.apply_blocks(weights, inputs)
+
+    first = output(training=False, key=1)
+    assert not torch.equal(output(training=True, key=1), output(training=True, key=2))
+    assert torch.equal(output(training=False, key=1), first)
+    assert torch.equal(output(training=False, key=2), first)
 
 
 def test_adapters_are_drawn_with_the_seed():
