@@ -65,6 +65,29 @@ VARIANTS: dict[str, dict[str, Any]] = {
             },
         },
     },
+    "outages": {
+        "network": {
+            "topology": {
+                "kind": "star", "server": {"down": "100 Mbit/s", "up": "100 Mbit/s"}, "latency": "20 ms",
+            },
+            "transport": {
+                "timeouts": {
+                    "connection": "100 ms", "transfer": "9 s", "retries": 2, "first_wait": "50 ms",
+                    "resume": "ranges", "chunk": "100 B",
+                }
+            },
+            "links": {
+                "5g": {
+                    "down": {
+                        "kind": "process", "quantiles": {0: "20 kbit/s", 100: "90 kbit/s"}, "step": "50 ms",
+                        "outage_every": "500 ms", "outage_length": "200 ms",
+                    },
+                    "up": "30 kbit/s",
+                }
+            },
+        },
+        "protocol": {"kind": "synchronous", "deadline": {"kind": "adaptive", "first": "9 s"}},
+    },
     "days": {
         "fleet": [
             {
@@ -194,6 +217,8 @@ EXTREMES: dict[str, list[Any]] = {
         {"deadline": "1e-9 s"},
         {"deadline": "1e300 s", "late": "partial"},
         {"over_select": 2.6},
+        {"deadline": {"kind": "adaptive", "deviations": 0, "rounds": 1}, "late": "partial"},
+        {"kind": "hierarchical", "deadline": {"kind": "adaptive", "deviations": 1e9, "first": "1e-9 s"}},
         {"kind": "hierarchical"},
         {"deadline": "100 ms", "late": "partial", "reserve": 1e9},
         {"kind": "asynchronous"},
@@ -219,6 +244,10 @@ EXTREMES: dict[str, list[Any]] = {
         {"kind": "lv08", "acknowledgements": "shared"},
         {"connection_limit": "1 bit/s"},
         {"kind": "tcp", "keep_alive": "1 h", "loss": 0.01, "queue": "fifo", "queue_period": "3 s"},
+        {"timeouts": {"connection": "1 us", "first_wait": 0, "jitter": 1}},
+        {"timeouts": {"transfer": "30 ms", "retries": 0}},
+        {"timeouts": {"connection": "1e10 s", "transfer": "50 ms", "retries": 300, "resume": "ranges", "chunk": 1}},
+        {"kind": "tcp", "timeouts": {"connection": "70 ms", "transfer": "1 s", "factor": 1e9, "longest_wait": "1 day"}},
     ],
     "cost": [{"kind": "paper"}, {"kind": "measured"}],
     "methods": [

@@ -20,6 +20,10 @@ from edgefl.scenario.loading import check
 from ..small_runs import CELLS, SMALL
 
 GENERATED = {"kind": "process", "like": "5g_walking", "outage_every": "20 s"}
+FAILING = {
+    "kind": "process", "quantiles": {0: "0.02 Mbit/s", 100: "0.1 Mbit/s"}, "step": "50 ms",
+    "outage_every": "500 ms", "outage_length": "300 ms",
+}  # fmt: skip
 SHAPES = {
     "star": {"methods": ["fedavg", {"method": "fedbr", "scheduler": {"kind": "gmbs"}}]},
     "cells": {"network": {**SMALL["network"], "topology": {**CELLS, "sharing": "rate_fair"}}},
@@ -53,6 +57,26 @@ SHAPES = {
             },
         },
         "protocol": {"kind": "synchronous", "deadline": "3 s"},
+    },
+    "timeouts": {
+        "network": {
+            "topology": SMALL["network"]["topology"],
+            "links": {"5g": {"down": FAILING, "up": FAILING}},
+            "transport": {
+                "timeouts": {
+                    "connection": "100 ms",
+                    "transfer": "150 ms",
+                    "retries": 3,
+                    "first_wait": "100 ms",
+                    "factor": 1.3,
+                    "longest_wait": "140 ms",
+                    "resume": "ranges",
+                    "chunk": "100 B",
+                },
+            },
+        },
+        "protocol": {"kind": "synchronous", "deadline": {"kind": "adaptive", "rounds": 2, "first": "2 s"}},
+        "training": {**SMALL["training"], "rounds": 8},
     },
 }
 
@@ -132,7 +156,12 @@ WORLD = {
     "network.transport.packet_bytes", "network.transport.header_bytes", "network.transport.framing_bytes",
     "network.transport.initial_window", "network.transport.loss", "network.transport.loss_formula",
     "network.transport.acknowledge_every", "network.transport.queue", "network.transport.queue_spread",
-    "network.transport.queue_period", "protocol.over_select", "protocol.buffer", "protocol.concurrency", "stop",
+    "network.transport.queue_period", "network.transport.timeouts.connection", "network.transport.timeouts.transfer",
+    "network.transport.timeouts.retries", "network.transport.timeouts.first_wait",
+    "network.transport.timeouts.factor", "network.transport.timeouts.longest_wait",
+    "network.transport.timeouts.jitter", "network.transport.timeouts.resume", "network.transport.timeouts.chunk",
+    "protocol.deadline.deviations", "protocol.deadline.rounds", "protocol.deadline.first", "protocol.over_select",
+    "protocol.buffer", "protocol.concurrency", "stop",
 }  # fmt: skip
 """Places that decide what happens in the world; those that a shape has."""
 NOT_READ = {
