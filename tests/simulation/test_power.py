@@ -79,6 +79,12 @@ def test_a_tail_that_outlasts_the_computation_is_counted_as_far_as_it_lasts(run,
     assert broken(result) == []
 
 
+def test_a_transfer_that_begins_when_a_tail_ends_may_need_a_promotion_or_not(run, device):
+    result = run(devices=[changed(device(), promotion=3.0, tail={"seconds": 2.0, "watts": 4.0})], rates=[8e6], rounds=1)
+    assert charged(result, "tail")[0][1] == pytest.approx(2.0)
+    assert broken(result) == []
+
+
 @pytest.mark.parametrize("changes", [[], [0.1, 0.2, 0.30001, 0.7, 3.5], [k / 97 for k in range(1, 380)]])
 def test_joules_do_not_depend_on_how_often_rates_are_solved(run, device, changes):
     radio = changed(device(), promotion=3.0, tail={"seconds": 1.5, "watts": 4.0})

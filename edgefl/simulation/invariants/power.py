@@ -12,7 +12,11 @@ from edgefl.simulation.invariants.record import Record, at, close
 
 
 def radios(record: Record) -> Iterator[str]:
-    """Every gap between transfers has its tail, and every transfer after a longer gap has its promotion."""
+    """Every gap between transfers has its tail, and every transfer after a longer gap has its promotion.
+
+    A transfer that begins when a tail ends may be before it or after it.
+    """
+    promoted = {(event.client, event.time) for event in record.of("radio") if event.item == "promotion"}
     due: defaultdict[tuple[int, str], float] = defaultdict(float)
     charged: defaultdict[tuple[int, str], float] = defaultdict(float)
     busy: Counter[int] = Counter()
@@ -25,7 +29,9 @@ def radios(record: Record) -> Iterator[str]:
         tail = record.fleet.profile_of(client).power.radio.tail
         gap = now - quiet.pop(client)
         due[client, "tail"] += tail_joules(record.fleet.profile_of(client), gap)
-        return tail is not None and gap <= tail.seconds * (1 + 1e-12)
+        if tail is not None and close(gap, tail.seconds, tolerance=1e-12, clock=now):
+            return (client, now) not in promoted
+        return tail is not None and gap < tail.seconds
 
     for event in record.events:
         client = event.client
