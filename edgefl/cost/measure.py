@@ -17,12 +17,14 @@ from torch import Tensor
 
 from edgefl.cost.data_dependence import DataDependence
 from edgefl.cost.recorder import DataDependentError, Record, Recorder, whose
+from edgefl.errors import UserError
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.local_step import local_step
 from edgefl.methods.objectives.base import Batch, Context, Objective
 from edgefl.methods.rules.base import LocalRule
 from edgefl.models.block_model import BlockModel
 from edgefl.models.layout import Frozen, Layout, Weights
+from edgefl.models.one_sample import is_refusal
 from edgefl.randomness import generator
 
 NOWHERE = torch.device("meta")
@@ -138,6 +140,7 @@ def measure(model: BlockModel, method: Stepping, alpha: int, batch: int) -> Step
 
     Raises:
         DataDependentError: the operators of the method's objective or rule depend on numbers in tensors.
+        UserError: the model's batch norm needs a larger batch.
     """
     return trace(model, method, alpha, batch).cost()
 
@@ -202,11 +205,16 @@ def without_data(label: str = "") -> Iterator[None]:
 
     Raises:
         DataDependentError: the block reads numbers in tensors; the error names the part whose code does.
+        UserError: batch norm got one number per channel.
     """
     try:
         yield
     except DataDependentError as error:
         raise DataDependentError(error.dependence, label, _whose(error)) from None
+    except ValueError as error:
+        if not is_refusal(error):
+            raise
+        raise UserError("the model's batch norm needs a batch of two or more samples to train, found 1") from None
     except (RuntimeError, TypeError) as error:
         if "meta" not in str(error).lower():
             raise

@@ -26,6 +26,7 @@ from edgefl.record.costs import write_costs
 from edgefl.record.listener import Listener
 from edgefl.record.summary import write_summary
 from edgefl.scenario import Scenario, load_scenario, with_overrides
+from edgefl.scenario.last_batches import check_last_batches
 from edgefl.scenario.overrides import of_engine
 from edgefl.training.faults import PartFault
 from edgefl.validation import validated
@@ -180,18 +181,20 @@ class _Experiment:
         self._check_inputs()
         data = self._load(seed) if self._choices.train or self._selection_reads_labels(seed) else None
         world = shared_world(self._scenario, seed, data)
+        costs = [self._costs[method.label] for method in methods]
+        check_last_batches(costs[0].model, [each.method.local for each in costs], world.samples)
         self._directory.open(self._scenario)
         with self._core(seed, data) as core:
             for method in methods:
                 self._check_inputs()
-                costs = self._costs[method.label]
+                cost = self._costs[method.label]
                 for listener in self._listeners:
                     listener.run_began(method.label, seed)
                 one = OneRun(
                     self._scenario,
                     method,
                     world,
-                    costs,
+                    cost,
                     self._directory.paths,
                     listeners=self._listeners,
                     pause=self._pause,
@@ -203,7 +206,7 @@ class _Experiment:
                     self.at = f"after round {one.rounds} of {method.label}, seed {seed}"
                     self.rounds += one.rounds
                 self._fault = self._fault or one.fault
-                self._directory.run_finished(method.label, seed, entry, sorted(costs.used))
+                self._directory.run_finished(method.label, seed, entry, sorted(cost.used))
                 for listener in self._listeners:
                     listener.run_ended(entry)
         memory = core.memory if core is not None else None

@@ -45,6 +45,11 @@ class StepCosts:
         self._model = model
         self.used: dict[tuple[int, int], StepCost] = {}
 
+    @property
+    def model(self) -> BlockModel:
+        """The scenario's model."""
+        return self._model.model
+
     def step(self, alpha: int, batch: int) -> StepCost:
         """Return the cost of a local step on ``batch`` images with the last ``alpha`` blocks newly received."""
         key = (alpha, batch)

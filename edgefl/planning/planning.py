@@ -19,6 +19,7 @@ from edgefl.planning.observation import Observation, Spent
 from edgefl.process_state import process_state_kept
 from edgefl.record.rounds import RoundRow
 from edgefl.scenario import Scenario
+from edgefl.scenario.last_batches import check_last_batches
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.simulation.cost_specs import SecondsCost
 from edgefl.simulation.run import Outcome, simulate_run
@@ -65,6 +66,7 @@ def plan(
     seed = scenario.seeds[0] if seed is None else seed
     world = _world(scenario, seed)
     costs = step_costs(scenario, [method.label for method in chosen])
+    check_last_batches(next(iter(costs.values())).model, [each.method.local for each in costs.values()], world.samples)
     plans = [_method_plan(scenario, method, world, costs[method.label], amount) for method in chosen]
     return Plan(scenario.name, seed, amount, tuple(plans))
 

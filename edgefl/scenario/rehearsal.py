@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from edgefl.data.partitions import ByFile, Flwr, Natural
-from edgefl.data.sizes import shard_sizes
+from edgefl.data.sizes import reads_samples, shard_sizes
 from edgefl.errors import UserError
 from edgefl.fleet import assign
 from edgefl.methods.build import build_method
+from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.local_part import keeping_local
+from edgefl.models.block_model import BlockModel
+from edgefl.models.one_sample import has_library_norms
 from edgefl.models.registry import build_model, checked_model
 from edgefl.network.build import build_topology
 from edgefl.network.replayed import ReplayedLink
 from edgefl.network.specs import FileTopology
 from edgefl.process_state import process_state_kept
 from edgefl.scenario.components import built_at
+from edgefl.scenario.last_batches import check_last_batches
 from edgefl.scenario.overrides import Overrides, blamed, parse_overrides
 from edgefl.scenario.scenario import Scenario
 
@@ -59,15 +65,29 @@ def _rehearse_learning(scenario: Scenario) -> None:
         block_figures(model)  # raises an error if its operators cannot be counted
     if model.tokens is not None:
         check_tokens(scenario.data, model.tokens)
-    seed = scenario.seeds[0]
+    seed, options = scenario.seeds[0], list[LocalOptions]()
     for index, method in enumerate(scenario.methods):
         with built_at(f"methods.{index}"):
             recipe = build_method(method.entry, scenario.training.local, scenario.training.codec)
             adapted = checked_model(recipe.objective.adapt(model))
             keeping_local(recipe, adapted.layout)
+            options.append(recipe.local)
         if method.scheduler is not None:
             with built_at(f"methods.{index}.scheduler"):
                 method.scheduler.start(seed, adapted.depth)
+    _rehearse_batches(scenario, model, options)
+
+
+def _rehearse_batches(scenario: Scenario, model: BlockModel, options: Sequence[LocalOptions]) -> None:
+    """Check the last batches of the seeds whose shards are known; where images must be read first, the first seed's."""
+    if not has_library_norms(model):
+        return
+    split = scenario.evaluation.split
+    seeds = scenario.seeds[:1] if reads_samples(scenario.data, split) else scenario.seeds
+    for seed in seeds:
+        with built_at("data"):
+            samples = shard_sizes(scenario.data, seed, split)
+        check_last_batches(model, options, samples)
 
 
 def _rehearse_network(scenario: Scenario) -> None:
