@@ -88,13 +88,12 @@ def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature
     found = calibrate(measured, delay=delay)
     try:
         files = _files(checked, base, found, training, source=log.name, rounds=measured.rounds)
-    except UserError as error:
-        raise error.located(file=scenario) from None
-    try:
         with durable_folder(output) as folder:
             for name, text in files.items():
                 write_durably(folder / name, text)
             load_scenario(folder / SCENARIO)
+    except UserError as error:  # a figure that no device or link can have
+        raise UserError(error.message, field=error.field, file=str(log)) from None
     except OSError as error:
         raise UserError(f"cannot be written: {error.strerror or error}", file=str(output)) from None
     for sentence in _sentences(found, training, base.name, measured.rounds):

@@ -43,8 +43,8 @@ class FleetGroup(Options):
     )
     pace: float = Field(
         1.0,
-        gt=0,
-        allow_inf_nan=False,
+        ge=1e-6,
+        le=1e6,
         description="Factor on the seconds of the profile's training steps; 2: twice as slow.",
     )
 
@@ -84,7 +84,8 @@ def resolve(group: FleetGroup, *, folder: Path | None = None, field: str | None 
         data = _merged(profile.model_dump(mode="json"), group.overrides)
         profile = validated(DeviceProfile, data, field=f"{where}overrides")
     if group.pace != 1:
-        profile = slower(profile, group.pace)
+        data = slower(profile, group.pace).model_dump(mode="json")
+        profile = validated(DeviceProfile, data, field=f"{where}pace")
     return group.model_copy(update={"profile": profile, "overrides": None, "pace": 1.0})
 
 

@@ -52,8 +52,8 @@ def scaled(figure: float | Estimate[float], factor: float) -> float | Estimate[f
     """
     if not isinstance(figure, Estimate):
         return figure * factor
-    low, nominal, high = (number * factor for number in (figure.low, figure.nominal, figure.high))
-    return type(figure)(low=low, nominal=nominal, high=high)
+    bounds = {"low": figure.low, "nominal": figure.nominal, "high": figure.high}
+    return figure.model_copy(update={bound: number * factor for bound, number in bounds.items()})
 
 
 def opposite(bound: Bound) -> Bound:

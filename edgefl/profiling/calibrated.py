@@ -55,8 +55,15 @@ def predicted(scenario: Scenario, label: str, profile: DeviceProfile, samples: i
         samples: the client's training samples; the median of the scenario's clients if not given.
 
     Raises:
-        UserError: an unknown method, no samples, or a scenario that gives the seconds itself.
+        UserError: an unknown method, no samples, a scenario that gives the seconds itself, or a transport with which a
+            transfer is more than a delay and a steady rate.
     """
+    if scenario.network.transport.kind == "tcp":
+        raise UserError(
+            "expected fluid or lv08, because the fit assumes a delay and a steady rate, and a tcp connection begins "
+            "slowly",
+            field="network.transport.kind",
+        )
     if isinstance(scenario.cost, SecondsCost):
         raise UserError("expected kind: measured or paper, because 'seconds' needs no device", field="cost.kind")
     costs = step_costs(scenario, [scenario.method(label).label])[label]
@@ -114,17 +121,7 @@ def profile_data(
 
 
 def link_data(found: Calibration, transport: Transport) -> dict[str, Any]:
-    """Return the calibrated link as an entry of ``network.links``, for a scenario with this transport.
-
-    Raises:
-        UserError: with this transport, a transfer takes more than a delay and the time for its bytes.
-    """
-    if transport.tcp is not None:
-        raise UserError(
-            "expected fluid or lv08, because the fit assumes a delay and a steady rate, and a tcp connection begins "
-            "slowly",
-            field="network.transport.kind",
-        )
+    """Return the calibrated link as an entry of ``network.links``, for a scenario with this transport."""
     return {
         "down": _capacity(found.down, found.round_seconds, transport),
         "up": _capacity(found.up, found.round_seconds, transport),

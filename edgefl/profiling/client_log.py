@@ -20,6 +20,9 @@ COLUMNS = ("round", "download_seconds", "compute_seconds", "upload_seconds", "by
 LEAST_ROUNDS = 3
 """Fewer rounds say nothing about the variation from round to round."""
 
+RANGES = {"round": (0, 1e9), "seconds": (1e-6, 1e8), "bytes": (1, 1e15)}
+"""The least and the greatest value of each kind of column; others are mistakes in the unit."""
+
 MAXIMUM_BYTES = 2**24
 
 Column = NDArray[np.float64]
@@ -51,7 +54,7 @@ def read_client_log(file: Path) -> ClientLog:
     """Read a CSV file with a header and the columns in :data:`COLUMNS`; other columns are ignored.
 
     Raises:
-        UserError: the file cannot be read, a column is missing, a value is not a number above 0, a round occurs twice,
+        UserError: the file cannot be read, a column is missing, a value is not a possible number, a round occurs twice,
             or there are fewer than three rounds; the message gives the line.
     """
     text = read_plain_text(file, MAXIMUM_BYTES, what="a log")
@@ -90,9 +93,10 @@ def _row(header: Sequence[str], cells: Sequence[str], place: str) -> list[float]
             number = float(text)
         except ValueError:
             number = math.nan
-        first_round = column == "round" and number == 0
-        if not (0 < number < math.inf or first_round):
-            raise UserError(f"expected a number above 0, found '{text}'", file=place, field=column)
+        least, greatest = next(range for kind, range in RANGES.items() if kind in column)
+        if not least <= number <= greatest:
+            message = f"expected a number from {least:g} to {greatest:g}, found '{text}'"
+            raise UserError(message, file=place, field=column)
         row.append(number)
     return row
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgefl.errors import UserError
 from edgefl.fleet import FleetGroup, all_profiles, assign, load_profile, step_seconds, step_signature
 from edgefl.fleet.assignment import resolve
 from edgefl.fleet.profile import DeviceProfile
@@ -50,3 +51,17 @@ def test_the_pace_of_a_group_is_applied_after_its_overrides_and_once():
     (device,) = assign([resolved], clients=2, seed=0).profiles
     assert device.compute.jitter == 0.1
     assert step_seconds(device, STEP) == pytest.approx(2.5 * step_seconds(load_profile("raspberry-pi-4"), STEP))
+
+
+@pytest.mark.parametrize("pace", [0, -1, 1e300, float("nan")])
+def test_a_pace_that_no_device_can_have_is_refused(small, pace):
+    with pytest.raises(UserError, match=r"fleet.0.pace: expected "):
+        small(**{"fleet.0.pace": pace})
+
+
+def test_a_figure_that_no_device_can_have_is_refused():
+    steps = [{**MEASURED[0], "seconds": "10 days"}]
+    compute = {"compute": {"measured_steps": steps}}
+    group = FleetGroup(profile="raspberry-pi-4", share=1, link="5g", overrides=compute, pace=1e6)
+    with pytest.raises(UserError, match=r"fleet.3.pace.compute.measured_steps.0.seconds: expected 1e\+10 or less"):
+        resolve(group, field="fleet.3")

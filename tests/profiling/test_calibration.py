@@ -133,9 +133,8 @@ def test_the_latency_and_the_rates_are_those_of_the_scenarios_transport(small):
 
 
 def test_a_transport_whose_connections_begin_slowly_is_refused(small):
-    tcp = small(network__transport={"kind": "tcp"}).network.transport.build()
     with pytest.raises(UserError, match=r"network.transport.kind: expected fluid or lv08"):
-        link_data(calibrate(log_of(10)), tcp)
+        predicted(small(network__transport={"kind": "tcp"}), "fedavg", load_profile("raspberry-pi-4"))
 
 
 @pytest.mark.parametrize("sigma", [0.0, 0.2])
@@ -192,12 +191,19 @@ ROW = "0.3,0.4,0.5,1000,1000"
         (f"{HEADER.replace('upload_seconds', 'up')}\n1,{ROW}\n", "expected one column 'upload_seconds', found: round"),
         (
             f"{HEADER}\n1,{ROW}\n2,0.3,-0.4,0.5,1000,1000\n",
-            "line 3: compute_seconds: expected a number above 0, found '-0.4'",
+            "line 3: compute_seconds: expected a number from 1e-06 to 1e+08, found '-0.4'",
         ),
-        (f"{HEADER}\n1,nan,0.4,0.5,1000,1000\n", "line 2: download_seconds: expected a number above 0, found 'nan'"),
-        (f"{HEADER}\n1,0.3,0.4,0.5,0,1000\n", "line 2: bytes_down: expected a number above 0, found '0'"),
-        (f"{HEADER}\n1,0.3,0.4,soon,10,1000\n", "line 2: upload_seconds: expected a number above 0, found 'soon'"),
-        (f"{HEADER}\n1,0.3,0.4,,10,1000\n", "line 2: upload_seconds: expected a number above 0, found ''"),
+        (
+            f"{HEADER}\n1,nan,0.4,0.5,1000,1000\n",
+            "line 2: download_seconds: expected a number from 1e-06 to 1e+08, found 'nan'",
+        ),
+        (f"{HEADER}\n1,0.3,0.4,0.5,0,1000\n", "line 2: bytes_down: expected a number from 1 to 1e+15, found '0'"),
+        (f"{HEADER}\n1,0.3,1e300,0.5,10,1000\n", "line 2: compute_seconds: expected a number from 1e-06 to 1e+08, f"),
+        (
+            f"{HEADER}\n1,0.3,0.4,soon,10,1000\n",
+            "line 2: upload_seconds: expected a number from 1e-06 to 1e+08, f",
+        ),
+        (f"{HEADER}\n1,0.3,0.4,,10,1000\n", "line 2: upload_seconds: expected a number from 1e-06 to 1e+08, found ''"),
         (f"{HEADER}\n1,0.3,0.4\n", "line 2: expected 6 values, found 3"),
         (f"{HEADER}\n1,{ROW}\n1,{ROW}\n", "line 3: expected each round once, found 1 again"),
     ],
@@ -211,6 +217,23 @@ def test_a_wrong_log_is_refused_in_one_sentence(tmp_path, capsys, text, told):
     assert error.count("\n") == 1
     assert error.startswith(f"error: {file}: ")
     assert told in error
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (["0.1,1,0.1,1000,1000", "0.1,99,0.1,1000,1000", "0.1,9999,0.1,1000,1000"], "compute.jitter: expected 2 or l"),
+        (["1e8,1,0.1,1,1000"] * 3, "network.links.measured.down.rate: expected 0 or at least 1 bit/s"),
+    ],
+)
+def test_a_log_of_no_possible_device_or_link_is_refused_with_the_figure(tmp_path, capsys, rows, told):
+    file = tmp_path / "client.csv"
+    file.write_text("\n".join([HEADER, *(f"{number},{row}" for number, row in enumerate(rows))]) + "\n")
+    command = ["profile", "calibrate", str(file), "--scenario", "5g_100clients", "--like", "raspberry-pi-4"]
+    assert main([*command, "-o", str(tmp_path / "made")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {file}: {told}")
     assert not (tmp_path / "made").exists()
 
 
