@@ -117,6 +117,25 @@ def test_with_the_smallest_battery_the_run_is_the_same_and_with_a_smaller_one_it
     assert courses[1] != own
 
 
+def test_batteries_of_the_fleet_itself_are_scaled_together(small, tmp_path):
+    fleet = [
+        {**group, "overrides": {"battery": {"capacity": capacity}}}
+        for group, capacity in zip(SMALL["fleet"], ("100 J", "300 J"), strict=True)
+    ]
+    folder = run(small(fleet=fleet), out=tmp_path / "run")
+    answer = ask(folder, "targets.0 within 1h").methods[0].answers["battery"]
+    assert 0 < answer.met < 1
+    assert answer.figures["joules"] == pytest.approx(100 * answer.met)
+    there = []
+    for factor in (answer.met, answer.missed):
+        scaled = {f"fleet.{n}.overrides.battery.capacity": joules * factor for n, joules in enumerate((100, 300))}
+        scenario = small(fleet=fleet, stop="target", **scaled)
+        there.append(course(run(scenario, out=tmp_path / f"{factor}"), "fedavg"))
+    own = course(folder, "fedavg")
+    assert there[0] == own
+    assert there[1] != own
+
+
 def test_the_largest_model_follows_from_bytes_and_rates_where_only_transfers_take_time(tmp_path):
     """One client, one link: a round takes 2 (L + 8 S f / r)."""
     free = {"fp32_peak": 1e18, "fp32_achievable": 1e18, "memory_bandwidth": 1e18}
