@@ -1,6 +1,7 @@
 """The audit agrees with the network on sound runs, and catches what a hand edits in."""
 
 import dataclasses
+import math
 import random
 
 import networkx as nx
@@ -175,3 +176,9 @@ def test_the_audit_knows_the_air_of_cells(sharing):
     assert audit_flows(log.capacities, records, air=air, airtime_fair=sharing == "airtime_fair") == []
     assert audit_flows(log.capacities, records)
     assert audit_flows(log.capacities, records, air=air, airtime_fair=sharing != "airtime_fair")
+
+
+def test_a_clock_that_is_a_rounding_error_late_does_not_make_a_link_unknown():
+    record = FlowRecord(0, ("a",), 1e6, started=0.0, latency=0.3, ended=1.3)
+    assert audit_flows([(math.nextafter(0.3, 1.0), "a", 8e6)], [record]) == []
+    assert "before its first capacity" in audit_flows([(0.4, "a", 8e6)], [record])[0].message

@@ -41,6 +41,7 @@ SHAPES = {
     },
     "asynchronous": {"protocol": {"kind": "asynchronous", "buffer": 2, "concurrency": 3}},
     "tcp": {
+        "seeds": [3],
         "network": {
             "topology": {"kind": "star", "server": {"down": "90 kbit/s", "up": "90 kbit/s"}, "latency": "20 ms"},
             "links": {"5g": {"down": "1 Mbit/s", "up": "1 Mbit/s"}},
