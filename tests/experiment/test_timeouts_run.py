@@ -65,6 +65,8 @@ def test_the_page_counts_the_bytes_of_broken_attempts_as_the_summary_does(scenar
     for fate, count in bytes["by_fate"].items():
         assert traffic.down.get(fate, 0) + traffic.up.get(fate, 0) == count
     assert traffic.down["useful"] + traffic.up["useful"] == bytes["useful"]
+    assert main(["report", str(folder), "--html", str(tmp_path / "page.html")]) == 0
+    assert " of broken attempts" in (tmp_path / "page.html").read_text()
 
 
 def test_waits_between_attempts_belong_to_the_downloads_and_uploads_of_a_round(scenario, tmp_path):

@@ -100,7 +100,7 @@ def _traffic(series: Sequence[Series]) -> list[list[str]]:
 
 
 def _fate(fate: str) -> str:
-    return "prefetched but not used" if fate == "prefetched_in_vain" else fate
+    return {"prefetched_in_vain": "prefetched but not used", "broken": "of broken attempts"}.get(fate, fate)
 
 
 def _time(series: Sequence[Series]) -> list[list[str]]:

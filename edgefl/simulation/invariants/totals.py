@@ -107,7 +107,8 @@ def critical_path(record: Record) -> Iterator[str]:
         begin = starts.get(event.flow) if event.kind == "transfer_end" else None
         if begin is None:
             continue
-        begin = starts.get(begin.facts.get("first", begin.flow), begin)  # waits for other attempts belong to it
+        if record.timeouts is not None:  # the waits for other attempts belong to it
+            begin = starts.get(begin.facts.get("first", begin.flow), begin)
         span = _Span(begin.time, event.time, event.item)
         if event.item == "relay":
             down = event.source == "server"
