@@ -81,15 +81,15 @@ def test_a_forged_count_of_retries_is_found(scenario, tmp_path):
     folder = run(scenario(), out=tmp_path / "run")
     path = folder / "summary.json"
     summary = json.loads(path.read_text())
-    for forged in ({"retries": 1}, None):
+    for forge, said in (
+        (lambda entry: entry["transfers"].update(retries=1), "transfers.retries"),
+        (lambda entry: entry.pop("transfers"), "transfers: summary.json has none"),
+        (lambda entry: entry["bytes"]["by_fate"].update(broken=1), "bytes.by_fate.broken"),
+    ):
         changed = json.loads(json.dumps(summary))
-        entry = changed["methods"]["fedavg"][0]
-        if forged is None:
-            del entry["transfers"]
-        else:
-            entry["transfers"] |= forged
+        forge(changed["methods"]["fedavg"][0])
         path.write_text(json.dumps(changed))
-        assert any("transfers" in text for text in verify(folder))
+        assert any(said in text for text in verify(folder))
 
 
 def test_a_replay_on_links_with_shorter_outages_equals_a_full_run(scenario, tmp_path):
@@ -119,3 +119,25 @@ def test_a_plan_counts_the_seconds_of_outages(scenario):
     slow = plan(scenario()).methods[0]
     fast = plan(scenario(network__transport={"timeouts": {**TIMEOUTS, "first_wait": "10 ms"}})).methods[0]
     assert slow.seconds > fast.seconds
+
+
+def test_a_timeline_names_the_attempts_that_broke(scenario, tmp_path):
+    folder = run(scenario(), out=tmp_path / "run")
+    course = read_course(RunPaths(folder).of("fedavg", 0).folder)
+    assert main(["timeline", str(folder), "--method", "fedavg", "-o", str(tmp_path / "trace.json")]) == 0
+    slices = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    broken = [each["args"] for each in slices if each["name"] in ("download, broken", "upload, broken")]
+    assert sorted((each["bytes_lost"], each["seconds_until_next_attempt"]) for each in broken) == sorted(
+        (each.bytes, each.wait) for each in course.broken.values()
+    )
+    assert len(broken) > 3
+
+
+def test_a_run_in_which_every_transfer_fails_says_so(scenario, tmp_path):
+    never = {"timeouts": {"connection": "1 ms", "retries": 1, "first_wait": "10 ms"}}
+    folder = run(scenario(network__transport=never, training__rounds=20), out=tmp_path / "run")
+    (result,) = json.loads((folder / "summary.json").read_text())["methods"]["fedavg"]
+    assert result["stop"]["reason"] == "stalled"
+    assert "30 dropped out (timeout)" in result["stop"]["message"]
+    assert result["transfers"] == {"breaks": 60, "retries": 30, "failed": 30}
+    assert verify(folder) == []

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from edgefl.errors import UserError
 from edgefl.record.outputs import write_output
-from edgefl.report.course.course import Course, Round, Transfer
+from edgefl.report.course.course import Broken, Course, Round, Transfer
 
 ROUNDS, CLIENTS, LINKS = 1, 2, 3
 """Process numbers; threads are numbered across all of them."""
@@ -96,7 +96,7 @@ def trace_of(course: Course, name: str, rounds: tuple[int, int] | None = None) -
     slices = [
         *(_round(each) for each in course.rounds if window.holds(each.began, each.ended)),
         *_computations(course, window),
-        *(_transfer(each, track) for each, track in laid),
+        *(_transfer(each, track, course.broken.get(each.flow)) for each, track in laid),
         *_on_links(transfers),
     ]
     threads = {track: number for number, track in enumerate(sorted({each.track for each in slices}), 1)}
@@ -181,9 +181,11 @@ def _on_clients(course: Course, transfers: Sequence[Transfer]) -> list[tuple[Tra
     ]
 
 
-def _transfer(each: Transfer, track: Track) -> Slice:
-    name = _WORDS.get(each.item, each.item) + ("" if each.whole else ", aborted")
+def _transfer(each: Transfer, track: Track, broken: Broken | None) -> Slice:
+    name = _WORDS.get(each.item, each.item) + ("" if each.whole else ", aborted" if broken is None else ", broken")
     facts = {"round": each.round, "bytes": each.bytes, "joules": each.joules, "path": " → ".join(each.path)}
+    if broken is not None:
+        facts |= {"bytes_lost": broken.bytes, "seconds_until_next_attempt": broken.wait}
     return Slice(track, name, "transfer", each.started, each.ended, facts)
 
 
