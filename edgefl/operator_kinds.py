@@ -19,6 +19,26 @@ CONVOLUTIONS = (
 KINDS = (
     *(f"convolution-{each}-{way}" for each in CONVOLUTIONS for way in ("forward", "backward")),
     *(f"{each}-{way}" for each in ("group-norm", "batch-norm", "pooling") for way in ("forward", "backward")),
-    *("matrix-product", "reduction", "move", "elementwise", "elementwise-in-place"),
+    *("matrix-product", "reduction", "move", "elementwise", "elementwise-in-place", "batched-product"),
 )
-"""Every kind; layer and instance norms are counted as group norms."""
+"""Every kind of a single operator; layer and instance norms are counted as group norms."""
+
+FAMILIES = {
+    **{
+        f"convolution-{width}-{shape}-{way}": f"convolution-{shape}-{way}"
+        for width in (*(word for _, word in WIDTHS), "wide")
+        for shape in ("pointwise", "spatial")
+        for way in ("forward", "backward")
+        if (width, shape) != ("thin", "spatial")
+    },
+    "batched-product": "matrix-product",
+    "elementwise-in-place": "elementwise",
+}
+"""The family of a kind, whose rates apply where a device has none for the kind itself. A first layer, with the few
+channels of an image, is not like other spatial convolutions and has no family."""
+
+RATED = (
+    *KINDS,
+    *(f"convolution-{shape}-{way}" for shape in ("pointwise", "spatial") for way in ("forward", "backward")),
+)
+"""What a device may have rates for: kinds, and families of kinds."""

@@ -1,4 +1,4 @@
-"""``edgefl profile measure``, ``script`` and ``import``: make a device profile from measured training steps."""
+"""``edgefl profile measure``, ``script`` and ``fit``: make a device profile from measured training steps."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def write_script(output: Output = Path("measure_device.pyz")) -> None:
     """Write a script that measures a board or phone on which edgefl is not installed.
 
     The script is one file (a zip archive that Python can run) and needs only Python 3.9 or later and PyTorch. Read its
-    output with `edgefl profile import`.
+    output with `edgefl profile fit`.
     """
     from edgefl.profiling.archive import write_archive
 
@@ -80,10 +80,10 @@ def write_script(output: Output = Path("measure_device.pyz")) -> None:
     say(f"Written: {output}. On the device: python {output.name} -o measured.json")
 
 
-def import_profile(  # noqa: PLR0917  (the command's options)
+def fit_profile(  # noqa: PLR0917  (the command's options)
     file: Annotated[
         Path,
-        typer.Argument(parser=user_path, metavar="FILE", help="The script's output, or a CSV table of step times."),
+        typer.Argument(parser=user_path, metavar="FILE", help="A CSV table of step times, or the script's output."),
     ],
     output: Output,
     name: Annotated[
@@ -95,30 +95,81 @@ def import_profile(  # noqa: PLR0917  (the command's options)
     idle_watts: IdleWatts = None,
     compute_watts: ComputeWatts = None,
     like: Like = None,
+    framework: Annotated[
+        str, typer.Option(help="What executed the steps of the table, such as 'PyTorch 2.4'.")
+    ] = "not stated",
+    steps: Annotated[
+        bool,
+        typer.Option("--steps", help="Keep the rates of --like, and add the table's times as single measured steps."),
+    ] = False,
 ) -> None:
-    """Make a device profile from a measurement taken on another machine.
+    """Fit a device profile to measured times: a table of step times, or the file of the measuring script.
 
-    A JSON file written by the script gives the roofline. A CSV file with the columns model, method, batch and
-    milliseconds gives measured times of single steps, in addition to the roofline of the profile --like.
+    A CSV table names models (columns model or timm_name, torchvision_name, python), batch and seconds. Rates by
+    family of operators are fitted to it, and the families of models are left out in turn to measure the error.
     """
-    called = name or output.stem
-    if file.suffix.lower() == ".csv":
-        if like is None:
-            raise UserError("a table of step times also needs a profile: --like NAME", file=str(file))
-        from edgefl.fleet import load_profile
-        from edgefl.profiling.step_times import read_step_times, with_step_times
-
-        times = read_step_times(file)
-        data = with_step_times(load_profile(like), times, called, f"measured step times, {file.name}")
-        for key, watts in (("idle", idle_watts), ("compute", compute_watts)):
-            data["power"][key] = data["power"][key] if watts is None else watts
-        _save(data, output)
-        say(f"{len(times)} times of {len({time.signature for time in times})} steps.")
-    else:
+    rest = _rest(name or output.stem, like, idle_watts, compute_watts, kind)
+    if file.suffix.lower() != ".csv":
         from edgefl.profiling.measurement import read_measurement
 
-        _write(read_measurement(file), _rest(called, like, idle_watts, compute_watts, kind), output)
+        if steps:
+            raise UserError("--steps needs a CSV table of step times", file=str(file))
+        _write(read_measurement(file), rest, output)
+    else:
+        _fit_table(file, rest, framework, steps, output)
     say(f"Written: {output}")
+
+
+def derive_profile(  # noqa: PLR0917  (the command's options)
+    base: Annotated[str, typer.Argument(help="The profile with measured or fitted rates: a name, or a path.")],
+    device: Annotated[str, typer.Argument(help="The profile whose memory, power and peak are kept.")],
+    output: Output,
+    products: Annotated[
+        float, typer.Option(min=1e-6, max=1e6, help="FLOP/s of large products relative to the base: Linpack's ratio.")
+    ],
+    memory: Annotated[float, typer.Option(min=1e-6, max=1e6, help="Memory bandwidth relative to the base.")],
+    scalar: Annotated[
+        float,
+        typer.Option(min=1e-6, max=1e6, help="Speed without vector units: ratio of clock x instructions per cycle."),
+    ],
+    error: Annotated[float, typer.Option(min=0, max=10, help="Relative error for which bounds are given.")] = 0.5,
+) -> None:
+    """Derive the rates of a device from those of a similar one, by three ratios of their speeds."""
+    from edgefl.fleet import load_profile
+    from edgefl.profiling.derived_profile import Ratios, derived_profile
+
+    _save(derived_profile(load_profile(base), load_profile(device), Ratios(products, scalar, memory), error), output)
+    say(f"Written: {output}")
+
+
+def _fit_table(file: Path, rest: Unmeasured, framework: str, steps: bool, output: Path) -> None:
+    from edgefl.cli.profile_check import print_errors, say_left_out
+    from edgefl.profiling.measured_profile import unmeasured_device
+    from edgefl.profiling.step_table import read_step_table
+    from edgefl.profiling.table_profile import fitted_profile, fitted_rates, held_out, with_step_times
+
+    if steps and rest.like is None:
+        raise UserError("--steps also needs a profile: --like NAME", file=str(file))
+    table, base = read_step_table(file), unmeasured_device(rest)
+    times, source = table.times, f"measured step times, {file.name}"
+    say_left_out(table.left_out)
+    if steps:
+        _save(with_step_times(base, times, rest.name, source), output)
+        say(f"{len(times)} times of {len({time.signature for time in times})} steps.")
+        return
+    rates = fitted_rates(times, base)
+    held = held_out(times, base)
+    data = fitted_profile(rates, held, base, name=rest.name, source=source, count=len(times), framework=framework)
+    _save(data, output)
+    from statistics import fmean
+
+    misfit = fmean(abs(rates.seconds(time.operators) / time.seconds - 1) for time in times)
+    say(f"{len(times)} times; mean error of the fit on them: {misfit:.1%}.")
+    if held:
+        say("Each family predicted by a fit to the others:")
+        print_errors(held)
+    else:
+        say("All times are of one family, or nearly: how well the fit predicts other models is not known.")
 
 
 def _rest(

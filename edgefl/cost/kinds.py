@@ -14,7 +14,8 @@ from torch import Tensor
 from edgefl.operator_kinds import WIDTHS
 
 BY_NAME: Mapping[str, str] = {
-    **dict.fromkeys(("mm", "bmm", "mv", "dot", "vdot", "addmm", "addmv", "baddbmm"), "matrix-product"),
+    **dict.fromkeys(("mm", "mv", "dot", "vdot", "addmm", "addmv"), "matrix-product"),
+    **dict.fromkeys(("bmm", "baddbmm"), "batched-product"),
     **dict.fromkeys(("copy_", "clone", "_to_copy", "cat", "stack", "repeat", "flip", "roll"), "move"),
     **dict.fromkeys(("index_select", "index", "gather"), "move"),
     **dict.fromkeys(("sum", "mean", "var", "var_mean", "amax", "max", "min"), "reduction"),

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.fleet.roofline import Operator
+from edgefl.operator_kinds import FAMILIES
 
 Step = tuple[Sequence[Operator], float]
 """The operators of a step (or chain of layers), and its measured seconds."""
@@ -46,7 +47,8 @@ class Rates:
         general = (self.flops_per_second, self.bytes_per_second, self.operator_overhead)
         total = self.step_overhead
         for each in operators:
-            rate, bandwidth, launch = self.kinds.get(getattr(each, "kind", ""), general)
+            kind = getattr(each, "kind", "")
+            rate, bandwidth, launch = self.kinds.get(kind) or self.kinds.get(FAMILIES.get(kind, kind), general)
             total += each.count * (max(each.flops / rate, each.bytes / bandwidth) + launch)
         return total
 

@@ -11,7 +11,7 @@ from edgefl.errors import nearest
 from edgefl.fleet.battery import Battery
 from edgefl.fleet.conditions import AnyLoad, Load, MeasuredStep, Thermal
 from edgefl.fleet.figure import Bound, Estimate, opposite, value
-from edgefl.operator_kinds import KINDS
+from edgefl.operator_kinds import FAMILIES, RATED
 from edgefl.options import Options
 from edgefl.units import Bytes, BytesPerSecond, FlopsPerSecond, Joules, Seconds, Watts
 
@@ -20,13 +20,13 @@ Direction = Literal["down", "up"]
 
 
 def _known(kind: str) -> str:
-    if kind not in KINDS:
-        raise ValueError(f"unknown kind of operators; {nearest(kind, KINDS)}")
+    if kind not in RATED:
+        raise ValueError(f"unknown kind of operators; {nearest(kind, RATED)}")
     return kind
 
 
 OperatorKind = Annotated[str, AfterValidator(_known)]
-"""One of :data:`edgefl.operator_kinds.KINDS`."""
+"""One of :data:`edgefl.operator_kinds.RATED`."""
 
 
 class OperatorRates(Options):
@@ -148,6 +148,33 @@ def _listed(sources: object) -> object:
     return [sources] if isinstance(sources, str) else sources
 
 
+class Evidence(Options):
+    """What confirms a figure, or the figures of a section."""
+
+    kind: Literal["measured", "fitted", "derived", "estimated"] = Field(
+        description="measured: on the device itself; fitted: to measured times of training steps; derived: from the "
+        "figures of another profile; estimated: from data sheets and benchmarks."
+    )
+    source: str = Field(min_length=1, description="The measurement, table, profile or rule that it rests on.")
+    count: int | None = Field(None, ge=1, description="Number of measured times.")
+    error: float | None = Field(
+        None,
+        ge=0,
+        description="Mean absolute relative error of predicted step seconds, on times that were not used.",
+    )
+    framework: str | None = Field(
+        None, min_length=1, description="Software that executed the steps, with its version: it matters by factors."
+    )
+
+    def __str__(self) -> str:
+        """A few words, such as ``fitted, ±10 %``.
+
+        >>> print(Evidence(kind="fitted", source="a table", count=63, error=0.102))
+        fitted, ±10 %
+        """
+        return self.kind if self.error is None else f"{self.kind}, ±{100 * self.error:.0f} %"
+
+
 class Provenance(Options):
     """The sources of the figures."""
 
@@ -159,6 +186,11 @@ class Provenance(Options):
     verified: bool = Field(description="Whether every figure was checked against a measurement or data sheet.")
     derivation: dict[str, str] = Field(
         default_factory=dict, description="For the dotted path of a figure, how it was derived from the sources."
+    )
+    evidence: dict[str, Evidence] = Field(
+        default_factory=dict,
+        description="For the dotted path of a figure, or of a section such as `compute`, what confirms it; without: "
+        "estimated.",
     )
 
 
@@ -190,7 +222,23 @@ class DeviceProfile(Options):
         for path in self.provenance.derivation:
             if path not in figures:
                 raise ValueError(f"provenance.derivation: unknown figure '{path}'; {nearest(path, figures)}")
+        sections = sorted({path.rpartition(".")[0] for path in figures})
+        for path in self.provenance.evidence:
+            if path not in figures and path not in sections:
+                raise ValueError(f"provenance.evidence: unknown '{path}'; {nearest(path, [*sections, *figures])}")
         return self
+
+    def evidence(self, path: str) -> Evidence:
+        """What confirms a figure: the evidence given for it, or else for the section that contains it.
+
+        Args:
+            path: the dotted path of the figure or section, such as ``compute``.
+        """
+        while path:
+            if path in self.provenance.evidence:
+                return self.provenance.evidence[path]
+            path = path.rpartition(".")[0]
+        return Evidence(kind="estimated", source="see provenance")
 
     def sustained(self, hot: bool) -> float:
         """The processor's rate as a part of its full rate."""
@@ -203,11 +251,12 @@ class DeviceProfile(Options):
 
         Args:
             bound: which bound of the duration.
-            kind: the kind of operators; those in ``compute.operator_rates`` have separate figures.
+            kind: the kind of operators; if it or else its family is in ``compute.operator_rates``, it has separate
+                figures.
             hot: whether heat has lowered the rate (``compute.thermal``).
         """
         compute = self.compute
-        own = compute.operator_rates.get(kind, _NO_RATES)
+        own = compute.operator_rates.get(kind) or compute.operator_rates.get(FAMILIES.get(kind, kind), _NO_RATES)
         return (
             value(_either(own.fp32_achievable, compute.fp32_achievable), opposite(bound)) * self.sustained(hot),
             value(_either(own.memory_bandwidth, compute.memory_bandwidth), opposite(bound)),

@@ -48,6 +48,14 @@ def split(module: nn.Module, names: Sequence[str] | None = None) -> Split:
     >>> list(split(net).blocks)
     ['0', '3']
     """
+    try:
+        return _split(module, names)
+    finally:
+        # Blocks have it where they need it; a Sequential would call it as its last part.
+        module._modules.pop(_IN_TRAINING, None)
+
+
+def _split(module: nn.Module, names: Sequence[str] | None) -> Split:
     opened = _ancestors(names) if names is not None else _only_sequentials(module)
     try:
         graph = _traced(module, opened)

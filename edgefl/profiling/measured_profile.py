@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from edgefl.fleet import DeviceProfile
 from edgefl.fleet.fitting import Rates, fit_rates, relative_errors
-from edgefl.fleet.profile import figure_paths
+from edgefl.fleet.profile import Power, figure_paths
 from edgefl.profiling.measurement import Measurement
 from edgefl.validation import validated
 
+OVERHEADS = ("operator_overhead", "step_overhead")
 FITTED = ("fp32_achievable", "memory_bandwidth", "operator_overhead", "step_overhead", "operator_rates")
 
 
@@ -97,6 +99,14 @@ def profile_data(measurement: Measurement, fit: Fit, rest: Unmeasured) -> dict[s
             "sources": [f"edgefl's measuring script on the device itself, {machine.system}", *sources],
             "date": measurement.date.isoformat(),
             "verified": False,
+            "evidence": {
+                "compute": {
+                    "kind": "measured",
+                    "source": f"{len(measurement.cases)} cases of edgefl's measuring script on the device itself",
+                    "count": len(measurement.cases),
+                    "framework": f"PyTorch {machine.torch}",
+                }
+            },
             "derivation": {
                 "compute.fp32_peak": "measured: the fastest product of square matrices, or the fitted rate if higher",
                 **{f"compute.{figure}": fitted for figure in FITTED},
@@ -108,6 +118,45 @@ def profile_data(measurement: Measurement, fit: Fit, rest: Unmeasured) -> dict[s
     }
     validated(DeviceProfile, data)
     return data
+
+
+def unmeasured_device(rest: Unmeasured) -> DeviceProfile:
+    """The profile ``rest.like`` with its power replaced where given; without one, wide estimates of everything.
+
+    Step times tell nothing about memory and power, and little about overheads.
+    """
+    power, battery, sources = _power(rest)
+    if rest.like is not None:
+        return rest.like.model_copy(update={"power": validated(Power, power)})
+    total = 2**30
+    data = {
+        "name": rest.name,
+        "kind": rest.kind,
+        "description": "a device known from its step times",
+        "compute": {
+            "processor": "not given",
+            "fp32_peak": 1.0,
+            "fp32_achievable": 1.0,
+            "memory_bandwidth": 1.0,
+            "operator_overhead": {"low": 5e-6, "nominal": 3e-5, "high": 1e-4},
+            "step_overhead": {"low": 1e-4, "nominal": 1e-3, "high": 5e-3},
+        },
+        "memory": {"total": total, "training": {"low": 0.6 * total, "nominal": 0.8 * total, "high": 0.95 * total}},
+        "power": power,
+        **battery,
+        "provenance": {
+            "sources": ["memory, power and overheads: estimates, not of this device", *sources],
+            "date": datetime.date.today().isoformat(),
+            "verified": False,
+            "derivation": {
+                **{f"compute.{each}": "estimated: between a server core and a small board" for each in OVERHEADS},
+                "memory.total": "not given: 1 GiB",
+                "memory.training": "estimated: a part of the total",
+                **_power_derivation(rest),
+            },
+        },
+    }
+    return validated(DeviceProfile, data)
 
 
 def _rounded(figure: float) -> float:

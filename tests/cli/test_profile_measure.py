@@ -63,7 +63,7 @@ def test_measure_writes_a_profile_of_this_machine(monkeypatch, tmp_path):
 def test_a_file_that_exists_is_left_alone(tmp_path, measured):
     file = tmp_path / "mine.yaml"
     file.write_text("mine", encoding="utf-8")
-    for command in (["measure"], ["script"], ["import", str(measured)]):
+    for command in (["measure"], ["script"], ["fit", str(measured)]):
         with pytest.raises(UserError, match="exists already"):
             run(*command, "-o", file)
     assert file.read_text(encoding="utf-8") == "mine"
@@ -83,12 +83,12 @@ def test_the_script_runs_without_edgefl_and_its_file_is_read(tmp_path):
     assert len(data["cases"]) == 12
     assert all(case["seconds"] > 0 for case in data["cases"].values())
     with pytest.raises(UserError, match="at least 4 whole steps and 20 chains of layers, found 0 and 12"):
-        run("import", found, "-o", tmp_path / "board.yaml")
+        run("fit", found, "-o", tmp_path / "board.yaml")
 
 
 def test_import_makes_a_profile_with_power_of_another(measured, tmp_path):
     file = tmp_path / "my-phone.yaml"
-    run("import", measured, "-o", file, "--like", "phone-mid-range", "--idle-watts", "0.4")
+    run("fit", measured, "-o", file, "--like", "phone-mid-range", "--idle-watts", "0.4")
     profile, other = read_profile(file), load_profile("phone-mid-range")
     assert (profile.name, profile.kind) == ("my-phone", "phone")
     assert profile.power.idle == 0.4
@@ -110,10 +110,10 @@ def test_import_says_what_is_wrong_with_a_measurement(measured, tmp_path):
         file = tmp_path / "wrong.json"
         file.write_text(json.dumps({**data, **changes}), encoding="utf-8")
         with pytest.raises(UserError, match=message.replace(".", r"\.")):
-            run("import", file, "-o", tmp_path / "board.yaml")
+            run("fit", file, "-o", tmp_path / "board.yaml")
     (tmp_path / "no.json").write_text("{", encoding="utf-8")
     with pytest.raises(UserError, match="not JSON"):
-        run("import", tmp_path / "no.json", "-o", tmp_path / "board.yaml")
+        run("fit", tmp_path / "no.json", "-o", tmp_path / "board.yaml")
     with pytest.raises(UserError, match=r"missing\.json: no such file"):
-        run("import", tmp_path / "missing.json", "-o", tmp_path / "board.yaml")
+        run("fit", tmp_path / "missing.json", "-o", tmp_path / "board.yaml")
     assert not (tmp_path / "board.yaml").exists()

@@ -11,6 +11,7 @@ from edgefl import shipped
 from edgefl.fleet import Estimate, load_profile, profile_names, step_seconds, value
 from edgefl.fleet.profile import figure_paths
 
+WITHOUT_BOUNDS = ("fp32_peak", "operator_rates")
 NAMES = sorted(shipped.files("device_profiles"))
 
 
@@ -51,17 +52,17 @@ def test_what_is_not_verified_says_how_uncertain_it_is(name):
     profile = load_profile(name)
     if not profile.provenance.verified:
         for path, derivation in profile.provenance.derivation.items():
-            if derivation.startswith(("estimated", "fitted")) and path != "compute.fp32_peak":
+            if derivation.startswith(("estimated", "fitted")) and path.rpartition(".")[2] not in WITHOUT_BOUNDS:
                 assert isinstance(figure(profile, path), Estimate), path
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_training_reaches_well_below_the_peak_of_the_processor(name):
     compute = load_profile(name).compute
-    assert value(compute.fp32_achievable) <= 0.35 * value(compute.fp32_peak)
+    assert value(compute.fp32_achievable) <= 0.45 * value(compute.fp32_peak)
 
 
-def test_boards_stay_within_a_factor_of_two_of_their_measured_linpack():
+def test_boards_stay_within_a_factor_of_two_and_a_half_of_their_measured_linpack():
     if "EDGEFL_DATA" not in os.environ:
         pytest.skip("EDGEFL_DATA is not set: no Linpack results to compare with")
     path = Path(os.environ["EDGEFL_DATA"], "traces", "hpl_sbc", "hpl_sbc.csv")
@@ -81,7 +82,7 @@ def test_boards_stay_within_a_factor_of_two_of_their_measured_linpack():
         "n150-mini-pc": "GMKtec NucBox G3 Plus",
     }.items():
         profile, row = load_profile(name), rows[device]
-        assert value(profile.compute.fp32_achievable) == pytest.approx(float(row["hpl_fp64_gflops"]) * 1e9, rel=0.05)
+        assert 0.95 <= value(profile.compute.fp32_achievable) / (float(row["hpl_fp64_gflops"]) * 1e9) <= 2.5
         assert value(profile.power.compute) == pytest.approx(float(row["wall_watts"]), rel=0.1)
 
 

@@ -69,6 +69,13 @@ def test_a_block_begins_at_each_child_with_weights_and_pooling_belongs_to_the_la
     assert names == {"stem": {"stem", "norm"}, "middle": {"middle"}, "head": {"pool", "drop", "head"}}
 
 
+def test_a_sequential_with_one_layer_is_one_block_and_keeps_its_parts():
+    module = nn.Sequential(nn.Flatten(), nn.Linear(36, 3))
+    (block,) = split(module).blocks.values()
+    assert block(torch.zeros(2, *SHAPE)).shape == (2, 3)
+    assert len(module) == 2
+
+
 def test_named_blocks_begin_at_the_calls_of_these_submodules():
     assert list(split(Net(), ["stem", "middle.1", "head"]).blocks) == ["stem", "middle_1", "head"]
     with pytest.raises(UserError, match=r"blocks: .* found 'midle'; called are: stem, norm, middle"):

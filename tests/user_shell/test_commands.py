@@ -27,7 +27,7 @@ VARIANTS = {
 
 LATER = {
     "edgefl bench training": "trains for ten seconds; tests/cli/test_bench_command.py calls it with less",
-    "edgefl profile import": "fits for ten seconds; tests/cli/test_profile_measure.py calls it with less",
+    "edgefl profile fit": "fits for ten seconds; tests/cli/test_profile_measure.py calls it with less",
     "edgefl profile measure": "takes half a minute at least",
     "python measure_device.pyz": "takes half a minute at least",
     "python": "is left out",

@@ -1,4 +1,4 @@
-"""Measure how fast a device trains, for ``edgefl profile import``.
+"""Measure how fast a device trains, for ``edgefl profile fit``.
 
 Needs only Python 3.9 and PyTorch 1.13, or later; also runs on boards and phones (Termux). This package
 imports nothing from edgefl: ``edgefl profile script`` packs it into one file that Python runs.

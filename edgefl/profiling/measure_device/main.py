@@ -31,7 +31,7 @@ def cases() -> Dict[str, Case]:
 def measurement(
     seconds: float, threads: int, say: Callable[[str], None], wanted: Optional[Dict[str, Case]] = None
 ) -> Dict[str, Any]:
-    """Measure this device, and return the data that `edgefl profile import` reads.
+    """Measure this device, and return the data that `edgefl profile fit` reads.
 
     Args:
         seconds: approximately how long it may take.
@@ -67,7 +67,7 @@ def measurement(
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     """Measure the device, and write the file."""
-    parser = argparse.ArgumentParser(description="Measure how fast this device trains, for `edgefl profile import`.")
+    parser = argparse.ArgumentParser(description="Measure how fast this device trains, for `edgefl profile fit`.")
     parser.add_argument("-o", "--output", default="measured.json", help="the JSON file to write")
     parser.add_argument("--seconds", type=float, default=120.0, help="approximately how long it may take (120)")
     parser.add_argument("--threads", type=int, default=0, help="threads that train (PyTorch's default)")

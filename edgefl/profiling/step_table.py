@@ -1,0 +1,282 @@
+"""Read a CSV table of measured step times of named models."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgefl.cost.measure import Operator, measure
+from edgefl.cost.recorder import DataDependentError
+from edgefl.errors import UserError, nearest
+from edgefl.fleet import step_signature
+from edgefl.methods.recipe import Method
+from edgefl.models.block_model import BlockModel
+from edgefl.models.registry import build_model
+from edgefl.plain_file import read_plain_text
+from edgefl.process_state import process_state_kept
+from edgefl.scenario.named_step import read_shape, read_step
+
+LIBRARIES = {"timm_name": "timm", "torchvision_name": "torchvision", "python": "python"}
+"""Optional columns that name the model in a library, or a Python file; ``model`` is then only its title."""
+UNITS = {"seconds": 1.0, "milliseconds": 1e-3}
+PARTS = ("all", "head")
+"""What is trained: all parameters, or only those of the column ``head``."""
+TIMES = {
+    f"{unit}{step}{part}": (factor, part.removeprefix("_") or "all")
+    for unit, factor in UNITS.items()
+    for step in ("", "_per_step")
+    for part in ("", *(f"_{each}" for each in PARTS))
+}
+"""Columns of times: the factor to seconds, and what is trained."""
+REQUIRED = ("model", "batch")
+OPTIONAL = {
+    "method": "fedavg",
+    "shape": "3x32x32",
+    "classes": "10",
+    "alpha": "",
+    "settings": "",
+    "head": "",
+    "family": "",
+    **dict.fromkeys(LIBRARIES, ""),
+}
+"""Optional columns and their default values."""
+SAME = {"image": "shape"}
+"""Other names of columns."""
+EMPTY = ("", "nan")
+"""Cells of times that were not measured."""
+
+MAXIMUM_BYTES = 2**22
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """One measured time.
+
+    Attributes:
+        line: its line number in the file, from 1.
+        text: a description of the step.
+        model: the model's title.
+        family: the family of the model, such as ``resnet``.
+        part: ``all``, or ``head`` if only some parameters were trained.
+        operators: what the step executes.
+        seconds: the measured time.
+    """
+
+    line: int
+    text: str
+    model: str
+    family: str
+    part: str
+    operators: tuple[Operator, ...]
+    seconds: float
+
+    @property
+    def signature(self) -> str:
+        """The step's signature in profiles."""
+        return step_signature(self.operators)
+
+
+@dataclass(frozen=True)
+class StepTable:
+    """The times of a table.
+
+    Attributes:
+        times: the measured times, in the order of the file.
+        left_out: why the steps of a model, by its title, cannot be counted.
+    """
+
+    times: tuple[StepTime, ...]
+    left_out: Mapping[str, str]
+
+
+def read_step_table(file: Path) -> StepTable:
+    """Read the rows of a CSV file with a header.
+
+    Columns: ``model`` (a name of edgefl's, or a mapping as in a scenario) and ``batch``. ``timm_name``,
+    ``torchvision_name`` or ``python`` (``FILE:NAME``) names the model of a library; ``model`` is then its title. Times
+    are in ``seconds`` or ``milliseconds``, with ``_per_step`` if you like; with ``_all`` and ``_head``, all parameters
+    are trained, or those whose names ``head`` lists. A time that is empty or ``nan`` was not measured. Optional:
+    ``method`` (fedavg), ``shape`` or ``image`` (3x32x32), ``classes`` (10), ``alpha`` (all blocks), ``settings``
+    (``PATH=VALUE`` as for ``--set``, separated by semicolons) and ``family`` (by default from the model's title).
+
+    Raises:
+        UserError: the file cannot be read, a column is missing or unknown, a row contains no valid step or time
+            (the message gives the line), or no step can be counted.
+    """
+    rows, columns = _rows(file)
+    steps = _Steps(file)
+    times: list[StepTime] = []
+    left_out: dict[str, str] = {}
+    for line, row in rows:
+        for column in columns:
+            if row[column].lower() in EMPTY:
+                continue
+            try:
+                times.append(steps.time(line, row, column))
+            except _NotCountedError as error:
+                left_out[row["model"]] = str(error)
+            except UserError as error:
+                place = f"line {line}, {error.field}" if error.field else f"line {line}"
+                raise UserError(error.message, field=place, file=str(file)) from None
+    if not times:
+        first = next(iter(left_out.items()), ("", "expected at least one time, found none"))
+        raise UserError(": ".join(each for each in first if each), file=str(file))
+    return StepTable(tuple(times), left_out)
+
+
+def family_of(model: str) -> str:
+    """The family that a model's title begins with.
+
+    >>> [family_of(name) for name in ("resnet18", "mobilenetv2_050", "inception_next_tiny", "vit_base")]
+    ['resnet', 'mobilenetv2', 'inception', 'vit']
+    """
+    found = re.match(r"[A-Za-z]+?(?:v\d+)?(?=[^A-Za-z]|$)", model)
+    return found[0].lower() if found else model
+
+
+def _rows(file: Path) -> tuple[list[tuple[int, dict[str, str]]], list[str]]:
+    """Return the rows that are not empty, by column, and the names of the columns of times."""
+    text = read_plain_text(file, MAXIMUM_BYTES, what="a table").removeprefix("\ufeff")
+    reader = csv.reader(io.StringIO(text), skipinitialspace=True)
+    try:
+        header = [SAME.get(column.strip(), column.strip()) for column in next(reader, [])]
+        times = _times(header, str(file))
+        rows = []
+        for row in reader:
+            if not any(cell.strip() for cell in row):
+                continue
+            if len(row) != len(header):
+                raise UserError(
+                    f"line {reader.line_num}: expected {len(header)} values, found {len(row)}", file=str(file)
+                )
+            named = dict(zip(header, (cell.strip() for cell in row), strict=True))
+            filled = {name: cell or OPTIONAL.get(name, "") for name, cell in named.items()}
+            rows.append((reader.line_num, {**OPTIONAL, **filled}))
+    except csv.Error as error:
+        raise UserError(f"line {reader.line_num}: expected CSV: {error}", file=str(file)) from None
+    if not rows:
+        raise UserError("expected at least one row below the header", file=str(file))
+    return rows, times
+
+
+def _times(header: Sequence[str], file: str) -> list[str]:
+    valid = [*REQUIRED, *TIMES, *OPTIONAL, *SAME]
+    for column in header:
+        if column not in valid:
+            raise UserError(f"unknown column '{column}'; {nearest(column, valid)}", file=file)
+        if header.count(column) > 1:
+            raise UserError(f"expected the column '{column}' once", file=file)
+    for column in REQUIRED:
+        if column not in header:
+            raise UserError(f"expected a column '{column}', found: {', '.join(header) or 'nothing'}", file=file)
+    times = [column for column in TIMES if column in header]
+    parts = [TIMES[column][1] for column in times]
+    if not times or len(set(parts)) < len(parts):
+        raise UserError(
+            "expected one column of times, such as 'seconds', or one of times of all parameters and one of the head",
+            file=file,
+        )
+    return times
+
+
+class _NotCountedError(Exception):
+    """A model of the table cannot be built, or its step cannot be counted."""
+
+
+class _Steps:
+    """Counts the steps of rows; a model that follows itself is built once."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.built: tuple[object, BlockModel] | None = None
+
+    def time(self, line: int, row: Mapping[str, str], column: str) -> StepTime:
+        """Return one time of a row."""
+        factor, part = TIMES[column]
+        for each in REQUIRED:
+            if not row[each]:
+                raise UserError("expected a value, found none", field=each)
+        seconds = factor * _positive(row[column], column, "the number alone, its unit is in the column's name")
+        batch, classes = _whole(row, "batch"), _whole(row, "classes")
+        changes = [each.strip() for each in row["settings"].split(";") if each.strip()]
+        spec, (method,) = read_step(self._model(row, part), row["method"], changes)
+        shape = read_shape(row["shape"], field="shape")
+        operators = self._operators(self._built(spec, shape, classes), method, row, batch)
+        text = f"{row['model']}, {row['method']}, batch {batch}" + "".join(f", {change}" for change in changes)
+        return StepTime(
+            line=line,
+            text=text + (", head alone" if part == "head" else ""),
+            model=row["model"],
+            family=row["family"] or family_of(row["model"].strip("{}").rpartition(":")[2].strip()),
+            part=part,
+            operators=operators,
+            seconds=seconds,
+        )
+
+    def _model(self, row: Mapping[str, str], part: str) -> str:
+        """Return the model as ``--model`` takes it."""
+        named = [(column, row[column]) for column in LIBRARIES if row[column]]
+        if len(named) > 1:
+            raise UserError(f"expected one of the columns {', '.join(LIBRARIES)}", field=named[1][0])
+        text = row["model"]
+        if named:
+            column, name = named[0]
+            if column == "timm_name":
+                name = name.partition(".")[0]  # what follows names weights
+            elif column == "python":
+                name = str(self.file.resolve().parent / name)
+            text = f"{{{LIBRARIES[column]}: {_quoted(name)}}}"
+        if part == "head":
+            if not row["head"]:
+                raise UserError("expected the names of the trained parameters, found none", field="head")
+            if not text.startswith("{"):
+                text = f"{{name: {text}}}"
+            text = f"{text[:-1]}, trainable: [{', '.join(map(_quoted, row['head'].split()))}]}}"
+        return text
+
+    def _built(self, spec: Any, shape: tuple[int, ...], classes: int) -> BlockModel:
+        key = (spec, shape, classes)
+        if self.built is None or self.built[0] != key:
+            try:
+                self.built = key, build_model(spec, shape, classes)
+            except UserError as error:
+                raise _NotCountedError(error.message) from None
+        return self.built[1]
+
+    def _operators(self, model: BlockModel, method: Method, row: Mapping[str, str], batch: int) -> tuple[Operator, ...]:
+        model = method.objective.adapt(model)
+        alpha = _whole(row, "alpha") if row["alpha"] else model.depth
+        if alpha > model.depth:
+            raise UserError(f"expected at most the model's {model.depth} blocks, found {alpha}", field="alpha")
+        try:
+            with process_state_kept():
+                return measure(model, method, alpha, batch).operators
+        except DataDependentError as error:
+            raise _NotCountedError(str(error)) from None
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _positive(text: str, column: str, what: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise UserError(f"expected a number above 0 ({what}), found '{text}'", field=column)
+    return number
+
+
+def _whole(row: Mapping[str, str], column: str) -> int:
+    number = _positive(row[column], column, "a whole one")
+    if number != int(number):
+        raise UserError(f"expected a whole number, found '{row[column]}'", field=column)
+    return int(number)

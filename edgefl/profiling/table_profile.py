@@ -1,0 +1,139 @@
+"""Make a device profile from a table of measured step times."""
+
+from __future__ import annotations
+
+import datetime
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from edgefl.errors import UserError
+from edgefl.fleet import DeviceProfile
+from edgefl.fleet.family_fitting import LEAST_STEPS, fit_families
+from edgefl.fleet.figure import value
+from edgefl.fleet.fitting import Rates
+from edgefl.profiling.step_table import StepTime
+from edgefl.profiling.table_check import Compared, Errors
+from edgefl.validation import validated
+
+SEPARATE = 0.1
+"""A family whose figure differs less from the general one is not written."""
+
+
+def fitted_rates(times: Sequence[StepTime], like: DeviceProfile) -> Rates:
+    """The rates that predict these times best; their overheads are near those of the profile ``like``.
+
+    Raises:
+        UserError: there are too few times.
+    """
+    if len(times) < LEAST_STEPS:
+        raise UserError(
+            f"expected at least {LEAST_STEPS} measured times for a fit, found {len(times)}; --steps adds single times "
+            "to the profile --like"
+        )
+    compute = like.compute
+    return fit_families(
+        [(time.operators, time.seconds) for time in times],
+        operator_overhead=value(compute.operator_overhead),
+        step_overhead=value(compute.step_overhead),
+    )
+
+
+def held_out(times: Sequence[StepTime], like: DeviceProfile) -> list[Compared]:
+    """Each time beside its prediction by a fit to all other families; empty if the rest is too small for a fit."""
+    found = []
+    for family in sorted({time.family for time in times}):
+        others = [time for time in times if time.family != family]
+        if len(others) < LEAST_STEPS:
+            return []
+        rates = fitted_rates(others, like)
+        found += [Compared(time, rates.seconds(time.operators)) for time in times if time.family == family]
+    return found
+
+
+def fitted_profile(
+    rates: Rates, held: Sequence[Compared], like: DeviceProfile, *, name: str, source: str, count: int, framework: str
+) -> dict[str, Any]:
+    """Return a valid profile as plain data: fitted rates, and all other properties of the profile ``like``.
+
+    Args:
+        rates: the fitted rates.
+        held: the held-out predictions, whose mean absolute error gives the bounds of the figures.
+        like: the profile with memory, power and overhead of a step.
+        name: the name of the new profile.
+        source: where the times come from.
+        count: the number of measured times.
+        framework: the framework that executed the steps, with its version.
+
+    Raises:
+        UserError: the figures do not form a valid profile.
+    """
+    error = Errors.of(held).mean_absolute if held else None
+    factor = 1 + max(0.1, error if error is not None else 0.5)
+
+    def around(figure: float) -> dict[str, float]:
+        low, nominal, high = (float(f"{each:.4g}") for each in (figure / factor, figure, figure * factor))
+        return {"low": low, "nominal": nominal, "high": high}
+
+    data: dict[str, Any] = like.model_dump(mode="json", exclude_none=True)
+    general = (rates.flops_per_second, rates.bytes_per_second)
+    kinds = {}
+    for kind, figures in sorted(rates.kinds.items()):
+        named = zip(("fp32_achievable", "memory_bandwidth"), figures, general, strict=False)
+        own = {figure: around(each) for figure, each, common in named if abs(each / common - 1) > SEPARATE}
+        if own:
+            kinds[kind] = own
+    fastest = max(rates.flops_per_second, *(figures[0] for figures in rates.kinds.values()))
+    peak = max(value(like.compute.fp32_peak), 1.001 * fastest)
+    data["name"] = name
+    data["compute"] |= {
+        "fp32_peak": float(f"{peak:.4g}"),
+        "fp32_achievable": around(rates.flops_per_second),
+        "memory_bandwidth": around(rates.bytes_per_second),
+        "operator_overhead": around(rates.operator_overhead),
+        "operator_rates": kinds,
+        "measured_steps": [],
+    }
+    provenance = data["provenance"]
+    how = f"fitted to {count} step times; bounds: the mean error on families that were left out, at least 10 %"
+    provenance["sources"] = [*provenance["sources"], source]
+    provenance["date"] = datetime.date.today().isoformat()
+    provenance["verified"] = False
+    fitted = ("fp32_achievable", "memory_bandwidth", "operator_overhead", "operator_rates")
+    provenance["derivation"] |= {f"compute.{figure}": how for figure in fitted}
+    provenance["evidence"] = {
+        **provenance.get("evidence", {}),
+        "compute": {"kind": "fitted", "source": source, "count": count, "framework": framework}
+        | ({} if error is None else {"error": float(f"{error:.3g}")}),
+    }
+    validated(DeviceProfile, data)
+    return data
+
+
+def with_step_times(profile: DeviceProfile, times: Sequence[StepTime], name: str, source: str) -> dict[str, Any]:
+    """Return a profile as plain data with the measured times of single steps, which replace its roofline's.
+
+    For a step that is in the table several times, nominal is the median, and low and high are the extremes. Measured
+    steps of the profile that are not in the table keep their times.
+    """
+    measured: dict[str, list[StepTime]] = {}
+    for time in times:
+        measured.setdefault(time.signature, []).append(time)
+    data: dict[str, Any] = profile.model_dump(mode="json", exclude_none=True)
+    kept = [row for row in data["compute"]["measured_steps"] if row["signature"] not in measured]
+    made = [
+        {"signature": signature, "step": rows[0].text, "seconds": _seconds([row.seconds for row in rows])}
+        for signature, rows in measured.items()
+    ]
+    data["name"] = name
+    data["compute"]["measured_steps"] = [*kept, *made]
+    data["provenance"]["sources"] = [*data["provenance"]["sources"], source]
+    data["provenance"]["derivation"]["compute.measured_steps"] = "median of the table's times, between least and most"
+    validated(DeviceProfile, data)
+    return data
+
+
+def _seconds(times: Sequence[float]) -> float | dict[str, float]:
+    if len(times) == 1:
+        return times[0]
+    return {"low": min(times), "nominal": statistics.median(times), "high": max(times)}

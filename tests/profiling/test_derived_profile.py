@@ -1,0 +1,62 @@
+"""Rates that are derived from those of a similar device."""
+
+import pytest
+from typer.testing import CliRunner
+
+from edgefl.cli.profile import app
+from edgefl.fleet import load_profile, read_profile
+from edgefl.fleet.figure import value
+
+BOARDS = {
+    "raspberry-pi-5": (2.96, 1.82, 2.0, 0.25),
+    "raspberry-pi-cm5": (2.71, 1.82, 2.0, 0.25),
+    "raspberry-pi-cm4": (0.958, 0.727, 0.833, 0.25),
+    "rk3588-8gb": (4.37, 3.27, 2.0, 0.5),
+    "raspberry-pi-3b": (0.403, 0.364, 0.435, 0.5),
+    "raspberry-pi-zero-2w": (0.336, 0.273, 0.357, 0.5),
+    "orange-pi-cm4": (0.471, 0.727, 0.625, 0.5),
+    "arduino-uno-q": (0.807, 0.727, 0.625, 0.5),
+}
+"""Products, memory and scalar code relative to the Raspberry Pi 4, and the error of the bounds."""
+
+
+def derived(name, file):
+    products, memory, scalar, error = BOARDS[name]
+    options = ("--products", products, "--memory", memory, "--scalar", scalar, "--error", error)
+    arguments = ["derive", "raspberry-pi-4", name, "-o", file, *options]
+    result = CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return read_profile(file)
+
+
+def numbers(part, path=""):
+    """The numbers of nested data, by their paths."""
+    if isinstance(part, dict):
+        inner = [numbers(value, f"{path}.{key}") for key, value in part.items()]
+        return {place: number for each in inner for place, number in each.items()}
+    return {path: part} if isinstance(part, float) else {}
+
+
+def test_each_figure_scales_with_what_limits_it(tmp_path):
+    base, made = load_profile("raspberry-pi-4").compute, derived("raspberry-pi-5", tmp_path / "five.yaml").compute
+
+    def ratio(kind, figure):
+        return value(getattr(made.operator_rates[kind], figure)) / value(getattr(base.operator_rates[kind], figure))
+
+    assert value(made.fp32_achievable) / value(base.fp32_achievable) == pytest.approx(2.96, rel=1e-3)
+    assert value(made.memory_bandwidth) / value(base.memory_bandwidth) == pytest.approx(1.82, rel=1e-3)
+    assert value(base.operator_overhead) / value(made.operator_overhead) == pytest.approx(2.0)
+    assert ratio("matrix-product", "fp32_achievable") == pytest.approx(2.96, rel=1e-3)
+    # A tenth of the general bandwidth, or less than a third of the general FLOP/s: scalar code.
+    assert ratio("convolution-depthwise-forward", "memory_bandwidth") == pytest.approx(2.0, rel=1e-3)
+    assert ratio("convolution-pointwise-forward", "fp32_achievable") == pytest.approx(2.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_the_shipped_board_is_what_its_derivation_says(name, tmp_path):
+    shipped, made = load_profile(name), derived(name, tmp_path / "made.yaml")
+    assert numbers(shipped.compute.model_dump()) == pytest.approx(numbers(made.compute.model_dump()))
+    assert shipped.evidence("compute").kind == "derived"
+    products, memory, scalar, _ = BOARDS[name]
+    says = f"products x {products:.3g}, memory x {memory:.3g}, scalar code and overheads x {scalar:.3g}"
+    assert says in shipped.provenance.derivation["compute.fp32_achievable"]

@@ -1,0 +1,161 @@
+"""From a table of step times to a profile and its error, on a device whose rates are known."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from edgefl.cli.profile import app
+from edgefl.errors import UserError
+from edgefl.fleet import load_profile, read_profile, step_seconds
+from edgefl.fleet.figure import value
+from edgefl.fleet.fitting import Rates
+from edgefl.profiling.step_table import read_step_table
+from edgefl.profiling.table_check import Compared, Errors, by_family
+from edgefl.profiling.table_profile import fitted_rates, held_out
+
+DEVICE = Rates(
+    20e9,
+    1e9,
+    50e-6,
+    2e-3,
+    {
+        "convolution-depthwise-forward": (20e9, 8e7, 50e-6),
+        "convolution-depthwise-backward": (3e8, 1e9, 50e-6),
+        "convolution-pointwise-forward": (6e9, 1e9, 50e-6),
+        "matrix-product": (40e9, 1e9, 50e-6),
+    },
+)
+MODELS = ("cnn", "vgg9", "resnet18", "resnet56", "mobilenet_v2", "shufflenet", "squeezenet", "fedadc_cnn")
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture(name="table", scope="module")
+def table_fixture(tmp_path_factory):
+    """A table of the times of the invented device."""
+    file = tmp_path_factory.mktemp("table") / "invented.csv"
+    head = "model,batch,shape,seconds\n"
+    steps = [(model, batch) for model in MODELS for batch in (4, 16)]
+    file.write_text(head + "".join(f"{model},{batch},3x64x64,1\n" for model, batch in steps), encoding="utf-8")
+    counted = read_step_table(file).times
+    rows = "".join(
+        f"{each.model},{each.text.split()[-1]},3x64x64,{DEVICE.seconds(each.operators)}\n" for each in counted
+    )
+    file.write_text(head + rows, encoding="utf-8")
+    return file
+
+
+def test_the_fit_predicts_the_device_that_made_the_times(table):
+    times = read_step_table(table).times
+    rates = fitted_rates(times, load_profile("raspberry-pi-4"))
+    errors = [abs(rates.seconds(time.operators) / time.seconds - 1) for time in times]
+    assert max(errors) < 0.1
+    assert sum(errors) / len(errors) < 0.03
+
+
+def test_a_held_out_family_is_predicted_without_its_own_times(table):
+    times = list(read_step_table(table).times)
+    like = load_profile("raspberry-pi-4")
+    before = {each.time.text: each.predicted for each in held_out(times, like) if each.time.family == "vgg"}
+    assert len(before) == 2
+    others = [time for time in times if time.family != "vgg"]
+    rates = fitted_rates(others, like)
+    for time in times:
+        if time.family == "vgg":
+            assert before[time.text] == rates.seconds(time.operators)
+
+
+def test_fit_writes_a_profile_that_check_confirms(table, tmp_path):
+    file = tmp_path / "invented.yaml"
+    output = run("fit", table, "-o", file, "--like", "raspberry-pi-4", "--framework", "PyTorch 9.9")
+    assert "mean error of the fit" in output
+    profile = read_profile(file)
+    evidence = profile.evidence("compute.fp32_achievable")
+    assert (evidence.kind, evidence.count, evidence.framework) == ("fitted", 16, "PyTorch 9.9")
+    held = held_out(read_step_table(table).times, load_profile("raspberry-pi-4"))
+    assert evidence.error == pytest.approx(Errors.of(held).mean_absolute, rel=0.01)
+    assert profile.power == load_profile("raspberry-pi-4").power
+    found = json.loads(run("check", file, table, "--json"))
+    assert found["count"] == 16
+    assert found["mean_absolute_error"] < 0.05
+    assert set(found["families"]) == {"cnn", "vgg", "resnet", "mobilenet", "shufflenet", "squeezenet", "fedadc"}
+    assert found["families"]["resnet"]["count"] == 4
+    for step, time in zip(found["steps"], read_step_table(table).times, strict=True):
+        assert step["predicted_seconds"] == step_seconds(profile, time.operators)
+        assert step["error"] == pytest.approx(step["predicted_seconds"] / time.seconds - 1)
+
+
+def test_fit_needs_no_other_profile(table, tmp_path):
+    run("fit", table, "-o", tmp_path / "alone.yaml", "--kind", "phone", "--idle-watts", "0.5")
+    profile = read_profile(tmp_path / "alone.yaml")
+    assert (profile.name, profile.kind, profile.power.idle) == ("alone", "phone", 0.5)
+    assert value(profile.compute.fp32_achievable) == pytest.approx(20e9, rel=0.3)
+
+
+def test_check_draws_predicted_over_measured(table, tmp_path):
+    run("check", "raspberry-pi-4", table, "-o", tmp_path / "check.svg")
+    text = (tmp_path / "check.svg").read_text(encoding="utf-8")
+    assert "predicted seconds of a step" in text
+    assert "mobilenet" in text
+
+
+def test_errors_are_means_and_medians_of_sizes(table):
+    times = read_step_table(table).times[:4]
+    compared = [Compared(time, time.seconds * factor) for time, factor in zip(times, (0.5, 1.0, 1.1, 1.4), strict=True)]
+    errors = Errors.of(compared)
+    assert (errors.mean_absolute, errors.median_absolute, errors.mean) == pytest.approx((0.25, 0.25, 0.0))
+    assert by_family(compared)["cnn"].mean_absolute == pytest.approx(0.25)
+
+
+def test_too_few_times_are_refused(tmp_path):
+    file = tmp_path / "few.csv"
+    file.write_text("model,batch,seconds\ncnn,8,1\ncnn,16,2\n", encoding="utf-8")
+    with pytest.raises(UserError, match="at least 4 measured times"):
+        run("fit", file, "-o", tmp_path / "few.yaml")
+    assert not (tmp_path / "few.yaml").exists()
+
+
+def test_measured_steps_in_a_profile_confirm_nothing(tmp_path):
+    file = tmp_path / "steps.csv"
+    file.write_text("model,batch,seconds\ncnn,8,1\n", encoding="utf-8")
+    run("fit", file, "--steps", "-o", tmp_path / "own.yaml", "--like", "raspberry-pi-4")
+    assert "1 of these steps are in the profile's measured steps" in run("check", tmp_path / "own.yaml", file)
+
+
+def pi_table():
+    if "EDGEFL_DATA" not in os.environ:
+        pytest.skip("EDGEFL_DATA is not set: no measured step times")
+    path = Path(os.environ["EDGEFL_DATA"], "devices", "raspberry_pi_4_training.csv")
+    if not path.exists():
+        pytest.skip(f"{path} is missing")
+    return path
+
+
+@pytest.mark.extras
+def test_the_shipped_raspberry_pi_4_predicts_a_real_one(tmp_path):
+    pytest.importorskip("timm")
+    header, *rows = pi_table().read_text(encoding="utf-8").splitlines(keepends=True)
+    names = ("resnet18,", "mobilenetv2_050,", "vit_tiny,", "edgenext_x_small,", "efficientnet_b0,", "mnasnet_050,")
+    file = tmp_path / "some.csv"
+    file.write_text(header + "".join(row for row in rows if row.startswith(names)), encoding="utf-8")
+    found = json.loads(run("check", "raspberry-pi-4", file, "--json"))
+    assert found["count"] == 12
+    assert found["mean_absolute_error"] < 0.12
+
+
+@pytest.mark.slow
+@pytest.mark.extras
+def test_families_that_were_left_out_are_predicted(tmp_path):
+    pytest.importorskip("timm")
+    output = run("fit", pi_table(), "-o", tmp_path / "pi.yaml", "--like", "raspberry-pi-4")
+    profile, shipped = read_profile(tmp_path / "pi.yaml"), load_profile("raspberry-pi-4")
+    assert profile.evidence("compute").count == 63
+    assert profile.evidence("compute").error < 0.15, output
+    assert value(profile.compute.fp32_achievable) == pytest.approx(value(shipped.compute.fp32_achievable), rel=0.02)
