@@ -129,6 +129,8 @@ def _print(made: Plan) -> None:
                 say(f"{each.label}: {which} cannot train this: {device.why}.")
         for budget in each.budgets:
             say(f"{each.label}: {_reach(budget)}")
+    evidence = {device.device: device.evidence for each in made.methods for device in each.devices}
+    say(f"Seconds of a step: {'; '.join(f'{device} {text}' for device, text in evidence.items())}.")
     say(
         f"Nothing was trained: means over {made.rounds} simulated rounds, seed {made.seed}; "
         "in brackets the bounds that the device profiles allow."

@@ -88,6 +88,7 @@ def _device_plan(
     return DevicePlan(
         device=profile.name,
         link=group.link,
+        evidence=str(profile.evidence("compute")),
         clients=len(clients),
         refused=refused,
         why=_why(peak, training) if refused else None,

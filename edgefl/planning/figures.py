@@ -37,6 +37,7 @@ class DevicePlan:
 
     Attributes:
         device, link: the group's profile and link.
+        evidence: what confirms the profile's seconds of a step, such as ``fitted, ±10 %``.
         clients: the number in the group; ``refused``: how many of them have too little memory for the job.
         why: why those cannot participate.
         peak_memory_bytes: of the job if the client receives the whole model; ``training_memory_bytes``: the memory
@@ -52,6 +53,7 @@ class DevicePlan:
 
     device: str
     link: str
+    evidence: str
     clients: int
     refused: int
     why: str | None

@@ -110,6 +110,13 @@ def profile_data(
         "sources": [f"edgefl {__version__}, profile calibrate: {evidence}", *base.provenance.sources],
         "date": today.isoformat(),
         "verified": False,
+        "evidence": {
+            "compute": {
+                "kind": "fitted",
+                "source": f"{source}: one pace for {base.name}",
+                "count": rounds - found.compute.outliers,
+            }
+        },
     }
     figures = ("fp32_peak", "fp32_achievable", "memory_bandwidth", "operator_overhead", "step_overhead")
     data["provenance"]["derivation"] |= {
