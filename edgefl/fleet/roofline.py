@@ -69,7 +69,7 @@ def step_seconds(
     >>> from edgefl.fleet import load_profile
     >>> matmul = SimpleNamespace(flops=2e9, bytes=1e6, count=3)
     >>> round(step_seconds(load_profile("raspberry-pi-5"), [matmul]), 3)
-    0.172
+    0.102
     """
     return float(fleet_step_seconds([profile], operators, bound=bound, hot=hot)[0])
 
