@@ -8,6 +8,7 @@ from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.processes import CapacityProcess, StepTrace
 from edgefl.network.specs import LinkSpec, NetworkSpec
 from edgefl.network.tcp import Tcp
+from edgefl.network.timeouts import Timeouts
 from edgefl.network.topology import GraphLinks, Topology
 from edgefl.network.trace_table import TraceColumns
 from edgefl.network.traces import read_csv, read_mahimahi, read_traces
@@ -27,6 +28,7 @@ __all__ = [
     "Node",
     "StepTrace",
     "Tcp",
+    "Timeouts",
     "Topology",
     "TraceColumns",
     "Transport",
