@@ -377,6 +377,13 @@ def test_one_name_of_a_block_makes_a_model_of_one_block():
         build_method("fedbr", LocalOptions()).objective.adapt(model)
 
 
+@pytest.mark.parametrize(("shape", "found"), [((1, 32, 32), "1×32×32"), ((6,), "6")])
+def test_a_model_of_torchvision_on_other_channels_is_refused_with_the_remedies(shape, found):
+    message = rf"torchvision: torchvision's models take images of three channels, found inputs of {found}; use a model"
+    with pytest.raises(UserError, match=message + r" of timm, which .* or colour images \(colours: 3 of image_folder"):
+        build_model(MODELS["torchvision"](torchvision="mobilenet_v3_small"), shape, 10)
+
+
 def test_auxiliary_logits_are_refused_with_the_argument_that_leaves_them_out():
     spec, shape = MODELS["torchvision"], (3, 64, 64)
     with pytest.raises(UserError, match=r"auxiliary classifiers too; leave them out with args: \{aux_logits: false\}$"):

@@ -26,6 +26,13 @@ class TorchvisionModel(OrdinaryModel):
         from torchvision import models
 
         check_arguments(self.args)
+        if len(sample_shape) != 3 or sample_shape[0] != 3:
+            shape = "×".join(map(str, sample_shape))
+            raise UserError(
+                f"torchvision's models take images of three channels, found inputs of {shape}; use a model of timm, "
+                "which is built for the data's channels, or colour images (colours: 3 of image_folder, huggingface)",
+                field="torchvision",
+            )
         names = models.list_models(module=models)
         if self.torchvision not in names:
             meant = nearest(self.torchvision, names)

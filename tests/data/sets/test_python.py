@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from edgefl.experiment import resume, run
 from edgefl.experiment.inputs import digest_of_scenario
 from edgefl.scenario import dump_yaml, load_scenario, resolve
 from edgefl.scenario.loading import check
+from edgefl.tasks.regression import Regression
 
 from ...small_runs import SMALL, Stop, tree
 
@@ -81,6 +83,28 @@ def test_arrays_lists_tensors_and_pytorch_data_sets_give_the_same_samples(code, 
     assert {tuple(row) for row in both} == {tuple(row) for row in x}
     if name in ("lists", "tensors") or args:
         assert (train.owner == train.labels.numpy()).all()
+
+
+def test_a_csv_file_next_to_the_functions_is_read_from_there_and_as_parquet(code, tmp_path, monkeypatch):
+    rows = ["rooms,area,price", *(f"{row % 4},{row}.5,{3 * row}.25" for row in range(30))]
+    (tmp_path / "houses.csv").write_text("\n".join(rows))
+    page = (Path(__file__).parents[3] / "docs" / "own-data.md").read_text(encoding="utf-8")
+    place = 'Path(__file__).parent / "houses.csv"'
+    assert place in page
+    text = f"import numpy as np\nfrom pathlib import Path\n\ndef load():\n    table = np.loadtxt({place}, "
+    text += "delimiter=',', skiprows=1)\n    return {'train': (table[:, :2], table[:, 2])}\n"
+    spec = code(text=text).for_task(Regression())
+    monkeypatch.chdir(tmp_path)
+    exec(page.partition("in two lines:\n\n```python\n")[2].partition("```")[0])
+    converted = {"name": "arrays", "train": "houses.parquet", "inputs": ["rooms", "area"], "target": "price"}
+    parquet = data_set({**converted, "clients": 3}).for_task(Regression())
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    found = spec.read()[0]
+    assert found.inputs.shape == (24, 2)
+    monkeypatch.chdir(tmp_path)
+    assert np.array_equal(parquet.read()[0].inputs, found.inputs)
+    assert np.array_equal(parquet.read()[0].labels, found.labels)
 
 
 def test_the_function_is_called_once_with_its_arguments(code, capsys):
