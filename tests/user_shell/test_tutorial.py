@@ -21,5 +21,7 @@ def test_the_tutorial_leads_from_an_empty_folder_to_a_report(tmp_path):
             assert done.failure is None, done.failure
     summary = json.loads((session.folder / "runs" / "mine" / "summary.json").read_text())
     assert all(entry["accuracy"]["final"] > 0.85 for found in summary["methods"].values() for entry in found)
+    scenario = (session.folder / "runs" / "mine" / "scenario.yaml").read_text(encoding="utf-8")
+    assert "street.csv" in scenario, "the last run has the network of step 5"
     assert (session.folder / "clients.png").stat().st_size > 10_000
     assert "mine" in (session.folder / "mine.html").read_text(encoding="utf-8")
