@@ -13,19 +13,25 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from edgefl.cli.console import standard_error
 from edgefl.record.listener import Listener
+from edgefl.record.metric import Metric
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import SeedResult
 from edgefl.report.quantities import quantity
 
 
 @contextmanager
-def watching(console: Console | None = None) -> Iterator[Listener]:
-    """A progress display: live bars on a terminal, a few plain lines otherwise; always closed at the end."""
+def watching(metric: Callable[[], Metric], console: Console | None = None) -> Iterator[Listener]:
+    """A progress display: live bars on a terminal, a few plain lines otherwise; always closed at the end.
+
+    Args:
+        metric: returns the metric of the runs; called when they begin.
+        console: where to print; standard error if not given.
+    """
     console = console or standard_error()
     if not console.is_terminal:
-        yield Lines(console)
+        yield Lines(metric, console)
         return
-    live = Live(console)
+    live = Live(metric, console)
     try:
         yield live
     finally:
@@ -36,32 +42,35 @@ class _Display(Listener):
     """The figures of the current run.
 
     Args:
+        metric: returns the metric of the runs; called when they begin.
         console: where to print.
         clock: returns the seconds of the wall clock.
     """
 
-    def __init__(self, console: Console, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self, metric: Callable[[], Metric], console: Console, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._metric_of_runs = metric
         self._console = console
         self._clock = clock
         self._most = 0
 
     def began(self, runs: list[tuple[str, int]], rounds: int) -> None:
         """See :class:`Listener`."""
-        self._most = rounds
+        self._most, self._measured = rounds, self._metric_of_runs()
 
     def run_began(self, label: str, seed: int) -> None:
         """See :class:`Listener`."""
         self._run = f"{label} seed {seed}"
         self._started = self._clock()
-        self._rounds, self._seconds, self._metric = 0, 0.0, "metric –"
+        self._rounds, self._seconds, self._metric = 0, 0.0, f"{self._measured.word} –"
 
     def round_ended(self, row: RoundRow) -> None:
         """See :class:`Listener`."""
         self._rounds, self._seconds = row.round, row.seconds
-        if not math.isnan(row.accuracy):
-            self._metric = f"accuracy {row.accuracy:6.1%}"
-        elif not math.isnan(row.metric):
-            self._metric = f"metric {row.metric:.4g}"
+        if not math.isnan(row.metric):
+            value = f"{row.metric:6.1%}" if self._measured.share else f"{row.metric:.4g}"
+            self._metric = f"{self._measured.word} {value}"
 
     def results_reused(self, seed: int, trained: int, found: int) -> None:
         """See :class:`Listener`."""
@@ -112,8 +121,10 @@ class Lines(_Display):
 class Live(_Display):
     """A bar for the current run, a line for each finished one, and a bar for all runs."""
 
-    def __init__(self, console: Console, clock: Callable[[], float] = time.perf_counter) -> None:
-        super().__init__(console, clock)
+    def __init__(
+        self, metric: Callable[[], Metric], console: Console, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        super().__init__(metric, console, clock)
         self._bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),

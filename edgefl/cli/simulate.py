@@ -18,6 +18,7 @@ from edgefl.hardware import DeviceName, EngineKind
 from edgefl.user_path import user_path
 
 if TYPE_CHECKING:
+    from edgefl.record.metric import Metric
     from edgefl.scenario import Scenario
 
 
@@ -70,7 +71,11 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     from edgefl.cli.progress import watching
     from edgefl.experiment import run
 
-    with _finishing(folder, scenario, as_json=as_json), _quiet(as_json), watching() as display:
+    with (
+        _finishing(folder, scenario, as_json=as_json),
+        _quiet(as_json),
+        watching(lambda: chosen.task.measured) as display,
+    ):
         run(
             chosen,
             out=folder,
@@ -102,8 +107,13 @@ def _resume(folder: Path, *, as_json: bool, trust: bool) -> None:
     """Finish an interrupted run."""
     from edgefl.cli.progress import watching
     from edgefl.experiment import resume
+    from edgefl.record import RunPaths
+    from edgefl.scenario import load_scenario
 
-    with _finishing(folder, str(folder), as_json=as_json), _quiet(as_json), watching() as display:
+    def metric() -> Metric:
+        return load_scenario(RunPaths(folder).scenario, run_code=False).task.measured
+
+    with _finishing(folder, str(folder), as_json=as_json), _quiet(as_json), watching(metric) as display:
         resume(folder, listeners=[display], trust=trust)
 
 

@@ -7,8 +7,10 @@ from dataclasses import fields
 from rich.console import Console
 
 from edgefl.cli.progress import Lines, Live, watching
+from edgefl.record.metric import ACCURACY
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import Accuracy, Bytes, Communication, MetricResult, SeedResult, Stop
+from edgefl.tasks.regression import RMSE
 
 
 class Clock:
@@ -18,6 +20,10 @@ class Clock:
 
     def __call__(self):
         return self.seconds
+
+
+def accuracy():
+    return ACCURACY
 
 
 def console(terminal):
@@ -64,7 +70,7 @@ def told(progress, clock=None):
 
 def test_without_a_terminal_there_are_few_lines_with_all_facts():
     screen, clock = console(terminal=False), Clock()
-    told(Lines(screen, clock), clock)
+    told(Lines(accuracy, screen, clock), clock)
     lines = screen.file.getvalue().splitlines()
     assert lines[0] == "2 runs of at most 4 rounds"
     # 6 s between rounds, and at most one line every 10 s: after the second and the fourth round.
@@ -72,14 +78,14 @@ def test_without_a_terminal_there_are_few_lines_with_all_facts():
     assert lines[3] == (
         "fedavg seed 0: round 4/4, 2.00 min virtual, accuracy  30.0%, 0.2 rounds/s; ended by rounds; 1 left"
     )
-    assert lines[4].startswith("[b]odd seed 1: round 1/4, 7.25 s virtual, metric –")
+    assert lines[4].startswith("[b]odd seed 1: round 1/4, 7.25 s virtual, accuracy –")
     assert lines[4].endswith("ended by joules; 0 left")
     assert lines[5:] == ["seed 1: 12 jobs trained, 3 results reused"]
 
 
 def test_on_a_terminal_every_finished_run_leaves_a_line():
     screen = console(terminal=True)
-    live = Live(screen)
+    live = Live(accuracy, screen)
     told(live)
     live.close()
     output = screen.file.getvalue()
@@ -90,17 +96,17 @@ def test_on_a_terminal_every_finished_run_leaves_a_line():
 
 def test_the_bar_of_everything_is_full_when_all_runs_have_ended():
     screen = console(terminal=True)
-    live = Live(screen)
+    live = Live(accuracy, screen)
     told(live)
     (everything,) = live._bars.tasks
     assert (everything.completed, everything.total) == (8, 8)
 
 
 def test_the_display_suits_the_console_and_is_closed_after_an_error():
-    with watching(console(terminal=False)) as progress:
+    with watching(accuracy, console(terminal=False)) as progress:
         assert isinstance(progress, Lines)
     try:
-        with watching(console(terminal=True)) as progress:
+        with watching(accuracy, console(terminal=True)) as progress:
             progress.began([("a", 0)], 1)
             raise KeyboardInterrupt
     except KeyboardInterrupt:
@@ -109,8 +115,19 @@ def test_the_display_suits_the_console_and_is_closed_after_an_error():
 
 def test_an_end_without_a_round_is_told_too():
     for screen in (console(terminal=False), console(terminal=True)):
-        with watching(screen) as progress:
+        with watching(accuracy, screen) as progress:
             progress.began([("a", 0)], 3)
             progress.run_began("a", 0)
             progress.run_ended(result("stalled"))
         assert "ended by stalled" in screen.file.getvalue()
+
+
+def test_another_metric_has_its_own_name_and_no_per_cent():
+    for terminal in (False, True):
+        screen = console(terminal=terminal)
+        with watching(lambda: RMSE, screen) as progress:
+            told(progress)
+        output = screen.file.getvalue()
+        assert "RMSE 0.3" in output
+        assert "RMSE –" in output
+        assert "metric" not in output
