@@ -169,12 +169,27 @@ def _print_result(run: Path, *, as_json: bool) -> None:
     from rich.markup import escape
 
     from edgefl.cli.console import standard_output
-    from edgefl.report import RunResult, comparison_table, verdict, write_pictures
+    from edgefl.report import (
+        RunResult,
+        comparison_rows,
+        comparison_table,
+        none_completed_a_round,
+        verdict,
+        write_pictures,
+    )
 
     result = RunResult(run)
+    nothing = none_completed_a_round(comparison_rows(result))
+    if nothing and not as_json:
+        # A table would have no figures, and the error that follows a fault says what the verdict would say.
+        faults = all(each.faulted for results in result.results.values() for each in results)
+        say(
+            f"{run}: no method completed a round" if faults else f"{verdict(result)}\n{run}: events.parquet of each run"
+        )
+        return
     trained = result.trained
     try:
-        pictures = write_pictures(result) if trained else []
+        pictures = write_pictures(result) if trained and not nothing else []
     except Exception as error:  # noqa: BLE001  (the run is complete without its picture)
         say(f"warning: {result.paths.picture} cannot be drawn: {in_words(error)}", err=True)
         pictures = []

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
 
 from edgefl.errors import EdgeflError
+from edgefl.wording import without_method
 
 
 class RunsFailed(EdgeflError):  # noqa: N818  (what it says of the runs)
@@ -14,15 +16,36 @@ class RunsFailed(EdgeflError):  # noqa: N818  (what it says of the runs)
     Args:
         path: the run directory, which is complete.
         runs: the number of its runs.
+        faults: the message of each run that failed, by label and seed.
+
+    Attributes:
         messages: one for each run that failed.
     """
 
-    def __init__(self, path: Path, runs: int, messages: list[str]) -> None:
+    def __init__(self, path: Path, runs: int, faults: Mapping[tuple[str, int], str]) -> None:
         self.path = path
-        self.messages = messages
-        kept = "" if len(messages) == runs else f"; the others are complete in {path}"
-        hint = f"; once it is fixed, edgefl simulate --resume {path} tries again"
-        super().__init__(f"{len(messages)} of {runs} runs ended by a fault: {'; '.join(messages)}{kept}{hint}")
+        self.messages = [f"{label}, seed {seed}: {message}" for (label, seed), message in faults.items()]
+        kept = "" if len(faults) == runs else f"; the others are complete in {path}"
+        again = f"; once the code is fixed, edgefl simulate --resume {path} tries again"
+        hint = f"{again}; a changed scenario needs a new run"
+        super().__init__(f"{len(faults)} of {runs} runs ended by a fault: {'; '.join(_shared(faults))}{kept}{hint}")
+
+
+def _shared(faults: Mapping[tuple[str, int], str]) -> list[str]:
+    """The messages of runs, each once.
+
+    >>> _shared({("a", 0): "method 'a', round 1: no", ("b", 0): "method 'b', round 1: no"})
+    ['a, seed 0; b, seed 0: round 1: no']
+    >>> _shared({("a", 0): "method 'a', round 1: no"})
+    ["a, seed 0: method 'a', round 1: no"]
+    """
+    groups: dict[str, list[tuple[str, int]]] = {}
+    for (label, seed), message in faults.items():
+        groups.setdefault(without_method(message, label), []).append((label, seed))
+    return [
+        f"{'; '.join(f'{label}, seed {seed}' for label, seed in runs)}: {cause if len(runs) > 1 else faults[runs[0]]}"
+        for cause, runs in groups.items()
+    ]
 
 
 class NotWritten(EdgeflError):  # noqa: N818  (what it says of the run)

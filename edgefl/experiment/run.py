@@ -231,13 +231,9 @@ class _Experiment:
     def check_faults(self) -> None:
         """Raise :class:`RunsFailed` if a run ended by a fault, in this process or earlier."""
         finished = self._directory.finished
-        messages = [
-            f"{label}, seed {seed}: {known.entry.stop.message}"
-            for (label, seed), known in finished.items()
-            if known.entry.faulted
-        ]
-        if messages:
-            raise RunsFailed(self._directory.path, len(finished), messages) from self._fault
+        faults = {run: known.entry.stop.message or "" for run, known in finished.items() if known.entry.faulted}
+        if faults:
+            raise RunsFailed(self._directory.path, len(finished), faults) from self._fault
 
     def _check_inputs(self) -> None:
         """Check that the input files have not changed, also between runs."""

@@ -9,19 +9,11 @@ from dataclasses import dataclass
 from edgefl.errors import UserError
 from edgefl.record.metric import Metric
 from edgefl.record.summary import SeedResult
+from edgefl.report.early_ends import early_ends
 from edgefl.report.figures import FIGURES, METRIC, Figure
 from edgefl.report.quantities import CUT_OFF, cut_off, estimate
 from edgefl.report.run_record import RunRecord
 from edgefl.report.statistics import Estimate, TimeToTarget, mean_or_none, time_to_target
-
-ENDS = {
-    "rounds": "at the last round",
-    "target": "at the last target",
-    "stalled": "by a stall",
-    "diverged": "by divergence",
-    "fault": "by a fault",
-}
-"""How a run ended, in words; budgets are named by their limits."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +117,8 @@ def notes(rows: Sequence[Row]) -> list[str]:
         )
     if rows and all(final_of(row) is None for row in rows):
         lines.append("No model was evaluated: time, traffic and energy only.")
-    return lines + with_run_names(rows, _of)
+    ends = early_ends(rows)
+    return lines + with_run_names(rows, lambda row: [*ends.get((row.run, row.label), ()), *_of(row)])
 
 
 def with_run_names(rows: Sequence[Row], sentences: Callable[[Row], list[str]]) -> list[str]:
@@ -140,13 +133,7 @@ def with_run_names(rows: Sequence[Row], sentences: Callable[[Row], list[str]]) -
 
 def _of(row: Row) -> list[str]:
     """Remarks about one method of one run."""
-    lines = []
-    for reason, count in row.stops:
-        if reason in row.messages:
-            which = f" ({count} of {row.seeds} seeds)" if row.seeds > 1 else ""
-            message = row.messages[reason].rstrip(".")
-            lines.append(f"{row.label} ended {ENDS.get(reason, f'by {reason}')}{which}: {message}.")
-    lines += lost_work(row)
+    lines = lost_work(row)
     actual, uniform, age = (row[f"blocks.{name}"] for name in ("actual", "uniform", "front_age"))
     if actual is not None and uniform is not None:
         lines.append(

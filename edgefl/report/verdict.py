@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from edgefl.printable import printable_line
 from edgefl.record.metric import Metric
 from edgefl.record.summary import BudgetResult, SeedResult
+from edgefl.report.early_ends import ENDS, IN_VAIN, early_ends, none_completed_a_round
 from edgefl.report.quantities import estimate, limit, quantity
-from edgefl.report.rows import ENDS, Row, by_run, comparison_rows, run_names
+from edgefl.report.rows import Row, by_run, comparison_rows, run_names
 from edgefl.report.run_record import RunRecord
 from edgefl.report.statistics import Estimate, mean_interval, mean_or_none
 from edgefl.report.ties import leaders
-from edgefl.wording import with_article
+from edgefl.wording import listed, with_article
 
 
 def verdict(run: RunRecord) -> str:
@@ -21,9 +22,13 @@ def verdict(run: RunRecord) -> str:
     Methods are *tied* if their 95 % intervals overlap. With one seed there is no interval, and a sentence states this.
     With ``stop: budget`` all budgets apply together: one sentence names the method with the best metric, another
     where each method ended. With ``stop: rounds`` each budget has its own sentence. Without training, time, traffic
-    and energy per round are compared, because methods may have different numbers of rounds.
+    and energy per round are compared, because methods may have different numbers of rounds. If no method completed a
+    round, there is nothing to compare, and the verdict says why each one ended.
     """
     rows = comparison_rows(run)
+    if none_completed_a_round(rows) and any(row.messages for row in rows):
+        ends = [line for lines in early_ends(rows).values() for line in lines]
+        return "\n".join(map(printable_line, ["No method completed a round, so there is nothing to compare.", *ends]))
     if not run.trained:
         lines = [f"No model was evaluated, so there is no {run.metric.word} to compare.", *_costs(run)]
     else:
@@ -42,14 +47,26 @@ def verdicts(runs: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
 def _metrics(run: RunRecord) -> list[str]:
     budgets = _budgets(run)
     name = f"smoothed {run.metric.word}" if run.smoothed else run.metric.word
-    final = _over_methods(run, lambda result: result.metric.ema if run.smoothed else result.metric.final)
+    final = _over_methods(run, lambda result: _metric_at_the_end(result, smoothed=run.smoothed))
     if not budgets:
         return [_winner(_sentence_start(_rounds_clause(run)), final, run, name)]
     if run.scenario.get("stop", "budget") == "rounds":
         return [_under(run, budget) for budget in budgets]
     limits = [limit(budget.limit, budget.kind) for budget in budgets]
     first = ", whichever runs out first" if len(limits) > 1 else ""
-    return [_winner(f"Within {_and(limits)}{first},", final, run, name), _stops(run)]
+    return [_winner(f"Within {listed(limits)}{first},", final, run, name), _stops(run)]
+
+
+def _metric_at_the_end(result: SeedResult, *, smoothed: bool) -> float | None:
+    """The metric of the last model; ``None`` if nothing was trained."""
+    if _in_vain(result):
+        return None
+    return result.metric.ema if smoothed else result.metric.final
+
+
+def _in_vain(result: SeedResult) -> bool:
+    """Whether the run ended in its first round, so that its last model is the untrained one."""
+    return not result.rounds and result.stop.reason in IN_VAIN
 
 
 def _budgets(run: RunRecord) -> list[BudgetResult]:
@@ -70,7 +87,7 @@ def _over_methods(run: RunRecord, figure: Callable[[SeedResult], float | None]) 
 def _under(run: RunRecord, budget: BudgetResult) -> str:
     def metric_of(result: SeedResult) -> float | None:
         same = [found for found in result.budgets if (found.kind, found.limit) == (budget.kind, budget.limit)]
-        return result.within(same[0]) if same else None
+        return result.within(same[0]) if same and not _in_vain(result) else None
 
     start = f"Within {limit(budget.limit, budget.kind)},"
     return _winner(start, _over_methods(run, metric_of), run, run.metric.word)
@@ -87,7 +104,7 @@ def _winner(start: str, found: Mapping[str, Estimate], run: RunRecord, name: str
     """``start``, the method with the best metric, and the methods without one."""
     highest, dimension = run.metric.better == "higher", run.metric.dimension
     missing = [label for label in run.labels if label not in found]
-    none = f"; {_and(missing)} {_have(missing)} no {name} to compare" if missing else ""
+    none = f"; {listed(missing)} {_have(missing)} no {name} to compare" if missing else ""
     if not found:
         return f"{start} no method has {with_article(name)} to compare."
     best = leaders(found, highest=highest)
@@ -100,8 +117,8 @@ def _winner(start: str, found: Mapping[str, Estimate], run: RunRecord, name: str
     if len(best) == 1:
         second = f"{others[0]} ({estimate(found[others[0]], dimension)})"
         return f"{start} {figures[0]} wins, ahead of {second}{none}."
-    ahead = f", ahead of {_and(others)}" if others else ""
-    return f"{start} {_and(figures)} are tied{ahead}{none}."
+    ahead = f", ahead of {listed(others)}" if others else ""
+    return f"{start} {listed(figures)} are tied{ahead}{none}."
 
 
 def _stops(run: RunRecord) -> str:
@@ -114,13 +131,13 @@ def _stops(run: RunRecord) -> str:
             seeds = "" if count == len(results) else f" ({_of(count, len(results))})"
             reasons.setdefault(reason, []).append(f"{label}{seeds}")
     clauses = [
-        f"{_and(methods)} ended {f'at the budget of {limits[end]}' if end in limits else ENDS.get(end, f'by {end}')}"
+        f"{listed(methods)} ended {f'at the budget of {limits[end]}' if end in limits else ENDS.get(end, f'by {end}')}"
         for end, methods in reasons.items()
         if methods
     ]
     unreached = [limits[kind] for kind in limits if not reasons[kind]]
     if unreached:
-        clauses.append(f"budgets not reached: {_and(unreached)}")
+        clauses.append(f"budgets not reached: {listed(unreached)}")
     return f"{'; '.join(clauses)}."
 
 
@@ -167,9 +184,9 @@ def _target(value: float, rows: Sequence[Row], metric: Metric) -> str:
         second = min((label for label in always if label not in best), key=lambda label: always[label].mean)
         start = f"{figures[0]} reaches {goal} first, before {second} ({estimate(always[second], 'seconds')})"
     else:
-        start = f"{_and(figures)} are tied as the first to reach {goal}"
+        start = f"{listed(figures)} are tied as the first to reach {goal}"
     if never and len(always) > 1:
-        some.append(f"{_and(never)} {'does' if len(never) == 1 else 'do'} not reach it")
+        some.append(f"{listed(never)} {'does' if len(never) == 1 else 'do'} not reach it")
     return "; ".join([start, *some]) + "."
 
 
@@ -204,22 +221,13 @@ def _costs(run: RunRecord) -> list[str]:
         elif len(best) == 1:
             lines.append(f"{figures[0]} needs the least {name} per round.")
         else:
-            lines.append(f"{_and(figures)} are tied for the least {name} per round.")
+            lines.append(f"{listed(figures)} are tied for the least {name} per round.")
     return lines
 
 
 def _ended_early(label: str, results: Sequence[SeedResult]) -> str:
     reasons = sorted({result.stop.reason for result in results if result.rounds == 0})
-    return f"{label} ended before its first round ({_and(reasons)}), so it has no cost per round."
-
-
-def _and(names: Sequence[str]) -> str:
-    """The names as a list in a sentence.
-
-    >>> _and(["a"]), _and(["a", "b"]), _and(["a", "b", "c"])
-    ('a', 'a and b', 'a, b and c')
-    """
-    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+    return f"{label} ended before its first round ({listed(reasons)}), so it has no cost per round."
 
 
 def _of(count: int, seeds: int) -> str:

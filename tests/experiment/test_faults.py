@@ -21,8 +21,9 @@ from edgefl.experiment import NotWritten, RunsFailed, is_interrupted, resume, ru
 from edgefl.experiment import checkpoints as checkpoints_module
 from edgefl.methods.objectives.fedprox import FedProx
 from edgefl.record.names import STATE
-from edgefl.report import RunResult
+from edgefl.report import RunResult, verdict
 from edgefl.rerun.verify import verify
+from edgefl.scenario.writing import dump_yaml
 
 from ..small_runs import CELLS, SMALL, Stop, tree
 
@@ -81,13 +82,32 @@ def test_a_step_that_cannot_be_counted_without_data_ends_its_method_alone(small,
     assert RunResult(tmp_path / "run").results["fedavg"][0].rounds > 0
 
 
+def test_a_fault_that_several_methods_share_is_stated_once(small, tmp_path, monkeypatch, capsys):
+    def broken(*arguments, **options):
+        raise KeyError("no such client")
+
+    small()
+    monkeypatch.setattr("edgefl.scheduling.selection.uniform.UniformSelector.pick", broken)
+    changes, folder = ["--set", "methods=[fedavg, fedprox, fednova]"], tmp_path / "run"
+    assert main(["simulate", str(tmp_path / "small.yaml"), "--out", str(folder), *changes]) == 1
+    shown = capsys.readouterr()
+    assert (shown.out + shown.err).count("no such client") == 1
+    assert "fedavg, seed 0; fedprox, seed 0; fednova, seed 0: round 1, selection: KeyError" in shown.err
+    ended = "fedavg, fedprox and fednova ended by a fault: round 1, selection: KeyError"
+    assert verdict(RunResult(folder)).startswith(
+        f"No method completed a round, so there is nothing to compare.\n{ended}"
+    )
+
+
 def test_a_run_that_ended_by_a_fault_is_tried_again_once_the_part_is_mended(small, tmp_path, monkeypatch):
     scenario = small(methods=METHODS, training__rounds=4)
     expected = run(scenario, out=tmp_path / "sound")
     folder = tmp_path / "run"
     with monkeypatch.context() as broken:
         broken_after(broken, 25)
-        with pytest.raises(RunsFailed, match=f"once it is fixed, edgefl simulate --resume {folder} tries again"):
+        with pytest.raises(
+            RunsFailed, match=f"once the code is fixed, edgefl simulate --resume {folder} tries again; a"
+        ):
             run(scenario, out=folder)
         first = tree(folder)
         with pytest.raises(RunsFailed, match="1 of 3 runs"):  # it is not mended yet: the same end again
@@ -113,6 +133,19 @@ def test_trying_again_can_be_interrupted_and_goes_on(small, tmp_path, monkeypatc
     assert is_interrupted(folder)
     assert not (folder / "summary.json").exists()
     assert tree(resume(folder)) == tree(expected)
+
+
+def test_a_regression_that_diverges_at_once_says_so_instead_of_a_tie(small, tmp_path, capsys):
+    scenario = small(
+        task="regression", data={"name": "scikit_learn", "table": "diabetes", "clients": 8},
+        model={"name": "mlp", "widths": [8]}, targets=[], methods=METHODS, **{"training.local.lr": 1e30},
+    )  # fmt: skip
+    (tmp_path / "wild.yaml").write_text(dump_yaml(scenario.model_dump(mode="json")), encoding="utf-8")
+    assert main(["simulate", str(tmp_path / "wild.yaml"), "--out", str(tmp_path / "run")]) == 0
+    shown = capsys.readouterr()
+    assert "tied" not in shown.out
+    assert shown.out.count("scale the targets to a deviation of about 1, or lower training.local.lr") == 1
+    assert verify(tmp_path / "run") == []
 
 
 def test_a_run_that_diverged_is_finished(small, tmp_path):

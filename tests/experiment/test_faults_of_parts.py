@@ -263,7 +263,7 @@ def test_a_selector_that_picks_wrongly_is_named_in_every_run(tmp_path, monkeypat
     wrong, told = PICKS[answer]
     monkeypatch.setattr(f"{UNIFORM}.pick", lambda self, round, available, cohort, facts: wrong(available, cohort))
     folder = tmp_path / "run"
-    with pytest.raises(RunsFailed, match=rf"2 of 2 runs .* method 'fednova', round 1, selection: .*{told}"):
+    with pytest.raises(RunsFailed, match=rf"2 of 2 runs .* fednova, seed 0: round 1, selection: .*{told}"):
         run(scenario_of(), out=folder, train=train)
     assert verify(folder) == []
     assert not is_interrupted(folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edgefl.report import verdict
+from edgefl.report.rows import comparison_rows, notes
 from edgefl.report.verdict import verdicts
 
 from .conftest import BUDGETS, seed_result, target
@@ -171,6 +172,44 @@ def test_a_run_that_ended_before_its_first_round_has_no_cost_of_a_round(make_run
         "No model was evaluated, so there is no accuracy to compare.",
         "gone ended before its first round (stalled), so it has no cost per round.",
     ]
+
+
+def ended_at_once(label, reason, message):
+    stop = {"reason": reason, "round": 0, "message": f"method '{label}'{message}"}
+    return [seed_result(seed, rounds=0, stop=stop, accuracy__final=0.1) for seed in (0, 1)]
+
+
+def test_methods_that_all_ended_before_their_first_round_are_no_tie_and_share_one_cause(make_run):
+    fault = ", round 1, measuring a local step: KeyError: 3"
+    run = make_run({label: ended_at_once(label, "fault", fault) for label in ("a", "b", "c")})
+    assert verdict(run).splitlines() == [
+        "No method completed a round, so there is nothing to compare.",
+        "a, b and c ended by a fault (2 of 2 seeds): round 1, measuring a local step: KeyError: 3.",
+    ]
+    remarks = [line for line in notes(comparison_rows(run)) if "KeyError" in line]
+    assert remarks == ["a, b and c ended by a fault (2 of 2 seeds): round 1, measuring a local step: KeyError: 3."]
+
+
+def test_an_untrained_model_is_not_compared_with_trained_ones(make_run):
+    diverged = ended_at_once("wild", "diverged", " diverged in round 1: the loss of client 3 is not finite")
+    run = make_run({"a": seeds([0.9, 0.9]), "wild": diverged})
+    assert verdict(run).splitlines()[0].endswith("a has an accuracy of 90.0 %; wild has no accuracy to compare.")
+
+
+@pytest.mark.parametrize(("metric", "hint"), [("rmse", True), ("mae", True), ("perplexity", False)])
+def test_a_regression_that_diverges_at_once_says_what_to_try(make_run, metric, hint):
+    measured = {"name": metric, "better": "lower", "share": False, "title": metric, "final": 1e30}
+    nothing = {"final": None, "best": None, "ema": None}
+    message = " diverged in round 1: the loss of client 3 is not finite"
+    results = {
+        label: [{**each, "metric": measured, "accuracy": nothing} for each in ended_at_once(label, "diverged", message)]
+        for label in ("a", "b")
+    }
+    last = verdict(make_run(results)).splitlines()[-1]
+    cause = "a and b ended by divergence (2 of 2 seeds): diverged in round 1: the loss of client 3 is not finite"
+    assert last == cause + (
+        "; scale the targets to a deviation of about 1, or lower training.local.lr." if hint else "."
+    )
 
 
 def test_the_smoothed_accuracy_decides_where_the_scenario_says_so(make_run):
