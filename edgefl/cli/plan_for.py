@@ -71,11 +71,11 @@ def _print(found: Answers) -> None:
         for sentence in _sentences(method, found.condition):
             say(sentence)
     rows = [row for method in found.methods for row in _rows(method, found.condition)]
-    seeds = "the seed" if len(found.seeds) == 1 else f"each of the {len(found.seeds)} seeds"
+    several = len(found.seeds) > 1
     notes = [
-        f"Found by bisection: {seeds} meets the condition at the first factor of an interval, and one does not at the "
-        "second."
-        if len(found.seeds) > 1
+        f"Found by bisection: each of the {len(found.seeds)} seeds meets the condition at the first factor of an "
+        "interval, and one does not at the second."
+        if several
         else "Found by bisection: the run meets the condition at the first factor of an interval, not at the second.",
         "Nothing was trained: models and their metric are those of the run. A larger model is assumed to reach the "
         "same metric.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -178,6 +179,35 @@ def test_measured_times_of_steps_grow_with_the_model(small, tmp_path):
     assert seconds == pytest.approx(3 * first_target(folder)["fedavg", 0]["rounds"])  # three steps in each
     answer = ask(folder, f"targets.0 within {3 * seconds} s").methods[0].answers["model"]
     assert answer.met <= 3 < answer.missed or answer.met == pytest.approx(3, rel=1e-6)
+
+
+def test_where_devices_are_away_at_other_times_another_factor_would_train_other_clients(small, tmp_path):
+    """The clients have shards of different sizes, so other clients execute steps that the run did not."""
+    slow = {"5g": {"down": "200 bit/s", "up": "200 bit/s"}}
+    away = {"kind": "diurnal", "share": 0.5}
+    fleet = [{**group, "availability": away} for group in SMALL["fleet"]]
+    data = {**SMALL["data"], "train": 4000, "clients": 40, "partition": {"kind": "quantity", "sigma": 1.0}}
+    training = {"rounds": 6, "cohort": 3, "local": {"epochs": 1, "batch": 64, "lr": 0.2}}
+    folder = run(small(fleet=fleet, data=data, network__links=slow, training=training), out=tmp_path / "run")
+    accuracies = pq.read_table(folder / "fedavg" / "seed-0" / "rounds.parquet")["accuracy"].to_pylist()
+    assert max(accuracies) > accuracies[0]
+    (method,) = ask(folder, f"accuracy={max(accuracies)} within 1000 days").methods
+    for name in ("bandwidth", "model"):
+        answer = method.answers[name]
+        assert (answer.why, answer.missed is None) == ("training", False)
+        assert answer.different
+
+
+@pytest.mark.parametrize("name", ["devices", "model"])
+def test_seconds_that_the_scenario_gives_grow_with_slower_devices_and_a_larger_model(small, tmp_path, name):
+    fast = {"kind": "star", "server": {"down": 1e15, "up": 1e15}, "latency": 0}
+    network = {"topology": fast, "links": {"5g": {"down": 1e15, "up": 1e15}}}
+    cost = {"kind": "seconds", "methods": {"fedavg": {"low": 1, "high": 2}}}
+    folder = run(small(network=network, cost=cost), out=tmp_path / "run")
+    seconds = first_target(folder)["fedavg", 0]["seconds"]
+    answer = ask(folder, f"targets.0 within {5 * seconds} s").methods[0].answers[name]
+    assert answer.met <= 5 < answer.missed or answer.met == pytest.approx(5, rel=1e-6)
+    assert answer.device == ""
 
 
 def test_a_model_that_is_too_large_for_a_device_would_be_trained_differently(small, tmp_path):

@@ -71,7 +71,9 @@ def battery_joules(profiles: Sequence[DeviceProfile]) -> float | None:
     return min((each.battery.capacity for each in profiles if each.battery is not None), default=None)
 
 
-def with_larger_model(setup: Setup, factor: float, steps: Mapping[tuple[int, int], StepCost]) -> Setup:
+def with_larger_model(
+    setup: Setup, factor: float, steps: Mapping[tuple[int, int], StepCost], cost: Callable[[int, int], StepCost]
+) -> Setup:
     """Multiply the model's bytes, and each step's FLOPs and bytes of memory, by a factor.
 
     The number of operators stays the same, and so do their overheads.
@@ -81,6 +83,7 @@ def with_larger_model(setup: Setup, factor: float, steps: Mapping[tuple[int, int
         factor: the factor.
         steps: the steps of the run by (alpha, batch size). If a device has a measured time of one of them, the time
             grows by the factor.
+        cost: the cost of any step, also of one that the run did not execute.
     """
     grown = {key: larger_step(step, factor) for key, step in steps.items()}
     renamed = {step_signature(step.operators): step_signature(grown[key].operators) for key, step in steps.items()}
@@ -98,7 +101,7 @@ def with_larger_model(setup: Setup, factor: float, steps: Mapping[tuple[int, int
         sizes=_sizes(setup.sizes, factor),
         sizes_up=None if setup.sizes_up is None else _sizes(setup.sizes_up, factor),
         sizes_plain=None if setup.sizes_plain is None else _sizes(setup.sizes_plain, factor),
-        cost=lambda alpha, batch: grown[alpha, batch],
+        cost=lambda alpha, batch: grown.get((alpha, batch)) or larger_step(cost(alpha, batch), factor),
         seconds=None if setup.seconds is None else setup.seconds.times(factor),
     )
 

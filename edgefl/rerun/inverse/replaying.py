@@ -98,7 +98,9 @@ class MethodReplay:
         different = "the run would end earlier"
         try:
             with suppress(_DecidedError):
-                simulate_run(self._scaled(seed, name, factor, watching))
+                outcome = simulate_run(self._scaled(seed, name, factor, watching))
+                if outcome.fault is not None:
+                    raise outcome.fault
         except TrainsDifferentlyError as error:
             different = f"{error.field}: {error.what}"
         if not watching.met:
@@ -125,4 +127,6 @@ class MethodReplay:
         setup = self.setup(seed, listener)
         if name == "devices":
             return with_slower_devices(setup, factor)
-        return with_batteries(setup, factor) if name == "battery" else with_larger_model(setup, factor, self._steps)
+        if name == "battery":
+            return with_batteries(setup, factor)
+        return with_larger_model(setup, factor, self._steps, self._run.costs[self._label].step)
