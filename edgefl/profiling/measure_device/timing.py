@@ -81,7 +81,7 @@ def time_cases(
                 if name not in times:
                     skipped[name] = str(error).splitlines()[0] if str(error) else "out of memory"
                     say(f"left out: {name}: {skipped[name]}")
-        say(f"round {number + 1} of {rounds}: {len(times)} cases, {time.monotonic() - began:.0f} s")
+        say(f"round {number + 1} of {rounds}: {len(times)} cases, {time.monotonic() - began:.0f} s since the start")
     ordered = {name: sorted(values) for name, values in times.items() if values}
     return {
         name: Timing(values[0], values[len(values) // 2] / values[0], len(values)) for name, values in ordered.items()
