@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,7 +15,7 @@ from edgefl.record.outputs import new_output_path
 from edgefl.user_path import user_path
 
 if TYPE_CHECKING:
-    from edgefl.profiling.measured_profile import Fit, Unmeasured
+    from edgefl.profiling.measured_profile import Checked, Fit, Unmeasured
     from edgefl.profiling.measurement import Measurement
 
 Output = Annotated[
@@ -53,6 +54,7 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
     rest = _rest(name, like, idle_watts, compute_watts)
     from edgefl.profiling import held_out
     from edgefl.profiling.measure_device import main
+    from edgefl.profiling.measured_profile import Checked
     from edgefl.profiling.measurement import measurement_of
 
     checks = {str(step): step for step in held_out.HELD_OUT}
@@ -62,9 +64,10 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
     )
     timed = {name: found["cases"].pop(name) for name in checks if name in found["cases"]}
     found["left_out"] = {name: why for name, why in found["left_out"].items() if name not in checks}
-    measurement = measurement_of(found)
-    fit = _write(measurement, rest, output)
-    _check(fit, [(checks[name], timing["seconds"], timing["spread"]) for name, timing in timed.items()])
+    steps = [
+        Checked(name, checks[name].operators(), timing["seconds"], timing["spread"]) for name, timing in timed.items()
+    ]
+    _write(measurement_of(found), rest, output, steps)
     say(f"Written: {output}")
 
 
@@ -182,33 +185,47 @@ def _rest(
     return Unmeasured(name, kind, idle_watts=idle_watts, compute_watts=compute_watts, like=profile)
 
 
-def _write(measurement: Measurement, rest: Unmeasured, output: Path) -> Fit:
+def _write(measurement: Measurement, rest: Unmeasured, output: Path, checked: Sequence[Checked] | None = None) -> None:
+    """Write the profile that fits a measurement, and print how good it is.
+
+    Args:
+        measurement: the timings to fit.
+        rest: what they do not contain.
+        output: the file.
+        checked: timed steps that check the fit; ``None`` if none was planned.
+    """
+    from edgefl.profiling.disturbance import warning
     from edgefl.profiling.measured_profile import fit_of, profile_data
 
-    fit = fit_of(measurement)
+    fit = fit_of(measurement, checked or ())
     _save(profile_data(measurement, fit, rest), output)
-    rates = fit.rates
+    rates, count = fit.rates, len(measurement.cases)
+    check = f", and {len(checked)} that check the fit" if checked else ""
     say(
-        f"{len(measurement.cases)} cases; mean error of the fit on whole steps: {fit.misfit:.0%}.\n"
+        f"{count} cases that are fitted{check}; mean error of the fit on its whole steps: {fit.misfit:.0%}.\n"
         f"{rates.flops_per_second / 1e9:.3g} GFLOP/s, {rates.bytes_per_second / 1e9:.3g} GB/s, "
         f"{rates.operator_overhead * 1e6:.3g} us an operator, {rates.step_overhead * 1e3:.3g} ms a step; "
         f"{len(rates.kinds)} kinds of operators have separate rates."
     )
-    return fit
+    if checked is not None:
+        _print_check(fit, checked)
+    spreads = [case.spread for case in measurement.cases.values()] + [each.spread for each in checked or ()]
+    if (problem := warning(spreads, fit.error)) is not None:
+        say(f"warning: {problem}", err=True)
 
 
-def _check(fit: Fit, steps: list[tuple[Any, float, float]]) -> None:
-    if not steps:
+def _print_check(fit: Fit, checked: Sequence[Checked]) -> None:
+    if not checked:
         say("No time was left for the steps that check the fit; increase --seconds.", err=True)
         return
+    from edgefl.profiling.disturbance import disturbed
+
     say("Steps of model families and methods that were not used in the fit:")
-    misses = []
-    for step, seconds, spread in steps:
-        predicted = fit.rates.seconds(step.operators())
-        misses.append(predicted / seconds - 1)
-        busy = ", disturbed" if spread > 1.3 else ""
-        say(f"  {step}: {1e3 * seconds:.4g} ms, predicted {1e3 * predicted:.4g} ms ({misses[-1]:+.0%}{busy})")
-    say(f"Mean error: {sum(map(abs, misses)) / len(misses):.0%}.")
+    for each in checked:
+        miss = each.error(fit.rates)
+        predicted, busy = (1 + miss) * each.seconds, ", disturbed" if disturbed(each.spread) else ""
+        say(f"  {each.name}: {1e3 * each.seconds:.4g} ms, predicted {1e3 * predicted:.4g} ms ({miss:+.0%}{busy})")
+    say(f"Mean error: {fit.check:.0%}.")
 
 
 def _save(profile: dict[str, Any], output: Path) -> None:

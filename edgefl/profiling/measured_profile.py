@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from edgefl.fleet import DeviceProfile
 from edgefl.fleet.fitting import Rates, fit_rates, relative_errors
 from edgefl.fleet.profile import Power, figure_paths
+from edgefl.fleet.roofline import Operator
 from edgefl.profiling.measurement import Measurement
 from edgefl.validation import validated
 
@@ -36,19 +38,52 @@ class Unmeasured:
 
 
 @dataclass(frozen=True)
+class Checked:
+    """A timed step that is not fitted, but checks the fit.
+
+    Attributes:
+        name: its model, method and batch size.
+        operators: what it executes.
+        seconds: its shortest time.
+        spread: its median time divided by the shortest.
+    """
+
+    name: str
+    operators: Sequence[Operator]
+    seconds: float
+    spread: float
+
+    def error(self, rates: Rates) -> float:
+        """The relative error of the predicted seconds."""
+        return rates.seconds(self.operators) / self.seconds - 1
+
+
+@dataclass(frozen=True)
 class Fit:
-    """Figures fitted to a measurement, and their mean relative error on its whole steps."""
+    """Figures fitted to a measurement, and how good they are.
+
+    Attributes:
+        rates: the figures.
+        misfit: their mean relative error on the whole steps of the measurement.
+        check: the same on steps that were not fitted; ``None`` if none was timed.
+    """
 
     rates: Rates
     misfit: float
+    check: float | None = None
+
+    @property
+    def error(self) -> float:
+        """The larger of both errors."""
+        return max(self.misfit, self.check or 0.0)
 
 
-def fit_of(measurement: Measurement) -> Fit:
-    """Return the rates that fit a measurement best."""
+def fit_of(measurement: Measurement, checked: Sequence[Checked] = ()) -> Fit:
+    """Return the rates that fit a measurement best, and their error on other steps."""
     steps, chains = measurement.observations()
     rates = fit_rates(steps, chains)
-    errors = relative_errors(rates, steps)
-    return Fit(rates, sum(abs(error) for error in errors) / len(errors))
+    misses = [abs(each.error(rates)) for each in checked]
+    return Fit(rates, fmean(map(abs, relative_errors(rates, steps))), fmean(misses) if misses else None)
 
 
 def profile_data(measurement: Measurement, fit: Fit, rest: Unmeasured) -> dict[str, Any]:
@@ -58,8 +93,8 @@ def profile_data(measurement: Measurement, fit: Fit, rest: Unmeasured) -> dict[s
         UserError: the figures do not form a valid profile.
     """
     rates, machine = fit.rates, measurement.machine
-    # The figures are at least as uncertain as the fit's error on its own steps.
-    factor = 1 + max(0.1, fit.misfit)
+    # The figures are at least as uncertain as the fit's error on its own steps and on others.
+    factor = 1 + max(0.1, fit.error)
 
     def around(figure: float) -> dict[str, float]:
         return {"low": _rounded(figure / factor), "nominal": _rounded(figure), "high": _rounded(figure * factor)}
@@ -67,8 +102,8 @@ def profile_data(measurement: Measurement, fit: Fit, rest: Unmeasured) -> dict[s
     names = ("fp32_achievable", "memory_bandwidth", "operator_overhead")
     general = (rates.flops_per_second, rates.bytes_per_second, rates.operator_overhead)
     fitted = (
-        f"fitted to the timings of {len(measurement.cases)} cases; bounds: the fit's mean error on whole steps, at "
-        "least 10 %"
+        f"fitted to the timings of {len(measurement.cases)} cases; bounds: the fit's mean error on whole steps, "
+        "fitted or not, at least 10 %"
     )
     by_kind = {
         kind: {
@@ -105,6 +140,7 @@ def profile_data(measurement: Measurement, fit: Fit, rest: Unmeasured) -> dict[s
                     "source": f"{len(measurement.cases)} cases of edgefl's measuring script on the device itself",
                     "count": len(measurement.cases),
                     "framework": f"PyTorch {machine.torch}",
+                    **({} if fit.check is None else {"error": _rounded(fit.check)}),
                 }
             },
             "derivation": {

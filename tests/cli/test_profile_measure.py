@@ -1,8 +1,10 @@
 """``edgefl profile measure``, ``script`` and ``import``: valid profiles, from one way of measuring and fitting."""
 
 import json
+import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -13,6 +15,8 @@ from edgefl.fleet import Estimate, load_profile, read_profile
 from edgefl.profiling import held_out
 from edgefl.profiling.held_out import HELD_OUT, Step
 from edgefl.profiling.measure_device import main
+from edgefl.profiling.measured_profile import Checked, Unmeasured, fit_of, profile_data
+from edgefl.profiling.measurement import read_measurement
 
 ALL = main.cases()
 QUICK = {
@@ -58,6 +62,50 @@ def test_measure_writes_a_profile_of_this_machine(monkeypatch, tmp_path):
     assert profile.compute.operator_rates
     assert "fedadc_cnn, moon, batch 2" in output
     assert "Mean error" in output
+    assert f"{len(QUICK)} cases that are fitted, and 1 that check the fit" in output
+    assert profile.provenance.evidence["compute"].error is not None
+
+
+def lie(measured, tmp_path, **factors):
+    """The measurement with other seconds of its whole steps, or another spread of all its cases."""
+    data = json.loads(measured.read_text(encoding="utf-8"))
+    for number, (name, case) in enumerate(data["cases"].items()):
+        case["spread"] = factors.get("spread", 1.0)
+        if name.startswith("step of"):
+            case["seconds"] *= factors.get("seconds", 1.0) ** (-1) ** number
+    file = tmp_path / "lie.json"
+    file.write_text(json.dumps(data), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize(
+    ("factors", "reason"),
+    [
+        ({"spread": 1.5}, f"{len(QUICK)} of {len(QUICK)} cases were disturbed"),
+        ({"seconds": 20.0}, "the mean error is "),
+    ],
+)
+def test_a_poor_measurement_is_a_warning_that_says_what_to_do(measured, tmp_path, factors, reason):
+    found = CliRunner().invoke(app, ["fit", str(lie(measured, tmp_path, **factors)), "-o", str(tmp_path / "a.yaml")])
+    assert found.exit_code == 0
+    assert "warning: the profile is not reliable: " in found.stderr
+    assert reason in found.stderr
+    assert "measure again with fewer threads (--threads 1), while no other program runs, or longer" in found.stderr
+
+
+def test_the_bounds_include_the_error_of_the_check(measured):
+    measurement = read_measurement(measured)
+    alone, operators = fit_of(measurement), HELD_OUT[2].operators()
+    predicted = alone.rates.seconds(operators)
+    fit = fit_of(measurement, [Checked("slow", operators, predicted / 1.5, 1.0), Checked("x", operators, predicted, 1)])
+    assert fit.check == pytest.approx(0.25)
+    assert (alone.check, alone.error) == (None, alone.misfit)
+    far = replace(fit, misfit=0.02, check=0.89)
+    data = profile_data(measurement, far, Unmeasured("mine"))
+    bandwidth = data["compute"]["memory_bandwidth"]
+    assert bandwidth["high"] / bandwidth["nominal"] == pytest.approx(1.89, rel=1e-3)
+    assert bandwidth["nominal"] / bandwidth["low"] == pytest.approx(1.89, rel=1e-3)
+    assert data["provenance"]["evidence"]["compute"]["error"] == 0.89
 
 
 def test_a_file_that_exists_is_left_alone(tmp_path, measured):
@@ -78,7 +126,7 @@ def test_the_script_runs_without_edgefl_and_its_file_is_read(tmp_path):
     code += f"runpy.run_path({str(script)!r}, run_name='__main__')"
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    assert "round 1 of 5: 12 cases" in done.stdout
+    assert re.search(r"round 1 of 5: 12 cases, \d+ s since the start", done.stdout)
     data = json.loads(found.read_text(encoding="utf-8"))
     assert len(data["cases"]) == 12
     assert all(case["seconds"] > 0 for case in data["cases"].values())
