@@ -131,6 +131,11 @@ def _print(made: Plan) -> None:
             say(f"{each.label}: {_reach(budget)}")
     evidence = {device.device: device.evidence for each in made.methods for device in each.devices}
     say(f"Seconds of a step: {'; '.join(f'{device} {text}' for device, text in evidence.items())}.")
+    if made.queue_spread is not None:
+        say(
+            f"Transfers share links unequally, as drawn by seed {made.seed} (queue: fifo, "
+            f"spread {made.queue_spread:g}); other seeds give other times."
+        )
     say(
         f"Nothing was trained: means over {made.rounds} simulated rounds, seed {made.seed}; "
         "in brackets the bounds that the device profiles allow."

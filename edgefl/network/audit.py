@@ -204,8 +204,11 @@ class _Audit:
         if isinstance(what, Grown | Lost):
             if what.flow not in active:
                 return ()
-            self.change_window(active[what.flow], what, now)
-            return active[what.flow].path
+            grown = active[what.flow]
+            # Where the window did not limit a flow, a larger one changes no rate; most flows of a busy link are such.
+            limits = isinstance(what, Lost) or grown.rate >= self.limit(grown) * (1.0 - 1e-9)
+            self.change_window(grown, what, now)
+            return grown.path if limits else ()
         assert isinstance(what, _Capacity)
         self.carried.advance(what.link, now)
         self.capacity[what.link] = what.bits_per_second
@@ -302,6 +305,12 @@ class _Audit:
         """One-way seconds of a flow's path."""
         return (record.latency - record.setup) / self.transport.latency_factor
 
+    def limit(self, active: _Active) -> float:
+        """The maximum rate of a flow whatever its links, bit/s."""
+        latency = self.latency(active.record)
+        most, tcp = self.transport.limit(latency), self.transport.tcp
+        return most if tcp is None else min(most, tcp.limit(latency, active.opening))
+
     def blurred(self, active: _Active, now: float) -> float:
         """The bytes that a flow delivers in the resolution of the clock."""
         return active.rate / 8.0 * 4.0 * math.ulp(now) if active.rate < math.inf else 0.0
@@ -366,9 +375,7 @@ class _Audit:
         limits: list[tuple[Hashable, float, float]] = [
             (link, rate * usable, 1.0) for link, rate in rates.items() if rate < math.inf
         ]
-        most = self.transport.limit(latency)
-        if self.transport.tcp is not None:
-            most = min(most, self.transport.tcp.limit(latency, active.opening))
+        most = self.limit(active)
         if most < math.inf:
             limits.append((("flow", record.flow), most, 1.0))
         airy = [link for link in rates if link in self.air]

@@ -132,12 +132,14 @@ class Plan:
         seed: the seed of the fleet, the cohorts and the link draws.
         rounds: the number of rounds simulated for each method.
         methods: one for each method.
+        queue_spread: the standard deviation of the logarithm of a transfer's share, where shares are drawn.
     """
 
     scenario: str
     seed: int
     rounds: int
     methods: tuple[MethodPlan, ...]
+    queue_spread: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data for JSON; a range is a mapping of its bounds, and unknown figures are ``None``."""

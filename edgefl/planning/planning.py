@@ -68,7 +68,9 @@ def plan(
     costs = step_costs(scenario, [method.label for method in chosen])
     check_last_batches(next(iter(costs.values())).model, [each.method.local for each in costs.values()], world.samples)
     plans = [_method_plan(scenario, method, world, costs[method.label], amount) for method in chosen]
-    return Plan(scenario.name, seed, amount, tuple(plans))
+    transport = scenario.network.transport
+    spread = transport.queue_spread if transport.queue == "fifo" else None
+    return Plan(scenario.name, seed, amount, tuple(plans), spread)
 
 
 def _world(scenario: Scenario, seed: int) -> SharedWorld:

@@ -228,3 +228,10 @@ def test_a_plan_needs_no_compiler():
     )
     told = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == ""
+
+
+def test_a_plan_says_that_shares_are_drawn(small):
+    assert plan(small()).queue_spread is None
+    assert plan(small(network__transport={"queue": "fifo"})).queue_spread == 0.4
+    said = CliRunner().invoke(app, ["plan", "5g_10clients", "--rounds", "1", "--set", "network.transport.queue=fifo"])
+    assert "as drawn by seed 0 (queue: fifo, spread 0.4)" in " ".join(said.output.split())
