@@ -118,6 +118,11 @@ def profile_data(
             }
         },
     }
+    others = {
+        path: each for path, each in data["provenance"]["evidence"].items() if path.partition(".")[0] != "compute"
+    }
+    source = f"{rounds} measured rounds of one client, {source}; between kinds of operators as {base.name}"
+    data["provenance"]["evidence"] = {**others, "compute": {"kind": "fitted", "source": source, "count": rounds}}
     figures = ("fp32_peak", "fp32_achievable", "memory_bandwidth", "operator_overhead", "step_overhead")
     data["provenance"]["derivation"] |= {
         **{f"compute.{figure}": scaled for figure in figures},

@@ -153,6 +153,8 @@ def test_a_simulation_of_the_written_files_takes_the_seconds_of_the_log(small, t
     mean = log.compute_seconds.mean()
     assert f"200 rounds of fedavg with 40 samples, 3 steps each: {mean:.3g} s of training" in printed
     profile = read_profile(tmp_path / "calibrated" / "profile.yaml")
+    assert (profile.evidence("compute.fp32_achievable").kind, profile.evidence("compute").count) == ("fitted", 200)
+    assert "client.csv" in profile.provenance.sources[0]
     assert profile.compute.jitter == pytest.approx(sigma, abs=0.03)
     folder = run(load_scenario(tmp_path / "calibrated" / "scenario.yaml"), out=tmp_path / "run", train=False)
     found = {"down": [], "up": [], "": []}
