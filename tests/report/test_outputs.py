@@ -143,7 +143,7 @@ def test_home_is_expanded_in_every_path_a_user_gives(tmp_path, monkeypatch, caps
         ["diagnose", "~/none"],
         ["replay", "~/none"],
         ["profile", "validate", "~/none"],
-        ["profile", "import", "~/none", "-o", "~/x"],
+        ["profile", "fit", "~/none", "-o", "~/x"],
     ):
         assert main(command) == 2
         assert str(tmp_path / "none") in capsys.readouterr().err, command
