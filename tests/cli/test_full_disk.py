@@ -22,6 +22,7 @@ from edgefl.scenario.writing import dump_yaml
 
 from ..small_runs import SMALL
 
+TIMES = "model,method,batch,milliseconds\ncnn,fedavg,32,40\n"
 COMMANDS = {
     "table": ["report", "RUN", "--output", "FILE"],
     "csv": ["report", "RUN", "--format", "csv", "--output", "FILE"],
@@ -30,18 +31,26 @@ COMMANDS = {
     "trace": ["timeline", "RUN", "--method", "fedavg", "--output", "FILE"],
     "chart": ["timeline", "RUN", "--method", "fedavg", "--png", "FILE"],
     "holdings": ["data", "show", "SCENARIO", "--output", "FILE"],
+    "check": ["profile", "check", "raspberry-pi-4", "TIMES", "--output", "FILE"],
     "landscape": ["diagnose", "RUN", "--batches", "1", "--landscape", "FILE"],
 }
 """Outputs that may replace a file."""
 NEW = {
     "measured profile": ["profile", "measure", "--threads", "1", "--seconds", "0.05", "--output", "FILE"],
     "script": ["profile", "script", "--output", "FILE"],
-    "imported profile": ["profile", "import", "TIMES", "--like", "raspberry-pi-5", "--output", "FILE"],
+    "derived profile": [
+        *("profile", "derive", "raspberry-pi-4", "raspberry-pi-5", "--products", "2", "--memory", "2", "--scalar", "2"),
+        *("--output", "FILE"),
+    ],
+    "fitted profile": ["profile", "fit", "TIMES", "--steps", "--like", "raspberry-pi-5", "--output", "FILE"],
 }
 """Outputs that must be new."""
 FOLDERS = {
     "run": ["simulate", "SCENARIO", "--no-train", "--out", "FILE"],
     "replay": ["replay", "RUN", "--out", "FILE"],
+    "calibration": [
+        *("profile", "calibrate", "LOG", "--scenario", "SCENARIO", "--like", "raspberry-pi-4", "--output", "FILE"),
+    ],
     "sweep": ["sweep", "SCENARIO", "--no-train", "--random", "1", "--out", "FILE"],
 }
 """Outputs that are new folders."""
@@ -86,10 +95,13 @@ def full(descriptor):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_full_disk_leaves_the_old_file(finished, tmp_path, monkeypatch, capsys, command):
+def test_a_full_disk_leaves_the_old_file(finished, tmp_path, tmp_path_factory, monkeypatch, capsys, command):
     file = tmp_path / "file.png"
     file.write_text("old")
-    paths = {"RUN": str(finished), "SCENARIO": str(finished / "scenario.yaml"), "FILE": str(file)}
+    times = tmp_path_factory.mktemp("times") / "times.csv"
+    times.write_text(TIMES)
+    scenario = finished / "scenario.yaml"
+    paths = {"RUN": str(finished), "SCENARIO": str(scenario), "TIMES": str(times), "FILE": str(file)}
     arguments = [paths.get(word, word) for word in COMMANDS[command]]
     with monkeypatch.context() as disk:
         disk.setattr(os, "fsync", full)
@@ -115,9 +127,14 @@ def test_a_full_disk_leaves_nothing_of_what_is_new(finished, tmp_path, monkeypat
     inputs, file = tmp_path / "inputs", tmp_path / "new" / "file.yaml"
     for folder in (inputs, file.parent):
         folder.mkdir()
-    (inputs / "times.csv").write_text("model,method,batch,milliseconds\ncnn,fedavg,32,40\n")
+    (inputs / "times.csv").write_text(TIMES)
+    rounds = "".join(f"{round},0.2,0.4,0.4,400000,400000\n" for round in range(5))
+    (inputs / "log.csv").write_text(
+        "round,download_seconds,compute_seconds,upload_seconds,bytes_down,bytes_up\n" + rounds
+    )
     (inputs / "small.yaml").write_text(dump_yaml({**SMALL, "sweep": {"grid": {"training.local.batch": [8, 16]}}}))
-    paths = {"TIMES": inputs / "times.csv", "SCENARIO": inputs / "small.yaml", "RUN": finished, "FILE": file}
+    named = {"TIMES": inputs / "times.csv", "LOG": inputs / "log.csv", "SCENARIO": inputs / "small.yaml"}
+    paths = {**named, "RUN": finished, "FILE": file}
     arguments = [str(paths.get(word, word)) for word in (NEW | FOLDERS)[command]]
     with monkeypatch.context() as disk:
         disk.setattr(os, "fsync", full)

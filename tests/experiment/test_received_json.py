@@ -20,7 +20,7 @@ COMMANDS = {
     "costs.json": [["verify", "RUN"], ["replay", "RUN"]],
     "unfinished.json": [["simulate", "--resume", "RUN"]],
     "faulted.json": [["simulate", "--resume", "RUN"]],
-    "measured.json": [["profile", "import", "RUN/measured.json", "-o", "RUN/new.yaml"]],
+    "measured.json": [["profile", "fit", "RUN/measured.json", "-o", "RUN/new.yaml"]],
     "graph.json": [
         ["scenario", "validate", "5g_100clients", "--set", "network.topology={kind: file, file: RUN/graph.json}"]
     ],

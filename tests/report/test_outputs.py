@@ -24,7 +24,7 @@ OPTIONS = {
     "who holds what": ["data", "show", "RUN/scenario.yaml", "-o"],
     "a profile": ["profile", "measure", "-o"],
     "a script": ["profile", "script", "-o"],
-    "an imported profile": ["profile", "import", "RUN/costs.json", "-o"],
+    "a fitted profile": ["profile", "fit", "RUN/costs.json", "-o"],
 }
 
 

@@ -47,7 +47,7 @@ def test_what_is_no_plain_file_is_refused_at_once(kind, tmp_path, capsys):
         ["simulate", str(name)],
         ["scenario", "validate", str(name)],
         ["profile", "validate", str(name)],
-        ["profile", "import", str(name), "-o", str(tmp_path / "new.yaml")],
+        ["profile", "fit", str(name), "-o", str(tmp_path / "new.yaml")],
         ["scenario", "validate", "5g_100clients", "--set", f"fleet.0.profile={name}"],
     ):
         assert main(command) == 2
