@@ -60,6 +60,16 @@ def test_the_page_is_one_wellformed_file_that_names_nothing_outside(small_run):
     assert {attrs["for"] for tag, attrs in elements.found if tag == "label" and "for" in attrs} <= set(names)
 
 
+def test_the_fleet_names_what_confirms_the_seconds_of_each_device(small_run):
+    written = page([small_run])
+    rows = [re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", row) for row in re.findall(r"<tr>.*?</tr>", written, re.DOTALL)]
+    confirmed = {row[0]: row[5] for row in rows if len(row) == 9}
+    assert confirmed["device"] == "seconds of a step"
+    assert confirmed["raspberry-pi-4"] == "fitted, ±10 %"
+    assert confirmed["raspberry-pi-5"] == "derived, ±12 %"
+    assert confirmed["jetson-nano"] == "estimated"
+
+
 def test_the_sliders_count_with_what_was_spent_and_found(small_run):
     data = data_of(page([small_run]))
     assert data["names"] == small_run.labels

@@ -116,7 +116,7 @@ def _groups(run: RunResult) -> list[dict[str, Any]]:
 def _group(group: Mapping[str, Any]) -> list[str]:
     profile = group.get("profile")
     if not isinstance(profile, dict):
-        return [str(profile), "", _share(group), str(group.get("link", "")), "–", "–", "–", "–"]
+        return [str(profile), "", _share(group), str(group.get("link", "")), "–", "–", "–", "–", "–"]
     compute, power = _mapping(profile.get("compute")), _mapping(profile.get("power"))
     memory = _nominal(_mapping(profile.get("memory")).get("training"))
     rate, busy, idle = (
@@ -128,10 +128,19 @@ def _group(group: Mapping[str, Any]) -> list[str]:
         _share(group),
         str(group.get("link", "")),
         "–" if rate is None else f"{quantity(rate, 'flops')}/s",
+        _evidence(profile),
         "–" if memory is None else quantity(memory, "bytes"),
         "–" if busy is None else f"{busy:.3g} W",
         "–" if idle is None else f"{idle:.3g} W",
     ]
+
+
+def _evidence(profile: Mapping[str, Any]) -> str:
+    """What confirms the profile's seconds of a step, such as ``fitted, ±10 %``."""
+    provenance = _mapping(profile.get("provenance"))
+    found = _mapping(_mapping(provenance.get("evidence")).get("compute"))
+    error = _nominal(found.get("error"))
+    return str(found.get("kind", "estimated")) + ("" if error is None else f", ±{100 * error:.0f} %")
 
 
 def _share(group: Mapping[str, Any]) -> str:
