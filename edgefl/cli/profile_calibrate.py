@@ -11,6 +11,7 @@ import typer
 from edgefl.cli.arguments import new_folder
 from edgefl.cli.printing import say
 from edgefl.errors import UserError
+from edgefl.record.names import SCENARIO
 from edgefl.user_path import user_path
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 LINK = "measured"
 """The name of the link in the files."""
 
-PROFILE, SCENARIO = "profile.yaml", "scenario.yaml"
+PROFILE = "profile.yaml"
 
 _REST = """# For the rest of the fleet, add entries with another pace, such as
 #   - {profile: ./profile.yaml, share: 0.3, link: measured, pace: 2}      # twice as slow
