@@ -142,7 +142,7 @@ def test_the_largest_model_follows_from_bytes_and_rates_where_only_transfers_tak
     free = {"fp32_peak": 1e18, "fp32_achievable": 1e18, "memory_bandwidth": 1e18}
     compute = {**free, "operator_overhead": 0, "step_overhead": 0}
     changes = {
-        "fleet": [{"profile": "raspberry-pi-4", "share": 1, "link": "5g", "overrides": {"compute": compute}}],
+        "fleet": [{"profile": "jetson-nano", "share": 1, "link": "5g", "overrides": {"compute": compute}}],
         "network": {
             "topology": {"kind": "star", "server": {"down": 1e12, "up": 1e12}, "latency": 0.02},
             "links": {"5g": {"down": 1e6, "up": 1e6}},
