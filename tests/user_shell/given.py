@@ -66,7 +66,7 @@ class Given:
             "tables.yaml": lambda: _block("own-data.md", "yaml", "name: tables"),
             "my.yaml": lambda: _block("scenarios.md", "yaml", "name: smallest"),
             "my-board.yaml": lambda: _block("device-profiles.md", "yaml", "name: my-board"),
-            "steps.csv": lambda: _block("device-profiles.md", "text", "model,method,batch"),
+            "steps.csv": lambda: _block("device-profiles.md", "text", "model,torchvision_name"),
             "client.csv": lambda: _block("calibration.md", "text", "round,download_seconds"),
             "measured.json": _measured,
         }
