@@ -131,7 +131,9 @@ def test_a_step_executes_the_flops_that_pytorch_counts(make):
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         step()
     cost = measure(model, FEDAVG, model.depth, BATCH)
-    products = [each for each in cost.operators if each.kind.startswith(("matrix-product", "convolution"))]
+    products = [
+        each for each in cost.operators if each.kind.startswith(("matrix-product", "batched-product", "convolution"))
+    ]
     counted = sum(each.flops * each.count for each in products)
     print(make.__name__, "FLOPs", counter.get_total_flops(), counted, cost.training_flops)
     assert counted == pytest.approx(counter.get_total_flops(), rel=0.005)
