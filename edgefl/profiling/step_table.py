@@ -51,6 +51,9 @@ SAME = {"image": "shape"}
 EMPTY = ("", "nan")
 """Cells of times that were not measured."""
 
+SHORTEST, LONGEST = 1e-9, 1e9
+"""Bounds of a step's seconds, against wrong units."""
+
 MAXIMUM_BYTES = 2**22
 
 
@@ -190,11 +193,12 @@ class _NotCountedError(Exception):
 
 
 class _Steps:
-    """Counts the steps of rows; a model that follows itself is built once."""
+    """Counts the steps of rows, each once; a model that follows itself is built once."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self.built: tuple[object, BlockModel] | None = None
+        self.counted: dict[tuple[str, ...], tuple[Operator, ...]] = {}
 
     def time(self, line: int, row: Mapping[str, str], column: str) -> StepTime:
         """Return one time of a row."""
@@ -203,11 +207,16 @@ class _Steps:
             if not row[each]:
                 raise UserError("expected a value, found none", field=each)
         seconds = factor * _positive(row[column], column, "the number alone, its unit is in the column's name")
+        if not SHORTEST <= seconds <= LONGEST:
+            raise UserError(f"expected {SHORTEST:g} s to {LONGEST:g} s, found {seconds:g} s", field=column)
         batch, classes = _whole(row, "batch"), _whole(row, "classes")
         changes = [each.strip() for each in row["settings"].split(";") if each.strip()]
-        spec, (method,) = read_step(self._model(row, part), row["method"], changes)
-        shape = read_shape(row["shape"], field="shape")
-        operators = self._operators(self._built(spec, shape, classes), method, row, batch)
+        model = self._model(row, part)
+        step = (model, *(row[name] for name in ("method", "settings", "shape", "classes", "alpha", "batch")))
+        if step not in self.counted:
+            spec, (method,) = read_step(model, row["method"], changes)
+            shape = read_shape(row["shape"], field="shape")
+            self.counted[step] = self._operators(self._built(spec, shape, classes), method, row, batch)
         text = f"{row['model']}, {row['method']}, batch {batch}" + "".join(f", {change}" for change in changes)
         return StepTime(
             line=line,
@@ -215,7 +224,7 @@ class _Steps:
             model=row["model"],
             family=row["family"] or family_of(row["model"].strip("{}").rpartition(":")[2].strip()),
             part=part,
-            operators=operators,
+            operators=self.counted[step],
             seconds=seconds,
         )
 

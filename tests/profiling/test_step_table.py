@@ -5,11 +5,13 @@ from typer.testing import CliRunner
 
 from edgefl.cli.profile import app
 from edgefl.cost import CostModel
+from edgefl.cost.measure import measure
 from edgefl.errors import UserError
 from edgefl.fleet import load_profile, read_profile, step_seconds
 from edgefl.methods.build import build_method
 from edgefl.methods.local_options import LocalOptions
 from edgefl.models.registry import MODELS, build_model
+from edgefl.profiling import step_table
 from edgefl.profiling.step_table import read_step_table
 from edgefl.scenario.named_step import read_step
 
@@ -75,6 +77,7 @@ def test_shape_classes_and_settings_belong_to_the_step(tmp_path):
         ("model,method,batch,milliseconds\ncnn,fedavg,8\n", "line 2: expected 4 values, found 3"),
         ("model,method,batch,milliseconds\n\ncnn,fedavg,8,95 ms\n", "line 3, milliseconds: .*found '95 ms'"),
         ("model,method,batch,milliseconds\ncnn,fedavg,8,0\n", "line 2, milliseconds: expected a number above 0"),
+        ("model,batch,seconds\ncnn,8,1e12\n", "line 2, seconds: expected 1e-09 s to 1e\\+09 s, found 1e\\+12 s"),
         ("model,method,batch,milliseconds\ncnn,fedavg,8,inf\n", "line 2, milliseconds: expected a number above 0"),
         ("model,method,batch,milliseconds\ncnn,fedavg,8,nan\n", "at least one time, found none"),
         ("model,batch,seconds_all,seconds\ncnn,8,1,1\n", "expected one column of times"),
@@ -143,6 +146,14 @@ def test_a_model_that_cannot_be_counted_is_left_out_with_its_reason(tmp_path):
     table = read_step_table(written(tmp_path, rows))
     assert [time.model for time in table.times] == ["vgg9"]
     assert "8×8 or more" in table.left_out["cnn"]
+
+
+def test_a_step_in_several_rows_is_counted_once(tmp_path, monkeypatch):
+    counted = []
+    monkeypatch.setattr(step_table, "measure", lambda *step: counted.append(step) or measure(*step))
+    rows = "model,batch,seconds\n" + "cnn,8,1\ncnn,16,1\n" * 20
+    assert len(read_step_table(written(tmp_path, rows)).times) == 40
+    assert len(counted) == 2
 
 
 def test_the_family_comes_from_the_column_or_the_title(tmp_path):
