@@ -59,3 +59,17 @@ def scaled(figure: float | Estimate[float], factor: float) -> float | Estimate[f
 def opposite(bound: Bound) -> Bound:
     """The bound of a divisor that gives this bound of the quotient: the lowest time results from the highest speed."""
     return {"low": "high", "nominal": "nominal", "high": "low"}[bound]  # type: ignore[return-value]
+
+
+def rounded(figure: float) -> float:
+    """A fitted figure with four digits: more would suggest too much precision."""
+    return float(f"{figure:.4g}")
+
+
+def bounds_around(figure: float, factor: float) -> dict[str, float]:
+    """A fitted figure as the data of an :class:`Estimate`, a factor of at least 1 below and above it.
+
+    >>> bounds_around(20e9, 1.25)
+    {'low': 16000000000.0, 'nominal': 20000000000.0, 'high': 25000000000.0}
+    """
+    return {"low": rounded(figure / factor), "nominal": rounded(figure), "high": rounded(figure * factor)}

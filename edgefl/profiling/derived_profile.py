@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from edgefl.fleet import DeviceProfile
-from edgefl.fleet.figure import Bound, value
+from edgefl.fleet.figure import Bound, bounds_around, rounded, value
 from edgefl.fleet.profile import Figure
 from edgefl.validation import validated
 
@@ -52,14 +52,11 @@ def derived_profile(base: DeviceProfile, device: DeviceProfile, ratios: Ratios, 
     compute, factor = base.compute, 1 + error
     rate, bandwidth = value(compute.fp32_achievable), value(compute.memory_bandwidth)
 
-    def around(figure: float) -> Bounds:
-        return {"low": _rounded(figure / factor), "nominal": _rounded(figure), "high": _rounded(figure * factor)}
-
     def scaled(figure: float, general: float, ratio: float) -> Bounds:
-        return around(figure * (ratios.scalar if figure < SCALAR * general else ratio))
+        return bounds_around(figure * (ratios.scalar if figure < SCALAR * general else ratio), factor)
 
     def slower(overhead: Figure) -> Bounds:
-        return {bound: _rounded(value(overhead, bound) / ratios.scalar) for bound in BOUNDS}
+        return {bound: rounded(value(overhead, bound) / ratios.scalar) for bound in BOUNDS}
 
     kinds: dict[str, dict[str, Bounds]] = {}
     for kind, own in compute.operator_rates.items():
@@ -73,8 +70,8 @@ def derived_profile(base: DeviceProfile, device: DeviceProfile, ratios: Ratios, 
         kinds[kind] = made
     data: dict[str, Any] = device.model_dump(mode="json", exclude_none=True)
     data["compute"] |= {
-        "fp32_achievable": around(ratios.dense * rate),
-        "memory_bandwidth": around(ratios.bandwidth * bandwidth),
+        "fp32_achievable": bounds_around(ratios.dense * rate, factor),
+        "memory_bandwidth": bounds_around(ratios.bandwidth * bandwidth, factor),
         "operator_overhead": slower(compute.operator_overhead),
         "step_overhead": slower(compute.step_overhead),
         "operator_rates": kinds,
@@ -95,8 +92,3 @@ def derived_profile(base: DeviceProfile, device: DeviceProfile, ratios: Ratios, 
     }
     validated(DeviceProfile, data)
     return data
-
-
-def _rounded(figure: float) -> float:
-    """Round to four digits: more would suggest too much precision."""
-    return float(f"{figure:.4g}")

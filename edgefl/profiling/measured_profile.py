@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from edgefl.fleet import DeviceProfile
+from edgefl.fleet.figure import bounds_around, rounded
 from edgefl.fleet.fitting import Rates, fit_rates, relative_errors
 from edgefl.fleet.profile import Power, figure_paths
 from edgefl.fleet.roofline import Operator
@@ -97,7 +98,7 @@ def profile_data(measurement: Measurement, fit: Fit, rest: Unmeasured) -> dict[s
     factor = 1 + max(0.1, fit.error)
 
     def around(figure: float) -> dict[str, float]:
-        return {"low": _rounded(figure / factor), "nominal": _rounded(figure), "high": _rounded(figure * factor)}
+        return bounds_around(figure, factor)
 
     names = ("fp32_achievable", "memory_bandwidth", "operator_overhead")
     general = (rates.flops_per_second, rates.bytes_per_second, rates.operator_overhead)
@@ -122,7 +123,7 @@ def profile_data(measurement: Measurement, fit: Fit, rest: Unmeasured) -> dict[s
         "description": f"{machine.processor}, {machine.threads} threads, PyTorch {machine.torch}, as measured",
         "compute": {
             "processor": machine.processor,
-            "fp32_peak": _rounded(1.001 * max(machine.peak_flops_per_second, rates.flops_per_second)),
+            "fp32_peak": rounded(1.001 * max(machine.peak_flops_per_second, rates.flops_per_second)),
             **dict(zip(names, map(around, general), strict=True)),
             "step_overhead": around(rates.step_overhead),
             "operator_rates": {kind: own for kind, own in by_kind.items() if own},
@@ -140,7 +141,7 @@ def profile_data(measurement: Measurement, fit: Fit, rest: Unmeasured) -> dict[s
                     "source": f"{len(measurement.cases)} cases of edgefl's measuring script on the device itself",
                     "count": len(measurement.cases),
                     "framework": f"PyTorch {machine.torch}",
-                    **({} if fit.check is None else {"error": _rounded(fit.check)}),
+                    **({} if fit.check is None else {"error": rounded(fit.check)}),
                 }
             },
             "derivation": {
@@ -193,11 +194,6 @@ def unmeasured_device(rest: Unmeasured) -> DeviceProfile:
         },
     }
     return validated(DeviceProfile, data)
-
-
-def _rounded(figure: float) -> float:
-    """Round to four digits: more would suggest too much precision."""
-    return float(f"{figure:.4g}")
 
 
 def _power(rest: Unmeasured) -> tuple[dict[str, Any], dict[str, Any], list[str]]:

@@ -10,7 +10,7 @@ from typing import Any
 from edgefl.errors import UserError
 from edgefl.fleet import DeviceProfile
 from edgefl.fleet.family_fitting import LEAST_STEPS, fit_families
-from edgefl.fleet.figure import value
+from edgefl.fleet.figure import bounds_around, rounded, value
 from edgefl.fleet.fitting import Rates
 from edgefl.profiling.step_table import StepTime
 from edgefl.profiling.table_check import Compared, Errors
@@ -71,26 +71,24 @@ def fitted_profile(
     error = Errors.of(held).mean_absolute if held else None
     factor = 1 + max(0.1, error if error is not None else 0.5)
 
-    def around(figure: float) -> dict[str, float]:
-        low, nominal, high = (float(f"{each:.4g}") for each in (figure / factor, figure, figure * factor))
-        return {"low": low, "nominal": nominal, "high": high}
-
     data: dict[str, Any] = like.model_dump(mode="json", exclude_none=True)
     general = (rates.flops_per_second, rates.bytes_per_second)
     kinds = {}
     for kind, figures in sorted(rates.kinds.items()):
         named = zip(("fp32_achievable", "memory_bandwidth"), figures, general, strict=False)
-        own = {figure: around(each) for figure, each, common in named if abs(each / common - 1) > SEPARATE}
+        own = {
+            figure: bounds_around(each, factor) for figure, each, common in named if abs(each / common - 1) > SEPARATE
+        }
         if own:
             kinds[kind] = own
     fastest = max(rates.flops_per_second, *(figures[0] for figures in rates.kinds.values()))
     peak = max(value(like.compute.fp32_peak), 1.001 * fastest)
     data["name"] = name
     data["compute"] |= {
-        "fp32_peak": float(f"{peak:.4g}"),
-        "fp32_achievable": around(rates.flops_per_second),
-        "memory_bandwidth": around(rates.bytes_per_second),
-        "operator_overhead": around(rates.operator_overhead),
+        "fp32_peak": rounded(peak),
+        "fp32_achievable": bounds_around(rates.flops_per_second, factor),
+        "memory_bandwidth": bounds_around(rates.bytes_per_second, factor),
+        "operator_overhead": bounds_around(rates.operator_overhead, factor),
         "operator_rates": kinds,
         "measured_steps": [],
     }

@@ -150,6 +150,20 @@ def test_the_shipped_raspberry_pi_4_predicts_a_real_one(tmp_path):
     assert found["mean_absolute_error"] < 0.12
 
 
+@pytest.mark.extras
+def test_the_derived_raspberry_pi_5_predicts_what_its_evidence_says(tmp_path):
+    """Four step times of a notebook of jafermarq/federated-embedded-vision."""
+    pytest.importorskip("timm")
+    measured = {"mnasnet_075": 5.81, "mnasnet_100": 7.23, "ghostnetv2_100": 9.42, "ghostnetv2_160": 16.22}
+    rows = "".join(f"{name},{name},16,3x224x224,1000,{seconds}\n" for name, seconds in measured.items())
+    file = tmp_path / "five.csv"
+    file.write_text("model,timm_name,batch,image,classes,seconds\n" + rows, encoding="utf-8")
+    found = json.loads(run("check", "raspberry-pi-5", file, "--json"))
+    evidence = load_profile("raspberry-pi-5").evidence("compute")
+    assert found["count"] == evidence.count
+    assert found["mean_absolute_error"] == pytest.approx(evidence.error, abs=0.001)
+
+
 @pytest.mark.slow
 @pytest.mark.extras
 def test_families_that_were_left_out_are_predicted(tmp_path):
