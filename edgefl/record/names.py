@@ -9,13 +9,14 @@ SUMMARY = "summary.json"
 COSTS = "costs.json"
 SENSITIVITY = "sensitivity.parquet"
 PICTURE = "accuracy.png"
+AGAINST = "against.png"
 STATE = "unfinished.json"
 FAULTED = "faulted.json"
 LOCK = "unfinished.lock"
 RESULTS = "results"
 INPUTS = "inputs"
 
-FILES = (SCENARIO, SUMMARY, COSTS, SENSITIVITY, PICTURE, STATE, FAULTED, LOCK)
+FILES = (SCENARIO, SUMMARY, COSTS, SENSITIVITY, PICTURE, AGAINST, STATE, FAULTED, LOCK)
 """The files next to the methods' folders."""
 OWN = frozenset((*FILES, RESULTS, INPUTS))
 """Everything that edgefl creates next to the methods' folders; a label must not be one of these names."""
@@ -26,12 +27,13 @@ CLIENTS = "clients.parquet"
 FINAL_MODEL = "final.safetensors"
 CLIENT_MODELS = "clients.safetensors"
 STANDINGS = "standings.json"
+EMULATION = "emulation.json"
 JOURNAL = "journal.sqlite"
 JOURNALS = tuple(f"{JOURNAL}{end}" for end in ("", "-wal", "-shm", "-journal"))
 """The journal's file and the files that SQLite keeps next to it."""
 CHECKPOINTS = "checkpoints"
 
-SEED_FILES = (EVENTS, ROUNDS, CLIENTS, FINAL_MODEL, CLIENT_MODELS, STANDINGS, *JOURNALS)
+SEED_FILES = (EVENTS, ROUNDS, CLIENTS, FINAL_MODEL, CLIENT_MODELS, STANDINGS, EMULATION, *JOURNALS)
 """The files in the folder of one method and seed; the folder of checkpoints is next to them."""
 
 STATES = (SUMMARY, STATE, FAULTED)

@@ -108,6 +108,11 @@ class SeedPaths:
         return file_in(self.folder, names.STANDINGS)
 
     @property
+    def emulation(self) -> Path:
+        """How an emulated run was measured; a simulated run has no such file."""
+        return file_in(self.folder, names.EMULATION)
+
+    @property
     def journal(self) -> Path:
         """The journal while the run is in progress."""
         path, *_ = (file_in(self.folder, name) for name in names.JOURNALS)
@@ -184,6 +189,11 @@ class RunPaths:
     def picture(self) -> Path:
         """Accuracy over time and bytes."""
         return file_in(self.root, names.PICTURE)
+
+    @property
+    def against(self) -> Path:
+        """Seconds predicted by another run over those of this one."""
+        return file_in(self.root, names.AGAINST)
 
     @property
     def state(self) -> Path:

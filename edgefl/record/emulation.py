@@ -1,0 +1,92 @@
+"""``emulation.json``: how the seconds of one emulated run were measured, what its interfaces carried, how busy it was.
+
+A run directory of ``edgefl simulate`` has no such file: its seconds are computed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from edgefl.durable_file import write_durably
+from edgefl.json_file import read_json
+from edgefl.options import Options
+from edgefl.record.summary import Amount, Count
+from edgefl.validation import validated
+
+
+class WireBytes(Options):
+    """What the network interfaces of the clients carried, with headers, from their counters.
+
+    ``down`` are the bytes to the clients, ``up`` those from them.
+    """
+
+    down: Count
+    up: Count
+
+
+class Load(Options):
+    """How busy the computer was during the run.
+
+    Attributes:
+        cpu: the share of its processors' time that was used, from 0 to 1.
+        late_seconds_median: how long after its time an event of the world was executed, median over the events.
+        late_seconds_worst: the same for the latest event.
+        paused_seconds: the seconds for which the clock was stopped, for example during training.
+        paused_while_sending: those of them in which data was in transfer.
+    """
+
+    cpu: Amount
+    late_seconds_median: Amount
+    late_seconds_worst: Amount
+    paused_seconds: Amount
+    paused_while_sending: Amount
+
+
+class Emulation(Options):
+    """One emulated run of a method with a seed.
+
+    Attributes:
+        dilation: seconds of the computer for one second of the run; all other seconds are those of the run.
+        compute: ``paced``: local training lasts as long as the device model says; ``real``: as long as it took.
+        queue: the queueing of the links.
+        wire_bytes: what the interfaces carried.
+        load: how busy the computer was.
+        trust: sentences about how far its seconds can be trusted.
+        machine: the computer: names and figures.
+    """
+
+    dilation: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    compute: Literal["paced", "real"]
+    queue: Literal["fair", "fifo"]
+    wire_bytes: WireBytes
+    load: Load
+    trust: tuple[str, ...] = ()
+    machine: dict[str, str | int | float | bool | None] = Field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        """How its seconds were measured, as a clause.
+
+        >>> wire, load = WireBytes(down=1, up=1), Load(**dict.fromkeys(Load.model_fields, 0.0))
+        >>> Emulation(dilation=2, compute="paced", queue="fair", wire_bytes=wire, load=load).words
+        'time dilation 2, paced computation, fair queues'
+        """
+        return f"time dilation {self.dilation:g}, {self.compute} computation, {self.queue} queues"
+
+
+def read_emulation(path: Path) -> Emulation | None:
+    """Return the content of the file; ``None`` if it does not exist, so the run was simulated.
+
+    Raises:
+        UserError: the file cannot be read, or holds figures that a run cannot have.
+    """
+    return validated(Emulation, read_json(path), file=str(path)) if path.exists() else None
+
+
+def write_emulation(emulation: Emulation, path: Path) -> None:
+    """Write the file; the same content gives the same bytes."""
+    write_durably(path, json.dumps(emulation.model_dump(mode="json"), indent=2, allow_nan=False) + "\n")

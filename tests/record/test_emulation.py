@@ -1,0 +1,56 @@
+"""``emulation.json`` is read as it was written; a file that no emulation writes is refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from edgefl.errors import UserError
+from edgefl.record import RunPaths
+from edgefl.record.emulation import Emulation, read_emulation, write_emulation
+
+MEASURED = {
+    "dilation": 4.0,
+    "compute": "paced",
+    "queue": "fifo",
+    "wire_bytes": {"down": 1_052_000, "up": 1_049_000},
+    "load": {
+        "cpu": 0.4,
+        "late_seconds_median": 1e-4,
+        "late_seconds_worst": 0.02,
+        "paused_seconds": 3.0,
+        "paused_while_sending": 0.0,
+    },
+    "trust": ["The computer was idle for 60 % of the time."],
+    "machine": {"kernel": "6.8", "cores": 4},
+}
+
+
+def test_it_is_read_as_it_was_written(tmp_path):
+    path = RunPaths(tmp_path).make("fedavg", 3).emulation
+    assert read_emulation(path) is None
+    write_emulation(Emulation.model_validate(MEASURED), path)
+    assert path == tmp_path / "fedavg" / "seed-3" / "emulation.json"
+    assert json.loads(path.read_text()) == MEASURED
+    assert read_emulation(path) == Emulation.model_validate(MEASURED)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dilation": 0}, "dilation: "),
+        ({"compute": "guessed"}, "compute: "),
+        ({"wire_bytes": {"down": -1, "up": 2}}, "wire_bytes.down: "),
+        ({"load": {}}, "load"),
+        ({"speed": 1}, "speed"),
+    ],
+)
+def test_a_file_that_no_emulation_writes_is_refused(tmp_path, change, message):
+    path = tmp_path / "emulation.json"
+    path.write_text(json.dumps(MEASURED | change))
+    with pytest.raises(UserError) as refusal:
+        read_emulation(path)
+    assert str(refusal.value).startswith(str(path))
+    assert message in str(refusal.value)
+    assert "\n" not in str(refusal.value)
