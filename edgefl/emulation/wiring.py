@@ -1,0 +1,229 @@
+"""The plan of the real links: nodes, links, addresses and next hops that follow the simulated network's routes.
+
+Pure: nothing is created here. The plan is plain data and can be pickled for the process that makes the links.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, astuple, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from edgefl.errors import UserError
+
+if TYPE_CHECKING:  # the process that makes the links imports this module, and does not need networkx
+    from edgefl.network.topology import Topology
+
+MOST_NODES = 128
+"""The maximum number of nodes: each is a process with a network namespace."""
+
+Pair = tuple[str, str]
+"""A sender and a receiver, or the two ends of a directed link."""
+
+
+@dataclass(frozen=True)
+class WiredLink:
+    """One directed link that some route crosses.
+
+    Attributes:
+        number: its number in the topology.
+        source: the node that sends, and so the node that shapes the link.
+        target: the node that receives.
+        capacity: bit/s of the scenario at the start; 0 is an outage, infinite is unshaped.
+        peak: the highest capacity that the link will have, bit/s; the windows of connections follow from it.
+        latency: one-way seconds of the scenario.
+        pairs: the senders and receivers whose transfers cross it, sorted.
+    """
+
+    number: int
+    source: str
+    target: str
+    capacity: float
+    peak: float
+    latency: float
+    pairs: tuple[Pair, ...]
+
+    @property
+    def ends(self) -> Pair:
+        """The two nodes, the sending one first."""
+        return self.source, self.target
+
+    @property
+    def shared(self) -> bool:
+        """Whether transfers of several pairs cross the link, so that each needs a queue of its own."""
+        return len(self.pairs) > 1
+
+
+@dataclass(frozen=True)
+class Hop:
+    """What a node does with packets for a receiver.
+
+    Attributes:
+        node: the node that has the packet.
+        target: the receiver.
+        next: the neighbour to which the node sends it.
+        source: the sender for which this is valid; None for all senders.
+    """
+
+    node: str
+    target: str
+    next: str
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """The plan of the real links.
+
+    Attributes:
+        nodes: all nodes of all routes, endpoints first, each in the order of its first use.
+        endpoints: the nodes that send or receive.
+        links: the directed links, by number.
+        hops: the next hops of all routes.
+        routes: the links' numbers of each sender and receiver, in the order in which they are crossed.
+    """
+
+    nodes: tuple[str, ...]
+    endpoints: tuple[str, ...]
+    links: tuple[WiredLink, ...]
+    hops: tuple[Hop, ...]
+    routes: Mapping[Pair, tuple[int, ...]]
+
+    @cached_property
+    def addresses(self) -> dict[str, str]:
+        """The IPv4 address of each node, valid only inside the namespaces.
+
+        >>> Wiring(("server", "client/0"), (), (), (), {}).addresses
+        {'server': '10.0.0.1', 'client/0': '10.0.0.2'}
+        """
+        first = ipaddress.IPv4Address("10.0.0.1")
+        return {node: str(first + number) for number, node in enumerate(self.nodes)}
+
+    def link(self, source: str, target: str) -> WiredLink:
+        """The link between two neighbours; raises KeyError if no route crosses it."""
+        for link in self.links:
+            if link.ends == (source, target):
+                return link
+        raise KeyError((source, target))
+
+    def neighbours(self) -> list[Pair]:
+        """The pairs of nodes that are joined, each once: the first node is the one that comes first in ``nodes``."""
+        order = {node: number for number, node in enumerate(self.nodes)}
+        joined = dict.fromkeys(tuple(sorted(link.ends, key=order.__getitem__)) for link in self.links)
+        return [(first, second) for first, second in joined]
+
+    def route(self, source: str, target: str) -> list[WiredLink]:
+        """The links from a sender to a receiver, in the order in which they are crossed."""
+        by_number = {link.number: link for link in self.links}
+        return [by_number[number] for number in self.routes[source, target]]
+
+    def written(self) -> dict[str, Any]:
+        """The plan as data for JSON."""
+        return {
+            "nodes": self.nodes,
+            "endpoints": self.endpoints,
+            "links": [asdict(link) for link in self.links],
+            "hops": [astuple(hop) for hop in self.hops],
+            "routes": [[*pair, way] for pair, way in self.routes.items()],
+        }
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Wiring:
+        """The plan that :meth:`written` made.
+
+        >>> import json
+        >>> wiring = Wiring(("a", "b"), ("a",), (), (Hop("a", "b", "b"),), {("a", "b"): (0,)})
+        >>> Wiring.read(json.loads(json.dumps(wiring.written()))) == wiring
+        True
+        """
+        return cls(
+            tuple(data["nodes"]),
+            tuple(data["endpoints"]),
+            tuple(
+                WiredLink(**{**each, "pairs": tuple((one, other) for one, other in each["pairs"])})
+                for each in data["links"]
+            ),
+            tuple(Hop(*each) for each in data["hops"]),
+            {(source, target): tuple(way) for source, target, way in data["routes"]},
+        )
+
+
+def plan_wiring(
+    topology: Topology,
+    talks: Iterable[Pair],
+    *,
+    capacities: Mapping[Pair, float] | None = None,
+    peaks: Mapping[Pair, float] | None = None,
+) -> Wiring:
+    """Plan the links for the nodes that talk to each other.
+
+    Both directions of each talk follow the topology's least-latency paths. Links that no path crosses are left out.
+
+    Args:
+        topology: the links of the simulated network.
+        talks: pairs of nodes between which connections are made; the order of a pair has no meaning.
+        capacities: bit/s at the start, by the ends of a link, where it is not the topology's.
+        peaks: the highest bit/s that a link will have, where it is not its capacity at the start.
+
+    Raises:
+        UserError: no path, more than 128 nodes, or a radio channel that links share.
+
+    >>> from edgefl.network.tree import TreeLinks
+    >>> star = TreeLinks(server=(1e9, 1e9), down=[8e6, 4e6], up=[1e6, 1e6], latency=0.02)
+    >>> wiring = plan_wiring(star, [("server", "client/0"), ("server", "client/1")])
+    >>> wiring.nodes
+    ('server', 'client/0', 'client/1', 'internet')
+    >>> [hop.next for hop in wiring.hops if (hop.node, hop.target) == ("internet", "client/1")]
+    ['client/1']
+    >>> wiring.link("server", "internet").pairs
+    (('server', 'client/0'), ('server', 'client/1'))
+    """
+    ways: dict[Pair, tuple[int, ...]] = {}
+    for one, other in talks:
+        for source, target in ((str(one), str(other)), (str(other), str(one))):
+            ways[source, target] = topology.path(source, target)
+    endpoints = dict.fromkeys(node for pair in ways for node in pair)
+    passed = {str(node): None for way in ways.values() for link in way for node in topology.ends(link)}
+    nodes = tuple({**endpoints, **passed})
+    if len(nodes) > MOST_NODES:
+        raise UserError(
+            f"expected at most {MOST_NODES} nodes (server, clients and all nodes between them) for real links, "
+            f"found {len(nodes)}"
+        )
+    crossing: dict[int, list[Pair]] = {}
+    for pair, way in ways.items():
+        for link in way:
+            crossing.setdefault(link, []).append(pair)
+    links = []
+    for number in sorted(crossing):
+        source, target = (str(node) for node in topology.ends(number))
+        if topology.air(number) >= 0:
+            raise UserError(
+                f"link {source} -> {target}: expected wired sharing for real links, found a radio channel that links"
+                " share"
+            )
+        capacity = topology.capacity[number] if capacities is None else capacities.get((source, target), math.nan)
+        capacity = topology.capacity[number] if math.isnan(capacity) else capacity
+        peak = max(capacity, peaks.get((source, target), 0.0) if peaks else 0.0)
+        pairs = tuple(sorted(crossing[number]))
+        links.append(WiredLink(number, source, target, capacity, peak, topology.latency[number], pairs))
+    return Wiring(nodes, tuple(endpoints), tuple(links), _hops(topology, ways), ways)
+
+
+def _hops(topology: Topology, ways: Mapping[Pair, tuple[int, ...]]) -> tuple[Hop, ...]:
+    """One next hop for each node and receiver; one for each sender where equal paths part."""
+    next_hops: dict[tuple[str, str], dict[str, str]] = {}
+    for (sender, receiver), way in ways.items():
+        for link in way:
+            node, neighbour = (str(end) for end in topology.ends(link))
+            next_hops.setdefault((node, receiver), {})[sender] = neighbour
+    hops: list[Hop] = []
+    for (node, receiver), by_sender in next_hops.items():
+        if len(set(by_sender.values())) == 1:
+            hops.append(Hop(node, receiver, next(iter(by_sender.values()))))
+        else:
+            hops.extend(Hop(node, receiver, neighbour, sender) for sender, neighbour in by_sender.items())
+    return tuple(hops)
