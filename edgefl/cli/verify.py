@@ -16,7 +16,7 @@ def verify(
     The exit code is 1 if a rule is violated.
     """
     from edgefl.experiment.directory import read_run_summary
-    from edgefl.rerun.verify import is_executed_again, other_software
+    from edgefl.rerun.verify import is_emulated, is_executed_again, other_software
     from edgefl.rerun.verify import verify as violations_in
 
     violations = violations_in(run)
@@ -33,6 +33,8 @@ def verify(
     note = ""
     if not executed:
         reason = "its Python files are not executed" if summary.of_this_version else f"edgefl {summary.edgefl} wrote it"
+        if is_emulated(run, summary):
+            reason = "its seconds were measured, and rules of computed seconds were not checked"
         note = f"; not simulated again, because {reason}"
     if (made_with := other_software(run, summary)) is not None:
         note += f"; made with {made_with}, but other versions are installed here"

@@ -18,6 +18,7 @@ from edgefl.network import build_topology
 from edgefl.process_state import process_state_kept
 from edgefl.record import RunPaths, SeedPaths
 from edgefl.record.costs import StepRow, read_costs
+from edgefl.record.emulation import read_emulation
 from edgefl.record.events import EVENTS
 from edgefl.record.paths import folder_in
 from edgefl.record.rounds import ROUNDS
@@ -46,7 +47,8 @@ def differences(run: Path, summary: Summary, scenario: Scenario) -> list[str]:
     """The differences between the runs of a directory and the result of a scenario, as sentences.
 
     The logs must satisfy the invariants of the simulation. If this version of edgefl wrote them, the simulation is also
-    executed again with the recorded training results, and must give the same rows, rounds and figures.
+    executed again with the recorded training results, and must give the same rows, rounds and figures. The seconds of
+    an emulated run were measured, so it is not executed again, and only the laws of a real world apply to its logs.
 
     Args:
         run: the run directory.
@@ -62,7 +64,7 @@ def differences(run: Path, summary: Summary, scenario: Scenario) -> list[str]:
     found = [*_other_runs(scenario, summary), *_left_out(run, scenario, summary, costs)]
     if found:
         return found
-    again = ExecutionAgain(scenario, costs) if is_executed_again(run, summary) else None
+    again = ExecutionAgain(scenario, costs) if can_execute_again(run, summary) else None
     for label, entries in summary.methods.items():
         for entry in entries:
             found += [f"{label}, seed {entry.seed}: {text}" for text in verification.check(label, entry, again)]
@@ -72,8 +74,26 @@ def differences(run: Path, summary: Summary, scenario: Scenario) -> list[str]:
 
 
 def is_executed_again(run: Path, summary: Summary) -> bool:
-    """Whether the simulation is executed again: this version wrote the run, and no Python file would be executed."""
+    """Whether the simulation is executed again, because everything in its logs follows from the scenario."""
+    return can_execute_again(run, summary) and not is_emulated(run, summary)
+
+
+def can_execute_again(run: Path, summary: Summary) -> bool:
+    """Whether the scenario can be executed here: this version wrote the run, and no Python file would be executed."""
     return summary.of_this_version and not code_files(load_scenario(RunPaths(run).scenario, run_code=False))
+
+
+def is_emulated(run: Path, summary: Summary) -> bool:
+    """Whether the seconds of the runs were measured, not computed.
+
+    Raises:
+        UserError: an ``emulation.json`` is a link or a pipe.
+    """
+    return any(
+        RunPaths(run).of(label, entry.seed).emulation.exists()
+        for label, entries in summary.methods.items()
+        for entry in entries
+    )
 
 
 def other_software(run: Path, summary: Summary) -> str | None:
@@ -152,10 +172,13 @@ class _Verification:
         events, rounds = paths.events, paths.rounds  # a link or a pipe is an error of the whole directory
         try:
             record = self._record(paths, label, entry)
+            if record.emulation is None and is_emulated(self.run, self.summary):
+                yield f"{paths.emulation.name} is missing, but other runs of the directory were emulated"
+                return
             check_schema(events, EVENTS)
             check_schema(rounds, ROUNDS)
         except UserError as error:
-            yield f"a table cannot be read: {error}"
+            yield f"a file cannot be read: {error}"
             return
         measured = self.scenario.task.measured
         if entry.metric.metric != measured.named:
@@ -165,7 +188,8 @@ class _Verification:
             broken = list(violations(record))
             if again is not None and not broken:
                 yield from self._missing(record, paths)
-                yield from again.differences(record, label)
+                if record.emulation is None:
+                    yield from again.differences(record, label)
                 yield from again.final_model(record, label, paths.final_model)
             yield from broken
         except (KeyError, TypeError, IndexError, AttributeError) as error:
@@ -196,4 +220,5 @@ class _Verification:
             timeouts=network.transport.timeouts,
             protocol=scenario.protocol,
             seconds=compute_seconds(scenario, scenario.method(label), seed),
+            emulation=read_emulation(paths.emulation),
         )

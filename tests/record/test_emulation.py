@@ -42,7 +42,7 @@ def test_it_is_read_as_it_was_written(tmp_path):
         ({"dilation": 0}, "dilation: "),
         ({"compute": "guessed"}, "compute: "),
         ({"wire_bytes": {"down": -1, "up": 2}}, "wire_bytes.down: "),
-        ({"load": {}}, "load"),
+        ({"load": {**MEASURED["load"], "cpu": "busy"}}, "load.cpu: "),
         ({"speed": 1}, "speed"),
     ],
 )

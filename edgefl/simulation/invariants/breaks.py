@@ -24,25 +24,34 @@ class _Attempt(NamedTuple):
 
 
 def attempts(record: Record) -> Iterator[str]:
-    """Each break ends an attempt, keeps what the options say, and is followed by the next attempt after its wait."""
+    """Each break ends an attempt, keeps what the options say, and is followed by the next attempt."""
     timeouts, draws = record.timeouts, Counter[tuple[str, str, int, str]]()
     if timeouts is None:
         for event in record.of("transfer_break"):
             yield f"{at(event)}: transfer {event.flow} breaks, but there are no time-outs"
         return
-    waits: dict[int, float] = {}
+    drawn: dict[int, float] = {}
     for event in record.of("transfer_break"):
         place = (event.source, event.target, event.round - 1, event.item)
         if event.facts.get("again"):
             draws[place] += 1
-            waits[event.flow] = timeouts.drawn_wait(int(event.value), record.summary.seed, *place, draws[place])
+            drawn[event.flow] = timeouts.drawn_wait(int(event.value), record.summary.seed, *place, draws[place])
     abandoned = _ends_of_jobs(record)
     for chain in _transfers(record):
-        yield from _chain(chain, timeouts, waits, abandoned)
+        yield from _chain(chain, timeouts, drawn, abandoned)
     known = {each.broken.flow for chain in _transfers(record) for each in chain if each.broken is not None}
     for event in record.of("transfer_break"):
         if event.flow not in known:
             yield f"{at(event)}: transfer {event.flow} breaks, but no transfer was aborted at that time"
+
+
+def waits(record: Record) -> Iterator[str]:
+    """Each attempt begins when the wait after the break before it is over."""
+    for chain in _transfers(record):
+        for (_, _, broken), (start, _, _) in itertools.pairwise(chain):
+            due = math.nan if broken is None else broken.time + broken.seconds
+            if broken is not None and not close(start.time, due, clock=due):
+                yield f"{at(start)}: the attempt was due at {due:.6f} s"
 
 
 def expiry(record: Record) -> Iterator[str]:
@@ -133,7 +142,7 @@ def _transfers(record: Record) -> list[list[_Attempt]]:
 def _chain(
     chain: Sequence[_Attempt],
     timeouts: Timeouts,
-    waits: dict[int, float],
+    drawn: dict[int, float],
     abandoned: dict[tuple[int, int], list[float]],
 ) -> Iterator[str]:
     """One transfer: its attempts follow each other, and send what the options say."""
@@ -153,12 +162,9 @@ def _chain(
             continue
         delivered = kept + int(end.bytes)
         kept = timeouts.kept(delivered)
-        yield from _broken(broken, timeouts, number, delivered, waits.get(start.flow, 0.0))
-        due = broken.time + broken.seconds
-        if number < len(chain):
-            if not close(chain[number].start.time, due, clock=due):
-                yield f"{at(chain[number].start)}: the attempt was due at {due:.6f} s"
-        elif broken.facts.get("again") and broken.item != "relay" and not _between(abandoned[broken.job], broken, due):
+        yield from _broken(broken, timeouts, number, delivered, drawn.get(start.flow, 0.0))
+        last = number == len(chain) and broken.facts.get("again") and broken.item != "relay"
+        if last and not _between(abandoned[broken.job], broken.time, broken.time + broken.seconds):
             yield f"{at(broken)}: no other attempt follows"
 
 
@@ -173,8 +179,8 @@ def _broken(broken: Event, timeouts: Timeouts, number: int, delivered: int, wait
         yield f"{at(broken)}: waits for {broken.seconds:g} s, the back-off is {wait:g} s"
 
 
-def _between(times: Sequence[float], broken: Event, due: float) -> bool:
-    return any(broken.time <= time <= due for time in times)
+def _between(times: Sequence[float], first: float, last: float) -> bool:
+    return any(first <= time <= last for time in times)
 
 
 def _ends_of_jobs(record: Record) -> dict[tuple[int, int], list[float]]:
@@ -222,4 +228,4 @@ class _Stalls:
         return merged
 
 
-LAWS = (attempts, expiry, giving_up, counts)
+LAWS = (attempts, waits, expiry, giving_up, counts)

@@ -39,8 +39,6 @@ def rounds_in_order(record: Record) -> Iterator[str]:
             begun += 1
             if event.round != begun or begun != ended + 1:
                 yield f"{at(event)}: round {event.round} starts after round {ended} ended"
-            if not close(event.time, end_of_last):
-                yield f"{at(event)}: the round starts {event.time - end_of_last:g} s after the previous one ended"
         elif event.kind == "aggregation":
             aggregated += 1
             if event.round != aggregated or aggregated != begun:
@@ -55,6 +53,16 @@ def rounds_in_order(record: Record) -> Iterator[str]:
     failed_within = any(True for _ in record.of("fault")) and aggregated == ended + 1  # after an aggregation
     if ended != aggregated and not failed_within:
         yield f"{ended} rounds ended, {aggregated} aggregated"
+
+
+def seamless(record: Record) -> Iterator[str]:
+    """Each round starts at the moment at which the previous one has ended."""
+    end_of_last = 0.0
+    for event in record.events:
+        if event.kind == "round_start" and not close(event.time, end_of_last):
+            yield f"{at(event)}: the round starts {event.time - end_of_last:g} s after the previous one ended"
+        elif event.kind == "round_end":
+            end_of_last = event.time
 
 
 def cohorts(record: Record) -> Iterator[str]:
@@ -154,4 +162,4 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) else -math.inf
 
 
-LAWS = (clock, readable, rounds_in_order, cohorts, versions, updates, ending, targets)
+LAWS = (clock, readable, rounds_in_order, seamless, cohorts, versions, updates, ending, targets)

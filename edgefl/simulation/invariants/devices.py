@@ -76,10 +76,7 @@ def work_costs(record: Record) -> Iterator[str]:
 
 
 def computations(record: Record) -> Iterator[str]:
-    """Every computation is known work on the client's own device, slowed down by the seed's draws and by throttling.
-
-    Joules are charged for its duration, FLOPs for the completed part.
-    """
+    """Every computation is known work on the client's own device; a whole one has the work's FLOPs and steps."""
     for each in found_computations(record):
         event, work, pace = each.end, each.work, each.pace
         if work is None or pace is None:
@@ -90,20 +87,33 @@ def computations(record: Record) -> Iterator[str]:
             yield f"{at(event)}: {_named(event)} belongs to another device than the client's"
         if not (0 < each.steps <= work.value or each.steps == work.value == 0):
             yield f"{at(event)}: began with {each.steps:g} of {work.value:g} local steps"
-        if event.kind == "compute_end" and not close(event.seconds, pace.seconds):
-            yield f"{at(event)}: took {event.seconds:g} s, the work takes {pace.seconds:g} s"
         if event.kind != "compute_drop" and not close(event.value, each.steps):
             yield f"{at(event)}: took {event.value:g} local steps, began with {each.steps:g}"
-        if event.kind == "compute_partial":
-            if not 0 < event.value < work.value or abs(event.value - round(event.value)) > 1e-6:
-                yield f"{at(event)}: took {event.value:g} of {work.value:g} local steps"
-            elif not close(pace.done(event.seconds), event.value / work.value):
-                yield f"{at(event)}: {event.value:g} steps took {event.seconds:g} s, a different share of the work"
+        whole = abs(event.value - round(event.value)) <= 1e-6
+        if event.kind == "compute_partial" and not (0 < event.value < work.value and whole):
+            yield f"{at(event)}: took {event.value:g} of {work.value:g} local steps"
+        if (event.kind == "compute_end" and not close(event.flops, work.flops)) or not close(
+            event.joules, compute_joules(profile, event.seconds)
+        ):
+            yield f"{at(event)}: FLOPs or joules are not the work's"
+
+
+def paces(record: Record) -> Iterator[str]:
+    """A computation is slowed down by the seed's draws and by throttling, and FLOPs are counted for the done part."""
+    for each in found_computations(record):
+        event, work, pace = each.end, each.work, each.pace
+        if work is None or pace is None:
+            continue  # the law above reports it
+        if event.kind == "compute_end" and not close(event.seconds, pace.seconds):
+            yield f"{at(event)}: took {event.seconds:g} s, the work takes {pace.seconds:g} s"
+        share = event.value / work.value if 0 < event.value < work.value else math.nan
+        if event.kind == "compute_partial" and not close(pace.done(event.seconds), share):
+            yield f"{at(event)}: {event.value:g} steps took {event.seconds:g} s, a different share of the work"
         if event.seconds > each.planned_seconds * (1 + 1e-9) + 4 * math.ulp(event.time):
             yield f"{at(event)}: was aborted after {event.seconds:g} s of {each.planned_seconds:g} s"
-        flops = work.flops * (1.0 if event.kind == "compute_end" or not pace.seconds else pace.done(event.seconds))
-        if not close(event.flops, flops) or not close(event.joules, compute_joules(profile, event.seconds)):
-            yield f"{at(event)}: FLOPs or joules are not the work's"
+        flops = work.flops * (pace.done(event.seconds) if pace.seconds else 1.0)
+        if event.kind != "compute_end" and not close(event.flops, flops):
+            yield f"{at(event)}: FLOPs are not those of the done part"
 
 
 def _named(work: Event) -> str:
@@ -127,4 +137,4 @@ def waiting(record: Record) -> Iterator[str]:
             yield f"{at(event)}: drew {event.joules:g} J, the profile gives {joules:g} J"
 
 
-LAWS = (one_place, work_costs, computations, waiting)
+LAWS = (one_place, work_costs, computations, paces, waiting)

@@ -11,6 +11,7 @@ from typing import Any
 from edgefl.fleet import FleetAssignment
 from edgefl.network import Topology, Transport
 from edgefl.network.timeouts import Timeouts
+from edgefl.record.emulation import Emulation
 from edgefl.record.events import Event
 from edgefl.record.kinds import EventKind
 from edgefl.record.summary import SeedResult
@@ -37,6 +38,7 @@ class Record:
         protocol: the protocol of the rounds.
         seconds: the seconds of local training, if the scenario gives them.
         timeouts: when transfers broke; None: never.
+        emulation: how the seconds were measured; None: they were computed.
     """
 
     events: Sequence[Event]
@@ -49,6 +51,7 @@ class Record:
     protocol: ProtocolSpec = field(default_factory=SynchronousSpec)
     seconds: ComputeSeconds | None = None
     timeouts: Timeouts | None = None
+    emulation: Emulation | None = None
 
     @cached_property
     def by_kind(self) -> dict[EventKind, list[Event]]:

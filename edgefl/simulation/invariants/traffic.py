@@ -70,6 +70,20 @@ def directions(record: Record) -> Iterator[str]:
             yield f"bytes.{name}: summary.json has {getattr(reported, name)}, the log sums to {counts[name]}"
 
 
+def carried(record: Record) -> Iterator[str]:
+    """The interfaces of an emulated run carried at least the bytes of the clients' transfers in the log."""
+    if record.emulation is None:
+        return
+    moved = {"down": 0, "up": 0}
+    for event in record.of("transfer_end", "transfer_drop"):
+        if event.item != "relay":
+            moved["up" if event.item == "up" else "down"] += int(event.bytes)
+    for name, bytes in moved.items():
+        found = getattr(record.emulation.wire_bytes, name)
+        if found < bytes:
+            yield f"wire_bytes.{name}: emulation.json has {found}, the log's transfers delivered {bytes}"
+
+
 def yardstick(record: Record) -> Iterator[str]:
     """The ratio of predicted makespans to the shortest ones for the same numbers of blocks matches the decisions."""
     reported = record.summary.blocks
@@ -111,4 +125,4 @@ def front_age(record: Record) -> Iterator[str]:
         yield f"blocks.front_age: summary.json has {given}, the log gives {expected}"
 
 
-LAWS = (fates, directions, yardstick, front_age)
+LAWS = (fates, directions, carried, yardstick, front_age)

@@ -1,0 +1,146 @@
+"""The log of an emulated run is checked with the laws of a real world: no computed seconds, but all bytes and sums."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from edgefl.cli.entry import main
+from edgefl.experiment import run
+from edgefl.fleet import Slowdown
+from edgefl.network.transport_specs import TransportSpec
+from edgefl.record import RunPaths
+from edgefl.record.emulation import Emulation, write_emulation
+from edgefl.rerun.verify import verify
+from edgefl.scenario.loading import check
+from edgefl.simulation.invariants import verification
+
+from ..record.test_emulation import MEASURED
+from ..small_runs import SMALL
+
+
+@pytest.fixture(scope="module")
+def slower(tmp_path_factory):
+    """A world that is slower than its model: links carry 97 % of their capacity, and training takes 1 % longer."""
+    data = copy.deepcopy(SMALL)
+    data["methods"] = [{"method": "fedadc", "overlap": True}, "fedbr"]
+    data["training"]["rounds"] = 3
+    build, slowdown = TransportSpec.build, Slowdown.of
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransportSpec, "build", lambda self, seed: replace(build(self, seed), efficiency=0.97))
+        patch.setattr(Slowdown, "of", lambda self, *place: 1.01 * slowdown(self, *place))
+        return run(check(data), out=tmp_path_factory.mktemp("emulated") / "run")
+
+
+@pytest.fixture
+def emulated(slower, tmp_path):
+    """The same with an ``emulation.json`` for each method."""
+    folder = shutil.copytree(slower, tmp_path / "run")
+    for label in ("fedadc", "fedbr"):
+        write_emulation(Emulation.model_validate(MEASURED), RunPaths(folder).of(label, 0).emulation)
+    return folder
+
+
+def changed(folder, change):
+    """Rewrite the rows of a log."""
+    file = RunPaths(folder).of("fedadc", 0).events
+    table = pq.read_table(file)
+    rows = table.to_pylist()
+    change(rows)
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), file)
+
+
+def test_measured_seconds_need_not_be_those_of_the_model(slower, emulated):
+    assert verify(emulated) == []
+    simulated = verify(slower)
+    assert any("the work takes" in text for text in simulated)
+    assert any("later than fair sharing gives" in text for text in simulated)
+
+
+def test_the_command_names_what_was_not_checked(emulated, capsys):
+    assert main(["verify", str(emulated)]) == 0
+    printed = capsys.readouterr().out
+    assert "not simulated again, because its seconds were measured" in printed
+    assert "same results when simulated again" not in printed
+
+
+def first(rows, **values):
+    return next(row for row in rows if all(row[name] == value for name, value in values.items()))
+
+
+def lost_byte(rows):
+    first(rows, kind="transfer_end")["bytes"] -= 1
+
+
+def forgotten_end(rows):
+    rows.remove(first(rows, kind="compute_end"))
+
+
+def other_work(rows):
+    first(rows, kind="compute_end")["flops"] *= 1.01
+
+
+def other_energy(rows):
+    first(rows, kind="compute_end")["joules"] *= 1.01
+
+
+def other_model(rows):
+    row = first(rows, kind="aggregation", round=2)
+    row["detail"] = json.dumps({**json.loads(row["detail"]), "before": "0" * 32})
+
+
+def stranger(rows):
+    row = first(rows, kind="aggregation", round=2)
+    facts = json.loads(row["detail"])
+    row["detail"] = json.dumps({**facts, "clients": [client + 100 for client in facts["clients"]]})
+
+
+def backwards(rows):
+    rows[len(rows) // 2]["time"] -= 1.0
+
+
+@pytest.mark.parametrize(
+    "change", [lost_byte, forgotten_end, other_work, other_energy, other_model, stranger, backwards]
+)
+def test_bytes_order_sums_and_digests_are_checked(emulated, change):
+    changed(emulated, change)
+    assert verify(emulated)
+
+
+def test_the_final_model_is_checked(emulated):
+    seed = RunPaths(emulated)
+    model, other = (seed.of(label, 0).final_model for label in ("fedadc", "fedbr"))
+    model.write_bytes(other.read_bytes())
+    assert verify(emulated) == ["fedadc, seed 0: final.safetensors is not the model from the last aggregation"]
+
+
+def test_interfaces_carry_at_least_the_bytes_of_the_transfers(emulated):
+    paths = RunPaths(emulated).of("fedadc", 0)
+    moved = json.loads((emulated / "summary.json").read_text())["methods"]["fedadc"][0]["bytes"]
+    exact = {"wire_bytes": {"down": moved["down"], "up": moved["up"]}}
+    write_emulation(Emulation.model_validate(MEASURED | exact), paths.emulation)
+    assert verify(emulated) == []
+    exact["wire_bytes"]["up"] -= 1
+    write_emulation(Emulation.model_validate(MEASURED | exact), paths.emulation)
+    found = f"emulation.json has {moved['up'] - 1}, the log's transfers delivered {moved['up']}"
+    assert verify(emulated) == [f"fedadc, seed 0: wire_bytes.up: {found}"]
+
+
+def test_a_damaged_or_missing_file_is_named(emulated):
+    paths = RunPaths(emulated).of("fedbr", 0)
+    paths.emulation.write_text("{")
+    assert any("emulation.json" in text and "fedbr" in text for text in verify(emulated))
+    paths.emulation.unlink()
+    expected = "emulation.json is missing, but other runs of the directory were emulated"
+    assert verify(emulated) == [f"fedbr, seed 0: {expected}"]
+
+
+def test_every_law_that_is_left_out_is_one_of_the_laws():
+    known = {law for family in verification._FAMILIES for law in family.LAWS}
+    assert set(verification.COMPUTED_ONLY) < known
