@@ -1,0 +1,65 @@
+"""Work inside the network namespaces of other processes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_NEW_NET = 0x40000000
+"""CLONE_NEWNET of Linux."""
+_SEPARATE_SECONDS = 20.0
+
+
+@contextmanager
+def inside(pid: int) -> Iterator[None]:
+    """Let the calling thread, and processes that it starts, be in the network namespace of a process.
+
+    Raises:
+        OSError: no such process, or it belongs to another user namespace.
+    """
+    here = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    try:
+        there = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+        try:
+            _enter(there)
+        finally:
+            os.close(there)
+        try:
+            yield
+        finally:
+            _enter(here)
+    finally:
+        os.close(here)
+
+
+def wait_for_own(pid: int) -> None:
+    """Wait until a process has left this one's network namespace for its own.
+
+    Raises:
+        OSError: it has ended, or has not left within 20 seconds.
+    """
+    own = Path("/proc/self/ns/net").readlink()
+    until = time.monotonic() + _SEPARATE_SECONDS
+    while Path(f"/proc/{pid}/ns/net").readlink() == own:
+        if time.monotonic() > until:
+            raise OSError(f"process {pid} has no network namespace of its own after {_SEPARATE_SECONDS:g} s")
+        time.sleep(0.002)
+
+
+def set_parameters(values: dict[str, str]) -> None:
+    """Write kernel parameters (``net.ipv4.ip_forward``) of the present network namespace; unknown ones are skipped."""
+    for name, value in values.items():
+        file = Path("/proc/sys", *name.split("."))
+        if file.exists():
+            file.write_text(value)
+
+
+def _enter(descriptor: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)  # os.setns is new in Python 3.12
+    if libc.setns(descriptor, _NEW_NET) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"cannot enter a network namespace: {os.strerror(number)}")

@@ -1,0 +1,186 @@
+"""The rules by which links are shaped and windows are chosen, and the commands for ``tc``. Pure.
+
+On the sending side of each link is a hierarchical token bucket (htb). Its one inner class has the link's rate. Each
+sender and receiver whose transfers cross the link has a leaf class, which may borrow all of that rate; htb serves
+leaves that have packets in turn, so TCP flows share a link like fair queueing. Pure acknowledgements are not in any
+class: htb passes them at once, because the simulated network does not count them.
+
+Below each leaf is a token bucket (tbf) that is open except in outages. A class of htb that is nearly stopped keeps its
+debt of tokens when its rate is raised again; tbf begins with a full bucket at each change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from edgefl.emulation.traffic_control import Rate, Valve
+from edgefl.emulation.wiring import WiredLink
+
+PACKET_BYTES = 1500
+"""Maximum size of an IP packet."""
+PAYLOAD_BYTES = 1448
+"""Payload of the largest packet: without 20 bytes of IPv4, 20 of TCP and 12 of its time stamps."""
+ACKNOWLEDGEMENT_BYTES = 52
+"""Size of a pure acknowledgement with time stamps; no packet with data has this size."""
+FRAME_BYTES = 14
+"""What Ethernet adds to a packet in a queue; a TUN device adds nothing."""
+
+UNSHAPED = 12.5e9
+"""Bytes per second of a link of infinite capacity."""
+BURST_SECONDS = 0.002
+"""Tokens that a link saves: as much as a timer may be late without a loss of capacity."""
+SLACK_SECONDS = 0.02
+"""How long a window may wait in queues and processes without a gap at the bottleneck."""
+LEAST_WINDOW = 4
+"""Packets; with fewer, delayed acknowledgements would stop a connection."""
+LARGEST_SEGMENT_SECONDS = 0.001
+"""Packets that are sent as one (GSO) take at most this time at the slowest link."""
+MOST_SEGMENTS = 40
+QUEUE_PACKETS = 20_000
+"""Size of a queue that loses nothing."""
+_OPEN_RATE, _OPEN_BURST = 12_500_000_000, 1_000_000
+_FIRST_LEAF = 0x10
+
+
+def wire_bytes_per_second(bits_per_second: float, *, efficiency: float, dilation: float, frame: int) -> float:
+    """The rate of packets with their headers, so that their payload has the scenario's rate.
+
+    Args:
+        bits_per_second: the capacity in the scenario.
+        efficiency: the share of it that carries payload.
+        dilation: real seconds for one second of the scenario.
+        frame: bytes that the device adds to each packet.
+
+    A scenario's 8 Mbit/s are 1 MB/s of payload:
+
+    >>> wire_bytes_per_second(8e6, efficiency=1.0, dilation=2.0, frame=14) / (1514 / 1448)
+    500000.0
+    """
+    if math.isinf(bits_per_second):
+        return UNSHAPED
+    payload = bits_per_second / 8.0 * efficiency / dilation
+    return min(payload * (PACKET_BYTES + frame) / PAYLOAD_BYTES, UNSHAPED)
+
+
+class Window(NamedTuple):
+    """The bytes in flight of a connection, in packets."""
+
+    initial: int
+    most: int | None
+
+
+def window_packets(bytes_per_second: float, round_trip: float) -> int:
+    """Packets in flight that keep a path busy from the first byte, and leave little in queues.
+
+    Args:
+        bytes_per_second: the highest rate of payload on the path's slowest link, real time.
+        round_trip: real seconds.
+
+    >>> window_packets(12.5e6, 0.04), window_packets(1e4, 0.0)
+    (518, 4)
+    """
+    return max(math.ceil(bytes_per_second * (round_trip + SLACK_SECONDS) / PAYLOAD_BYTES), LEAST_WINDOW)
+
+
+def segments(bytes_per_second: float) -> int:
+    """Packets that a sender may hand to its link as one.
+
+    >>> segments(1e5), segments(1.25e7)
+    (1, 8)
+    """
+    return min(max(int(bytes_per_second * LARGEST_SEGMENT_SECONDS / (PACKET_BYTES + FRAME_BYTES)), 1), MOST_SEGMENTS)
+
+
+class Shaper:
+    """The commands that shape one link at its sending device.
+
+    Args:
+        link: the link.
+        device: the device's name.
+        addresses: the address of each node.
+        packets: the size of each queue.
+        fair: whether each sender and receiver has a queue of its own.
+        segments: packets that a sender hands over as one.
+        frame: bytes that the device adds to each packet.
+    """
+
+    def __init__(
+        self,
+        link: WiredLink,
+        device: str,
+        addresses: dict[str, str],
+        *,
+        packets: int = QUEUE_PACKETS,
+        fair: bool = True,
+        segments: int = 1,
+        frame: int = FRAME_BYTES,
+    ) -> None:
+        self._device = device
+        self._packets = packets
+        self._largest = segments * (PACKET_BYTES + frame)
+        self._packet = PACKET_BYTES + frame
+        pairs: Sequence[tuple[str, str] | None] = link.pairs if fair else [None]
+        self._matches = [
+            "" if pair is None else f"match ip src {addresses[pair[0]]}/32 match ip dst {addresses[pair[1]]}/32"
+            for pair in pairs
+        ]
+
+    def made(self, bytes_per_second: float, delay: str = "") -> list[str]:
+        """The commands that shape the new device.
+
+        Args:
+            bytes_per_second: of packets with headers; 0 is an outage.
+            delay: options of netem, where the kernel delays the packets.
+        """
+        device = self._device
+        rate, burst = self._tokens(bytes_per_second or UNSHAPED)
+        parent = "root"
+        lines = []
+        if delay:
+            lines.append(f"qdisc add dev {device} root handle 3: netem {delay} limit {QUEUE_PACKETS}")
+            parent = "parent 3:1"
+        lines += [
+            f"qdisc add dev {device} {parent} handle 2: htb default 0",
+            f"class add dev {device} parent 2: classid 2:1 htb"
+            f" rate {rate}bps ceil {rate}bps burst {burst} cburst {burst}",
+            f"filter add dev {device} parent 2: protocol ip prio 1 u32"
+            f" match u16 {ACKNOWLEDGEMENT_BYTES} 0xffff at 2 classid 2:",
+        ]
+        valve = self._open if bytes_per_second else self._closed
+        for leaf, match in enumerate(self._matches, start=_FIRST_LEAF):
+            lines += [
+                f"class add dev {device} parent 2:1 classid 2:{leaf:x} htb rate 8bit burst 1 ceil 100gbit"
+                f" cburst 1mb quantum {self._largest}",
+                f"qdisc add dev {device} parent 2:{leaf:x} handle {leaf:x}: tbf {valve}",
+                f"qdisc add dev {device} parent {leaf:x}:1 pfifo limit {self._packets}",
+                f"filter add dev {device} parent 2: protocol ip prio 2 u32 {match or 'match u32 0 0'}"
+                f" classid 2:{leaf:x}",
+            ]
+        return lines
+
+    def changed(self, bytes_per_second: float) -> Rate:
+        """The change to another rate above 0."""
+        rate, burst = self._tokens(bytes_per_second)
+        return Rate(self._device, 0x20001, rate, burst, self._largest)
+
+    def valves(self, *, open: bool) -> list[Valve]:
+        """The changes that end or begin an outage."""
+        rate, burst = (_OPEN_RATE, _OPEN_BURST) if open else (1, self._packet)
+        return [
+            Valve(self._device, 0x20000 + leaf, leaf << 16, rate, burst, self._packets)
+            for leaf, _ in enumerate(self._matches, start=_FIRST_LEAF)
+        ]
+
+    def _tokens(self, bytes_per_second: float) -> tuple[int, int]:
+        return max(round(bytes_per_second), 1), max(self._largest, math.ceil(bytes_per_second * BURST_SECONDS))
+
+    @property
+    def _open(self) -> str:
+        return f"rate {_OPEN_RATE}bps burst {_OPEN_BURST} limit {self._packets}"
+
+    @property
+    def _closed(self) -> str:
+        # One packet passes at the change, then none for 25 minutes.
+        return f"rate 1bps burst {self._packet} limit {self._packets}"
