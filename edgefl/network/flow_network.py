@@ -221,7 +221,7 @@ class FlowNetwork:
             self._apply(link)
 
     def capacity(self, source: Node, target: Node) -> float:
-        """The present capacity of a link, bit/s."""
+        """The present capacity of a link, bit/s; of a link that carries flows, the one that they share now."""
         return self._present(self.topology.link(source, target))
 
     def rate(self, flow: Flow) -> float:
@@ -256,7 +256,10 @@ class FlowNetwork:
 
     def _present(self, link: int) -> float:
         process = self._processes.get(link)
-        return self._sharing.capacity(link) if process is None else process.value(self.env.now)
+        # A busy link has a new capacity as soon as it changes, even if the clock is a rounding error earlier.
+        if process is None or self._sharing.is_busy(link):
+            return self._sharing.capacity(link)
+        return process.value(self.env.now)
 
     def _announce(self, link: int, bits_per_second: float) -> None:
         if self._observer is not None:

@@ -52,6 +52,29 @@ def test_changes_on_an_idle_link_count_when_it_is_next_used():
     assert send_over(trace, [0.5e6, 2e6], gap=5.0) == pytest.approx([0.5, 5.5 + 1.0])
 
 
+def test_a_capacity_is_new_from_its_change_on_even_if_the_clock_is_a_rounding_error_earlier():
+    begins, changes = 0.72, 3.579
+    assert begins + (changes - begins) < changes
+    reported = []
+
+    class Reader:
+        def capacity_changed(self, source, target, bits_per_second):
+            reported.append((bits_per_second, network.capacity(source, target)))
+
+        def flow_started(self, flow): ...
+
+        def flow_ended(self, flow): ...
+
+    env = simpy.Environment(initial_time=begins)
+    graph = nx.DiGraph()
+    graph.add_edge("a", "b", capacity=1.0)
+    network = FlowNetwork(env, graph, observer=Reader())
+    network.set_process("a", "b", StepTrace([0, changes], [8e6, 16e6]))
+    network.transfer("a", "b", 1e7)
+    env.run()
+    assert reported == [(8e6, 8e6), (16e6, 16e6)]
+
+
 @given(
     lengths=st.lists(st.floats(0.01, 3.0), min_size=1, max_size=6),
     rates=st.lists(st.floats(0.0, 1e7), min_size=6, max_size=6),
