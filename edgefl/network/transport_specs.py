@@ -8,11 +8,11 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from edgefl.network.fifo import PERIOD, SPREAD, FifoQueue
+from edgefl.network.fifo import SPREAD, FifoQueue
 from edgefl.network.tcp_specs import TcpOptions
 from edgefl.network.timeouts import Timeouts
 from edgefl.network.transport import Transport, lv08
-from edgefl.units import BitsPerSecond, Seconds
+from edgefl.units import BitsPerSecond
 
 
 class TransportSpec(TcpOptions):
@@ -42,7 +42,6 @@ class TransportSpec(TcpOptions):
     queue_spread: float = Field(
         SPREAD, ge=0, le=3, description="fifo only. Standard deviation of the logarithm of a transfer's share."
     )
-    queue_period: Seconds = Field(PERIOD, gt=0, description="fifo only. How long a share lasts.")
     timeouts: Timeouts | None = Field(
         None,
         description="When a transfer breaks, and how it is repeated; null: transfers wait for as long as it takes.",
@@ -54,8 +53,8 @@ class TransportSpec(TcpOptions):
             raise ValueError(f"acknowledgements: expected none, because kind is {self.kind}")
         if self.kind == "tcp" and self.multicast:
             raise ValueError("multicast: expected false, because a tcp connection has two ends")
-        if self.queue != "fifo" and (self.queue_spread, self.queue_period) != (SPREAD, PERIOD):
-            raise ValueError("queue_spread and queue_period: expected no value, because queue is fair, not fifo")
+        if self.queue != "fifo" and self.queue_spread != SPREAD:
+            raise ValueError("queue_spread: expected no value, because queue is fair, not fifo")
         if self.kind != "tcp":
             for name, field in TcpOptions.model_fields.items():
                 if getattr(self, name) != field.default:
@@ -71,7 +70,7 @@ class TransportSpec(TcpOptions):
     def build(self, seed: int = 0) -> Transport:
         """The transport for a :class:`~edgefl.network.flow_network.FlowNetwork`; the seed draws a queue's shares."""
         limit = math.inf if self.connection_limit is None else self.connection_limit
-        queue = FifoQueue(seed, self.queue_spread, self.queue_period) if self.queue == "fifo" else None
+        queue = FifoQueue(seed, self.queue_spread) if self.queue == "fifo" else None
         if self.kind == "lv08":
             transport = lv08(acknowledgements=self.acknowledgements, connection_limit=limit, multicast=self.multicast)
             return replace(transport, queue=queue)

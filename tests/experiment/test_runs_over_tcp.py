@@ -12,7 +12,7 @@ from ..small_runs import Stop, tree
 
 TCP = {
     "kind": "tcp", "packet_bytes": 100, "initial_window": 2, "keep_alive": "1 s", "handshake": "tls_0rtt",
-    "loss": 0.02, "queue": "fifo", "queue_period": "50 ms",
+    "loss": 0.02, "queue": "fifo",
 }  # fmt: skip
 METHODS = ["fedavg", {"method": "fedadc", "overlap": True}]
 PROTOCOLS = [{"kind": "synchronous"}, {"kind": "asynchronous", "buffer": 2, "concurrency": 4}]

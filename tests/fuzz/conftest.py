@@ -243,7 +243,7 @@ EXTREMES: dict[str, list[Any]] = {
     "network.transport": [
         {"kind": "lv08", "acknowledgements": "shared"},
         {"connection_limit": "1 bit/s"},
-        {"kind": "tcp", "keep_alive": "1 h", "loss": 0.01, "queue": "fifo", "queue_period": "3 s"},
+        {"kind": "tcp", "keep_alive": "1 h", "loss": 0.01, "queue": "fifo"},
         {"timeouts": {"connection": "1 us", "first_wait": 0, "jitter": 1}},
         {"timeouts": {"transfer": "30 ms", "retries": 0}},
         {"timeouts": {"connection": "1e10 s", "transfer": "50 ms", "retries": 300, "resume": "ranges", "chunk": 1}},

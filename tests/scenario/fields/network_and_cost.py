@@ -162,7 +162,6 @@ PROBES: list[Probe] = probes(world, [
     ("network.transport.queue", {**FIFO, "network.transport.queue": "fair"}, {"network.transport.queue": "fifo"},
      differs),
     ("network.transport.queue_spread", FIFO, {"network.transport.queue_spread": 2}, differs),
-    ("network.transport.queue_period", FIFO, {"network.transport.queue_period": "10 s"}, differs),
     # How long training takes.
     ("cost<measured>.kind", SECONDS, {"cost": {"kind": "measured"}}, EARLIER),
     ("cost<paper>.kind", BLOCKS, {"cost": {"kind": "paper"}}, differs),
