@@ -250,7 +250,7 @@ class _Audit:
         slack = self.tolerance * record.bytes + self.blurred(active, now)
         due, _ = active.legs[0]
         if len(active.legs) > 1 and expected > due + slack:
-            self.report(now, record.flow, f"sent on after {due:g} bytes, where a loss is expected")
+            self.report(now, record.flow, f"sent on after {due:g} bytes, where losses change its rate")
         if record.cancelled:
             # Logs may round the delivered bytes of a cancelled flow to whole bytes.
             if record.delivered is not None and abs(min(expected, record.bytes) - record.delivered) > slack + 1.0:
@@ -272,18 +272,18 @@ class _Audit:
         self.vacate(active, links, 8.0 * delivered, now)
 
     def change_window(self, active: _Active, what: Grown | Lost, now: float) -> None:
-        """The state of a flow's connection changes; each loss must come after the expected number of bytes."""
+        """The state of a flow's connection changes; losses must change it after the expected bytes."""
         if isinstance(what, Grown):
             active.opening = active.opening._replace(rounds=active.opening.rounds + 1)
             return
         active.advance(now)
         sent, flow = active.bits / 8.0, active.record.flow
         if len(active.legs) < 2:
-            self.report(now, flow, f"lost a packet after {sent:g} bytes, where none is expected")
+            self.report(now, flow, f"was slowed down by losses after {sent:g} bytes, where none are expected")
             return
         expected, _ = active.legs.pop(0)
         if abs(sent - expected) > self.tolerance * active.record.bytes + self.blurred(active, now):
-            self.report(now, flow, f"lost a packet after {sent:g} bytes, not {expected:g}")
+            self.report(now, flow, f"was slowed down by losses after {sent:g} bytes, not {expected:g}")
         active.opening = active.legs[0][1]._replace(rounds=active.opening.rounds)
 
     def legs(self, record: FlowRecord) -> list[tuple[float, Opening]]:

@@ -18,7 +18,7 @@ class Grown(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """A flow's connection has lost a packet, which changes the flow's rate."""
+    """The next part of a flow begins, in which losses allow another rate."""
 
     flow: int
 
@@ -30,7 +30,7 @@ class Redrawn(NamedTuple):
 
 
 def window_changes(tcp: Tcp, record: FlowRecord, latency: float) -> Iterator[tuple[float, Grown | Lost]]:
-    """When the window of a flow grows while the flow is active, and its losses.
+    """When the window of a flow grows while the flow is active, and when losses change its rate.
 
     Args:
         tcp: how connections grow.

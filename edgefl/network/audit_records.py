@@ -32,7 +32,7 @@ class FlowRecord:
         ends: its source and target, where they share a queue.
         setup: the part of ``latency`` that the set-up of its connection took.
         opening: the state of its connection at its start; None without connections.
-        losses: when the losses came that changed its rate, seconds.
+        losses: when expected losses changed its rate, seconds.
     """
 
     flow: int

@@ -29,7 +29,7 @@ class Flow(simpy.Event):
         latency: seconds before the first byte flows: the path's latency under the transport model, and ``setup``.
         setup: seconds of it that the set-up of a connection takes.
         opening: the state of its connection at its start; None without connections.
-        losses: virtual times of the losses that change its rate.
+        losses: virtual times at which expected losses change its rate.
         weight: its share of a contended link relative to flows of weight 1.
         multicast: the number of the multicast that it is part of, None for a single flow.
         cancelled: whether it was stopped before it was complete.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from edgefl.network.congestion_avoidance import CongestionAvoidance
+from edgefl.network.losses import ENDS, mean_windows, steady_window
 
 Handshake = Literal["none", "tcp", "tls", "tls_0rtt"]
-LossFormula = Literal["mathis", "padhye"]
 
 ROUND_TRIPS: dict[Handshake, tuple[int, int]] = {"none": (0, 0), "tcp": (1, 1), "tls": (2, 2), "tls_0rtt": (2, 0)}
 """Round trips before the first byte of payload, of a first connection and of a repeated one.
@@ -40,15 +40,12 @@ class Opening(NamedTuple):
     Attributes:
         round_trips: those of its set-up; 0 for an open connection.
         rounds: the round-trip times for which its window has already grown in slow start.
-        window: packets in flight after its last loss; infinite if it has lost none.
-        left: bytes until it is expected to lose the next packet; infinite if it has lost none, or if its rate has
-            become steady.
+        sent: bytes that it has carried; counted where packets are lost, and until its rate is steady.
     """
 
     round_trips: int
     rounds: int = 0
-    window: float = math.inf
-    left: float = math.inf
+    sent: float = 0.0
 
 
 def payload_share(*, packet_bytes: float, header_bytes: float, framing_bytes: float, encrypted: bool) -> float:
@@ -82,8 +79,6 @@ class Tcp:
             section 4.1).
         window: the maximum of bytes in flight, which ends slow start.
         loss: the probability that a packet is lost.
-        loss_formula: ``mathis`` (Mathis et al., CCR 27(3), 1997, equation 3) or ``padhye``, which adds time-outs
-            (Padhye et al., SIGCOMM 1998, equation 30).
         acknowledge_every: packets for one acknowledgement; RFC 5681, section 4.2, allows 2.
     """
 
@@ -94,7 +89,6 @@ class Tcp:
     restart_idle: bool = True
     window: float = LARGEST_WINDOW
     loss: float = 0.0
-    loss_formula: LossFormula = "mathis"
     acknowledge_every: int = 1
 
     def round_trips(self, *, repeated: bool) -> int:
@@ -110,7 +104,7 @@ class Tcp:
         if latency <= 0.0:
             return math.inf
         flying = 8.0 * min(self._grown(opening.rounds), self.window) / (2.0 * latency)
-        return min(flying, self._lossy_rate(latency, opening.window))
+        return min(flying, 8.0 * self.segment * self._mean_window(opening.sent) / (2.0 * latency))
 
     def steady_rate(self, latency: float) -> float:
         """The mean rate (bit/s of payload) in the presence of losses, long after the first of them.
@@ -118,14 +112,9 @@ class Tcp:
         >>> round(Tcp(loss=0.01, segment=1460).steady_rate(0.05) / 1e6, 3)  # 12.2 packets in 0.1 s
         1.431
         """
-        loss, every, round_trip = self.loss, self.acknowledge_every, 2.0 * latency
-        if loss <= 0.0 or round_trip <= 0.0:
+        if self.loss <= 0.0 or latency <= 0.0:
             return math.inf
-        seconds_per_packet = round_trip * math.sqrt(2.0 * every * loss / 3.0)
-        if self.loss_formula == "padhye":
-            again = min(1.0, 3.0 * math.sqrt(3.0 * every * loss / 8.0))
-            seconds_per_packet += self.timeout(latency) * again * loss * (1.0 + 32.0 * loss**2)
-        return 8.0 * self.segment / seconds_per_packet
+        return 8.0 * self.segment * steady_window(self.loss, self.acknowledge_every) / (2.0 * latency)
 
     def grows(self, latency: float, opening: Opening) -> bool:
         """Whether slow start will raise its window further. Losses limit the rate, not this window."""
@@ -134,34 +123,25 @@ class Tcp:
         return self._grown(opening.rounds) < self.window
 
     def legs(self, bytes: float, opening: Opening) -> list[tuple[float, Opening]]:
-        """The parts of a transfer between its expected losses: the bytes of each, and the state in which it is sent.
+        """The parts of a transfer in which losses allow different rates: the bytes of each, and the state at its begin.
 
-        Slow start ends with the expected first loss. Then a packet is lost after each 1 / p packets, until the rate is
-        steady. The last state has the bytes that are left until the loss after the transfer.
+        The parts are those of its connection (see :mod:`~edgefl.network.losses`).
 
         >>> tcp = Tcp(initial_window=10, segment=1000, loss=0.01)
-        >>> [(round(bytes), round(state.window, 1)) for bytes, state in tcp.legs(400e3, Opening(0))]
-        [(98223, inf), (100000, 30.6), (100000, 16.9), (100000, 11.0), (1777, 9.0)]
+        >>> [bytes for bytes, _ in tcp.legs(120e3, Opening(0))]
+        [25000.0, 25000.0, 50000.0, 20000.0]
         """
-        avoidance = self._avoidance
-        if avoidance is None or self.initial_window is None or bytes <= 0.0:
-            return [(bytes, opening)]
-        legs = []
-        state, left = opening, bytes
-        if state.window == math.inf:
-            state = state._replace(left=self.segment * avoidance.before_first_loss(bytes / self.segment))
-        while state.left < left:
-            legs.append((state.left, state))
-            left -= state.left
-            if state.window == math.inf:
-                first, most = self._grown(state.rounds) / self.segment, self.window / self.segment
-                window = avoidance.after_first_loss(bytes / self.segment, first, most)
-            else:
-                window = avoidance.after_loss(state.window)
-            until_loss = math.inf if window == avoidance.steady else self.segment / self.loss
-            state = state._replace(window=window, left=until_loss)
-        legs.append((left, state._replace(left=math.inf if state.window == math.inf else state.left - left)))
-        return legs
+        legs, left = [], bytes
+        for end in self._ends:
+            if opening.sent < end < opening.sent + left:
+                legs.append((end - opening.sent, opening))
+                left -= end - opening.sent
+                opening = opening._replace(sent=end)
+        return [*legs, (left, opening)]
+
+    def after(self, bytes: float, opening: Opening) -> Opening:
+        """The state in which a transfer leaves its connection, without the growth of its window."""
+        return opening._replace(sent=min(opening.sent + bytes, self._ends[-1])) if self._ends else opening
 
     def seconds(self, bytes: float, bits_per_second: float, latency: float, opening: Opening) -> float:
         """The seconds from the first to the last byte of a transfer that has a path of this capacity to itself.
@@ -191,18 +171,20 @@ class Tcp:
         return seconds
 
     @cached_property
-    def _avoidance(self) -> CongestionAvoidance | None:
-        return CongestionAvoidance(self.loss, self.acknowledge_every) if self.loss > 0.0 else None
+    def _ends(self) -> tuple[float, ...]:
+        """The bytes after which losses allow another rate."""
+        if self.loss <= 0.0 or self.initial_window is None:
+            return ()
+        return tuple(self.segment * end / self.loss for end in ENDS)
 
-    def _lossy_rate(self, latency: float, window: float) -> float:
-        """The mean rate (bit/s) until the next loss, given the packets in flight after the last one."""
-        if self._avoidance is None:
+    def _mean_window(self, sent: float) -> float:
+        """The packets per round trip that losses allow after these bytes."""
+        if self.loss <= 0.0:
             return math.inf
-        if self.initial_window is None or window == self._avoidance.steady:
-            return self.steady_rate(latency)
-        if window == math.inf:
-            return math.inf
-        return 8.0 * self.segment / self.loss / (self._avoidance.round_trips(window) * 2.0 * latency)
+        part = bisect_right(self._ends, sent)
+        if self.initial_window is None or part == len(ENDS):
+            return steady_window(self.loss, self.acknowledge_every)
+        return mean_windows(self.loss, self.acknowledge_every, self.initial_window)[part]
 
     def _grown(self, rounds: int) -> float:
         """The congestion window (bytes) after this many round-trip times of slow start.

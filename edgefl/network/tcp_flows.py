@@ -24,7 +24,7 @@ class _Sender:
         latency: one-way seconds of its path.
         joined: when its first byte was sent, seconds.
         ticks: round-trip times since then.
-        legs: the parts of the transfer that follow the next loss, in reverse: the bytes and the state of each.
+        legs: the later parts of the transfer, in reverse: the bytes and the state of each.
     """
 
     connection: Connection
@@ -75,7 +75,7 @@ class TcpFlows:
         flow.latency += flow.setup
 
     def first_bits(self, flow: Flow) -> tuple[float, float]:
-        """The transfer's first byte is sent: its bits up to its next loss, and the limit of its rate (bit/s)."""
+        """The transfer's first byte is sent: the bits of its first part, and the limit of its rate (bit/s)."""
         sender = self._senders[flow.id]
         sender.joined = self._env.now
         sender.legs = self._tcp.legs(flow.bytes, sender.state)[::-1]
@@ -84,7 +84,7 @@ class TcpFlows:
         return 8.0 * bytes, self._limit(sender)
 
     def next_bits(self, flow: Flow) -> tuple[float, float] | None:
-        """Bits and limit of a transfer that has lost a packet; None if it is complete."""
+        """Bits and limit of the next part of a transfer; None if it is complete."""
         sender = self._senders[flow.id]
         if not sender.legs:
             return None
@@ -95,13 +95,15 @@ class TcpFlows:
         return 8.0 * bytes, self._limit(sender)
 
     def rest(self, flow: Flow) -> float:
-        """The bits of a transfer that follow its next loss."""
+        """The bits of the later parts of a transfer."""
         return 8.0 * sum(bytes for bytes, _ in self._senders[flow.id].legs)
 
     def completed(self, flow: Flow) -> None:
         """The transfer is complete: its connection is idle."""
         sender = self._senders.pop(flow.id)
-        self._connections.give_back(flow.source, flow.target, sender.connection, self._env.now, sender.state)
+        assert flow.opening is not None
+        state = self._tcp.after(flow.bytes, flow.opening)._replace(rounds=sender.state.rounds)
+        self._connections.give_back(flow.source, flow.target, sender.connection, self._env.now, state)
 
     def cancelled(self, flow: Flow) -> None:
         """The transfer was aborted, which closes its connection."""

@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from edgefl.network.tcp import LARGEST_WINDOW, Handshake, LossFormula, Tcp, payload_share
+from edgefl.network.tcp import LARGEST_WINDOW, Handshake, Tcp, payload_share
 from edgefl.options import Options
 from edgefl.units import Bytes, Seconds
 
@@ -43,10 +43,6 @@ class TcpOptions(Options):
         None, gt=0, le=LARGEST_WINDOW, description="tcp only. Maximum of bytes in flight; null: 1 GiB, TCP's largest."
     )
     loss: float = Field(0.0, ge=0, lt=1, description="tcp only. Probability that a packet is lost.")
-    loss_formula: LossFormula = Field(
-        "mathis",
-        description="tcp only. How losses limit the rate. mathis: MSS / RTT sqrt(3 / 2p); padhye: with time-outs.",
-    )
     acknowledge_every: int = Field(
         1, ge=1, le=2, description="tcp only. Packets for one acknowledgement; 2 makes slow start and recovery slower."
     )
@@ -78,7 +74,6 @@ class TcpOptions(Options):
             restart_idle=self.restart_idle,
             window=LARGEST_WINDOW if self.window is None else self.window,
             loss=self.loss,
-            loss_formula=self.loss_formula,
             acknowledge_every=self.acknowledge_every,
         )
         return tcp, share

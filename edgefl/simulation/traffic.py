@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
@@ -239,9 +238,9 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def _state(setup: float, opening: Opening) -> str:
-    """The state of a connection; its window and its bytes to the next loss only after a loss, while they are finite."""
-    state = {"setup": setup, "rounds": opening.rounds, "window": opening.window, "left": opening.left}
-    return json.dumps({name: value for name, value in state.items() if value < math.inf})
+    """The state of a connection; the bytes that it has carried only where losses make them count."""
+    state: dict[str, float] = {"setup": setup, "rounds": opening.rounds}
+    return json.dumps(state | ({"sent": opening.sent} if opening.sent else {}))
 
 
 @lru_cache(maxsize=64)

@@ -26,7 +26,6 @@ TCPS = st.builds(
     restart_idle=st.booleans(),
     window=st.sampled_from([2.0**30, 5e4]),
     loss=st.sampled_from([0.0, 1e-4, 0.01, 0.2]),
-    loss_formula=st.sampled_from(["mathis", "padhye"]),
     acknowledge_every=st.sampled_from([1, 2]),
 )
 QUEUES = st.one_of(st.none(), st.builds(FifoQueue, st.integers(0, 9), st.just(1.0), st.sampled_from([0.1, 0.5, 3.0])))

@@ -2,14 +2,16 @@
 
 import math
 import random
+from statistics import fmean
 
 import pytest
 import simpy
 
 from edgefl.network import FlowNetwork, Transport, TreeLinks
-from edgefl.network.congestion_avoidance import CongestionAvoidance
+from edgefl.network.losses import ENDS, SEQUENCES, mean_windows
 from edgefl.network.tcp import Opening, Tcp, payload_share
 from edgefl.network.transport_specs import TransportSpec
+from edgefl.randomness import generator
 
 LATENCY = 0.05  # so a round trip takes 0.1 s
 EXACT = {"rel": 1e-9}
@@ -119,61 +121,78 @@ def test_losses_limit_the_rate_to_the_square_root_formula():
     assert seconds_of(delayed, 1e6) == pytest.approx(0.05 + 2.0, **EXACT)
 
 
-def test_time_outs_slow_a_lossy_connection_down_further():
-    # Padhye et al., equation 30: p = 0.06 gives RTT sqrt(2p/3) = 0.02 s and T0 3 sqrt(3p/8) p (1 + 32 p^2) s a packet.
-    expected = 1.0 / (0.1 * math.sqrt(0.04) + 3.0 * math.sqrt(0.0225) * 0.06 * (1.0 + 32.0 * 0.0036))
-    tcp = Tcp(segment=1000, loss=0.06, loss_formula="padhye")
-    assert tcp.steady_rate(0.05) / 8e3 == pytest.approx(expected, **EXACT)
-    assert seconds_of(tcp, 1e5) == pytest.approx(0.05 + 100 / expected, **EXACT)
-
-
-def cycle(window):
-    """Round trips for 100 packets by a window that grows by one in each, and half of what it has grown to."""
-    trips = math.sqrt(window**2 + 200.0) - window
-    return trips, (window + trips) / 2.0
-
-
-def test_slow_start_ends_with_the_expected_first_loss_and_each_further_loss_halves_the_window():
-    # p = 0.01 and 150 packets: (1 - 0.99^150) 0.99 / 0.01 + 1 = 78.07 are sent in slow start, at first 10, 20 and 40
-    # in round trips, and the last 8.07 at 80; the remaining 71.93 are part of the 100 until the next loss. The second
-    # transfer sends 28.07 packets until that loss, 100 until another one, and then 21.93.
+def test_losses_limit_the_rate_in_each_part_of_a_connection_until_it_is_steady():
+    # p = 0.01, so parts end after 25, 50, 100, ..., 1600 packets. The first is sent in slow start alone: 10 packets in
+    # 0.1 s, and 15 of the next 20 in 0.075 s. The second transfer begins with the window of the first one and the last
+    # 50 packets of the fourth part.
     tcp = Tcp(initial_window=10, segment=1000, loss=0.01, keep_alive=60.0, restart_idle=False)
-    slow_start = (1 - 0.99**150) * 99 + 1
-    trips, window = cycle(tcp.legs(150e3, Opening(0))[1][1].window)
-    second, window = cycle(window)
-    third, _ = cycle(window)
-    before = (150 - slow_start) / 100
+    first, second, third, fourth, fifth, *_ = mean_windows(0.01, 1, 10)
+    assert first == math.inf
+    assert 20 < second < third < 40
     expected = [
-        0.05 + 0.3 + 0.1 * (slow_start - 70) / 80 + 0.1 * before * trips,
-        0.05 + 0.1 * ((1 - before) * trips + second + (0.5 - (1 - before)) * third),
+        0.05 + 0.1 + 0.075 + 0.025 + 0.1 * (20 / second + 50 / third + 50 / fourth),
+        0.05 + 0.1 * (50 / fourth + 100 / fifth),
     ]
     assert seconds_of(tcp, 150e3, times=2) == pytest.approx(expected, **EXACT)
 
 
-def test_a_connection_becomes_steady_after_some_losses():
-    # From 10,000 packets on, each 100 take 0.1 s * 100 / 12.247.
+def test_a_connection_becomes_steady_after_16_expected_losses():
+    # From 1600 packets on, each 100 take 0.1 s * 100 / 12.247.
     tcp = Tcp(initial_window=10, segment=1000, loss=0.01)
-    assert len(tcp.legs(1e10, Opening(0))) < 10
-    more = seconds_of(tcp, 1.1e7) - seconds_of(tcp, 1e7)
-    assert more == pytest.approx(0.1 * 1000 / (math.sqrt(1.5) / 0.1), rel=1e-6)
+    assert len(tcp.legs(1e10, Opening(0))) == 8
+    more = seconds_of(tcp, 3e6) - seconds_of(tcp, 2e6)
+    assert more == pytest.approx(0.1 * 1000 / (math.sqrt(1.5) / 0.1), **EXACT)
 
 
-def test_the_window_after_the_first_loss_gives_the_mean_time_over_random_first_losses():
-    avoidance, packets, first, draws = CongestionAvoidance(0.01), 300, 10.0, random.Random(0)
-    trips = []
-    for _ in range(20_000):
-        sent = min(math.log(1.0 - draws.random()) / math.log(0.99), float(packets))
-        slow, left, window = math.log2(1 + sent / first), packets - sent, (first + sent) / 2
-        while left > 0.0:
-            whole, after = cycle(window)
-            part = min(left, 100.0)
-            slow, left, window = slow + part / 100 * whole, left - part, after
-        trips.append(slow)
-    expected = avoidance.before_first_loss(packets)
-    seconds = Tcp(initial_window=10, segment=1.0, loss=0.01).seconds(packets, 1e12, 0.5, Opening(0))
-    smooth = math.log2(1 + expected / first)
-    slow_start = Tcp(initial_window=10, segment=1.0).seconds(expected, 1e12, 0.5, Opening(0))
-    assert seconds - slow_start + smooth == pytest.approx(sum(trips) / len(trips), rel=0.01)
+def trips_by_hand(ends, until_losses, every, first):
+    """The round trips after which one sequence of losses has sent these packets, summed part by part."""
+    stages = [(until_losses[0], "slow start", first)]
+    window = first + until_losses[0] / every
+    stages.append((window, "slow start", window))
+    for until_loss in until_losses[1:]:
+        window = max(window // 2, 2)
+        recovered = min(until_loss, window)
+        stages.append((recovered, "flat", window))
+        grown = math.sqrt(window**2 + 2 * (until_loss - recovered) / every)
+        stages += [(until_loss - recovered, "growth", window), (grown, "flat", grown)]
+        window = grown
+    trips, sent, at = 0.0, 0.0, []
+    for packets, how, window in stages:
+        needs = {
+            "slow start": lambda count: math.log(1 + count / (every * window), 1 + 1 / every),  # noqa: B023
+            "flat": lambda count: count / window,  # noqa: B023
+            "growth": lambda count: every * (math.sqrt(window**2 + 2 * count / every) - window),  # noqa: B023
+        }[how]
+        at += [trips + needs(end - sent) for end in ends[len(at) :] if end <= sent + packets]
+        trips, sent = trips + needs(packets), sent + packets
+    return at
+
+
+@pytest.mark.parametrize(("loss", "every", "first"), [(0.01, 1, 10), (0.003, 2, 3)])
+def test_the_mean_windows_are_those_of_the_drawn_sequences_of_losses(loss, every, first):
+    ends = [end / loss for end in ENDS]
+    quantiles = [-math.log(1 - (number + 0.5) / SEQUENCES) / loss for number in range(SEQUENCES)]
+    draws = generator(0, "losses")
+    orders = [draws.permutation(SEQUENCES) for _ in range(60)]
+    trips = [
+        trips_by_hand(ends, [quantiles[order[number]] for order in orders], every, first) for number in range(SEQUENCES)
+    ]
+    means = [fmean(column) for column in zip(*trips, strict=True)]
+    slow_start = math.log(1 + ends[0] / (every * first), 1 + 1 / every)
+    expected = [
+        (ends[part] - ends[part - 1]) / (means[part] - (slow_start if part == 1 else means[part - 1]))
+        for part in range(1, len(ends))
+    ]
+    assert mean_windows(loss, every, first) == pytest.approx((math.inf, *expected), **EXACT)
+
+
+def test_more_sequences_of_losses_give_the_same_mean_windows():
+    draws, ends = random.Random(0), [end / 0.01 for end in ENDS]
+    trips = [trips_by_hand(ends, [draws.expovariate(0.01) for _ in range(80)], 1, 10) for _ in range(20_000)]
+    means = [fmean(column) for column in zip(*trips, strict=True)]
+    means[0] = math.log2(1 + ends[0] / 10)
+    drawn = [(ends[part] - ends[part - 1]) / (means[part] - means[part - 1]) for part in range(1, len(ends))]
+    assert mean_windows(0.01, 1, 10)[1:] == pytest.approx(drawn, rel=0.03)
 
 
 def test_what_slow_start_leaves_goes_to_other_transfers():
@@ -197,7 +216,7 @@ def test_what_slow_start_leaves_goes_to_other_transfers():
         (Tcp(handshake="tls"), math.inf),
         (Tcp(handshake="tls", keep_alive=60.0, initial_window=10), math.inf),
         (Tcp(initial_window=10, loss=0.002), math.inf),
-        (Tcp(initial_window=2, loss=0.05, loss_formula="padhye", acknowledge_every=2), math.inf),
+        (Tcp(initial_window=2, loss=0.05, acknowledge_every=2), math.inf),
         (Tcp(initial_window=10), 3e6),
         (Tcp(window=50e3), math.inf),
         (Tcp(loss=1e-7, initial_window=10), math.inf),

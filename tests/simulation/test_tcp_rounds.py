@@ -69,7 +69,7 @@ def test_a_log_repeats_exactly_and_another_seed_draws_other_shares(run):
     [
         ("setup", 0.1, "its connection needs 2 round trips of 0.1 s"),
         ("rounds", 4, "found a window grown 4 times"),
-        ("window", 9.0, "found a window of 9 packets after a loss"),
+        ("sent", 9.0, "found a connection that had carried 9 bytes"),
     ],
 )
 def test_a_connection_in_a_wrong_state_is_found(run, what, value, message):

@@ -74,25 +74,23 @@ def _begun(tcp: Tcp, event: Event, found: _Idle | None, latency: float, *, repea
             f"{at(event)}: transfer {event.flow} found a window grown {begun.rounds} times; earlier transfers left one"
             f" grown {state.rounds} times"
         )
-    if not close(begun.window, state.window) or not close(begun.left, state.left):
+    if not close(begun.sent, state.sent):
         yield (
-            f"{at(event)}: transfer {event.flow} found a window of {begun.window:g} packets after a loss,"
-            f" {begun.left:g} bytes before the next one; earlier transfers left {state.window:g} packets and"
-            f" {state.left:g} bytes"
+            f"{at(event)}: transfer {event.flow} found a connection that had carried {begun.sent:g} bytes; earlier"
+            f" transfers had sent {state.sent:g} bytes over it"
         )
 
 
 def logged_opening(logged: dict[str, Any]) -> Opening:
     """The state of a connection as the log has it."""
-    rounds = int(logged.get("rounds", -1))
-    return Opening(0, rounds, float(logged.get("window", math.inf)), float(logged.get("left", math.inf)))
+    return Opening(0, int(logged.get("rounds", -1)), float(logged.get("sent", 0.0)))
 
 
 def _left(tcp: Tcp, start: Event, end: Event) -> tuple[float, Opening]:
     """When the transfer ended, and the state in which it left its connection."""
     logged = start.facts.get("connection", {})
     round_trip = 2.0 * (start.value - logged.get("setup", 0.0))
-    _, state = tcp.legs(float(start.bytes), logged_opening(logged))[-1]
+    state = tcp.after(float(start.bytes), logged_opening(logged))
     seconds = start.time + start.value + round_trip
     while seconds <= end.time and tcp.grows(round_trip / 2.0, state):
         state = state._replace(rounds=state.rounds + 1)

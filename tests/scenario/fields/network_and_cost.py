@@ -157,7 +157,6 @@ PROBES: list[Probe] = probes(world, [
      {"network.transport.restart_idle": False}, EARLIER),
     ("network.transport.window", TCP, {"network.transport.window": "2 kB"}, LATER),
     ("network.transport.loss", SMALL_PACKETS, {"network.transport.loss": 0.2}, LATER),
-    ("network.transport.loss_formula", LOSSY, {"network.transport.loss_formula": "padhye"}, LATER),
     ("network.transport.acknowledge_every", LOSSY, {"network.transport.acknowledge_every": 2}, LATER),
     ("network.transport.queue", {**FIFO, "network.transport.queue": "fair"}, {"network.transport.queue": "fifo"},
      differs),
