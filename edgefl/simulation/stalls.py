@@ -51,9 +51,10 @@ class Stalls:
     def watch(self, flow: Flow) -> None:
         """A flow begins."""
         watch = _Watch(flow)
-        self._arm(watch)
-        # Changes of its links are reported only from its first byte on, when it begins to use them.
+        # Changes of its links are reported only from its first byte on, when it begins to use them. This alarm is set
+        # first, so that a first byte at the very moment at which the time-out expires prevents it.
         self._env.alarm(flow.latency).callbacks.append(lambda _: self._joined(watch))
+        self._arm(watch)
 
     def forget(self, flow: Flow) -> None:
         """A flow has ended."""

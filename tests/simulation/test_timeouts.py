@@ -53,6 +53,12 @@ def test_what_is_kept_of_a_broken_attempt_depends_on_ranges_and_chunks(run, opti
     assert result.outcome.spent.bytes_down == 1_000_000 + lost
 
 
+@pytest.mark.parametrize(("seconds", "breaks"), [(0.05, 0), (0.0499, 2)])
+def test_a_first_byte_at_the_very_moment_at_which_the_time_out_expires_prevents_it(run, seconds, breaks):
+    result = one(run, latency=0.05, timeouts={"connection": seconds, "retries": 1})
+    assert result.outcome.spent.breaks == breaks
+
+
 def test_an_upload_breaks_and_is_repeated_in_the_same_way(run):
     result = one(run, (3.25, 5.0), link=TO_THE_SERVER, timeouts={"connection": 1.0, "resume": "ranges"})
     assert [(event.item, event.time) for event in result.of("transfer_break")] == [("up", near(4.25))]
