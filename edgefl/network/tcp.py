@@ -182,8 +182,10 @@ class Tcp:
         if self.loss <= 0.0:
             return math.inf
         part = bisect_right(self._ends, sent)
-        if self.initial_window is None or part == len(ENDS):
+        if part == len(self._ends):
             return steady_window(self.loss, self.acknowledge_every)
+        if part == 0 or self.initial_window is None:
+            return math.inf
         return mean_windows(self.loss, self.acknowledge_every, self.initial_window)[part]
 
     def _grown(self, rounds: int) -> float:
