@@ -45,8 +45,13 @@ def report(  # noqa: PLR0917  (Typer reads options from the signature)
     ] = None,
     html: Annotated[Path | None, new_file("Write one self-contained page instead of a table.")] = None,
     against: Annotated[
-        Literal["paper"] | None,
-        typer.Option("--against", help="Compare with the numbers published in the scenario's paper."),
+        Path | None,
+        typer.Option(
+            "--against",
+            parser=user_path,
+            metavar="paper|RUN",
+            help="Compare with the numbers in the scenario's paper, or with a predicted run of the same scenario.",
+        ),
     ] = None,
     tensorboard: Annotated[Path | None, new_folder("Write scalars for TensorBoard instead of a table.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
@@ -106,14 +111,34 @@ def _write(text: str, output: Path | None) -> None:
     write_output(output, printable(text))
 
 
-def _table(results: list[RunResult], layout: Layout, at: Sequence[int], against: str | None) -> Table:
+def _table(results: list[RunResult], layout: Layout, at: Sequence[int], against: Path | None) -> Table:
     from edgefl.report.comparison import comparison
     from edgefl.report.paper import paper_table
     from edgefl.report.published_table import published_table
 
     if against is not None:
-        return published_table(results)
+        return published_table(results) if str(against) == "paper" else _against(results, against)
     return paper_table(results, at) if layout == "paper" else comparison(*results)
+
+
+def _against(results: list[RunResult], against: Path) -> Table:
+    """A run compared with its prediction, and their picture next to the run's tables."""
+    from edgefl.report import RunResult
+    from edgefl.report.against.comparing import compare_runs
+    from edgefl.report.against.picture import write_against
+    from edgefl.report.against.table import against_table
+
+    if len(results) != 1 or results[0].setting is not None:
+        raise UserError("expected one run directory to compare with a run", file=f"--against {against}")
+    found = compare_runs(results[0], RunResult(against))
+    try:
+        picture = write_against(found)
+    except OSError as error:
+        say(f"warning: {results[0].paths.against} cannot be written: {error.strerror or error}", err=True)
+    else:
+        if picture is not None:
+            say(f"{picture}: predicted over measured seconds", err=True)
+    return against_table(found)
 
 
 def _write_html_or_scalars(results: list[RunResult], html: Path | None, tensorboard: Path | None) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from edgefl.errors import UserError, nearest
 from edgefl.printable import printable_line
 from edgefl.record import RunPaths
+from edgefl.record.emulation import Emulation, read_emulation
 from edgefl.record.metric import Metric
 from edgefl.record.names import SWEEP
 from edgefl.record.summary import SeedResult, Summary, read_summary
@@ -115,6 +116,14 @@ class RunRecord:
             found = ", ".join(str(result.seed) for result in self.results[label])
             raise UserError(f"no seed {seed} of '{label}' in this run, found {found}", file=str(self.path))
         return read_parquet(self.paths.of(label, seed).rounds, ROUNDS)
+
+    def emulation_of(self, label: str, seed: int) -> Emulation | None:
+        """How one method and seed was measured; ``None`` if it was simulated.
+
+        Raises:
+            UserError: its file cannot be read.
+        """
+        return read_emulation(self.paths.of(label, seed).emulation)
 
     @cached_property
     def rounds(self) -> pa.Table:

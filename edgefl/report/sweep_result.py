@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgefl.errors import UserError
+from edgefl.record.emulation import Emulation
 from edgefl.record.names import SWEEP_TABLE
 from edgefl.record.paths import file_in, folder_in
 from edgefl.record.summary import SeedResult
@@ -54,7 +55,14 @@ class SettingResult(RunResult):
 
     def rounds_of(self, label: str, seed: int) -> pa.Table:
         """See :class:`RunResult`."""
-        return self._runs.get((label, seed), next(iter(self._runs.values()))).rounds_of(label, seed)
+        return self._run_of(label, seed).rounds_of(label, seed)
+
+    def emulation_of(self, label: str, seed: int) -> Emulation | None:
+        """See :class:`~edgefl.report.run_record.RunRecord`."""
+        return self._run_of(label, seed).emulation_of(label, seed)
+
+    def _run_of(self, label: str, seed: int) -> RunResult:
+        return self._runs.get((label, seed), next(iter(self._runs.values())))
 
 
 def _seed(result: SeedResult) -> int:

@@ -8,6 +8,7 @@ from edgefl.printable import printable_line
 from edgefl.record.metric import Metric
 from edgefl.record.summary import BudgetResult, SeedResult
 from edgefl.report.early_ends import ENDS, IN_VAIN, early_ends, none_completed_a_round
+from edgefl.report.measured import measured_sentence
 from edgefl.report.quantities import estimate, limit, quantity
 from edgefl.report.rows import Row, by_run, comparison_rows, run_names
 from edgefl.report.run_record import RunRecord
@@ -35,6 +36,8 @@ def verdict(run: RunRecord) -> str:
         lines = [*_metrics(run), *_targets(rows, run.metric), *_front_blocks(run, rows)]
     if all(row.seeds == 1 for row in rows) and len(rows) > 1:
         lines.append("With one seed the spread is unknown: differences may be due to chance.")
+    if (measured := measured_sentence(run)) is not None:
+        lines.append(measured)
     return "\n".join(map(printable_line, lines))
 
 

@@ -26,6 +26,7 @@ class Transfer(NamedTuple):
         latency: seconds before the flow uses any bandwidth.
         bytes: delivered bytes.
         whole: false if it was aborted.
+        setup: the part of the latency for setting up its connection.
     """
 
     client: int
@@ -40,6 +41,7 @@ class Transfer(NamedTuple):
     bytes: int
     whole: bool
     joules: float
+    setup: float = 0.0
 
     @property
     def up(self) -> bool:
@@ -63,6 +65,7 @@ class Computation(NamedTuple):
 
     client: int
     round: int
+    dispatch: int
     alpha: int
     started: float
     ended: float
@@ -109,6 +112,7 @@ class Course:
         broken: the flows that broke.
         sent_off: when each job started whose client was selected in advance and received data in advance.
         groups: each client's kind of device and the name of its profile, if it ever computed or was refused.
+        cohorts: for each round the selected clients.
         alphas: for each round with a choice of blocks, the number of blocks sent to each client.
         capacities: for each link, the times of its capacity changes and the capacities in bit/s.
         joules: the energy of each client, by ``transfer``, ``compute``, ``idle`` and ``radio``.
@@ -123,6 +127,7 @@ class Course:
     broken: dict[int, Broken] = field(default_factory=dict)
     sent_off: dict[tuple[int, int], float] = field(default_factory=dict)
     groups: dict[int, tuple[int, str]] = field(default_factory=dict)
+    cohorts: dict[int, list[int]] = field(default_factory=dict)
     alphas: dict[int, dict[int, int]] = field(default_factory=dict)
     capacities: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=dict)
     joules: dict[int, dict[str, float]] = field(default_factory=dict)
@@ -187,6 +192,7 @@ class _Reader:
 
     def _transfer(self, event: Event, *, whole: bool) -> None:
         start = self._flows.pop(event.flow, event)
+        facts = start.facts
         self._moved[event.job].append(event.flow)
         self.course.transfers.append(
             Transfer(
@@ -195,13 +201,14 @@ class _Reader:
                 dispatch=event.dispatch,
                 item=event.item,
                 flow=event.flow,
-                path=tuple(start.facts.get("path") or (event.source, event.target)),
+                path=tuple(facts.get("path") or (event.source, event.target)),
                 latency=start.value,
                 started=event.time - event.seconds,
                 ended=event.time,
                 bytes=int(event.bytes),
                 whole=whole,
                 joules=event.joules,
+                setup=float(facts.get("connection", {}).get("setup", 0.0)),
             )
         )
 
@@ -223,7 +230,17 @@ class _Reader:
     def _computation(self, event: Event, *, whole: bool) -> None:
         started = event.time - event.seconds
         self.course.computations.append(
-            Computation(event.client, event.round, event.alpha, started, event.time, event.flops, event.joules, whole)
+            Computation(
+                client=event.client,
+                round=event.round,
+                dispatch=event.dispatch,
+                alpha=event.alpha,
+                started=started,
+                ended=event.time,
+                flops=event.flops,
+                joules=event.joules,
+                whole=whole,
+            )
         )
 
     def on_refused(self, event: Event) -> None:
@@ -264,6 +281,8 @@ class _Reader:
         if event.item == "blocks":
             chosen = {int(client): int(alpha) for client, alpha in event.facts.get("alphas", {}).items()}
             self.course.alphas.setdefault(event.round, {}).update(chosen)
+        elif event.item == "selection":
+            self.course.cohorts.setdefault(event.round, []).extend(event.facts.get("clients", ()))
 
     def on_capacity(self, event: Event) -> None:
         link = self.course.capacities.setdefault((event.source, event.target), [])

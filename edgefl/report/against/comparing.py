@@ -1,0 +1,238 @@
+"""Two run directories of one scenario, read and compared method by method."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from edgefl.errors import UserError
+from edgefl.record.emulation import Emulation
+from edgefl.record.summary import SeedResult
+from edgefl.report.against.causes import SharedLinks, cause_of
+from edgefl.report.against.decisions import Decisions, compare_decisions
+from edgefl.report.against.gaps import Gap, Place
+from edgefl.report.against.jobs import PHASES, jobs_of
+from edgefl.report.against.order import Order, order_of
+from edgefl.report.course import Course, read_course
+from edgefl.report.quantities import limit
+from edgefl.report.run_record import RunRecord
+
+
+class Bytes(NamedTuple):
+    """Bytes in both directions."""
+
+    down: int
+    up: int
+
+
+@dataclass
+class SeedAgainst:
+    """One method with one seed in both runs.
+
+    Attributes:
+        decisions: how far both made the same decisions; what follows is about these rounds only.
+        rounds: the seconds of each round.
+        ends: the seconds at the end of each round in both runs.
+        exposed, hidden: the seconds of transfers on the critical path that did, and did not, lengthen each round.
+        phases: the seconds of each phase of each job that both runs have.
+        unmatched: the number of jobs and phases that one run alone has.
+        other_critical: the number of rounds that another client closed.
+        predicted_bytes, measured_bytes: of all transfers of clients.
+        counted: the bytes of the whole measured run in its log.
+        emulation: how it was measured; ``None`` if it was simulated.
+    """
+
+    decisions: Decisions
+    emulation: Emulation | None
+    predicted_bytes: Bytes
+    measured_bytes: Bytes
+    counted: Bytes
+    rounds: list[Gap] = field(default_factory=list)
+    ends: list[tuple[float, float]] = field(default_factory=list)
+    exposed: list[Gap] = field(default_factory=list)
+    hidden: list[Gap] = field(default_factory=list)
+    phases: list[Gap] = field(default_factory=list)
+    unmatched: int = 0
+    other_critical: int = 0
+
+
+class TargetPair(NamedTuple):
+    """Mean seconds to a target in both runs; infinite if a seed never reached it."""
+
+    value: float
+    predicted: float
+    measured: float
+
+
+@dataclass(frozen=True)
+class Against:
+    """A run and its prediction.
+
+    Attributes:
+        predicted, measured: the runs.
+        seeds: by method, the comparison of each seed that both runs have.
+        targets: by method, the seconds to each target; none after ``--no-train``.
+        other: sentences about what only one run has, and options of the scenario that differ.
+    """
+
+    predicted: RunRecord
+    measured: RunRecord
+    seeds: dict[str, dict[int, SeedAgainst]]
+    targets: dict[str, list[TargetPair]]
+    other: list[str]
+
+    def pairs(self, method: str, name: str) -> list[Gap]:
+        """All seeds' pairs: ``rounds``, ``exposed``, ``hidden``, or the name of a phase."""
+        found = self.seeds[method].values()
+        if name in PHASES:
+            return [pair for seed in found for pair in seed.phases if pair.what == name]
+        return [pair for seed in found for pair in getattr(seed, name)]
+
+    def compared_rounds(self, method: str) -> int:
+        """The number of rounds that are compared with every seed."""
+        return min(seed.decisions.same for seed in self.seeds[method].values())
+
+    def seconds_after(self, method: str, rounds: int) -> tuple[float, float]:
+        """The mean seconds of the first rounds over the seeds, predicted and measured."""
+        ends = [seed.ends[rounds - 1] for seed in self.seeds[method].values()]
+        return fmean(end for end, _ in ends), fmean(end for _, end in ends)
+
+    def orders(self) -> list[Order]:
+        """The order of the methods by the seconds to each target, and by those of the rounds that all can compare."""
+        found = []
+        for value in dict.fromkeys(pair.value for pairs in self.targets.values() for pair in pairs):
+            pairs = {method: pair for method, each in self.targets.items() for pair in each if pair.value == value}
+            figure = f"to {limit(value, self.measured.metric.dimension)}"
+            predicted, measured = ({m: pair[place] for m, pair in pairs.items()} for place in (1, 2))
+            found.append(order_of(figure, predicted, measured))
+        counts = {method: self.compared_rounds(method) for method in self.seeds}
+        rounds = min((count for count in counts.values() if count), default=0)
+        ends = {method: self.seconds_after(method, rounds) for method, count in counts.items() if count}
+        predicted, measured = ({method: end[place] for method, end in ends.items()} for place in (0, 1))
+        found.append(order_of("the first round" if rounds == 1 else f"the first {rounds} rounds", predicted, measured))
+        return [order for order in found if order.pairs]
+
+
+def compare_runs(measured: RunRecord, predicted: RunRecord) -> Against:
+    """Compare a run with its prediction.
+
+    Raises:
+        UserError: the runs are of different scenarios, have no method and seed in common, or a log cannot be read.
+    """
+    if measured.name != predicted.name:
+        raise UserError(
+            f"expected a run of the scenario '{measured.name}', found one of '{predicted.name}'",
+            file=str(predicted.given),
+        )
+    protocol = measured.scenario.get("protocol") or {}
+    trained = measured.trained and predicted.trained
+    common_rounds = protocol.get("kind", "synchronous") != "asynchronous"
+    seeds: dict[str, dict[int, SeedAgainst]] = {}
+    targets: dict[str, list[TargetPair]] = {}
+    for label, results in measured.results.items():
+        other = {result.seed: result for result in predicted.results.get(label, ())}
+        both = {result.seed: (other[result.seed], result) for result in results if result.seed in other}
+        if both:
+            seeds[label] = {seed: _compared(measured, predicted, label, seed, common_rounds) for seed in both}
+            targets[label] = _targets(list(both.values())) if trained else []
+    if not seeds:
+        raise UserError(
+            f"expected a method and seed that {measured.given} has, too; found none", file=str(predicted.given)
+        )
+    return Against(
+        predicted, measured, seeds, targets, [*_only_one(measured, predicted, seeds), *_options(measured, predicted)]
+    )
+
+
+def _compared(measured: RunRecord, predicted: RunRecord, label: str, seed: int, common_rounds: bool) -> SeedAgainst:
+    planned, real = (read_course(run.paths.of(label, seed).folder) for run in (predicted, measured))
+    decisions = compare_decisions(planned, real)
+    emulation = measured.emulation_of(label, seed)
+    found = SeedAgainst(
+        decisions=decisions,
+        emulation=emulation,
+        predicted_bytes=_bytes(planned, decisions.same),
+        measured_bytes=_bytes(real, decisions.same),
+        counted=_bytes(real, math.inf),
+    )
+    for one, other in list(zip(planned.rounds, real.rounds, strict=False))[: decisions.same]:
+        place = Place(label, seed, one.number)
+        found.rounds.append(Gap(place, "round", one.ended - one.began, other.ended - other.began))
+        found.ends.append((one.ended, other.ended))
+        found.exposed.append(Gap(place, "exposed transfers", one.exposed, other.exposed))
+        found.hidden.append(Gap(place, "hidden transfers", one.hidden, other.hidden))
+        found.other_critical += one.critical != other.critical
+    shared = SharedLinks(planned.transfers), SharedLinks(real.transfers)
+    jobs, others = (jobs_of(course, common_rounds=common_rounds) for course in (planned, real))
+    for key in dict.fromkeys([*jobs, *others]):
+        pair = jobs.get(key), others.get(key)
+        if not any(job is not None and job.round <= decisions.same for job in pair):
+            continue
+        if pair[0] is None or pair[1] is None or pair[0].round != pair[1].round:
+            found.unmatched += 1
+            continue
+        place = Place(label, seed, pair[0].round, key[0])
+        found.unmatched += len(pair[0].seconds.keys() ^ pair[1].seconds.keys())
+        for phase in PHASES:
+            if phase in pair[0].seconds and phase in pair[1].seconds:
+                one_took, other_took = pair[0].seconds[phase], pair[1].seconds[phase]
+                # What a client waits for follows from the phases of others.
+                cause = None
+                if phase != "wait":
+                    cause = cause_of(phase, other_took - one_took, (pair[0], pair[1]), shared, emulation)
+                found.phases.append(Gap(place, phase, one_took, other_took, cause))
+    return found
+
+
+def _bytes(course: Course, rounds: float) -> Bytes:
+    """The bytes of clients' transfers for the jobs of the first rounds."""
+    moved = [each for each in course.transfers if each.item != "relay" and each.round <= rounds]
+    return Bytes(sum(each.bytes for each in moved if not each.up), sum(each.bytes for each in moved if each.up))
+
+
+def _targets(results: list[tuple[SeedResult, SeedResult]]) -> list[TargetPair]:
+    values = dict.fromkeys(target.value for pair in results for result in pair for target in result.targets)
+    return [
+        TargetPair(value, *(fmean(_seconds_to(value, pair[place]) for pair in results) for place in (0, 1)))
+        for value in values
+    ]
+
+
+def _seconds_to(value: float, result: SeedResult) -> float:
+    found = (each.seconds for each in result.targets if each.value == value and each.reached)
+    return next((seconds for seconds in found if seconds is not None), math.inf)
+
+
+def _only_one(measured: RunRecord, predicted: RunRecord, seeds: Mapping[str, Mapping[int, object]]) -> Iterator[str]:
+    """Sentences about methods and seeds that only one run has."""
+    for run in (measured, predicted):
+        alone = [
+            f"{label} with seed {result.seed}"
+            for label, results in run.results.items()
+            for result in results
+            if result.seed not in seeds.get(label, {})
+        ]
+        if alone:
+            yield f"Only {run.given} has {', '.join(alone)}."
+
+
+def _options(measured: RunRecord, predicted: RunRecord) -> Iterator[str]:
+    one, other = _flat(predicted.scenario), _flat(measured.scenario)
+    differing = [path for path in dict.fromkeys([*one, *other]) if one.get(path) != other.get(path)]
+    if differing:
+        yield f"The scenarios differ in {', '.join(differing)}."
+
+
+def _flat(data: Any, path: str = "") -> dict[str, Any]:
+    """The values of nested mappings and lists by dotted path."""
+    if isinstance(data, Mapping | list) and data:
+        items = data.items() if isinstance(data, Mapping) else enumerate(data)
+        return {
+            inner: value
+            for key, each in items
+            for inner, value in _flat(each, f"{path}.{key}" if path else str(key)).items()
+        }
+    return {path: data}

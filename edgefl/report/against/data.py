@@ -1,0 +1,100 @@
+"""A run and its prediction for programs: every round and phase, the decisions, the order and the largest gaps."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from edgefl.report.against.comparing import Against, SeedAgainst
+from edgefl.report.against.gaps import Gap, gaps_of
+from edgefl.report.against.jobs import PHASES
+from edgefl.report.against.order import MethodPair, Order
+from edgefl.report.against.sentences import sections, shown_largest
+
+
+def against_data(found: Against, rows: list[dict[str, object]], notes: list[str]) -> dict[str, Any]:
+    """The comparison for JSON, in base units and full precision.
+
+    Args:
+        found: the comparison.
+        rows: the rows of the table.
+        notes: the notes below it.
+    """
+    return {
+        "runs": [
+            {"run": "predicted", "path": str(found.predicted.given)},
+            {"run": "measured", "path": str(found.measured.given)},
+        ],
+        "rows": rows,
+        "seeds": [
+            {"method": method, "seed": seed, **_seed(each)}
+            for method, seeds in found.seeds.items()
+            for seed, each in seeds.items()
+        ],
+        "orders": [_order(order) for order in found.orders()],
+        "largest": [_largest(gap) for gap in shown_largest(found)],
+        "sentences": [{"about": about, "sentences": lines} for about, lines in sections(found)],
+        "notes": notes,
+    }
+
+
+def _seed(each: SeedAgainst) -> dict[str, object]:
+    return {
+        "rounds": each.decisions.rounds,
+        "compared_rounds": each.decisions.same,
+        "differing_decisions": {difference.kind: list(difference.rounds) for difference in each.decisions.differences},
+        "rounds_closed_by_another_client": each.other_critical,
+        "unmatched": each.unmatched,
+        "by_round": [{"round": gap.place.round, **_figures(gap), "phases": _phases(each, gap)} for gap in each.rounds],
+        "emulation": None if each.emulation is None else each.emulation.model_dump(mode="json"),
+    }
+
+
+def _phases(each: SeedAgainst, round: Gap) -> dict[str, object]:
+    """The medians of a round's jobs by phase."""
+    found: dict[str, object] = {}
+    for phase in PHASES:
+        pairs = [pair for pair in each.phases if pair.what == phase and pair.place.round == round.place.round]
+        if pairs:
+            gaps = gaps_of(pairs)
+            found[phase] = {"predicted": gaps.predicted, "measured": gaps.measured, "gap": gaps.seconds}
+    return found
+
+
+def _figures(gap: Gap) -> dict[str, object]:
+    return {"predicted": gap.predicted, "measured": gap.measured, "gap": gap.seconds}
+
+
+def _order(order: Order) -> dict[str, object]:
+    pairs = [_pair(pair) for pair in order.pairs]
+    return {"figure": order.figure, "tau": order.tau, "clear_tau": order.clear_tau, "pairs": pairs}
+
+
+def _pair(pair: MethodPair) -> dict[str, object]:
+    return {
+        "first": pair.first,
+        "second": pair.second,
+        "predicted": finite(pair.predicted),
+        "measured": finite(pair.measured),
+        "gap": finite(pair.gap),
+        "clear": pair.clear,
+        "kept": pair.kept,
+    }
+
+
+def _largest(gap: Gap) -> dict[str, object]:
+    place = gap.place
+    return {
+        "method": place.method,
+        "seed": place.seed,
+        "round": place.round,
+        "client": place.client,
+        "phase": gap.what,
+        **_figures(gap),
+        "cause": gap.cause,
+    }
+
+
+def finite(value: float) -> float | None:
+    """The value if it is finite, because JSON has no infinity."""
+    return value if math.isfinite(value) else None

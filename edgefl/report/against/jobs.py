@@ -1,0 +1,120 @@
+"""The phases of each job: how long its client downloads, computes, uploads and waits."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from edgefl.report.course import Course, Transfer
+
+Phase = Literal["download", "hidden download", "compute", "upload", "between phases", "wait", "relay"]
+
+PHASES: tuple[Phase, ...] = (
+    "download", "hidden download", "compute", "upload", "between phases", "wait", "relay",
+)  # fmt: skip
+"""The order in which phases are shown.
+
+``download`` lies after the beginning of the job, ``hidden download`` (a prefetch) before it; ``between phases`` is the
+rest of the time until the update has arrived, ``wait`` from then to the end of the round; ``relay`` is a transfer
+between the server and a cell.
+"""
+
+Key = tuple[int, int, str]
+"""The client, its dispatch and an empty text; of a relay -1, its round, and where it goes."""
+
+
+@dataclass
+class Job:
+    """One participation of a client, or one relay.
+
+    Attributes:
+        round: the round it belongs to, from 1.
+        seconds: of each phase that was completed.
+        transfers: those of each phase.
+        attempts: how many of its transfers broke.
+    """
+
+    round: int
+    seconds: dict[Phase, float] = field(default_factory=dict)
+    transfers: dict[Phase, list[Transfer]] = field(default_factory=dict)
+    attempts: int = 0
+
+
+def jobs_of(course: Course, *, common_rounds: bool) -> dict[Key, Job]:
+    """The jobs of a course.
+
+    Args:
+        course: the course of one method and seed.
+        common_rounds: whether the jobs of a round begin with it. Otherwise a job begins with its dispatch or its first
+            download.
+    """
+    rounds = {each.number: each.began for each in course.rounds}
+    ends = sorted(each.ended for each in course.rounds)
+    own: defaultdict[tuple[int, int], list[Transfer]] = defaultdict(list)
+    jobs: dict[Key, Job] = {}
+    for transfer in course.transfers:
+        if transfer.item == "relay":
+            job = jobs.setdefault((-1, transfer.round, "–".join(transfer.path)), Job(transfer.round))
+            _add(job, "relay", [transfer], [(transfer.started, transfer.ended)], course)
+        elif course.own_fates.get(transfer.flow) != "prefetched_in_vain":
+            own[transfer.client, transfer.dispatch].append(transfer)
+    computing: defaultdict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+    aborted = set()
+    for each in course.computations:
+        computing[each.client, each.dispatch].append((each.started, each.ended))
+        if not each.whole:
+            aborted.add((each.client, each.dispatch))
+    for (client, dispatch), transfers in own.items():
+        job = jobs[client, dispatch, ""] = Job(transfers[0].round)
+        down = [each for each in transfers if each.item == "down"]
+        first = min((each.started for each in down), default=rounds.get(job.round, 0.0))
+        began = course.sent_off.get((client, dispatch), first)
+        if common_rounds:
+            began = rounds.get(job.round, began)
+        fetched = [each for each in transfers if not each.up]
+        spans = [_span(each, course) for each in fetched]
+        _add(job, "download", fetched, [(max(start, began), end) for start, end in spans if end > began], course)
+        if any(start < began for start, _ in spans):
+            hidden = [(start, min(end, began)) for start, end in spans if start < began]
+            _add(job, "hidden download", fetched, hidden, course)
+        if computing[client, dispatch] and (client, dispatch) not in aborted:
+            job.seconds["compute"] = _covered(computing[client, dispatch])
+        sent = [each for each in transfers if each.up]
+        if sent:
+            _add(job, "upload", sent, [_span(each, course) for each in sent], course)
+        if {"download", "compute", "upload"} <= job.seconds.keys():
+            arrived = max(each.ended for each in sent)
+            active = sum(job.seconds[phase] for phase in ("download", "compute", "upload"))
+            job.seconds["between phases"] = max(0.0, arrived - began - active)
+            end = bisect_left(ends, arrived)
+            if end < len(ends):
+                job.seconds["wait"] = ends[end] - arrived
+        job.attempts = sum(each.flow in course.broken for each in transfers)
+    return jobs
+
+
+def _add(
+    job: Job, phase: Phase, transfers: list[Transfer], spans: Sequence[tuple[float, float]], course: Course
+) -> None:
+    """Add a phase of transfers, unless one of them was aborted."""
+    if all(each.whole or each.flow in course.broken for each in transfers):
+        job.transfers.setdefault(phase, []).extend(transfers)
+        job.seconds[phase] = job.seconds.get(phase, 0.0) + _covered(spans)
+
+
+def _span(transfer: Transfer, course: Course) -> tuple[float, float]:
+    """The start and the end of a transfer; the wait for the next attempt is a part of it."""
+    broken = course.broken.get(transfer.flow)
+    return transfer.started, transfer.ended + (0.0 if broken is None else broken.wait)
+
+
+def _covered(spans: Iterable[tuple[float, float]]) -> float:
+    """The seconds that lie in at least one span."""
+    seconds, until = 0.0, float("-inf")
+    for start, end in sorted(spans):
+        seconds += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return seconds

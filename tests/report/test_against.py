@@ -1,0 +1,349 @@
+"""A run against its prediction: gaps in closed form, the order of the methods, decisions and causes."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import io
+import json
+import math
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import kendalltau
+
+from edgefl.cli.entry import main
+from edgefl.experiment import run
+from edgefl.record import RunPaths
+from edgefl.record.emulation import Emulation, write_emulation
+from edgefl.report import RunResult
+from edgefl.report.against.causes import SharedLinks, cause_of
+from edgefl.report.against.comparing import compare_runs
+from edgefl.report.against.decisions import compare_decisions
+from edgefl.report.against.gaps import Gap, Place, gaps_of
+from edgefl.report.against.jobs import Job, jobs_of
+from edgefl.report.against.order import kendall, order_of
+from edgefl.report.against.table import against_table
+from edgefl.report.course import Computation, Course, Round, Transfer
+from edgefl.scenario.loading import check
+
+from ..record.test_emulation import MEASURED
+from ..small_runs import SMALL
+
+METHODS = ["fedavg", {"method": "fedadc", "overlap": True}, "fedbr"]
+
+
+def scenario(capacity="8 Mbit/s", server="1 Gbit/s", **changes):
+    """Clients with constant links of one capacity and no latency."""
+    data = copy.deepcopy(SMALL) | {"methods": METHODS, "seeds": [0, 1]} | changes
+    link = {"down": capacity, "up": capacity}
+    data["network"] = {
+        "topology": {"kind": "star", "server": {"down": server, "up": server}, "latency": 0},
+        "links": {"5g": link},
+        **changes.get("network", {}),
+    }
+    return data
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A prediction, and a measurement with half of the capacity."""
+    folder = tmp_path_factory.mktemp("against")
+    return tuple(
+        run(check(scenario(capacity)), out=folder / name, train=False)
+        for name, capacity in (("predicted", "8 Mbit/s"), ("measured", "4 Mbit/s"))
+    )
+
+
+@pytest.fixture
+def copied(runs, tmp_path):
+    predicted, measured = runs
+    return predicted, shutil.copytree(measured, tmp_path / "measured")
+
+
+def rows_of(measured, predicted):
+    table = against_table(compare_runs(RunResult(measured), RunResult(predicted)))
+    return {(record["method"], record["figure"]): record for record in table.records}
+
+
+def test_half_the_capacity_doubles_transfers_and_leaves_training_as_it_is(runs):
+    predicted, measured = runs
+    rows = rows_of(measured, predicted)
+    for method in ("fedavg", "fedadc", "fedbr"):
+        for phase in ("download", "upload"):
+            row = rows[method, phase]
+            assert row["relative_gap"] == pytest.approx(1.0)
+            assert row["measured"] == pytest.approx(2 * row["predicted"])
+            assert row["compared"] == 2 * 4 * 3
+        assert rows[method, "compute"]["gap"] == rows[method, "between phases"]["gap"] == 0.0
+        for direction in ("bytes down", "bytes up"):
+            assert rows[method, direction]["gap"] == 0
+            assert rows[method, direction]["measured"] > 0
+
+
+def test_the_gap_of_a_round_is_that_of_its_transfers(runs):
+    """All clients have equal links, so a round lasts as long as transfers and the slowest training."""
+    predicted, measured = runs
+    row = rows_of(measured, predicted)["fedavg", "round"]
+    bits = 8 * RunResult(predicted).results["fedavg"][0].bytes.up / (4 * 3)
+    transfers = 2 * bits / 8e6
+    assert row["gap"] == pytest.approx(transfers)
+    assert row["measured"] == pytest.approx(row["predicted"] + transfers)
+    total = rows_of(measured, predicted)["fedavg", "first 4 rounds"]
+    assert total["gap"] == pytest.approx(4 * transfers)
+
+
+def test_a_run_against_itself_has_no_gap(runs):
+    predicted, _ = runs
+    assert all(row["gap"] == 0 for row in rows_of(predicted, predicted).values())
+    found = compare_runs(RunResult(predicted), RunResult(predicted))
+    (order,) = found.orders()
+    assert order.tau == order.clear_tau == 1.0
+    assert "largest gaps" not in dict(against_table(found).sentences)
+
+
+def test_every_format_has_the_comparison_and_the_picture_is_written(copied, capsys):
+    predicted, measured = copied
+    command = ["report", str(measured), "--against", str(predicted)]
+    assert main(command) == 0
+    shown = capsys.readouterr()
+    assert "the methods are in the predicted order (Kendall's τ = 1.00, 3 pairs)" in shown.out
+    assert "that run was not emulated" in shown.out
+    assert "network.links.5g.down" in shown.out
+    assert f"{measured}/against.png: predicted over measured seconds" in shown.err
+    assert (measured / "against.png").read_bytes().startswith(b"\x89PNG")
+    for form in ("markdown", "latex", "csv"):
+        assert main([*command, "--format", form]) == 0
+        out = capsys.readouterr().out
+        assert "hidden download" in out
+        if form == "csv":
+            assert {row["figure"] for row in csv.DictReader(io.StringIO(out))} >= {"round", "upload", "bytes up"}
+    assert main([*command, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    first = data["seeds"][0]
+    assert [each["round"] for each in first["by_round"]] == [1, 2, 3, 4]
+    for each in first["by_round"]:
+        assert each["phases"]["upload"]["gap"] == pytest.approx(each["phases"]["upload"]["predicted"])
+    assert data["largest"][0]["gap"] == max(each["gap"] for each in data["largest"])
+
+
+def test_a_folder_that_cannot_be_written_is_a_warning(copied, capsys, monkeypatch):
+    predicted, measured = copied
+
+    def full(found):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("edgefl.report.against.picture.write_against", full)
+    assert main(["report", str(measured), "--against", str(predicted)]) == 0
+    assert f"warning: {measured}/against.png cannot be written: No space left on device" in capsys.readouterr().err
+
+
+def test_measured_seconds_bytes_and_the_load_are_named(copied, capsys):
+    predicted, measured = copied
+    for label in ("fedavg", "fedadc", "fedbr"):
+        for seed in (0, 1):
+            write_emulation(Emulation.model_validate(MEASURED), RunPaths(measured).of(label, seed).emulation)
+    rows = rows_of(measured, predicted)
+    counted = RunResult(measured).results["fedavg"][0].bytes
+    for name in ("down", "up"):
+        row = rows["fedavg", f"bytes {name}: counted, by interfaces"]
+        assert (row["predicted"], row["measured"]) == (getattr(counted, name), MEASURED["wire_bytes"][name])
+    assert main(["report", str(measured), "--against", str(predicted)]) == 0
+    out = capsys.readouterr().out
+    assert "at most 40 % of its processors" in out
+    assert MEASURED["trust"][0] in out
+    sentence = (
+        "The seconds are measured in an emulation, not computed (time dilation 4, paced computation, fifo queues)."
+    )
+    assert sentence in out
+    assert main(["report", str(measured)]) == 0
+    assert sentence in capsys.readouterr().out
+    page = measured.parent / "page.html"
+    assert main(["report", str(measured), "--html", str(page)]) == 0
+    assert sentence in page.read_text(encoding="utf-8")
+    assert main(["report", str(predicted)]) == 0
+    assert "measured in an emulation" not in capsys.readouterr().out
+
+
+def test_a_run_of_another_scenario_method_or_seed_is_refused(runs, tmp_path, capsys):
+    predicted, _ = runs
+    other = run(check(scenario() | {"name": "other"}), out=tmp_path / "other", train=False, methods=["fedavg"])
+    assert main(["report", str(predicted), "--against", str(other)]) == 2
+    assert "expected a run of the scenario 'small', found one of 'other'" in capsys.readouterr().err
+    seed = run(check(scenario() | {"seeds": [7]}), out=tmp_path / "seed", train=False, methods=["fedavg"])
+    assert main(["report", str(predicted), "--against", str(seed)]) == 2
+    assert "expected a method and seed that" in capsys.readouterr().err
+    assert main(["report", str(predicted), str(seed), "--against", str(predicted)]) == 2
+    assert "expected one run directory" in capsys.readouterr().err
+    assert main(["report", str(predicted), "--against", str(tmp_path / "none")]) == 2
+    assert "expected a run directory, found nothing" in capsys.readouterr().err
+
+
+def test_methods_and_seeds_of_one_run_alone_are_named(runs, tmp_path, capsys):
+    predicted, measured = runs
+    part = run(check(scenario() | {"seeds": [1]}), out=tmp_path / "part", train=False, methods=["fedavg"])
+    assert main(["report", str(part), "--against", str(predicted)]) == 0
+    assert "has fedavg with seed 0, fedadc with seed 0, fedadc with seed 1" in capsys.readouterr().out
+    assert set(rows_of(part, predicted)) < set(rows_of(measured, predicted)) | {("fedavg", "first 4 rounds")}
+
+
+def test_seconds_to_a_target_are_compared(tmp_path):
+    """Both runs reach the target in the same round; its seconds are those of the round's end."""
+    trained = [
+        RunResult(run(check(scenario(capacity, methods=["fedavg"], targets=[0.1])), out=tmp_path / capacity[:1]))
+        for capacity in ("8 Mbit/s", "4 Mbit/s")
+    ]
+    rows = rows_of(trained[1].path, trained[0].path)
+    row = rows["fedavg", "to 10 %"]
+    for run_of, figure in zip(trained, ("predicted", "measured"), strict=True):
+        seconds = [result.targets[0].seconds for result in run_of.results["fedavg"]]
+        assert row[figure] == pytest.approx(sum(seconds) / 2)
+    assert row["gap"] > 0
+
+
+def course(*rounds, **changes):
+    """A course of rounds of ten seconds with these aggregated clients."""
+    made = [
+        Round(number, 10.0 * (number - 1), 10.0 * number, 0, 0, 0.0, 0.0, tuple(clients))
+        for number, clients in enumerate(rounds, 1)
+    ]
+    return Course(rounds=made, **changes)
+
+
+def test_rounds_are_compared_until_the_first_decision_that_differs():
+    same = course([1, 2], [3, 4], [5, 6])
+    assert compare_decisions(same, course([2, 1], [4, 3], [5, 6])) == ((), 3, 3)
+    late = compare_decisions(same, course([1, 2], [3], [5]))
+    assert late.differences == (("aggregated clients", (2, 3)),)
+    assert (late.rounds, late.same) == (3, 1)
+    shorter = compare_decisions(same, course([1, 2], [3, 4]))
+    assert (shorter.differences, shorter.rounds, shorter.same) == ((), 2, 2)
+    one = course([1], [1], cohorts={1: [1], 2: [1]}, alphas={2: {1: 3}})
+    other = course([1], [1], cohorts={1: [2], 2: [1]}, alphas={2: {1: 4}})
+    found = compare_decisions(one, other)
+    assert found.differences == (("cohort", (1,)), ("blocks", (2,)))
+    assert found.same == 0
+
+
+def test_after_a_decision_that_differs_nothing_is_compared(tmp_path, capsys):
+    """A deadline that all clients meet with fast links, and no client with slow ones."""
+    late = {"protocol": {"kind": "synchronous", "deadline": "60 ms"}, "methods": ["fedavg"], "seeds": [0]}
+    predicted = run(check(scenario(**late)), out=tmp_path / "predicted", train=False)
+    measured = run(check(scenario("20 kbit/s", **late)), out=tmp_path / "measured", train=False)
+    assert main(["report", str(measured), "--against", str(predicted)]) == 0
+    out = capsys.readouterr().out
+    assert "aggregated clients in 4 rounds (the first is 1)" in out
+    assert "no round is compared" in out
+    assert set(rows_of(measured, predicted)) == {("fedavg", "bytes down"), ("fedavg", "bytes up")}
+
+
+def transfer(item, flow, started, ended, *, client=0, dispatch=0, path=("server", "0"), **changes):
+    figures = {"latency": 0.0, "bytes": 1000, "whole": True, "joules": 0.0, **changes}
+    return Transfer(client, 1, dispatch, item, flow, path, started=started, ended=ended, **figures)
+
+
+def test_phases_of_a_job_with_a_prefetch():
+    """The job's round begins at 10 s: of the prefetch from 7 to 12 s, 3 s are hidden and 2 s are not."""
+    made = Course(
+        transfers=[
+            transfer("prefetch", 0, 7.0, 12.0),
+            transfer("down", 1, 11.0, 13.0),
+            transfer("up", 2, 20.5, 24.0, path=("0", "server")),
+        ],
+        computations=[Computation(0, 1, 0, 4, 13.5, 20.0, 0.0, 0.0, whole=True)],
+        rounds=[Round(1, 10.0, 30.0, 0, 0, 0.0, 0.0, (0,))],
+    )
+    (job,) = jobs_of(made, common_rounds=True).values()
+    assert job.seconds == {
+        "download": 3.0, "hidden download": 3.0, "compute": 6.5, "upload": 3.5, "between phases": 1.0, "wait": 6.0,
+    }  # fmt: skip
+    (alone,) = jobs_of(made, common_rounds=False).values()
+    assert (alone.seconds["download"], alone.seconds["hidden download"]) == (2.0, 4.0)
+
+
+def test_an_aborted_transfer_is_no_phase():
+    made = Course(transfers=[transfer("down", 0, 0.0, 2.0, whole=False)], rounds=course([]).rounds)
+    (job,) = jobs_of(made, common_rounds=True).values()
+    assert job.seconds == {}
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 10)), min_size=1, max_size=8))
+def test_shared_seconds_are_those_with_another_transfer_on_a_link(spans):
+    sent = [transfer("up", flow, float(a), float(a + b), path=("c", "s")) for flow, (a, b) in enumerate(spans)]
+    links = SharedLinks(sent)
+    for one in sent:
+        ticks = np.arange(one.started, one.ended) + 0.5
+        others = [other for other in sent if other is not one]
+        expected = sum(any(other.started < tick < other.ended for other in others) for tick in ticks)
+        assert links.seconds(one) == pytest.approx(expected)
+
+
+def the_cause(gap, *, latency=0.0, bytes=1000, crowd=0.0, attempts=0, emulation=None, phase="upload"):
+    """The cause of a gap of an upload of 10 s, beside which another one uses the link for ``crowd`` seconds."""
+    predicted = transfer("up", 0, 0.0, 10.0, latency=latency, bytes=bytes)
+    measured = predicted._replace(ended=10.0 + gap)
+    others = [transfer("up", 9, 0.0, crowd, client=1)] if crowd else []
+    jobs = tuple(Job(1, transfers={"upload": [each]}, attempts=attempts) for each in (predicted, measured))
+    shared = tuple(SharedLinks([each, *others]) for each in (predicted, measured))
+    return cause_of(phase, gap, jobs, shared, emulation)
+
+
+def test_each_cause_has_its_rule():
+    emulated = Emulation.model_validate(MEASURED)
+    # Two round trips of 0.2 s and log2(1 + 3) doublings from ten segments of 1460 bytes: 0.8 s.
+    assert the_cause(0.79, latency=0.1, bytes=3 * 14_600) == "set-up"
+    assert the_cause(0.81, latency=0.1, bytes=3 * 14_600) == "other"
+    assert the_cause(0.81, latency=0.1, bytes=3 * 14_600, crowd=0.9) == "sharing"
+    assert the_cause(-2.0, crowd=2.5) == "sharing"
+    assert the_cause(-2.0, crowd=1.5) == "other"
+    assert the_cause(0.1, latency=1.0, attempts=1) == "attempts"
+    assert the_cause(0.1, phase="compute", emulation=emulated) == "scheduling"
+    assert the_cause(0.1, phase="compute", emulation=emulated.model_copy(update={"compute": "real"})) == "device"
+    assert the_cause(0.1, phase="compute") == "device"
+    assert the_cause(0.1, phase="between phases", emulation=emulated) == "scheduling"
+
+
+def test_unfair_shares_are_found_as_a_cause(tmp_path):
+    """Two runs whose server link is shared equally and by a queue."""
+    changes = {"server": "3 Mbit/s", "methods": ["fedavg"], "seeds": [0]}
+    predicted = run(check(scenario(**changes)), out=tmp_path / "p", train=False)
+    data = scenario(**changes)
+    data["network"]["transport"] = {"kind": "tcp", "queue": "fifo"}
+    data["network"]["topology"]["latency"] = "1 ms"
+    measured = run(check(data), out=tmp_path / "m", train=False)
+    found = compare_runs(RunResult(measured), RunResult(predicted))
+    causes = {pair.cause for pair in found.pairs("fedavg", "upload") if abs(pair.seconds) > 1e-3}
+    assert "sharing" in causes
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=7))
+def test_tau_is_kendalls(seconds):
+    predicted, measured = ({str(n): float(each[place]) for n, each in enumerate(seconds)} for place in (0, 1))
+    tau = order_of("", predicted, measured).tau
+    expected = kendalltau(list(predicted.values()), list(measured.values())).statistic
+    assert tau is None if math.isnan(expected) else tau == pytest.approx(expected)
+
+
+def test_the_order_is_trusted_where_the_predicted_difference_exceeds_the_gap():
+    order = order_of("", {"a": 10.0, "b": 11.0, "c": 20.0}, {"a": 12.5, "b": 12.0, "c": 21.0})
+    clear = {(pair.first, pair.second): pair.clear for pair in order.pairs}
+    assert clear == {("a", "b"): False, ("a", "c"): True, ("b", "c"): True}
+    assert order.tau == pytest.approx(1 / 3)
+    assert order.clear_tau == 1.0
+
+
+def test_a_method_that_never_reaches_a_target_is_last():
+    order = order_of("", {"a": 1.0, "b": math.inf, "c": math.inf}, {"a": 2.0, "b": math.inf, "c": 5.0})
+    assert [(pair.predicted, pair.measured) for pair in order.pairs][:2] == [(math.inf, math.inf), (math.inf, 3.0)]
+    assert order.pairs[2].predicted == 0.0
+    assert kendall([]) is None
+
+
+def test_gaps_have_medians_and_the_worst_place():
+    pairs = [Gap(Place("a", 0, number), "round", 10.0, 10.0 + gap) for number, gap in enumerate((1.0, -3.0, 0.5), 1)]
+    gaps = gaps_of(pairs)
+    assert (gaps.seconds, gaps.relative, gaps.within) == (0.5, 0.05, 0.1)
+    assert gaps.worst.place.round == 2
