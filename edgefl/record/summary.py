@@ -212,6 +212,11 @@ class SeedResult(_Part):
         """Whether a fault of a part of the method ended the run."""
         return self.stop.reason == "fault"
 
+    @property
+    def trained_nothing(self) -> bool:
+        """Whether no update was ever aggregated, so that the last model is the untrained one."""
+        return self.rounds <= self.rounds_without_update
+
     def written(self) -> dict[str, Any]:
         """Return the result as JSON data: the keys that were set, in their order."""
         return self.model_dump(mode="json", exclude_unset=True)

@@ -36,8 +36,8 @@ class Figure(NamedTuple):
         return self.path.partition(".")[0]
 
     def of(self, result: SeedResult) -> float | None:
-        """Its value for one seed; ``None`` if the summary has none."""
-        found: Any = result
+        """Its value for one seed; ``None`` if the summary has none, or if it describes an untrained model."""
+        found: Any = None if self in OUTCOME and result.trained_nothing else result
         for name in self.path.split("."):
             found = None if found is None else getattr(found, name)
         value: float | None = found
@@ -65,7 +65,9 @@ COST = (
     Figure("rounds", "count", ("rounds", "")),
     Figure("rounds_without_update", "count"),
     Figure("refused", "count"),
+    Figure("transfers.breaks", "count"),
     Figure("transfers.retries", "count", ("retries", ""), rare=True),
+    Figure("transfers.failed", "count"),
     Figure("bytes.down", "bytes", ("down", "")),
     Figure("bytes.up", "bytes", ("up", "")),
     Figure("bytes.wasted", "bytes", ("wasted", "")),

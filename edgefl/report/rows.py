@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from edgefl.errors import UserError
+from edgefl.record.kinds import Lost
 from edgefl.record.metric import Metric
 from edgefl.record.summary import SeedResult
 from edgefl.report.early_ends import early_ends
@@ -14,6 +16,22 @@ from edgefl.report.figures import FIGURES, METRIC, Figure
 from edgefl.report.quantities import CUT_OFF, cut_off, estimate
 from edgefl.report.run_record import RunRecord
 from edgefl.report.statistics import Estimate, TimeToTarget, mean_or_none, time_to_target
+
+_REASONS: dict[Lost, str] = {"late": "were late", "dropped": "dropped out"}
+
+
+class LostUpdates(NamedTuple):
+    """Participations whose update was not aggregated, all seeds together.
+
+    Attributes:
+        updates: their number.
+        participations: the number of all participations.
+        reasons: why, in words.
+    """
+
+    updates: int
+    participations: int
+    reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -27,6 +45,7 @@ class Row:
         figures: by path, those of the parts that every seed's summary has; ``None`` if a seed has no value.
         targets: time to each target by its value, in seconds; empty if the run trained nothing.
         metric: the metric of the run's models.
+        lost: how many updates were not aggregated; ``None`` if no client was late or dropped out.
         stops: the number of seeds that ended for each reason, most frequent first.
         messages: for each reason of an early end, the message of the first seed.
     """
@@ -39,6 +58,7 @@ class Row:
     stops: tuple[tuple[str, int], ...]
     messages: dict[str, str]
     metric: Metric
+    lost: LostUpdates | None = None
 
     def __getitem__(self, path: str) -> Estimate | None:
         """Return a figure; ``None`` if a seed has no value."""
@@ -60,7 +80,7 @@ def comparison_rows(*runs: RunRecord) -> list[Row]:
     if len(metrics) > 1:
         raise UserError(f"expected runs with the same metric, found {' and '.join(metrics)}")
     return [
-        _row(name, label, results, run.metric, trained=run.trained)
+        _row(name, label, results, run)
         for name, run in zip(names, runs, strict=True)
         for label, results in run.results.items()
     ]
@@ -161,7 +181,30 @@ def lost_work(row: Row) -> list[str]:
         )
     if without:
         lines.append(f"{row.label}: no update was aggregated in {without} of {rounds} rounds{of_all}.")
-    return lines
+    return [*lines, *_not_aggregated(row, of_all), *_broken(row, of_all)]
+
+
+def _broken(row: Row, of_all: str) -> list[str]:
+    """A sentence about attempts to transfer something that broke, and transfers that failed, all seeds together."""
+    breaks, again, failed = (row.total(f"transfers.{name}") for name in ("breaks", "retries", "failed"))
+    if not breaks:
+        return []
+    attempts = "1 attempt" if breaks == 1 else f"{breaks} attempts"
+    followed = "each" if again == breaks else str(again)
+    ends = f", and {failed} {'transfer' if failed == 1 else 'transfers'} failed" if failed else ""
+    return [
+        f"{row.label}: {attempts} to transfer something broke at a time-out{of_all}; {followed} "
+        f"{'was' if again in {breaks, 1} else 'were'} followed by another attempt{ends}."
+    ]
+
+
+def _not_aggregated(row: Row, of_all: str) -> list[str]:
+    """A sentence about the participations whose update was not aggregated, all seeds together."""
+    if row.lost is None or not 0 < row.lost.updates < row.lost.participations:
+        return []
+    lost, participations, reasons = row.lost
+    why = f"because clients {' or '.join(reasons)}"
+    return [f"{row.label}: {lost} of {participations} updates were not aggregated{of_all}, {why}."]
 
 
 def dimension_of(figure: Figure, row: Row) -> str:
@@ -174,12 +217,12 @@ def final_of(row: Row) -> Estimate | None:
     return row["accuracy.final"] or row["metric.final"]
 
 
-def _row(run: str, label: str, results: Sequence[SeedResult], metric: Metric, *, trained: bool) -> Row:
-    measured = results if trained else ()
+def _row(name: str, label: str, results: Sequence[SeedResult], run: RunRecord) -> Row:
+    metric, measured = run.metric, results if run.trained else ()
     values = list(dict.fromkeys(target.value for result in measured for target in result.targets))
     hidden = "metric" if metric.is_accuracy else "accuracy"
     return Row(
-        run=run,
+        run=name,
         label=label,
         seeds=len(results),
         figures={
@@ -191,7 +234,21 @@ def _row(run: str, label: str, results: Sequence[SeedResult], metric: Metric, *,
         stops=tuple(Counter(result.stop.reason for result in results).most_common()),
         messages={result.stop.reason: result.stop.message for result in reversed(results) if result.stop.message},
         metric=metric,
+        lost=_lost(label, results, run),
     )
+
+
+def _lost(label: str, results: Sequence[SeedResult], run: RunRecord) -> LostUpdates | None:
+    fates = {fate for each in results for fate, amount in each.bytes.by_fate.items() if amount}
+    if any(each.transfers is not None and each.transfers.failed for each in results):
+        fates.add("dropped")
+    reasons = tuple(words for fate, words in _REASONS.items() if fate in fates)
+    if not reasons:
+        return None
+    tables = [run.rounds_of(label, each.seed) for each in results]
+    counts = ("participants", "aggregated")
+    began, used = (sum(sum(table.column(name).to_pylist()) for table in tables) for name in counts)
+    return LostUpdates(began - used, began, reasons)
 
 
 def _seconds_to(value: float, result: SeedResult) -> float | None:

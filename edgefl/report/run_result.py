@@ -8,7 +8,7 @@ from edgefl.report.comparison import comparison_grid
 from edgefl.report.html import render
 from edgefl.report.rows import comparison_rows
 from edgefl.report.run_record import RunRecord
-from edgefl.report.verdict import verdict
+from edgefl.report.verdict import verdicts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,4 +32,4 @@ class RunResult(RunRecord):
 
     def _repr_html_(self) -> str:
         compared = comparison_grid(comparison_rows(self))
-        return render("comparison.html.jinja", title=self.name, compared=compared, sentences=verdict(self).splitlines())
+        return render("comparison.html.jinja", title=self.name, compared=compared, sentences=verdicts([self])[0][1])

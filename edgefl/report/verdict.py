@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from edgefl.printable import printable_line
+from edgefl.record.kinds import BUDGETS
 from edgefl.record.metric import Metric
 from edgefl.record.summary import BudgetResult, SeedResult
-from edgefl.report.early_ends import ENDS, IN_VAIN, early_ends, none_completed_a_round
+from edgefl.report.early_ends import ENDS, early_ends, none_completed_a_round
 from edgefl.report.measured import measured_sentence
 from edgefl.report.quantities import estimate, limit, quantity
 from edgefl.report.rows import Row, by_run, comparison_rows, run_names
@@ -27,9 +28,28 @@ def verdict(run: RunRecord) -> str:
     round, there is nothing to compare, and the verdict says why each one ended.
     """
     rows = comparison_rows(run)
-    if none_completed_a_round(rows) and any(row.messages for row in rows):
-        ends = [line for lines in early_ends(rows).values() for line in lines]
-        return "\n".join(map(printable_line, ["No method completed a round, so there is nothing to compare.", *ends]))
+    lines = _sentences(run, rows)
+    if _nothing_to_compare(rows):
+        lines += [line for found in early_ends(rows).values() for line in found]
+    return "\n".join(map(printable_line, lines))
+
+
+def verdicts(runs: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
+    """The sentences to print with a table, each run's with its name; a single run has no name.
+
+    The notes below the table say why methods ended early, so these sentences do not.
+    """
+    sentences = [list(map(printable_line, _sentences(run, comparison_rows(run)))) for run in runs]
+    return by_run(dict(zip(run_names(runs), sentences, strict=True))) if len(runs) > 1 else [("", sentences[0])]
+
+
+def _nothing_to_compare(rows: Sequence[Row]) -> bool:
+    return none_completed_a_round(rows) and any(row.messages for row in rows)
+
+
+def _sentences(run: RunRecord, rows: Sequence[Row]) -> list[str]:
+    if _nothing_to_compare(rows):
+        return ["No method completed a round, so there is nothing to compare."]
     if not run.trained:
         lines = [f"No model was evaluated, so there is no {run.metric.word} to compare.", *_costs(run)]
     else:
@@ -38,13 +58,7 @@ def verdict(run: RunRecord) -> str:
         lines.append("With one seed the spread is unknown: differences may be due to chance.")
     if (measured := measured_sentence(run)) is not None:
         lines.append(measured)
-    return "\n".join(map(printable_line, lines))
-
-
-def verdicts(runs: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
-    """The sentences of several runs, each with the run's name; a single run has no name."""
-    sentences = [verdict(run).split("\n") for run in runs]
-    return by_run(dict(zip(run_names(runs), sentences, strict=True))) if len(runs) > 1 else [("", sentences[0])]
+    return lines
 
 
 def _metrics(run: RunRecord) -> list[str]:
@@ -61,15 +75,10 @@ def _metrics(run: RunRecord) -> list[str]:
 
 
 def _metric_at_the_end(result: SeedResult, *, smoothed: bool) -> float | None:
-    """The metric of the last model; ``None`` if nothing was trained."""
-    if _in_vain(result):
+    """The metric of the last model; ``None`` if it is the untrained one."""
+    if result.trained_nothing:
         return None
     return result.metric.ema if smoothed else result.metric.final
-
-
-def _in_vain(result: SeedResult) -> bool:
-    """Whether the run ended in its first round, so that its last model is the untrained one."""
-    return not result.rounds and result.stop.reason in IN_VAIN
 
 
 def _budgets(run: RunRecord) -> list[BudgetResult]:
@@ -90,7 +99,7 @@ def _over_methods(run: RunRecord, figure: Callable[[SeedResult], float | None]) 
 def _under(run: RunRecord, budget: BudgetResult) -> str:
     def metric_of(result: SeedResult) -> float | None:
         same = [found for found in result.budgets if (found.kind, found.limit) == (budget.kind, budget.limit)]
-        return result.within(same[0]) if same and not _in_vain(result) else None
+        return result.within(same[0]) if same and not result.trained_nothing else None
 
     start = f"Within {limit(budget.limit, budget.kind)},"
     return _winner(start, _over_methods(run, metric_of), run, run.metric.word)
@@ -202,18 +211,13 @@ def _costs(run: RunRecord) -> list[str]:
     lines = [_ended_early(label, run.results[label]) for label in roundless]
     if len(roundless) == len(run.results):
         return lines
-    measures: list[tuple[str, str, Callable[[SeedResult], float]]] = [
-        ("time", "seconds", lambda result: result.seconds),
-        ("download", "bytes", lambda result: result.bytes.down),
-        ("upload", "bytes", lambda result: result.bytes.up),
-        ("energy", "joules", lambda result: result.joules),
-    ]
-    for name, dimension, total in measures:
-        needs = {
-            label: mean_interval([total(result) / result.rounds for result in results])
-            for label, results in run.results.items()
-            if label not in roundless
-        }
+    per_round = {
+        label: [_of_a_round(run, label, result) for result in results]
+        for label, results in run.results.items()
+        if label not in roundless
+    }
+    for index, (name, dimension) in enumerate(_MEASURES):
+        needs = {label: mean_interval([costs[index] for costs in found]) for label, found in per_round.items()}
         best = leaders(needs, highest=False)
         figures = [f"{label} ({estimate(needs[label], dimension)})" for label in best]
         if len(needs) == 1:
@@ -226,6 +230,22 @@ def _costs(run: RunRecord) -> list[str]:
         else:
             lines.append(f"{listed(figures)} are tied for the least {name} per round.")
     return lines
+
+
+_MEASURES = (("time", "seconds"), ("download", "bytes"), ("upload", "bytes"), ("energy", "joules"))
+
+
+def _of_a_round(run: RunRecord, label: str, result: SeedResult) -> tuple[float, ...]:
+    """The mean cost of a finished round in each of the measures.
+
+    A budget may end a run in the middle of a round; what this round had cost by then does not count.
+    """
+    totals: tuple[float, ...] = (result.seconds, result.bytes.down, result.bytes.up, result.joules)
+    if result.stop.reason in BUDGETS:
+        rows = run.rounds_of(label, result.seed)
+        sums = (float(sum(rows.column(name).to_pylist())) for name in ("bytes_down", "bytes_up", "joules"))
+        totals = (rows.column("seconds")[-1].as_py(), *sums)
+    return tuple(total / result.rounds for total in totals)
 
 
 def _ended_early(label: str, results: Sequence[SeedResult]) -> str:

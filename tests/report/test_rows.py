@@ -9,6 +9,8 @@ from functools import reduce
 from statistics import fmean
 from unittest.mock import ANY
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
@@ -141,6 +143,48 @@ def test_every_format_has_the_figures_of_the_summary_that_all_seeds_have(make_ru
                 assert figure.path.startswith(("blocks", "personalisation", "metric", "transfers"))
     assert "clients worst tenth, %" in as_markdown(rows)
     assert "personalised" not in as_markdown(rows)
+
+
+@pytest.mark.parametrize("unused", [{"rounds": 0}, {"rounds": 3, "rounds_without_update": 3}])
+def test_a_method_without_any_update_has_no_metric_in_the_table(make_run, unused):
+    on_clients = {"mean": 0.7, "cumulative": 0.72, "worst_tenth": 0.4}
+    stop = {"reason": "stalled", "round": unused["rounds"], "message": "no update arrived"}
+    stalled = seed_result(0, stop=stop, accuracy__final=0.1, clients=on_clients, **unused)
+    rows = comparison_rows(make_run({"a": [seed_result(0, clients=on_clients)], "gone": [stalled]}))
+    assert [rows[0][path].mean for path in ("accuracy.final", "clients.mean")] == [0.9, 0.7]
+    assert [rows[1][path] for path in ("accuracy.final", "accuracy.best", "clients.mean")] == [None, None, None]
+    (line,) = (line for line in as_markdown(rows).splitlines() if line.startswith("| gone"))
+    assert line.startswith("| gone | – | – |")
+
+
+@pytest.mark.parametrize(
+    ("transfers", "sentence"),
+    [
+        ((1, 1, 0), "a: 1 attempt to transfer something broke at a time-out; each was followed by another attempt."),
+        (
+            (9, 7, 1),
+            "a: 9 attempts to transfer something broke at a time-out; 7 were followed by another attempt, "
+            "and 1 transfer failed.",
+        ),
+        ((0, 0, 0), None),
+    ],
+)
+def test_broken_attempts_have_a_sentence(make_run, transfers, sentence):
+    result = seed_result(0, transfers=dict(zip(("breaks", "retries", "failed"), transfers, strict=True)))
+    told = [line for line in notes(comparison_rows(make_run({"a": [result]}))) if "time-out" in line]
+    assert told == ([] if sentence is None else [sentence])
+
+
+def test_updates_that_were_not_aggregated_are_counted_with_the_reasons(make_run):
+    late = [seed_result(seed, bytes__by_fate={"late": 5_000_000, "dropped": 0}) for seed in (0, 1)]
+    run = make_run({"a": late, "b": [seed_result(seed, bytes__by_fate={"late": 0}) for seed in (0, 1)]})
+    for seed, used in ((0, [10] * 39 + [7]), (1, [9] * 2 + [10] * 38)):
+        file = run.path / "a" / f"seed-{seed}" / "rounds.parquet"
+        table = pq.read_table(file)
+        place = table.column_names.index("aggregated")
+        pq.write_table(table.set_column(place, "aggregated", pa.array(used, pa.int64())), file)
+    told = [line for line in notes(comparison_rows(run)) if "updates" in line]
+    assert told == ["a: 5 of 800 updates were not aggregated (all 2 seeds together), because clients were late."]
 
 
 def test_csv_holds_what_was_done_in_vain(make_run):

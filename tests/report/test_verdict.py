@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from edgefl.report import verdict
+from edgefl.report.comparison import comparison
 from edgefl.report.rows import comparison_rows, notes
 from edgefl.report.verdict import verdicts
 
@@ -188,6 +189,30 @@ def test_methods_that_all_ended_before_their_first_round_are_no_tie_and_share_on
     ]
     remarks = [line for line in notes(comparison_rows(run)) if "KeyError" in line]
     assert remarks == ["a, b and c ended by a fault (2 of 2 seeds): round 1, measuring a local step: KeyError: 3."]
+
+
+def test_a_table_and_its_sentences_state_a_shared_cause_once(make_run):
+    fault = ", round 1, measuring a local step: KeyError: 3"
+    table = comparison(make_run({label: ended_at_once(label, "fault", fault) for label in ("a", "b")}))
+    lines = [*table.grid.notes, *(line for _, found in table.sentences for line in found)]
+    assert sum("KeyError" in line for line in lines) == 1
+    assert "No method completed a round, so there is nothing to compare." in lines
+
+
+def test_a_round_in_which_a_budget_ended_the_run_has_no_cost_of_a_round(make_run):
+    """The run directory of these tests has rounds of 5 MB down and 110 J; the summary says more."""
+    nothing = {"accuracy__final": None, "accuracy__best": None, "accuracy__ema": None}
+    more = {"rounds": 4, "bytes__down": 24_000_000, "joules": 500.0}
+    cut, whole = (
+        make_run({"a": [seed_result(0, stop__reason=reason, **more, **nothing)]}, folder=reason, trained=False)
+        for reason in ("seconds", "rounds")
+    )
+    assert verdict(cut).splitlines()[2] == "a needs 5.00 MB of download per round."
+    assert verdict(cut).splitlines()[4] == "a needs 110 J of energy per round."
+    assert verdict(whole).splitlines()[2] == "a needs 6.00 MB of download per round."
+    assert verdict(whole).splitlines()[4] == "a needs 125 J of energy per round."
+    end = cut.rounds_of("a", 0).column("seconds")[-1].as_py()
+    assert verdict(cut).splitlines()[1] == f"a needs {end / 4:.2f} s of time per round."
 
 
 def test_an_untrained_model_is_not_compared_with_trained_ones(make_run):
