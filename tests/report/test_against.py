@@ -168,6 +168,17 @@ def test_measured_seconds_bytes_and_the_load_are_named(copied, capsys):
     assert "measured in an emulation" not in capsys.readouterr().out
 
 
+def test_texts_of_a_received_run_have_no_control_characters(copied, capsys):
+    predicted, measured = copied
+    texts = {"trust": ["\x1b[31mall\n of it"], "machine": {"\x1b]0;k": "\x07"}}
+    write_emulation(Emulation.model_validate(MEASURED | texts), RunPaths(measured).of("fedavg", 0).emulation)
+    for form in ([], ["--format", "markdown"], ["--json"]):
+        assert main(["report", str(measured), "--against", str(predicted), *form]) == 0
+        out = capsys.readouterr().out
+        assert "all" in out
+        assert not {"\x1b", "\x07"} & set(out)
+
+
 def test_a_run_of_another_scenario_method_or_seed_is_refused(runs, tmp_path, capsys):
     predicted, _ = runs
     other = run(check(scenario() | {"name": "other"}), out=tmp_path / "other", train=False, methods=["fedavg"])

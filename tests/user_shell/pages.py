@@ -22,6 +22,7 @@ PLACES = {
     "--method NAME": "--method fedavg",
     "edgefl simulate NAME": "edgefl simulate 5g_100clients",
     "RUN --against paper": "PAPER --against paper",
+    "EMULATED --against RUN": "RUN --against RUN",
     "RUN...": "RUN",
     "--at 500 --at 1000": "--at 4 --at 8",
     "…": "5g_100clients",

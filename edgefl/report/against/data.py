@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from typing import Any
 
 from edgefl.report.against.comparing import Against, SeedAgainst
@@ -39,25 +40,31 @@ def against_data(found: Against, rows: list[dict[str, object]], notes: list[str]
 
 
 def _seed(each: SeedAgainst) -> dict[str, object]:
+    phases = _phases(each)
     return {
         "rounds": each.decisions.rounds,
         "compared_rounds": each.decisions.same,
         "differing_decisions": {difference.kind: list(difference.rounds) for difference in each.decisions.differences},
         "rounds_closed_by_another_client": each.other_critical,
         "unmatched": each.unmatched,
-        "by_round": [{"round": gap.place.round, **_figures(gap), "phases": _phases(each, gap)} for gap in each.rounds],
+        "by_round": [
+            {"round": gap.place.round, **_figures(gap), "phases": phases[gap.place.round]} for gap in each.rounds
+        ],
         "emulation": None if each.emulation is None else each.emulation.model_dump(mode="json"),
     }
 
 
-def _phases(each: SeedAgainst, round: Gap) -> dict[str, object]:
-    """The medians of a round's jobs by phase."""
-    found: dict[str, object] = {}
-    for phase in PHASES:
-        pairs = [pair for pair in each.phases if pair.what == phase and pair.place.round == round.place.round]
-        if pairs:
-            gaps = gaps_of(pairs)
-            found[phase] = {"predicted": gaps.predicted, "measured": gaps.measured, "gap": gaps.seconds}
+def _phases(each: SeedAgainst) -> dict[int, dict[str, dict[str, float]]]:
+    """For each round the medians of its jobs by phase."""
+    pairs: defaultdict[int, defaultdict[str, list[Gap]]] = defaultdict(lambda: defaultdict(list))
+    for pair in each.phases:
+        pairs[pair.place.round][pair.what].append(pair)
+    found: defaultdict[int, dict[str, dict[str, float]]] = defaultdict(dict)
+    for number, phases in pairs.items():
+        for phase in PHASES:
+            if phase in phases:
+                gaps = gaps_of(phases[phase])
+                found[number][phase] = {"predicted": gaps.predicted, "measured": gaps.measured, "gap": gaps.seconds}
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from edgefl.printable import printable_line
 from edgefl.report.against.causes import CAUSES, Cause
 from edgefl.report.against.comparing import Against
 from edgefl.report.against.gaps import Gap, by_cause, gaps_of, largest, percent
@@ -27,7 +28,8 @@ def sections(found: Against) -> list[tuple[str, list[str]]]:
         "causes": list(_causes(found)),
         "largest gaps": [_listed(gap) for gap in shown_largest(found)],
     }
-    return [(heading, lines) for heading, lines in parts.items() if lines]
+    # Paths, options and sentences about trust come from files that others may have written.
+    return [(heading, [*map(printable_line, lines)]) for heading, lines in parts.items() if lines]
 
 
 def shown_largest(found: Against) -> list[Gap]:
