@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from edgefl.emulation import shaping
+from edgefl.emulation import shaping, window_limits
 from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.namespaces import inside, set_parameters, wait_for_own
 from edgefl.emulation.traffic_control import Rate, TrafficControl, Valve
@@ -60,6 +60,8 @@ class Links:
             self._make_devices()
             for node in wiring.nodes:
                 self._configure(node)
+            self._limit_windows()
+            self._begin_outages()
         except BaseException:
             self.close()
             raise
@@ -187,6 +189,17 @@ class Links:
                 lines.append(f"rule add from {addresses[hop.source]} to {addresses[hop.target]} lookup {tables[hop]}")
         if lines:
             self._run(node, ["ip", "-batch", "-"], lines)
+
+    def _limit_windows(self) -> None:
+        """Put the limits of windows in force; before outages begin, because this needs the links."""
+        limited = [pair for pair in self._wiring.routes if self._window(*pair).most is not None]
+        pairs = {tuple(sorted(pair)): pair for pair in limited}
+        window_limits.put_in_force(pairs.values(), self._pids, self._wiring.addresses)
+
+    def _begin_outages(self) -> None:
+        for link in self._wiring.links:
+            if not link.capacity:
+                self._control(link.source).change(self._shapers[link.ends].valves(open=False))
 
     def _parameters(self, congestion_controls: Sequence[str]) -> dict[str, str]:
         settings = self._settings

@@ -31,8 +31,10 @@ UNSHAPED = 12.5e9
 """Bytes per second of a link of infinite capacity."""
 BURST_SECONDS = 0.002
 """Tokens that a link saves: as much as a timer may be late without a loss of capacity."""
-SLACK_SECONDS = 0.02
-"""How long a window may wait in queues and processes without a gap at the bottleneck."""
+SLACK_SECONDS = 0.005
+"""How long a window may wait in queues without a gap at the bottleneck."""
+DELAYED_SLACK_SECONDS = 0.02
+"""The same where a process delays packets, which may itself have to wait for a processor."""
 LEAST_WINDOW = 4
 """Packets; with fewer, delayed acknowledgements would stop a connection."""
 LARGEST_SEGMENT_SECONDS = 0.001
@@ -78,10 +80,11 @@ def window_packets(bytes_per_second: float, round_trip: float) -> int:
         bytes_per_second: the highest rate of payload on the path's slowest link, real time.
         round_trip: real seconds.
 
-    >>> window_packets(12.5e6, 0.04), window_packets(1e4, 0.0)
-    (518, 4)
+    >>> window_packets(12.5e6, 0.04), window_packets(12.5e6, 0.0), window_packets(1e4, 0.0)
+    (518, 44, 4)
     """
-    return max(math.ceil(bytes_per_second * (round_trip + SLACK_SECONDS) / PAYLOAD_BYTES), LEAST_WINDOW)
+    slack = DELAYED_SLACK_SECONDS if round_trip > 0.0 else SLACK_SECONDS
+    return max(math.ceil(bytes_per_second * (round_trip + slack) / PAYLOAD_BYTES), LEAST_WINDOW)
 
 
 def segments(bytes_per_second: float) -> int:
@@ -131,7 +134,7 @@ class Shaper:
         """The commands that shape the new device.
 
         Args:
-            bytes_per_second: of packets with headers; 0 is an outage.
+            bytes_per_second: of packets with headers; 0: unshaped until an outage begins.
             delay: options of netem, where the kernel delays the packets.
         """
         device = self._device
@@ -148,12 +151,12 @@ class Shaper:
             f"filter add dev {device} parent 2: protocol ip prio 1 u32"
             f" match u16 {ACKNOWLEDGEMENT_BYTES} 0xffff at 2 classid 2:",
         ]
-        valve = self._open if bytes_per_second else self._closed
         for leaf, match in enumerate(self._matches, start=_FIRST_LEAF):
             lines += [
                 f"class add dev {device} parent 2:1 classid 2:{leaf:x} htb rate 8bit burst 1 ceil 100gbit"
                 f" cburst 1mb quantum {self._largest}",
-                f"qdisc add dev {device} parent 2:{leaf:x} handle {leaf:x}: tbf {valve}",
+                f"qdisc add dev {device} parent 2:{leaf:x} handle {leaf:x}: tbf rate {_OPEN_RATE}bps"
+                f" burst {_OPEN_BURST} limit {self._packets}",
                 f"qdisc add dev {device} parent {leaf:x}:1 pfifo limit {self._packets}",
                 f"filter add dev {device} parent 2: protocol ip prio 2 u32 {match or 'match u32 0 0'}"
                 f" classid 2:{leaf:x}",
@@ -167,6 +170,7 @@ class Shaper:
 
     def valves(self, *, open: bool) -> list[Valve]:
         """The changes that end or begin an outage."""
+        # When it is closed, one packet passes at the change, then none for 25 minutes.
         rate, burst = (_OPEN_RATE, _OPEN_BURST) if open else (1, self._packet)
         return [
             Valve(self._device, 0x20000 + leaf, leaf << 16, rate, burst, self._packets)
@@ -175,12 +179,3 @@ class Shaper:
 
     def _tokens(self, bytes_per_second: float) -> tuple[int, int]:
         return max(round(bytes_per_second), 1), max(self._largest, math.ceil(bytes_per_second * BURST_SECONDS))
-
-    @property
-    def _open(self) -> str:
-        return f"rate {_OPEN_RATE}bps burst {_OPEN_BURST} limit {self._packets}"
-
-    @property
-    def _closed(self) -> str:
-        # One packet passes at the change, then none for 25 minutes.
-        return f"rate 1bps burst {self._packet} limit {self._packets}"

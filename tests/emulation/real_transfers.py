@@ -94,15 +94,14 @@ def lab():
             for _, target, _, _ in phase["transfers"]:
                 report = answer(target)
                 ends[report["number"]] = (report["at"] - start) / settings.dilation
-            results["phases"].append(
-                {"ends": ends, "change": late, "counters": [[*k, v] for k, v in links.counters().items()]}
-            )
+            lost = {}
+            for node in wiring.endpoints:
+                ask(node, do="losses")
+                lost[node] = answer(node)["lost"]
+            carried = [[*ends, count] for ends, count in links.counters().items()]
+            results["phases"].append({"ends": ends, "change": late, "lost": sum(lost.values()), "carried": carried})
             links.check()
             time.sleep(0.1)
-        results["retransmitted"] = {}
-        for node in wiring.endpoints:
-            ask(node, do="losses")
-            results["retransmitted"][node] = answer(node)["lost"]
     print(json.dumps(results))
 
 
