@@ -23,6 +23,7 @@ from edgefl.network.queue_shares import QueueShares
 from edgefl.network.repetition import Repetition
 from edgefl.network.route import Alone, router
 from edgefl.network.sharing import Sharing
+from edgefl.network.tcp import Opening
 from edgefl.network.tcp_flows import TcpFlows
 from edgefl.network.topology import GraphLinks, Topology, checked_capacity
 from edgefl.network.transport import Transport
@@ -234,7 +235,7 @@ class FlowNetwork:
         Raises:
             UserError: an unknown node, or no path between the nodes.
         """
-        topology, transport = self.topology, self._transport
+        topology = self.topology
         route = self.route(source, target)
         least, taken = math.inf, dict[int, float]()
         for link in route.links:
@@ -242,12 +243,9 @@ class FlowNetwork:
             least = min(least, capacity)
             if topology.airs and capacity > 0.0 and (air := topology.air(link)) >= 0:
                 taken[air] = taken.get(air, 0.0) + 1.0 / capacity
-        usable = transport.efficiency * min([least, *(1.0 / each for each in taken.values())])
-        latency = route.latency * transport.latency_factor
-        if self._tcp is None:
-            return Alone(latency, min(usable, transport.limit(route.latency)))
-        opening = self._tcp.opening(source, target, route.latency)
-        return transport.alone(latency, usable, opening)
+        capacity = min([least, *(1.0 / each for each in taken.values())])
+        opening = Opening(0) if self._tcp is None else self._tcp.opening(source, target, route.latency)
+        return self._transport.alone(route.latency, capacity, opening)
 
     @property
     def flows(self) -> list[Flow]:

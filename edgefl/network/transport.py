@@ -53,16 +53,16 @@ class Transport:
         return min(self.connection_limit, window_limit)
 
     def alone(self, latency: float, bits_per_second: float, opening: Opening) -> Alone:
-        """A transfer with ``tcp`` that has its path to itself.
+        """A transfer that has its path to itself.
 
         Args:
             latency: the path's one-way latency, seconds.
-            bits_per_second: the rate that the path offers to payload.
-            opening: the state of the transfer's connection.
+            bits_per_second: the path's capacity.
+            opening: the state of the transfer's connection; without connections it changes nothing.
         """
+        usable = min(self.limit(latency), self.efficiency * bits_per_second)
         if self.tcp is None:
-            raise ValueError("expected a transport with tcp")
-        usable = min(self.connection_limit, bits_per_second)
+            return Alone(self.latency_factor * latency, usable)
         sending = partial(self.tcp.seconds, bits_per_second=usable, latency=latency, opening=opening)
         steady = min(usable, self.tcp.steady_rate(latency))
         return Alone(latency + 2.0 * latency * opening.round_trips, steady, sending)

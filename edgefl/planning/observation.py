@@ -50,7 +50,7 @@ class Observation(Listener):
         fleet: the device of each client.
         costs: the step costs of the method.
         given_seconds: whether the scenario gives the training time, so the profile's bounds do not affect it.
-        alone: returns the seconds of a transfer (round from 0, client, direction, bytes) if no other client
+        alone: returns the seconds of a transfer, given the row of its start and its bytes, if no other client
             transferred; NaN if unknown.
     """
 
@@ -60,12 +60,13 @@ class Observation(Listener):
         costs: StepCosts,
         *,
         given_seconds: bool,
-        alone: Callable[[int, int, str, float], float],
+        alone: Callable[[Event, float], float],
     ) -> None:
         self._fleet = fleet
         self._costs = costs
         self._given = given_seconds
         self._alone = alone
+        self._starts: dict[int, Event] = {}
         self._ratios: dict[tuple[int, int, int], dict[Bound, float]] = {}
         self.spent: defaultdict[tuple[int, int], Spent] = defaultdict(Spent)
 
@@ -105,6 +106,8 @@ class Observation(Listener):
                         if event.item == "promotion"
                         else tail_joules(profile, event.seconds, bound=bound)
                     )
+            case "transfer_start":
+                self._starts[event.flow] = event
             case "transfer_end" | "transfer_drop":
                 self._transferred(event, profile, spent)
             case "lost":
@@ -118,8 +121,9 @@ class Observation(Listener):
         else:
             spent.bytes_down += event.bytes
             spent.download_seconds += event.seconds if event.item == "down" else 0.0
+        start = self._starts.pop(event.flow)
         if event.item != "prefetch":
-            spent.undisturbed_seconds += self._alone(event.round - 1, event.client, "up" if up else "down", event.bytes)
+            spent.undisturbed_seconds += self._alone(start, event.bytes)
         for bound in BOUNDS:
             spent.joules[bound] += transfer_joules(
                 profile, "up" if up else "down", event.seconds, event.bytes, bound=bound

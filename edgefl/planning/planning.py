@@ -11,18 +11,20 @@ from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.wiring import SharedWorld, setup_of, shared_world, step_costs
 from edgefl.network.client_links import ClientLinks
 from edgefl.network.specs import FileTopology
-from edgefl.network.tcp import Opening
 from edgefl.planning.budgets import budget_plan
 from edgefl.planning.devices import device_plans
 from edgefl.planning.figures import DevicePlan, MethodPlan, Part, Plan, Range
 from edgefl.planning.observation import Observation, Spent
 from edgefl.process_state import process_state_kept
+from edgefl.record.events import Event
 from edgefl.record.rounds import RoundRow
 from edgefl.scenario import Scenario
 from edgefl.scenario.last_batches import check_last_batches
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.simulation.cost_specs import SecondsCost
+from edgefl.simulation.invariants.connections import logged_opening
 from edgefl.simulation.run import Outcome, simulate_run
+from edgefl.simulation.transfer import Direction
 from edgefl.training.neutral import NeutralLearner
 
 PARTICIPATIONS = 3000
@@ -137,25 +139,25 @@ def _method_plan(
     )
 
 
-def _alone(scenario: Scenario, world: SharedWorld) -> Callable[[int, int, str, float], float]:
-    """Return a function for the seconds of a transfer without other transfers on its path."""
+def _alone(scenario: Scenario, world: SharedWorld) -> Callable[[Event, float], float]:
+    """Return a function for the seconds of a transfer (the row of its start, its bytes) alone on its path."""
     topology = scenario.network.topology
     if isinstance(topology, FileTopology):
         return lambda *_: math.nan
     names = [str(name) for name in world.fleet.link_names()]
     links = ClientLinks(scenario.network.links, names, world.seed)
     latency = [topology.latency if (own := scenario.network.links[name].latency) is None else own for name in names]
-    transport, unused = scenario.network.transport.build(world.seed), Opening(0)
+    transport = scenario.network.transport.build(world.seed)
     known: dict[tuple[str, int], list[float]] = {}
 
-    def seconds(round: int, client: int, direction: str, bytes: float) -> float:
-        down = direction == "down"
-        if (direction, round) not in known:
-            known[direction, round] = links.capacities("down" if down else "up", round).tolist()
-        rate = min(known[direction, round][client], topology.server.down if down else topology.server.up)
-        if transport.tcp is not None:
-            return transport.alone(latency[client], transport.efficiency * rate, unused).seconds(bytes)
-        return latency[client] + (8.0 * bytes / rate if rate else math.inf)
+    def seconds(start: Event, bytes: float) -> float:
+        direction: Direction = "up" if start.item == "up" else "down"
+        if (direction, start.round) not in known:
+            known[direction, start.round] = links.capacities(direction, start.round - 1).tolist()
+        rate = min(known[direction, start.round][start.client], getattr(topology.server, direction))
+        connection = start.facts.get("connection", {}) if transport.tcp is not None else {}
+        alone = transport.alone(latency[start.client], rate, logged_opening(connection))
+        return float(connection.get("setup", 0.0)) + alone.seconds(bytes)
 
     return seconds
 

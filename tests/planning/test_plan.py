@@ -230,6 +230,21 @@ def test_a_plan_needs_no_compiler():
     assert told.stdout.strip() == ""
 
 
+@pytest.mark.parametrize(
+    "transport",
+    [
+        {"connection_limit": "100 kbit/s"},
+        {"kind": "lv08"},
+        {"kind": "tcp"},
+        {"kind": "tcp", "handshake": "tls_0rtt", "packet_bytes": 100, "loss": 0.01},
+        {"kind": "tcp", "keep_alive": "1 h", "packet_bytes": 100, "initial_window": 1},
+    ],
+)
+def test_no_transport_makes_a_client_that_is_alone_share_its_links(small, transport):
+    (method,) = plan(small(network__transport=transport, training__cohort=1), rounds=20).methods
+    assert method.critical["shared"] == pytest.approx(0, abs=1e-9)
+
+
 def test_a_plan_says_that_shares_are_drawn(small):
     assert plan(small()).queue_spread is None
     assert plan(small(network__transport={"queue": "fifo"})).queue_spread == 0.4
