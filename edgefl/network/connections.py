@@ -45,23 +45,29 @@ class Connections:
     def opening(self, source: Node, target: Node, now: float, *, latency: float) -> Opening:
         """The state in which a transfer that begins now would find its connection."""
         pair = frozenset((source, target))
-        idle = self._idle.get(pair, ())
-        if not idle or now - idle[-1].idle_since > self._tcp.keep_alive:
+        connection = self._newest(pair, now)
+        if connection is None:
             last = self._completed.get(pair)
             repeated = last is not None and now - last <= TICKET_SECONDS
             return Opening(self._tcp.round_trips(repeated=repeated))
-        sent, state = idle[-1].used.get(source, (now, Opening(0)))
+        sent, state = connection.used.get(source, (now, Opening(0)))
         rests = self._tcp.restart_idle and now - sent > self._tcp.timeout(latency)
         return state._replace(round_trips=0, rounds=0 if rests else state.rounds)
 
     def take(self, source: Node, target: Node, now: float, *, latency: float) -> tuple[Opening, Connection]:
         """A transfer begins: its connection, and the state in which it finds it."""
         opening = self.opening(source, target, now, latency=latency)
-        idle = self._idle.get(frozenset((source, target)), [])
-        if idle and now - idle[-1].idle_since <= self._tcp.keep_alive:
-            return opening, idle.pop()
-        idle.clear()  # the others have been idle for longer
-        return opening, Connection()
+        pair = frozenset((source, target))
+        connection = self._newest(pair, now)
+        if connection is None:
+            self._idle.pop(pair, None)
+            return opening, Connection()
+        return opening, self._idle[pair].pop()
+
+    def _newest(self, pair: frozenset[Node], now: float) -> Connection | None:
+        """The connection that was used last, if it is still open; the others have been idle for longer."""
+        idle = self._idle.get(pair)
+        return idle[-1] if idle and now - idle[-1].idle_since <= self._tcp.keep_alive else None
 
     def give_back(self, source: Node, target: Node, connection: Connection, now: float, state: Opening) -> None:
         """A transfer from ``source`` to ``target`` is complete, and leaves its connection in this state."""

@@ -96,7 +96,7 @@ class Traffic:
     def flow_started(self, flow: Flow) -> None:
         """An attempt to transfer something begins."""
         delivery: Delivery = flow.tag  # type: ignore[assignment]
-        client, round, dispatch, _, parts, item = delivery.transfer
+        client, round, _, _, parts, _ = delivery.transfer
         facts = f'"path": {_listed(flow.nodes)}, "parts": {_left(parts, delivery.kept)}'
         if delivery.breaks:
             facts += f', "first": {delivery.first}'
@@ -105,20 +105,7 @@ class Traffic:
             facts += f', "multicast": {flow.multicast}'
         if flow.opening is not None:
             facts += f', "connection": {_state(flow.setup, flow.opening)}'
-        self._log.write(
-            flow.started,
-            "transfer_start",
-            round,
-            client,
-            dispatch,
-            item=item,
-            flow=flow.id,
-            source=flow.nodes[0],
-            target=flow.nodes[-1],
-            bytes=flow.bytes,
-            value=flow.latency,
-            detail="{" + facts + "}",
-        )
+        self._write("transfer_start", flow, flow.bytes, value=flow.latency, detail="{" + facts + "}")
         if client >= 0:
             self.radios.starts(client, round)
             if self._on_batteries:
@@ -148,9 +135,9 @@ class Traffic:
 
     def _transferred(self, kind: EventKind, flow: Flow) -> None:
         delivery: Delivery = flow.tag  # type: ignore[assignment]
-        client, round, dispatch, direction, _, item = delivery.transfer
-        accounts, now = self._accounts, self._env.now
-        seconds = now - flow.started
+        client, round, dispatch, direction, _, _ = delivery.transfer
+        accounts = self._accounts
+        seconds = self._env.now - flow.started
         delivered = float(whole_bytes(flow))
         self._attempts.flow_over(flow)
         joules = 0.0
@@ -158,21 +145,8 @@ class Traffic:
             joules = self._transfer_joules(client, direction, seconds, delivered)
             if self._on_batteries:
                 joules = self.batteries.given(client, joules, flow)
-        self._log.write(
-            now,
-            kind,
-            round,
-            client,
-            dispatch,
-            item=item,
-            flow=flow.id,
-            source=flow.nodes[0],
-            target=flow.nodes[-1],
-            bytes=delivered,
-            seconds=seconds,
-            joules=joules,
-            detail=detail(losses=flow.losses) if flow.losses else "",
-        )
+        facts = detail(losses=flow.losses) if flow.losses else ""
+        self._write(kind, flow, delivered, seconds=seconds, joules=joules, detail=facts)
         if client < 0:
             accounts.ledger.bytes_backhaul += delivered
             return
@@ -189,11 +163,34 @@ class Traffic:
 
     def _broke(self, broken: Break) -> None:
         delivery, flow = broken.delivery, broken.flow
+        client, dispatch, ledger = delivery.transfer.client, delivery.transfer.dispatch, self._accounts.ledger
+        facts = detail(cause=broken.cause, kept=delivery.kept, again=broken.wait is not None)
+        self._write(
+            "transfer_break", flow, broken.lost, seconds=broken.wait or 0.0, value=delivery.breaks, detail=facts
+        )
+        ledger.breaks += 1
+        ledger.failures += broken.wait is None
+        if client >= 0:
+            ledger.lost("broken", broken.lost)
+            self._carried[client, dispatch] -= broken.lost
+
+    def _write(
+        self,
+        kind: EventKind,
+        flow: Flow,
+        bytes: float,
+        *,
+        seconds: float = 0.0,
+        joules: float = 0.0,
+        value: float = 0.0,
+        detail: str = "",
+    ) -> None:
+        """Write a row of an attempt."""
+        delivery: Delivery = flow.tag  # type: ignore[assignment]
         client, round, dispatch, _, _, item = delivery.transfer
-        ledger = self._accounts.ledger
         self._log.write(
             self._env.now,
-            "transfer_break",
+            kind,
             round,
             client,
             dispatch,
@@ -201,16 +198,12 @@ class Traffic:
             flow=flow.id,
             source=flow.nodes[0],
             target=flow.nodes[-1],
-            bytes=broken.lost,
-            seconds=broken.wait or 0.0,
-            value=delivery.breaks,
-            detail=detail(cause=broken.cause, kept=delivery.kept, again=broken.wait is not None),
+            bytes=bytes,
+            seconds=seconds,
+            joules=joules,
+            value=value,
+            detail=detail,
         )
-        ledger.breaks += 1
-        ledger.failures += broken.wait is None
-        if client >= 0:
-            ledger.lost("broken", broken.lost)
-            self._carried[client, dispatch] -= broken.lost
 
     def _start(self, source: Node, target: Node, transfer: Transfer) -> Delivery:
         delivery = Delivery(self._env, source, target, transfer, _sizes(transfer.parts)[0])
