@@ -7,7 +7,7 @@ from edgefl.cli.profile import app
 from edgefl.fleet import load_profile, read_profile
 from edgefl.fleet.figure import value
 
-BOARDS = {
+DERIVED = {
     "raspberry-pi-5": (2.96, 1.82, 2.0, 0.25),
     "raspberry-pi-cm5": (2.71, 1.82, 2.0, 0.25),
     "raspberry-pi-cm4": (0.958, 0.727, 0.833, 0.25),
@@ -16,12 +16,15 @@ BOARDS = {
     "raspberry-pi-zero-2w": (0.336, 0.273, 0.357, 0.5),
     "orange-pi-cm4": (0.471, 0.727, 0.625, 0.5),
     "arduino-uno-q": (0.807, 0.727, 0.625, 0.5),
+    "phone-2019-mid-range": (0.863, 1.27, 1.17, 1.0),
+    "phone-2019-flagship": (2.18, 2.91, 1.47, 1.0),
+    "phone-2024-flagship": (6.39, 7.27, 3.96, 1.0),
 }
 """Products, memory and scalar code relative to the Raspberry Pi 4, and the error of the bounds."""
 
 
 def derived(name, file):
-    products, memory, scalar, error = BOARDS[name]
+    products, memory, scalar, error = DERIVED[name]
     options = ("--products", products, "--memory", memory, "--scalar", scalar, "--error", error)
     arguments = ["derive", "raspberry-pi-4", name, "-o", file, *options]
     result = CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
@@ -52,11 +55,34 @@ def test_each_figure_scales_with_what_limits_it(tmp_path):
     assert ratio("convolution-pointwise-forward", "fp32_achievable") == pytest.approx(2.0, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", BOARDS)
-def test_the_shipped_board_is_what_its_derivation_says(name, tmp_path):
+@pytest.mark.parametrize("name", DERIVED)
+def test_the_shipped_profile_is_what_its_derivation_says(name, tmp_path):
     shipped, made = load_profile(name), derived(name, tmp_path / "made.yaml")
     assert numbers(shipped.compute.model_dump()) == pytest.approx(numbers(made.compute.model_dump()))
     assert shipped.evidence("compute").kind == "derived"
-    products, memory, scalar, _ = BOARDS[name]
+    products, memory, scalar, _ = DERIVED[name]
     says = f"products x {products:.3g}, memory x {memory:.3g}, scalar code and overheads x {scalar:.3g}"
     assert says in shipped.provenance.derivation["compute.fp32_achievable"]
+
+
+HEAT = 0.7
+"""Phones have no fan: the part of their rate that lasts."""
+
+
+@pytest.mark.parametrize(
+    ("name", "fast_cores", "memory", "instructions"),
+    [
+        # Cores, fp32 FLOP per cycle and GHz of the fast cores; GB/s; instructions per cycle relative to a Cortex-A72.
+        ("phone-2019-mid-range", [(2, 16, 2.0)], 7, 1.5),
+        ("phone-2019-flagship", [(1, 16, 2.84), (3, 16, 2.42)], 16, 1.5),
+        ("phone-2024-flagship", [(2, 16, 4.3), (6, 16, 3.5)], 40, 2.75),
+    ],
+)
+def test_the_ratios_of_a_phone_follow_from_its_clock_width_and_memory(name, fast_cores, memory, instructions):
+    products, bandwidth, scalar, _ = DERIVED[name]
+    five = DERIVED["raspberry-pi-5"][0] / (4 * 16 * 2.4)  # a core of the same family, for each GFLOP/s of its peak
+    peak = sum(cores * flops * clock for cores, flops, clock in fast_cores)
+    clock = sum(cores * clock for cores, _, clock in fast_cores) / sum(cores for cores, *_ in fast_cores)
+    assert products == pytest.approx(HEAT * five * peak, rel=5e-3)
+    assert bandwidth == pytest.approx(memory / 5.5, rel=5e-3)
+    assert scalar == pytest.approx(HEAT * clock / 1.8 * instructions, rel=5e-3)
