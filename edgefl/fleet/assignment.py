@@ -13,10 +13,11 @@ from pydantic import Field, model_validator
 
 from edgefl.errors import UserError
 from edgefl.fleet.availability import Always, AnyAvailability, Trace, read_trace
+from edgefl.fleet.figure import value
 from edgefl.fleet.library import load_profile
-from edgefl.fleet.profile import DeviceProfile
+from edgefl.fleet.profile import DeviceProfile, OperatorRates
 from edgefl.fleet.sampling import Sample, sampled_profiles
-from edgefl.fleet.slower import slower
+from edgefl.fleet.slower import scaled_kinds, slower
 from edgefl.options import Options
 from edgefl.randomness import generator
 from edgefl.validation import validated
@@ -81,12 +82,26 @@ def resolve(group: FleetGroup, *, folder: Path | None = None, field: str | None 
         except UserError as error:
             raise UserError(str(error), field=f"{where}availability.file") from None
     if group.overrides:
-        data = _merged(profile.model_dump(mode="json"), group.overrides)
-        profile = validated(DeviceProfile, data, field=f"{where}overrides")
+        profile = _overridden(profile, group.overrides, f"{where}overrides")
     if group.pace != 1:
         data = slower(profile, group.pace).model_dump(mode="json")
         profile = validated(DeviceProfile, data, field=f"{where}pace")
     return group.model_copy(update={"profile": profile, "overrides": None, "pace": 1.0})
+
+
+def _overridden(profile: DeviceProfile, changes: Mapping[str, Any], field: str) -> DeviceProfile:
+    """The profile with other figures; a general one scales the kinds of operators that have their own."""
+    made = validated(DeviceProfile, _merged(profile.model_dump(mode="json"), changes), field=field)
+    compute = changes.get("compute", {})
+    if "operator_rates" in compute:
+        return made
+    before, after = profile.compute, made.compute
+    factors = {
+        name: value(getattr(after, name)) / value(getattr(before, name))
+        for name in OperatorRates.model_fields
+        if name in compute and value(getattr(before, name)) > 0
+    }
+    return made.model_copy(update={"compute": scaled_kinds(after, factors)})
 
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

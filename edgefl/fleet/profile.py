@@ -43,6 +43,10 @@ class OperatorRates(Options):
     )
 
 
+def _known_rates(rates: object) -> object:
+    return {} if rates is None else rates
+
+
 class Compute(Options):
     """How fast the device executes the operators of a training step, in 32-bit floating point."""
 
@@ -62,9 +66,10 @@ class Compute(Options):
     step_overhead: Seconds | Estimate[Seconds] = Field(
         description="Seconds of overhead for every training step (next batch, the loop itself)."
     )
-    operator_rates: dict[OperatorKind, OperatorRates] = Field(
-        default_factory=dict, description="Figures for single kinds of operators, if known."
-    )
+    operator_rates: Annotated[
+        dict[OperatorKind, OperatorRates],
+        BeforeValidator(_known_rates, json_schema_input_type=dict[OperatorKind, OperatorRates] | None),
+    ] = Field(default_factory=dict, description="Figures for single kinds of operators, if known; null: none.")
     jitter: float = Field(
         0.0, ge=0, le=2, description="Random variation of a round's duration: sigma of a lognormal factor of mean 1."
     )

@@ -9,7 +9,8 @@ import numpy as np
 from pydantic import Field
 
 from edgefl.fleet.figure import scaled
-from edgefl.fleet.profile import DeviceProfile, OperatorRates
+from edgefl.fleet.profile import DeviceProfile
+from edgefl.fleet.slower import scaled_figures, scaled_kinds
 from edgefl.options import Options
 
 RANK_CORRELATION = 0.84
@@ -76,23 +77,15 @@ def _normal_share(numbers: np.ndarray) -> np.ndarray:
 
 
 def _like(profile: DeviceProfile, name: str, speed: float, memory: float) -> DeviceProfile:
-    compute = profile.compute.model_copy(
-        update={
-            "fp32_peak": scaled(profile.compute.fp32_peak, speed),
-            "fp32_achievable": scaled(profile.compute.fp32_achievable, speed),
-            "memory_bandwidth": scaled(profile.compute.memory_bandwidth, math.sqrt(speed)),
-            "operator_overhead": scaled(profile.compute.operator_overhead, 1 / speed),
-            "step_overhead": scaled(profile.compute.step_overhead, 1 / speed),
-            "operator_rates": {kind: _faster(rates, speed) for kind, rates in profile.compute.operator_rates.items()},
-            "measured_steps": (),  # measured on another device
-        }
-    )
+    factors = {
+        "fp32_peak": speed,
+        "fp32_achievable": speed,
+        "memory_bandwidth": math.sqrt(speed),
+        "operator_overhead": 1 / speed,
+        "step_overhead": 1 / speed,
+    }
+    compute = scaled_kinds(scaled_figures(profile.compute, factors), factors)
+    compute = compute.model_copy(update={"measured_steps": ()})  # measured on another device
     training = scaled(profile.memory.training, memory / profile.memory.total)
     size = profile.memory.model_copy(update={"total": memory, "training": training})
     return profile.model_copy(update={"name": name, "compute": compute, "memory": size})
-
-
-def _faster(rates: OperatorRates, speed: float) -> OperatorRates:
-    factors = {"fp32_achievable": speed, "memory_bandwidth": math.sqrt(speed), "operator_overhead": 1 / speed}
-    given = {name: getattr(rates, name) for name in factors if getattr(rates, name) is not None}
-    return rates.model_copy(update={name: scaled(figure, factors[name]) for name, figure in given.items()})

@@ -1,20 +1,21 @@
-"""A device that computes faster or slower than its profile by one factor."""
+"""A device that computes faster or slower than its profile."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import TypeVar
 
 from pydantic import BaseModel
 
 from edgefl.fleet.figure import scaled
-from edgefl.fleet.profile import DeviceProfile
+from edgefl.fleet.profile import Compute, DeviceProfile
 
 Part = TypeVar("Part", bound=BaseModel)
 
-RATES = frozenset({"fp32_peak", "fp32_achievable", "memory_bandwidth"})
+RATES = ("fp32_peak", "fp32_achievable", "memory_bandwidth")
 """Figures of ``compute`` that are rates: larger ones give fewer seconds."""
 
-DURATIONS = frozenset({"operator_overhead", "step_overhead", "seconds"})
+DURATIONS = ("operator_overhead", "step_overhead")
 """Figures of ``compute`` that are part of a step's seconds."""
 
 
@@ -29,17 +30,21 @@ def slower(profile: DeviceProfile, factor: float) -> DeviceProfile:
     >>> round(step_seconds(slower(board, 4), step) / step_seconds(board, step), 9)
     4.0
     """
-    return profile.model_copy(update={"compute": _slower(profile.compute, factor)})
+    factors = {**dict.fromkeys(RATES, 1 / factor), **dict.fromkeys(DURATIONS, factor)}
+    compute = scaled_kinds(scaled_figures(profile.compute, factors), factors)
+    steps = tuple(scaled_figures(step, {"seconds": factor}) for step in compute.measured_steps)
+    return profile.model_copy(update={"compute": compute.model_copy(update={"measured_steps": steps})})
 
 
-def _slower(part: Part, factor: float) -> Part:
-    changes: dict[str, Any] = {}
-    for name in type(part).model_fields:
-        found = getattr(part, name)
-        if name in RATES | DURATIONS:
-            changes[name] = None if found is None else scaled(found, factor if name in DURATIONS else 1 / factor)
-        elif name == "operator_rates":
-            changes[name] = {kind: _slower(rates, factor) for kind, rates in found.items()}
-        elif name == "measured_steps":
-            changes[name] = tuple(_slower(step, factor) for step in found)
-    return part.model_copy(update=changes)
+def scaled_kinds(compute: Compute, factors: Mapping[str, float]) -> Compute:
+    """The same processor; the figures of single kinds of operators are multiplied by the factors of their names."""
+    kinds = {kind: scaled_figures(rates, factors) for kind, rates in compute.operator_rates.items()}
+    return compute.model_copy(update={"operator_rates": kinds})
+
+
+def scaled_figures(part: Part, factors: Mapping[str, float]) -> Part:
+    """The same part of a profile; the figures that it has are multiplied by the factors of their names."""
+    found = {name: getattr(part, name, None) for name in factors}
+    return part.model_copy(
+        update={name: scaled(figure, factors[name]) for name, figure in found.items() if figure is not None}
+    )

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from edgefl.errors import UserError
 from edgefl.fleet import FleetGroup, all_profiles, assign, load_profile, step_seconds, step_signature
 from edgefl.fleet.assignment import resolve
+from edgefl.fleet.figure import value
 from edgefl.fleet.profile import DeviceProfile
 from edgefl.fleet.slower import slower
 
@@ -65,3 +66,28 @@ def test_a_figure_that_no_device_can_have_is_refused():
     group = FleetGroup(profile="raspberry-pi-4", share=1, link="5g", overrides=compute, pace=1e6)
     with pytest.raises(UserError, match=r"fleet.3.pace.compute.measured_steps.0.seconds: expected 1e\+10 or less"):
         resolve(group, field="fleet.3")
+
+
+DEPTHWISE = [SimpleNamespace(flops=0.0, bytes=1e9, count=1, kind="convolution-depthwise-forward")]
+
+
+def test_an_override_of_a_general_figure_scales_the_kinds_with_figures_of_their_own():
+    board = load_profile("raspberry-pi-4")
+    overhead = value(board.compute.operator_overhead) + value(board.compute.step_overhead)
+    own = step_seconds(board, DEPTHWISE) - overhead
+    half = {"memory_bandwidth": value(board.compute.memory_bandwidth) / 2}
+    assert step_seconds(with_compute(**half), DEPTHWISE) - overhead == pytest.approx(2 * own)
+    kept = with_compute(**half, operator_rates={"move": {"memory_bandwidth": "1 GB/s"}})
+    assert step_seconds(kept, DEPTHWISE) - overhead == pytest.approx(own)
+
+
+def test_without_rates_by_kind_the_general_figures_apply_to_all():
+    board = with_compute(operator_rates=None, memory_bandwidth="2 GB/s", operator_overhead=0, step_overhead=0)
+    assert board.compute.operator_rates == {}
+    assert step_seconds(board, DEPTHWISE) == pytest.approx(0.5)
+
+
+def test_an_overhead_of_zero_gives_no_ratio_for_the_kinds():
+    free = with_compute(operator_overhead=0)
+    group = FleetGroup(profile=free, share=1, link="5g", overrides={"compute": {"operator_overhead": "1 ms"}})
+    assert resolve(group).profile.compute.operator_rates == free.compute.operator_rates
