@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +13,7 @@ from edgefl.cli.printing import say, say_json
 from edgefl.user_path import user_path
 
 if TYPE_CHECKING:
+    from edgefl.profiling.step_table import StepTable
     from edgefl.profiling.table_check import Compared
 
 
@@ -40,9 +41,9 @@ def check_profile(
         points = [(each.time.family, each.time.part, each.time.seconds, each.predicted) for each in compared]
         write_predicted(predicted_figure(f"{device.name}: {table.name}", points), picture)
     if as_json:
-        say_json({"profile": device.name, **as_dict(compared, found.left_out)})
+        say_json({"profile": device.name, **as_dict(compared, found)})
         return
-    say_left_out(found.left_out)
+    say_left_out(found)
     print_steps(compared)
     print_errors(compared)
     own = sum(device.compute.measured(each.time.signature) is not None for each in compared)
@@ -50,9 +51,11 @@ def check_profile(
         say(f"{own} of these steps are in the profile's measured steps, so their errors confirm nothing.")
 
 
-def say_left_out(left_out: Mapping[str, str]) -> None:
-    """Print the models whose steps cannot be counted."""
-    for model, why in left_out.items():
+def say_left_out(table: StepTable) -> None:
+    """Print the columns that are not read, and the models whose steps cannot be counted."""
+    if table.ignored:
+        say(f"Ignored columns: {', '.join(table.ignored)}", err=True)
+    for model, why in table.left_out.items():
         say(f"Left out: {model}: {why}", err=True)
 
 

@@ -155,7 +155,7 @@ def _fit_table(file: Path, rest: Unmeasured, framework: str, steps: bool, output
         raise UserError("--steps also needs a profile: --like NAME", file=str(file))
     table, base = read_step_table(file), unmeasured_device(rest)
     times, source = table.times, f"measured step times, {file.name}"
-    say_left_out(table.left_out)
+    say_left_out(table)
     if steps:
         _save(with_step_times(base, times, rest.name, source), output)
         say(f"{len(times)} times of {len({time.signature for time in times})} steps.")

@@ -24,8 +24,15 @@ units of a step's error. It grows slowly, because single families are a hundred 
 ALONE = frozenset({"batched-product"})
 """Kinds that are fitted alone although they have a family: small products are far slower than large ones."""
 
-LAUNCH = 0.3
-"""Penalty for each factor of e between the fitted and the expected overhead of an operator."""
+OVERHEAD = 0.3
+"""Penalty for each factor of e between a fitted and an expected overhead."""
+
+LEAST_OVERHEAD = 1e-9
+"""Expected seconds of an overhead that is given as zero, which has no logarithm."""
+
+BALANCE, UNBALANCED = 20.0, 0.05
+"""Usual FLOP for each byte of memory traffic, and the penalty for each factor of e away from it: large enough that a
+figure which no step depends on has a usual value."""
 
 LEAST_STEPS = 4
 """The smallest number of steps from which rates are fitted."""
@@ -66,14 +73,14 @@ class _Work:
             count=np.array(list(counts.values()), np.float64),
         )
 
-    def seconds(self, logarithms: NDArray[np.float64], fixed: float) -> NDArray[np.float64]:
+    def seconds(self, logarithms: NDArray[np.float64]) -> NDArray[np.float64]:
         """The seconds of each step with these general figures and distances of the families from them."""
         rate, bandwidth = (logarithms[row] + self._own(logarithms)[row][self.family] for row in range(2))
         each = np.maximum(self.flops * np.exp(-rate), self.bytes * np.exp(-bandwidth)) + np.exp(logarithms[2])
-        return np.asarray(np.bincount(self.step, each * self.count) + fixed, np.float64)
+        return np.asarray(np.bincount(self.step, each * self.count) + np.exp(logarithms[3]), np.float64)
 
     def _own(self, logarithms: NDArray[np.float64]) -> NDArray[np.float64]:
-        return logarithms[3:].reshape(2, len(self.names))
+        return logarithms[4:].reshape(2, len(self.names))
 
     def reached(self, seconds: NDArray[np.float64], general: tuple[float, float]) -> NDArray[np.float64]:
         """Each family's highest FLOP/s and bytes/s over a whole step, as distances from the general figures."""
@@ -90,7 +97,7 @@ def fit_families(steps: Sequence[Step], *, operator_overhead: float, step_overhe
     Args:
         steps: whole training steps, each with its seconds.
         operator_overhead: the expected seconds of a launch. Long steps do not determine it, so the result is near it.
-        step_overhead: seconds of overhead of a step, which is not fitted.
+        step_overhead: the expected seconds of overhead of a step; the same holds for it.
 
     Raises:
         ValueError: there are too few steps, or one has zero seconds.
@@ -101,26 +108,27 @@ def fit_families(steps: Sequence[Step], *, operator_overhead: float, step_overhe
         raise ValueError(f"expected at least {LEAST_STEPS} steps of more than 0 seconds")
     work = _Work.of(steps)
     seconds = np.array([each for _, each in steps], np.float64)
-    measured, launch = np.log(seconds), np.log(operator_overhead)
+    measured = np.log(seconds)
+    expected = np.log(np.maximum((operator_overhead, step_overhead), LEAST_OVERHEAD))
     families = len(work.names)
 
     def misses(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        far = x[3:]
+        far = x[4:]
+        balance = [UNBALANCED * (x[0] - x[1] - np.log(BALANCE))]
         kept = CLOSENESS * np.sign(far) * np.sqrt(np.log1p(far**2))
-        return np.concatenate([np.log(work.seconds(x, step_overhead)) - measured, kept, [LAUNCH * (x[2] - launch)]])
+        return np.concatenate([np.log(work.seconds(x)) - measured, kept, OVERHEAD * (x[2:4] - expected), balance])
 
     fits: list[OptimizeResult] = []
     for general in _STARTS:
         reached = work.reached(seconds, general)
         guesses = (np.zeros((2, families)), reached, np.minimum(reached, 0.0))
-        starts = [np.concatenate([np.log(general), [launch], own.ravel()]) for own in guesses]
+        starts = [np.concatenate([np.log(general), expected, own.ravel()]) for own in guesses]
         fits += [least_squares(misses, start, max_nfev=200) for start in starts]
     best = min(fits, key=lambda fit: float(fit.cost)).x
-    general_figures = np.exp(best[:3])
-    own = np.exp(best[:2, None] + best[3:].reshape(2, families))
+    rate, bandwidth, launch, fixed = (float(figure) for figure in np.exp(best[:4]))
+    own = np.exp(best[:2, None] + best[4:].reshape(2, families))
     kinds = {
-        name: (float(rate), float(bandwidth), float(general_figures[2]))
-        for name, rate, bandwidth in zip(work.names, *own, strict=True)
+        name: (float(own_rate), float(own_bandwidth), launch)
+        for name, own_rate, own_bandwidth in zip(work.names, *own, strict=True)
     }
-    rate, bandwidth, overhead = (float(each) for each in general_figures)
-    return Rates(rate, bandwidth, overhead, step_overhead, kinds)
+    return Rates(rate, bandwidth, launch, fixed, kinds)

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ TIMES = {
 }
 """Columns of times: the factor to seconds, and what is trained."""
 REQUIRED = ("model", "batch")
+"""Columns without which no step is known; a column of a library replaces ``model``."""
 OPTIONAL = {
     "method": "fedavg",
     "shape": "3x32x32",
@@ -48,8 +50,17 @@ OPTIONAL = {
 """Optional columns and their default values."""
 SAME = {"image": "shape"}
 """Other names of columns."""
-EMPTY = ("", "nan")
+EMPTY = ("", "nan", "n/a", "na", "none", "null", "-")
 """Cells of times that were not measured."""
+
+SEPARATORS = ",;\t"
+"""What separates the columns; spreadsheets in many languages write semicolons, and commas in numbers."""
+
+SIMILAR = 0.8
+"""An unknown column whose name is at least this similar to a known one is a mistake, others are ignored."""
+
+GREATEST_WHOLE = 10**7
+"""Batches and classes above this are mistakes, and would take all memory."""
 
 SHORTEST, LONGEST = 1e-9, 1e9
 """Bounds of a step's seconds, against wrong units."""
@@ -92,10 +103,12 @@ class StepTable:
     Attributes:
         times: the measured times, in the order of the file.
         left_out: why the steps of a model, by its title, cannot be counted.
+        ignored: the columns that are not read.
     """
 
     times: tuple[StepTime, ...]
     left_out: Mapping[str, str]
+    ignored: tuple[str, ...] = ()
 
 
 def read_step_table(file: Path) -> StepTable:
@@ -107,12 +120,14 @@ def read_step_table(file: Path) -> StepTable:
     are trained, or those whose names ``head`` lists. A time that is empty or ``nan`` was not measured. Optional:
     ``method`` (fedavg), ``shape`` or ``image`` (3x32x32), ``classes`` (10), ``alpha`` (all blocks), ``settings``
     (``PATH=VALUE`` as for ``--set``, separated by semicolons) and ``family`` (by default from the model's title).
+    Other columns are ignored, unless their name is similar to one of these. Columns may be separated by semicolons or
+    tabs; numbers may then have a decimal comma.
 
     Raises:
-        UserError: the file cannot be read, a column is missing or unknown, a row contains no valid step or time
+        UserError: the file cannot be read, a column is missing or misspelt, a row contains no valid step or time
             (the message gives the line), or no step can be counted.
     """
-    rows, columns = _rows(file)
+    rows, columns, ignored = _rows(file)
     steps = _Steps(file)
     times: list[StepTime] = []
     left_out: dict[str, str] = {}
@@ -123,14 +138,14 @@ def read_step_table(file: Path) -> StepTable:
             try:
                 times.append(steps.time(line, row, column))
             except _NotCountedError as error:
-                left_out[row["model"]] = str(error)
+                left_out[_title(row)] = str(error)
             except UserError as error:
                 place = f"line {line}, {error.field}" if error.field else f"line {line}"
                 raise UserError(error.message, field=place, file=str(file)) from None
     if not times:
         first = next(iter(left_out.items()), ("", "expected at least one time, found none"))
         raise UserError(": ".join(each for each in first if each), file=str(file))
-    return StepTable(tuple(times), left_out)
+    return StepTable(tuple(times), left_out, ignored)
 
 
 def family_of(model: str) -> str:
@@ -143,13 +158,17 @@ def family_of(model: str) -> str:
     return found[0].lower() if found else model
 
 
-def _rows(file: Path) -> tuple[list[tuple[int, dict[str, str]]], list[str]]:
-    """Return the rows that are not empty, by column, and the names of the columns of times."""
-    text = read_plain_text(file, MAXIMUM_BYTES, what="a table").removeprefix("\ufeff")
-    reader = csv.reader(io.StringIO(text), skipinitialspace=True)
+def _rows(file: Path) -> tuple[list[tuple[int, dict[str, str]]], list[str], tuple[str, ...]]:
+    """Return the rows that are not empty, by column, the columns of times, and those that are ignored."""
+    text = read_plain_text(file, MAXIMUM_BYTES, what="a table")
+    first = text.partition("\n")[0]
+    separator = max(SEPARATORS, key=first.count)
+    reader = csv.reader(io.StringIO(text), skipinitialspace=True, delimiter=separator)
     try:
-        header = [SAME.get(column.strip(), column.strip()) for column in next(reader, [])]
-        times = _times(header, str(file))
+        header = [column.strip().lower() for column in next(reader, [])]
+        images = header.index("image") if "image" in header else None
+        header = [SAME.get(column, column) for column in header]
+        times, ignored = _columns(header, str(file))
         rows = []
         for row in reader:
             if not any(cell.strip() for cell in row):
@@ -158,34 +177,53 @@ def _rows(file: Path) -> tuple[list[tuple[int, dict[str, str]]], list[str]]:
                 raise UserError(
                     f"line {reader.line_num}: expected {len(header)} values, found {len(row)}", file=str(file)
                 )
+            if images is not None:
+                row[images] = _with_channels(row[images])
             named = dict(zip(header, (cell.strip() for cell in row), strict=True))
+            for column in times if separator != "," else ():
+                named[column] = named[column].replace(",", ".")
             filled = {name: cell or OPTIONAL.get(name, "") for name, cell in named.items()}
-            rows.append((reader.line_num, {**OPTIONAL, **filled}))
+            rows.append((reader.line_num, {"model": "", **OPTIONAL, **filled}))
     except csv.Error as error:
         raise UserError(f"line {reader.line_num}: expected CSV: {error}", file=str(file)) from None
     if not rows:
         raise UserError("expected at least one row below the header", file=str(file))
-    return rows, times
+    return rows, times, ignored
 
 
-def _times(header: Sequence[str], file: str) -> list[str]:
+def _with_channels(image: str) -> str:
+    """An image's shape with three channels if only its sides are given: 224x224 or 224."""
+    sides = image.strip().lower().replace("×", "x").split("x")
+    return f"3x{sides[0]}x{sides[-1]}" if sides[0] and len(sides) < 3 else image
+
+
+def _columns(header: Sequence[str], file: str) -> tuple[list[str], tuple[str, ...]]:
+    """Return the columns of times, and those that are not known."""
     valid = [*REQUIRED, *TIMES, *OPTIONAL, *SAME]
-    for column in header:
-        if column not in valid:
+    ignored = tuple(column for column in header if column not in valid)
+    for column in ignored:
+        if get_close_matches(column, valid, n=1, cutoff=SIMILAR):
             raise UserError(f"unknown column '{column}'; {nearest(column, valid)}", file=file)
-        if header.count(column) > 1:
+    for column in header:
+        if column in valid and header.count(column) > 1:
             raise UserError(f"expected the column '{column}' once", file=file)
     for column in REQUIRED:
-        if column not in header:
+        if column not in header and not (column == "model" and set(LIBRARIES) & set(header)):
             raise UserError(f"expected a column '{column}', found: {', '.join(header) or 'nothing'}", file=file)
     times = [column for column in TIMES if column in header]
     parts = [TIMES[column][1] for column in times]
     if not times or len(set(parts)) < len(parts):
         raise UserError(
-            "expected one column of times, such as 'seconds', or one of times of all parameters and one of the head",
+            "expected one column of times, such as 'seconds', or one of times of all parameters and one of the head, "
+            f"found: {', '.join(times or header)}",
             file=file,
         )
-    return times
+    return times, tuple(filter(None, ignored))
+
+
+def _title(row: Mapping[str, str]) -> str:
+    """The model's title, or else its name in a library."""
+    return row["model"] or next((row[column] for column in LIBRARIES if row[column]), "")
 
 
 class _NotCountedError(Exception):
@@ -203,10 +241,11 @@ class _Steps:
     def time(self, line: int, row: Mapping[str, str], column: str) -> StepTime:
         """Return one time of a row."""
         factor, part = TIMES[column]
-        for each in REQUIRED:
-            if not row[each]:
+        title = _title(row)
+        for each, found in (("model", title), ("batch", row["batch"])):
+            if not found:
                 raise UserError("expected a value, found none", field=each)
-        seconds = factor * _positive(row[column], column, "the number alone, its unit is in the column's name")
+        seconds = factor * _positive(row[column], column, "without a unit; empty if not measured")
         if not SHORTEST <= seconds <= LONGEST:
             raise UserError(f"expected {SHORTEST:g} s to {LONGEST:g} s, found {seconds:g} s", field=column)
         batch, classes = _whole(row, "batch"), _whole(row, "classes")
@@ -217,12 +256,12 @@ class _Steps:
             spec, (method,) = read_step(model, row["method"], changes)
             shape = read_shape(row["shape"], field="shape")
             self.counted[step] = self._operators(self._built(spec, shape, classes), method, row, batch)
-        text = f"{row['model']}, {row['method']}, batch {batch}" + "".join(f", {change}" for change in changes)
+        text = f"{title}, {row['method']}, batch {batch}" + "".join(f", {change}" for change in changes)
         return StepTime(
             line=line,
             text=text + (", head alone" if part == "head" else ""),
-            model=row["model"],
-            family=row["family"] or family_of(row["model"].strip("{}").rpartition(":")[2].strip()),
+            model=title,
+            family=row["family"] or family_of(title.strip("{}").rpartition(":")[2].strip()),
             part=part,
             operators=self.counted[step],
             seconds=seconds,
@@ -286,6 +325,6 @@ def _positive(text: str, column: str, what: str) -> float:
 
 def _whole(row: Mapping[str, str], column: str) -> int:
     number = _positive(row[column], column, "a whole one")
-    if number != int(number):
-        raise UserError(f"expected a whole number, found '{row[column]}'", field=column)
+    if number != int(number) or number > GREATEST_WHOLE:
+        raise UserError(f"expected a whole number up to {GREATEST_WHOLE:,}, found '{row[column]}'", field=column)
     return int(number)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
@@ -78,12 +78,13 @@ def by_part(compared: Sequence[Compared]) -> dict[str, Errors]:
     return {name: Errors.of([each for each in compared if each.time.part == name]) for name in names}
 
 
-def as_dict(compared: Sequence[Compared], left_out: Mapping[str, str]) -> dict[str, Any]:
+def as_dict(compared: Sequence[Compared], table: StepTable) -> dict[str, Any]:
     """Plain data for JSON: the errors of all predictions, of each family and each part, and the rows."""
     return {
         **Errors.of(compared).as_dict(),
         "families": {name: errors.as_dict() for name, errors in by_family(compared).items()},
         "parts": {name: errors.as_dict() for name, errors in by_part(compared).items()},
         "steps": [each.as_dict() for each in compared],
-        "left_out": dict(left_out),
+        "left_out": dict(table.left_out),
+        "ignored_columns": list(table.ignored),
     }

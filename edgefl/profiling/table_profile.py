@@ -12,6 +12,7 @@ from edgefl.fleet import DeviceProfile
 from edgefl.fleet.family_fitting import LEAST_STEPS, fit_families
 from edgefl.fleet.figure import bounds_around, rounded, value
 from edgefl.fleet.fitting import Rates
+from edgefl.fleet.profile import Figure
 from edgefl.profiling.step_table import StepTime
 from edgefl.profiling.table_check import Compared, Errors
 from edgefl.validation import validated
@@ -88,7 +89,8 @@ def fitted_profile(
         "fp32_peak": rounded(peak),
         "fp32_achievable": bounds_around(rates.flops_per_second, factor),
         "memory_bandwidth": bounds_around(rates.bytes_per_second, factor),
-        "operator_overhead": bounds_around(rates.operator_overhead, factor),
+        "operator_overhead": _overhead(rates.operator_overhead, like.compute.operator_overhead, factor),
+        "step_overhead": _overhead(rates.step_overhead, like.compute.step_overhead, factor),
         "operator_rates": kinds,
         "measured_steps": [],
     }
@@ -97,7 +99,7 @@ def fitted_profile(
     provenance["sources"] = [*provenance["sources"], source]
     provenance["date"] = datetime.date.today().isoformat()
     provenance["verified"] = False
-    fitted = ("fp32_achievable", "memory_bandwidth", "operator_overhead", "operator_rates")
+    fitted = ("fp32_achievable", "memory_bandwidth", "operator_overhead", "step_overhead", "operator_rates")
     provenance["derivation"] |= {f"compute.{figure}": how for figure in fitted}
     provenance["evidence"] = {
         **provenance.get("evidence", {}),
@@ -106,6 +108,15 @@ def fitted_profile(
     }
     validated(DeviceProfile, data)
     return data
+
+
+def _overhead(fitted: float, expected: Figure, factor: float) -> dict[str, float]:
+    """A fitted overhead; its bounds are at least as wide as the expected one's, which many tables do not improve."""
+    bounds = bounds_around(fitted, factor)
+    if value(expected) > 0:
+        low, high = (rounded(fitted * value(expected, bound) / value(expected)) for bound in ("low", "high"))
+        bounds |= {"low": min(bounds["low"], low), "high": max(bounds["high"], high)}
+    return bounds
 
 
 def with_step_times(profile: DeviceProfile, times: Sequence[StepTime], name: str, source: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from edgefl.errors import UserError, nearest
@@ -18,6 +19,9 @@ from edgefl.tasks.base import TASKS, Task
 from edgefl.user_code import allow
 from edgefl.validation import validated
 from edgefl.yaml_file import parse_yaml
+
+MOST_NUMBERS = 2**26
+"""A sample with more numbers would take all memory before its step is counted."""
 
 SECTIONS = ("model", "training", "methods")
 """The parts of a scenario that a step's cost depends on."""
@@ -91,6 +95,9 @@ def read_shape(text: str, *, field: str) -> tuple[int, ...]:
     (3, 32, 32)
     """
     sides = text.lower().replace("×", "x").split("x")
-    if not all(side.isascii() and side.isdigit() and int(side) > 0 for side in sides):
+    if not all(side.isascii() and side.isdigit() and len(side) < 10 and int(side) > 0 for side in sides):
         raise UserError(f"expected a shape such as 3x32x32, found '{text}'", field=field)
-    return tuple(int(side) for side in sides)
+    shape = tuple(int(side) for side in sides)
+    if math.prod(shape) > MOST_NUMBERS:
+        raise UserError(f"expected at most {MOST_NUMBERS:,} numbers in a sample, found '{text}'", field=field)
+    return shape

@@ -67,7 +67,12 @@ def test_shape_classes_and_settings_belong_to_the_step(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("model,method,batch,ms\ncnn,fedavg,8,1\n", "unknown column 'ms'; expected one of: .*milliseconds"),
+        ("model,method,batch,ms\ncnn,fedavg,8,1\n", "one column of times, such as 'seconds'.*found: .*, ms"),
+        ("model,bacth,batch,seconds\ncnn,8,8,1\n", "unknown column 'bacth'; did you mean 'batch'"),
+        ("model,batch,seconds,shape\ncnn,8,1,3x99999x99999\n", "line 2, shape: expected at most 67,108,864 numbers"),
+        ("model,batch,seconds,shape\ncnn,8,1," + "9" * 5000 + "\n", "line 2, shape: expected a shape such as"),
+        ("model,batch,seconds,classes\ncnn,8,1,1e12\n", "line 2, classes: expected a whole number up to 10,000,000"),
+        ("timm_name,torchvision_name,batch,seconds\n,,8,1\n", "line 2, model: expected a value"),
         ("model,method,batch,milisecond\ncnn,fedavg,8,1\n", "did you mean 'milliseconds'"),
         ("model,milliseconds\ncnn,1\n", "expected a column 'batch', found: model, milliseconds"),
         ("model,method,batch\ncnn,fedavg,8\n", "one column of times, such as 'seconds'"),
@@ -159,3 +164,40 @@ def test_a_step_in_several_rows_is_counted_once(tmp_path, monkeypatch):
 def test_the_family_comes_from_the_column_or_the_title(tmp_path):
     rows = "model,family,batch,seconds\nvgg9,,2,1\ncnn,mine,2,1\n"
     assert [time.family for time in read_step_table(written(tmp_path, rows)).times] == ["vgg", "mine"]
+
+
+def only_time(tmp_path, text):
+    (time,) = read_step_table(written(tmp_path, text)).times
+    return time
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model;batch;seconds\ncnn;8;0,5\n",
+        "model\tbatch\tseconds\ncnn\t8\t0.5\n",
+        "Model, Batch ,Seconds\ncnn,8,0.5\n",
+        "\ufeffmodel,batch,seconds\r\ncnn,8,0.5\r\n",
+        "model,batch,seconds,\ncnn,8,0.5,\n",
+        "model,batch,seconds_all,seconds_head,head\ncnn,8,0.5,N/A,\n",
+    ],
+)
+def test_a_table_of_a_spreadsheet_is_read_as_well(tmp_path, text):
+    assert (only_time(tmp_path, text).seconds, only_time(tmp_path, text).operators) == (0.5, operators(batch=8))
+
+
+def test_columns_of_other_names_are_ignored_and_named(tmp_path):
+    text = "model,batch,seconds,notes,device\ncnn,8,0.5,warm,pi\n"
+    assert read_step_table(written(tmp_path, text)).ignored == ("notes", "device")
+    assert "Ignored columns: notes, device" in run("check", "raspberry-pi-4", tmp_path / "steps.csv")
+
+
+def test_the_name_in_a_library_is_a_title_too(tmp_path):
+    time = only_time(tmp_path, "torchvision_name,batch,image,seconds\nsqueezenet1_1,2,64x64,0.5\n")
+    assert (time.model, time.family) == ("squeezenet1_1", "squeezenet")
+
+
+@pytest.mark.parametrize("image", ["64", "64x64", "3x64x64", " 64×64 "])
+def test_an_image_has_three_channels_unless_they_are_given(tmp_path, image):
+    time = only_time(tmp_path, f"model,batch,image,seconds\ncnn,8,{image},0.5\n")
+    assert time.operators == operators(batch=8, shape=(3, 64, 64))

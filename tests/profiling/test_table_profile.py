@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from edgefl.fleet.figure import value
 from edgefl.fleet.fitting import Rates
 from edgefl.profiling.step_table import read_step_table
 from edgefl.profiling.table_check import Compared, Errors, by_family
-from edgefl.profiling.table_profile import fitted_rates, held_out
+from edgefl.profiling.table_profile import fitted_profile, fitted_rates, held_out
 
 DEVICE = Rates(
     20e9,
@@ -58,6 +59,35 @@ def test_the_fit_predicts_the_device_that_made_the_times(table):
     errors = [abs(rates.seconds(time.operators) / time.seconds - 1) for time in times]
     assert max(errors) < 0.1
     assert sum(errors) / len(errors) < 0.03
+
+
+def test_a_device_of_another_class_is_predicted_too(table):
+    """Most of its steps take less time than the overheads that are expected of a small board."""
+    device = Rates(8e12, 6e11, 7e-6, 3e-4, {"matrix-product": (2e13, 6e11, 7e-6)})
+    times = [replace(time, seconds=device.seconds(time.operators)) for time in read_step_table(table).times]
+    rates = fitted_rates(times, load_profile("raspberry-pi-4"))
+    errors = [abs(rates.seconds(time.operators) / time.seconds - 1) for time in times]
+    assert sum(errors) / len(errors) < 0.06
+    assert rates.step_overhead == pytest.approx(3e-4, rel=0.5)
+    assert rates.operator_overhead == pytest.approx(7e-6, rel=0.5)
+
+
+def test_figures_on_which_no_step_depends_keep_usual_values(table):
+    """A slow device with free overheads: those of the other profile are kept with their bounds."""
+    like = load_profile("raspberry-pi-4")
+    device = Rates(1e8, 1e12, 1e-9, 1e-9)
+    times = [replace(time, seconds=device.seconds(time.operators)) for time in read_step_table(table).times]
+    rates = fitted_rates(times, like)
+    assert 1e5 < rates.bytes_per_second < 1e9
+    data = fitted_profile(rates, [], like, name="slow", source="here", count=len(times), framework="none")
+    assert data["compute"]["operator_overhead"]["high"] > 1.9 * data["compute"]["operator_overhead"]["nominal"]
+
+
+def test_expected_overheads_of_zero_are_possible(table):
+    like = load_profile("raspberry-pi-4")
+    free = like.compute.model_copy(update={"operator_overhead": 0.0, "step_overhead": 0.0})
+    rates = fitted_rates(read_step_table(table).times, like.model_copy(update={"compute": free}))
+    assert rates.flops_per_second == pytest.approx(20e9, rel=0.3)
 
 
 def test_a_held_out_family_is_predicted_without_its_own_times(table):
