@@ -76,18 +76,20 @@ def calibrate_profile(  # noqa: PLR0917  (Typer reads options from the signature
     if output.exists():
         raise UserError("expected a folder that does not exist yet", file=f"--output {output}")
     measured, base, checked = read_client_log(log), load_profile(like), load_scenario(scenario)
-    delay = None
+    delay, transport = None, checked.network.transport.build()
     if latency is not None:
         try:
-            delay = parse(latency, "seconds") * checked.network.transport.build().latency_factor
+            delay = parse(latency, "seconds") * transport.latency_factor
         except UserError as error:
             raise error.located(file="--latency") from None
+    elif transport.tcp is not None:
+        raise UserError("expected --latency, because with tcp a log does not determine it", file=scenario)
     try:
         training = predicted(checked, method or checked.methods[0].label, base, samples)
     except UserError as error:
         raise error.located(file=scenario) from None
-    found = calibrate(measured, delay=delay)
     try:
+        found = calibrate(measured, delay=delay, transport=transport)
         files = _files(checked, base, found, training, source=log.name, rounds=measured.rounds)
         with durable_folder(output) as folder:
             for name, text in files.items():

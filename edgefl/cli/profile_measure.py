@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -112,14 +113,14 @@ def fit_profile(  # noqa: PLR0917  (the command's options)
     family of operators are fitted to it, and the families of models are left out in turn to measure the error.
     """
     rest = _rest(name or output.stem, like, idle_watts, compute_watts, kind)
-    if file.suffix.lower() != ".csv":
-        from edgefl.profiling.measurement import read_measurement
+    from edgefl.profiling.measurement import is_measurement, read_measurement
 
+    if is_measurement(file):
         if steps:
             raise UserError("--steps needs a CSV table of step times", file=str(file))
         _write(read_measurement(file), rest, output)
     else:
-        _fit_table(file, rest, framework, steps, output)
+        _fit_table(file, rest, framework or "not stated", steps, output)
     say(f"Written: {output}")
 
 
@@ -141,7 +142,12 @@ def derive_profile(  # noqa: PLR0917  (the command's options)
     from edgefl.fleet import load_profile
     from edgefl.profiling.derived_profile import Ratios, derived_profile
 
-    _save(derived_profile(load_profile(base), load_profile(device), Ratios(products, scalar, memory), error), output)
+    known, similar, ratios = load_profile(base), load_profile(device), Ratios(products, scalar, memory)
+    try:
+        data = derived_profile(known, similar, ratios, error)
+    except UserError as failed:
+        raise UserError(f"{similar.name} cannot have these ratios: {failed.message}", field=failed.field) from None
+    _save(data, output)
     say(f"Written: {output}")
 
 
@@ -179,9 +185,16 @@ def _rest(
     name: str, like: str | None, idle_watts: float | None, compute_watts: float | None, kind: str = "pc"
 ) -> Unmeasured:
     from edgefl.fleet import load_profile
+    from edgefl.fleet.profile import NAME
     from edgefl.profiling.measured_profile import Unmeasured
 
     profile = None if like is None else load_profile(like)
+    if not re.fullmatch(NAME, name):
+        raise UserError(
+            f"expected a name of letters, digits, '.', '_' and '-', found '{name}' (by default that of the file to "
+            "write)",
+            field="--name",
+        )
     return Unmeasured(name, kind, idle_watts=idle_watts, compute_watts=compute_watts, like=profile)
 
 

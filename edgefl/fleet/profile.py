@@ -15,6 +15,9 @@ from edgefl.operator_kinds import FAMILIES, RATED
 from edgefl.options import Options
 from edgefl.units import Bytes, BytesPerSecond, FlopsPerSecond, Joules, Seconds, Watts
 
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+"""The form of a profile's name."""
+
 Kind = Literal["sbc", "jetson", "phone", "laptop", "pc", "microcontroller"]
 Direction = Literal["down", "up"]
 
@@ -206,9 +209,7 @@ class DeviceProfile(Options):
     quantity is ``{low, nominal, high}``.
     """
 
-    name: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="The name of the device in scenarios and reports."
-    )
+    name: str = Field(pattern=NAME, description="The name of the device in scenarios and reports.")
     kind: Kind = Field(description="The kind of device.")
     description: str = Field(description="The exact device, in a sentence.")
     compute: Compute = Field(description="How fast it trains.")

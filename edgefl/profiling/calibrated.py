@@ -58,12 +58,6 @@ def predicted(scenario: Scenario, label: str, profile: DeviceProfile, samples: i
         UserError: an unknown method, no samples, a scenario that gives the seconds itself, or a transport with which a
             transfer is more than a delay and a steady rate.
     """
-    if scenario.network.transport.kind == "tcp":
-        raise UserError(
-            "expected fluid or lv08, because the fit assumes a delay and a steady rate, and a tcp connection begins "
-            "slowly",
-            field="network.transport.kind",
-        )
     if isinstance(scenario.cost, SecondsCost):
         raise UserError("expected kind: measured or paper, because 'seconds' needs no device", field="cost.kind")
     costs = step_costs(scenario, [scenario.method(label).label])[label]

@@ -13,9 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl.errors import UserError
+from edgefl.network.transport import Transport
 from edgefl.profiling.client_log import ClientLog
+from edgefl.profiling.tcp_rates import tcp_rates
 
 Values = NDArray[np.float64]
+
+FLUID = Transport()
 
 OUTLYING = 5.0
 """Robust standard deviations from the median beyond which a logarithm is an outlier."""
@@ -84,13 +89,17 @@ class Calibration:
     round_seconds: float
 
 
-def calibrate(log: ClientLog, *, delay: float | None = None) -> Calibration:
+def calibrate(log: ClientLog, *, delay: float | None = None, transport: Transport = FLUID) -> Calibration:
     """Fit everything to a log.
 
     Args:
         log: the log.
         delay: seconds before the first byte of a transfer; fitted if not given and the sizes of the transfers differ,
-            else 0.
+            else 0. With TCP connections it is the one-way latency and must be given.
+        transport: how transfers use the link.
+
+    Raises:
+        UserError: the delay is not shorter than the transfers, or TCP is slower than they were.
 
     >>> ones = np.ones(4)
     >>> log = ClientLog(2.1 * ones, 3 * ones, 4.1 * ones, 1e6 * ones, 1e6 * ones)
@@ -105,8 +114,8 @@ def calibrate(log: ClientLog, *, delay: float | None = None) -> Calibration:
             delay, error = _fitted_delay(log)
     return Calibration(
         compute=_spread(log.compute_seconds),
-        down=_way(log.download_seconds, log.bytes_down, delay),
-        up=_way(log.upload_seconds, log.bytes_up, delay),
+        down=_way(log.download_seconds, log.bytes_down, delay, transport),
+        up=_way(log.upload_seconds, log.bytes_up, delay, transport),
         delay=delay,
         delay_error=error,
         round_seconds=float(np.median(log.download_seconds + log.compute_seconds + log.upload_seconds)),
@@ -119,9 +128,15 @@ def _spread(seconds: Values) -> Spread:
     return Spread(float(seconds[kept].mean()), _sigma(logarithms[kept]), int((~kept).sum()))
 
 
-def _way(seconds: Values, bytes: Values, delay: float) -> Way:
-    # A transfer that took hardly longer than the delay says little about the capacity.
-    capacities = np.log(8 * bytes / np.maximum(seconds - delay, 0.05 * seconds))
+def _way(seconds: Values, bytes: Values, delay: float, transport: Transport) -> Way:
+    if delay >= (typical := np.median(seconds)):
+        message = f"expected a delay shorter than the transfers ({typical:.3g} s, median), found {delay:.3g} s"
+        raise UserError(message, field="--latency")
+    if transport.tcp is None:
+        # A transfer that took hardly longer than the delay says little about the capacity.
+        capacities = np.log(8 * bytes / np.maximum(seconds - delay, 0.05 * seconds))
+    else:
+        capacities = np.log(tcp_rates(transport, delay, bytes, seconds))
     kept = _kept(capacities)
     return Way(math.exp(capacities[kept].mean()), _sigma(capacities[kept]), int((~kept).sum()))
 

@@ -87,7 +87,8 @@ def derived_profile(base: DeviceProfile, device: DeviceProfile, ratios: Ratios, 
     provenance["derivation"] |= {f"compute.{figure}": how for figure in figures}
     provenance["evidence"] = {
         **provenance.get("evidence", {}),
-        "compute": {"kind": "derived", "source": how}
+        # What is derived from an estimate is one.
+        "compute": {"kind": "estimated" if evidence.kind == "estimated" else "derived", "source": how}
         | ({} if evidence.framework is None else {"framework": evidence.framework}),
     }
     validated(DeviceProfile, data)

@@ -12,6 +12,7 @@ from edgefl.errors import UserError, nearest
 from edgefl.fleet.fitting import Step
 from edgefl.json_file import read_json
 from edgefl.options import Options
+from edgefl.plain_file import read_plain
 from edgefl.profiling.counting import operators_of
 from edgefl.profiling.measure_device.main import FORMAT, VERSION, cases
 from edgefl.profiling.measure_device.steps import STEP
@@ -64,6 +65,16 @@ class Measurement(Options):
         }
         steps = [run for name, run in runs.items() if name.startswith(STEP)]
         return steps, [run for name, run in runs.items() if not name.startswith(STEP)]
+
+
+def is_measurement(file: Path) -> bool:
+    """Whether the file is one of the measuring script (JSON) rather than a table.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    content = read_plain(file, MAXIMUM_BYTES, what="a table or a measurement")
+    return file.suffix.lower() == ".json" or content.lstrip().startswith(b"{")
 
 
 def read_measurement(file: Path) -> Measurement:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -19,8 +17,8 @@ from edgefl.fleet import step_signature
 from edgefl.methods.recipe import Method
 from edgefl.models.block_model import BlockModel
 from edgefl.models.registry import build_model
-from edgefl.plain_file import read_plain_text
 from edgefl.process_state import process_state_kept
+from edgefl.profiling.csv_table import read_csv
 from edgefl.scenario.named_step import read_shape, read_step
 
 LIBRARIES = {"timm_name": "timm", "torchvision_name": "torchvision", "python": "python"}
@@ -52,9 +50,6 @@ SAME = {"image": "shape"}
 """Other names of columns."""
 EMPTY = ("", "nan", "n/a", "na", "none", "null", "-")
 """Cells of times that were not measured."""
-
-SEPARATORS = ",;\t"
-"""What separates the columns; spreadsheets in many languages write semicolons, and commas in numbers."""
 
 SIMILAR = 0.8
 """An unknown column whose name is at least this similar to a known one is a mistake, others are ignored."""
@@ -160,32 +155,18 @@ def family_of(model: str) -> str:
 
 def _rows(file: Path) -> tuple[list[tuple[int, dict[str, str]]], list[str], tuple[str, ...]]:
     """Return the rows that are not empty, by column, the columns of times, and those that are ignored."""
-    text = read_plain_text(file, MAXIMUM_BYTES, what="a table")
-    first = text.partition("\n")[0]
-    separator = max(SEPARATORS, key=first.count)
-    reader = csv.reader(io.StringIO(text), skipinitialspace=True, delimiter=separator)
-    try:
-        header = [column.strip().lower() for column in next(reader, [])]
-        images = header.index("image") if "image" in header else None
-        header = [SAME.get(column, column) for column in header]
-        times, ignored = _columns(header, str(file))
-        rows = []
-        for row in reader:
-            if not any(cell.strip() for cell in row):
-                continue
-            if len(row) != len(header):
-                raise UserError(
-                    f"line {reader.line_num}: expected {len(header)} values, found {len(row)}", file=str(file)
-                )
-            if images is not None:
-                row[images] = _with_channels(row[images])
-            named = dict(zip(header, (cell.strip() for cell in row), strict=True))
-            for column in times if separator != "," else ():
-                named[column] = named[column].replace(",", ".")
-            filled = {name: cell or OPTIONAL.get(name, "") for name, cell in named.items()}
-            rows.append((reader.line_num, {"model": "", **OPTIONAL, **filled}))
-    except csv.Error as error:
-        raise UserError(f"line {reader.line_num}: expected CSV: {error}", file=str(file)) from None
+    table = read_csv(file, MAXIMUM_BYTES, what="a table")
+    header = [SAME.get(column, column) for column in table.header]
+    times, ignored = _columns(header, str(file))
+    rows = []
+    for line, cells in table.rows:
+        named = dict(zip(table.header, cells, strict=True))
+        if "image" in named:
+            named["shape"] = _with_channels(named["image"])
+        for column in times if table.decimal_comma else ():
+            named[column] = named[column].replace(",", ".")
+        filled = {name: cell or OPTIONAL.get(name, "") for name, cell in named.items()}
+        rows.append((line, {"model": "", **OPTIONAL, **filled}))
     if not rows:
         raise UserError("expected at least one row below the header", file=str(file))
     return rows, times, ignored

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from edgefl.cli import main
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.fleet import load_profile, read_profile, step_seconds
+from edgefl.network.tcp import Opening
 from edgefl.profiling.calibrated import link_data, predicted
 from edgefl.profiling.calibration import calibrate
 from edgefl.profiling.client_log import COLUMNS, ClientLog, read_client_log
@@ -132,9 +135,79 @@ def test_the_latency_and_the_rates_are_those_of_the_scenarios_transport(small):
     assert rate == pytest.approx(1 / 0.97, rel=1e-3)
 
 
-def test_a_transport_whose_connections_begin_slowly_is_refused(small):
-    with pytest.raises(UserError, match=r"network.transport.kind: expected fluid or lv08"):
-        predicted(small(network__transport={"kind": "tcp"}), "fedavg", load_profile("raspberry-pi-4"))
+TCP = {"kind": "tcp", "handshake": "tls", "initial_window": 4}
+
+
+def log_over_tcp(transport, *, down=2e6, up=1e6, latency=0.05, sizes=SIZES):
+    """The log of a client whose transfers have these payload rates and open a connection each."""
+    log = log_of(9, sizes=sizes)
+    opening = Opening(transport.tcp.round_trips(repeated=True))
+
+    def seconds(rate, bytes):
+        return np.array([transport.alone(latency, rate, opening).seconds(float(each)) for each in bytes])
+
+    return replace(log, download_seconds=seconds(down, log.bytes_down), upload_seconds=seconds(up, log.bytes_up))
+
+
+def test_the_rates_of_tcp_transfers_come_back(small):
+    transport = small(network__transport=TCP).network.transport.build()
+    log = log_over_tcp(transport)
+    found = calibrate(log, delay=0.05, transport=transport)
+    assert (found.down.bits_per_second, found.up.bits_per_second) == pytest.approx((2e6, 1e6))
+    plain = calibrate(log, delay=0.05)
+    assert plain.down.bits_per_second < 0.97 * 2e6  # as if slow start and set-up were a lower rate
+    with pytest.raises(UserError, match=r"--latency: with this latency, a transfer over TCP takes at least 17"):
+        calibrate(log, delay=0.9, transport=transport)
+    kept = small(network__transport=TCP | {"keep_alive": "1 min"}).network.transport.build()
+    with pytest.raises(UserError, match=r"network.transport.keep_alive: expected keep_alive: 0"):
+        calibrate(log, delay=0.05, transport=kept)
+
+
+def test_a_simulation_over_tcp_takes_the_seconds_of_the_log(small, tmp_path, capsys):
+    scenario = small(training__rounds=4, training__cohort=1, network__transport=TCP)
+    first = run(scenario, out=tmp_path / "first", train=False)
+    events = read_events(first / "fedavg" / "seed-0" / "events.parquet", ("transfer_end",))
+    log = log_over_tcp(scenario.network.transport.build(), sizes=np.array([next(each.bytes for each in events)]))
+    file = write(log, tmp_path / "client.csv")
+    (tmp_path / "tcp.yaml").write_text(dump_yaml(resolve(scenario)))
+    command = ["profile", "calibrate", str(file), "--scenario", str(tmp_path / "tcp.yaml"), "--like", "raspberry-pi-4"]
+    assert main([*command, "-o", str(tmp_path / "none")]) == 2
+    assert "expected --latency, because with tcp a log does not determine it" in capsys.readouterr().err
+    assert main([*command, "--latency", "50 ms", "-o", str(tmp_path / "made")]) == 0
+    alone = load_scenario(tmp_path / "made" / "scenario.yaml", {"training.cohort": 1})
+    folder = run(alone, out=tmp_path / "run", train=False)
+    for event in read_events(folder / "fedavg" / "seed-0" / "events.parquet", ("transfer_end",)):
+        logged = log.download_seconds if event.item == "down" else log.upload_seconds
+        assert event.seconds == pytest.approx(logged[0], rel=1e-3)
+
+
+def test_a_delay_longer_than_the_transfers_is_refused():
+    with pytest.raises(UserError, match=r"--latency: expected a delay shorter than the transfers"):
+        calibrate(log_of(10), delay=10)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: "\ufeff" + text.replace("\n", "\r\n"),
+        lambda text: text.replace(",", ";").replace(".", ","),
+        lambda text: text.replace("download_seconds", "Download seconds"),
+    ],
+)
+def test_a_log_of_a_spreadsheet_is_read_as_well(tmp_path, change):
+    log = log_of(5)
+    file = write(log, tmp_path / "client.csv")
+    text = change(file.read_text())
+    file.write_text(text, encoding="utf-8")
+    assert read_client_log(file).download_seconds == pytest.approx(log.download_seconds)
+
+
+def test_one_column_of_bytes_is_that_of_both_directions(tmp_path):
+    file = tmp_path / "client.csv"
+    rows = "".join(f"{each},0.2,0.4,0.4,{1000 * each}\n" for each in (1, 2, 3))
+    file.write_text(f"round,download_seconds,compute_seconds,upload_seconds,bytes\n{rows}", encoding="utf-8")
+    log = read_client_log(file)
+    assert list(log.bytes_down) == list(log.bytes_up) == [1000, 2000, 3000]
 
 
 @pytest.mark.parametrize("sigma", [0.0, 0.2])

@@ -4,6 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from edgefl.cli.profile import app
+from edgefl.errors import UserError
 from edgefl.fleet import load_profile, read_profile
 from edgefl.fleet.figure import value
 
@@ -86,3 +87,17 @@ def test_the_ratios_of_a_phone_follow_from_its_clock_width_and_memory(name, fast
     assert products == pytest.approx(HEAT * five * peak, rel=5e-3)
     assert bandwidth == pytest.approx(memory / 5.5, rel=5e-3)
     assert scalar == pytest.approx(HEAT * clock / 1.8 * instructions, rel=5e-3)
+
+
+def test_what_is_derived_from_an_estimate_is_one(tmp_path):
+    arguments = ["derive", "jetson-nano", "raspberry-pi-5", "-o", str(tmp_path / "made.yaml")]
+    CliRunner().invoke(app, [*arguments, "--products", "1", "--memory", "1", "--scalar", "1"], catch_exceptions=False)
+    assert read_profile(tmp_path / "made.yaml").evidence("compute").kind == "estimated"
+
+
+def test_ratios_above_the_devices_peak_are_refused_with_its_name(tmp_path):
+    arguments = ["derive", "raspberry-pi-4", "rp2040-board", "-o", str(tmp_path / "made.yaml")]
+    with pytest.raises(UserError, match=r"rp2040-board cannot have these ratios: expected compute.fp32_achievable to"):
+        CliRunner().invoke(
+            app, [*arguments, "--products", "1", "--memory", "1", "--scalar", "1"], catch_exceptions=False
+        )

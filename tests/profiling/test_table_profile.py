@@ -129,6 +129,20 @@ def test_fit_needs_no_other_profile(table, tmp_path):
     assert value(profile.compute.fp32_achievable) == pytest.approx(20e9, rel=0.3)
 
 
+def test_a_table_is_recognised_by_its_content(table, tmp_path):
+    text = table.with_name("table.txt")
+    text.write_text(table.read_text(encoding="utf-8"), encoding="utf-8")
+    run("fit", text, "-o", tmp_path / "own.yaml", "--steps", "--like", "raspberry-pi-4")
+    (tmp_path / "measured").write_text('{"format": "other"}', encoding="utf-8")
+    with pytest.raises(UserError, match="expected a file of the measuring script"):
+        run("fit", tmp_path / "measured", "-o", tmp_path / "other.yaml")
+
+
+def test_a_name_that_no_profile_can_have_is_refused_before_the_fit(tmp_path):
+    with pytest.raises(UserError, match=r"--name: expected a name of letters, digits.*found 'my board'"):
+        run("fit", tmp_path / "missing.csv", "-o", tmp_path / "my board.yaml")
+
+
 def test_check_draws_predicted_over_measured(table, tmp_path):
     run("check", "raspberry-pi-4", table, "-o", tmp_path / "check.svg")
     text = (tmp_path / "check.svg").read_text(encoding="utf-8")
