@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,7 +43,9 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
     output: Output,
     name: Annotated[str, typer.Option(help="The name of the profile in scenarios.")] = "this-machine",
     threads: Annotated[int, typer.Option(min=0, help="Threads for training; 0: PyTorch's default.")] = 0,
-    seconds: Annotated[float, typer.Option(min=0.05, help="Approximate duration of the measurement.")] = 120.0,
+    seconds: Annotated[
+        float, typer.Option(min=0.05, max=86400, help="Approximate duration of the measurement.")
+    ] = 120.0,
     idle_watts: IdleWatts = None,
     compute_watts: ComputeWatts = None,
     like: Like = None,
@@ -53,6 +56,9 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
     other model families and methods check it. Power is not measured: pass it as an option, or accept wide bounds.
     """
     rest = _rest(name, like, idle_watts, compute_watts)
+    if threads > (processors := os.cpu_count() or 1):
+        message = f"expected at most the {processors} processors of this machine, found {threads}"
+        raise UserError(message, field="--threads")
     from edgefl.profiling import held_out
     from edgefl.profiling.measure_device import main
     from edgefl.profiling.measured_profile import Checked

@@ -1,4 +1,4 @@
-"""``edgefl profile measure``, ``script`` and ``import``: valid profiles, from one way of measuring and fitting."""
+"""``edgefl profile measure``, ``script`` and ``fit``: valid profiles, from one way of measuring and fitting."""
 
 import json
 import re
@@ -47,6 +47,13 @@ def test_no_family_and_no_method_of_the_check_is_in_the_fit():
     assert len(HELD_OUT) >= 6
     assert not any(step.model in networks for step in HELD_OUT)
     assert not any(step.method in ("fedavg", "fedprox") for step in HELD_OUT)
+
+
+def test_more_threads_than_processors_are_refused(tmp_path):
+    with pytest.raises(
+        UserError, match=r"--threads: expected at most the \d+ processors of this machine, found 100000"
+    ):
+        run("measure", "-o", tmp_path / "here.yaml", "--threads", "100000")
 
 
 def test_measure_writes_a_profile_of_this_machine(monkeypatch, tmp_path):
