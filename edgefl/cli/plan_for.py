@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 from edgefl.cli.printing import say, say_json
 from edgefl.errors import UserError
 from edgefl.record import RunPaths
+from edgefl.record.names import SWEEP
+from edgefl.record.paths import file_in
 from edgefl.user_path import user_path
+from edgefl.wording import listed
 
 if TYPE_CHECKING:
     from edgefl.rerun.inverse import Answer, Answers, MethodAnswer
@@ -28,6 +31,13 @@ _ASKED: dict[Name, tuple[str, str, str, str]] = {
     "model": ("largest model", "with a model up to {} times as large", "with any size of the model", "a smaller model"),
 }
 """Of each question: its name, its answer, and the answers if all factors meet the condition, or none."""
+
+_ONLY: dict[Name, str] = {
+    "bandwidth": "with no less bandwidth",
+    "devices": "on devices that are no slower",
+    "model": "with a model that is no larger",
+}
+"""The answers if the boundary is at the run itself."""
 
 _SMALLER_IS_HARDER = ("bandwidth", "battery")
 
@@ -55,20 +65,27 @@ def answer(run: str, condition: str, methods: list[str] | None, *, trust: bool, 
     path = user_path(run)
     if not path.is_dir():
         raise UserError(f"--for needs the folder of a finished run, from edgefl simulate {run} --out RUN", file=run)
+    if file_in(path, SWEEP).is_file():
+        raise UserError(f"is a sweep: --for needs one of its runs, a folder in {path / 'jobs'}", file=run)
     from edgefl.rerun.inverse import ask
 
-    found = ask(path, condition, methods=methods, trust=trust)
+    found = ask(path, condition, methods=methods, trust=trust, answered=_progress)
     if as_json:
         say_json(found.as_dict())
     else:
         _print(found)
 
 
+def _progress(label: str, left: int) -> None:
+    if left:
+        say(f"{label}: answered; {left} left", err=True)
+
+
 def _print(found: Answers) -> None:
     from edgefl.cli.console import print_table
 
     for method in found.methods:
-        for sentence in _sentences(method, found.condition):
+        for sentence in _sentences(method, found.condition, several=len(found.seeds) > 1):
             say(sentence)
     rows = [row for method in found.methods for row in _rows(method, found.condition)]
     several = len(found.seeds) > 1
@@ -85,13 +102,13 @@ def _print(found: Answers) -> None:
         print_table(heads, rows, notes=notes, words=(0, 1, 4, 5))
 
 
-def _sentences(method: MethodAnswer, condition: Condition) -> Iterator[str]:
-    from edgefl.report.quantities import limit
+def _sentences(method: MethodAnswer, condition: Condition, *, several: bool) -> Iterator[str]:
+    from edgefl.report.quantities import limit, quantity
 
     value = limit(condition.value, condition.metric.dimension)
     within = " and ".join(limit(amount, kind) for kind, amount in condition.limits.items())
     goal = f"{'a moving average of ' if condition.smoothed else ''}{value} {condition.metric.word} within {within}"
-    met = [_in_words(name, each) for name, each in method.answers.items() if each.met is not None]
+    met = [in_words(name, each) for name, each in method.answers.items() if each.met is not None]
     if met:
         yield f"{method.label} reaches {goal} {', or '.join(met)}."
     never = [_ASKED[name][3] for name, each in method.answers.items() if each.met is None]
@@ -99,15 +116,26 @@ def _sentences(method: MethodAnswer, condition: Condition) -> Iterator[str]:
         yield f"{method.label} does not reach {goal} by {' or '.join(never)} alone."
     if method.why_not:
         missing = [_ASKED[name][0] for name in _ASKED if name not in method.answers]
-        which = "" if len(missing) == len(_ASKED) else f" for the {', '.join(missing)}"
+        which = "" if len(missing) == len(_ASKED) else f" for the {listed(missing)}"
         yield f"{method.label} needs training{which}: {method.why_not}."
+    if method.spent is not None:
+        own = [quantity(method.spent[kind], kind) for kind in method.spent]
+        yield f"{method.label} itself takes {listed(own)} for it{', the most of any seed' if several else ''}."
 
 
-def _in_words(name: Name, found: Answer) -> str:
+def in_words(name: Name, found: Answer) -> str:
+    """The answer to a question, as the end of a sentence."""
     _, some, every, _ = _ASKED[name]
     if found.missed is None or found.met is None:
         return every
-    return some.format(_joules(found.figures["joules"]) if name == "battery" else _factor(name, found.met))
+    if name == "battery":
+        return some.format(_joules(found.figures["joules"]))
+    factor = _factor(name, found.met)
+    if factor == "1":
+        return _ONLY[name]
+    if name == "devices" and found.met < 1:
+        return f"only on devices at least {_factor('bandwidth', 1 / found.met)} times as fast"
+    return some.format(factor)
 
 
 def _rows(method: MethodAnswer, condition: Condition) -> Iterator[list[str]]:
@@ -171,6 +199,8 @@ def _beyond(name: Name, found: Answer, condition: Condition) -> str:
     """What fails beyond the boundary."""
     from edgefl.report.quantities import limit
 
+    if found.why == "memory":
+        return f"too little memory: {found.different}"
     if found.why == "training":
         return "a client runs empty" if name == "battery" else f"other training: {found.different}"
     return next(f"more than {limit(amount, kind)}" for kind, amount in condition.limits.items() if kind == found.why)

@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgefl.cli import main
+from edgefl.cli.plan_for import in_words
 from edgefl.cost.measure import Operator
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.fleet import step_signature
 from edgefl.network import replayed
-from edgefl.rerun.inverse import ask
+from edgefl.report.quantities import quantity
+from edgefl.rerun.inverse import Answer, ask
 from edgefl.rerun.inverse.bisection import boundary
 from edgefl.rerun.inverse.condition import parse_condition
 from edgefl.scenario import load_scenario
@@ -210,7 +212,7 @@ def test_seconds_that_the_scenario_gives_grow_with_slower_devices_and_a_larger_m
     assert answer.device == ""
 
 
-def test_a_model_that_is_too_large_for_a_device_would_be_trained_differently(small, tmp_path):
+def test_a_model_that_is_too_large_for_a_device_names_it(small, tmp_path, capsys):
     memory = {"memory": {"training": "1 MB"}}
     fleet = [{"profile": "raspberry-pi-4", "share": 1, "link": "5g", "overrides": memory}]
     folder = run(small(fleet=fleet), out=tmp_path / "run")
@@ -218,8 +220,9 @@ def test_a_model_that_is_too_large_for_a_device_would_be_trained_differently(sma
     (method,) = ask(folder, "accuracy=0.2 within 1000 days").methods
     answer = method.answers["model"]
     assert answer.met <= 1e6 / max(step["peak_memory_bytes"] for step in costs) < answer.missed
-    assert answer.why == "training"
-    assert "clients" in answer.different
+    assert (answer.why, answer.different) == ("memory", "raspberry-pi-4")
+    assert main(["plan", str(folder), "--for", "accuracy=0.2 within 1000 days"]) == 0
+    assert "too little memory: raspberry-pi-4" in " ".join(capsys.readouterr().out.split())
     assert method.answers["bandwidth"].missed is None
     assert method.answers["bandwidth"].met == pytest.approx(1e-3)
 
@@ -246,13 +249,17 @@ def test_methods_that_decide_by_time_need_training_except_for_batteries(answered
     found = {each.label: each for each in answered.methods}
     assert {label for label, each in found.items() if each.why_not} == {"fedbr"}
     assert set(found["fedbr"].answers) == {"battery"}
-    assert found["fedbr"].why_not.startswith("decisions on blocks read ")
+    depend = "its decisions on blocks depend on the seconds of computing and the seconds of transfers"
+    assert found["fedbr"].why_not == depend
 
 
 def test_a_value_that_the_run_does_not_reach_needs_training(finished):
     for method in ask(finished[0], "accuracy=1 within 1 day").methods:
         assert (method.spent, method.answers) == (None, {})
-        assert method.why_not.startswith("the run does not reach the value with seed ")
+        assert method.why_not.startswith("the run does not reach the value with seeds 0 and 1; its best accuracy there")
+        entries = json.loads((finished[0] / "summary.json").read_text())["methods"][method.label]
+        best = [f"{100 * each['accuracy']['best']:.4g} %" for each in entries]
+        assert method.why_not.endswith(f" is {' and '.join(best)}")
 
 
 def test_what_the_run_spent_is_what_its_summary_says(finished, answered):
@@ -349,15 +356,53 @@ def test_the_command_prints_sentences_and_a_table_or_json(finished, capsys):
     assert main(asked) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "fedavg reaches 35 % accuracy within" in printed
-    assert (
-        "fedbr needs training for the least bandwidth, slowest devices, largest model: decisions on blocks" in printed
+    parts = "the least bandwidth, slowest devices and largest model"
+    assert f"fedbr needs training for {parts}: its decisions on blocks depend on" in printed
+    spent = first_target(folder)
+    seconds, sent, joules = (
+        quantity(max(spent["fedavg", seed][kind] for seed in (0, 1)), kind) for kind in ("seconds", "bytes", "joules")
     )
+    assert f"fedavg itself takes {seconds}, {sent} and {joules} for it, the most of any seed." in printed
     assert "the median client's link: " in printed
     assert "a client runs empty" in printed
     assert main([*asked, "--json", "--method", "fedavg"]) == 0
     (method,) = json.loads(capsys.readouterr().out)["methods"]
     assert set(method["answers"]) == {"bandwidth", "devices", "battery", "model"}
     assert method["answers"]["devices"]["device"] == "jetson-nano"
+
+
+def test_each_method_that_is_answered_is_reported_if_others_are_left(finished, capsys):
+    asked = ["plan", str(finished[0]), "--for", "accuracy=1 within 1 day"]
+    assert main([*asked, "--method", "fedavg", "--method", "scaffold"]) == 0
+    assert capsys.readouterr().err.splitlines() == ["fedavg: answered; 1 left"]
+    assert main([*asked, "--method", "fedavg"]) == 0
+    assert not capsys.readouterr().err
+
+
+def test_at_the_boundary_and_beyond_it_the_sentence_names_the_run_or_faster_devices():
+    def words(name, factor):
+        return in_words(name, Answer(factor, 2 * factor, "seconds", "", "", {}))
+
+    assert words("devices", 1.004) == "on devices that are no slower"
+    assert words("model", 1.001) == "with a model that is no larger"
+    assert words("bandwidth", 0.9996) == "with no less bandwidth"
+    assert words("devices", 0.4) == "only on devices at least 2.5 times as fast"
+    assert words("devices", 1.5) == "on devices up to 1.5 times as slow"
+
+
+def test_a_run_without_training_and_a_sweep_have_no_answer(small, tmp_path, capsys):
+    folder = run(small(), out=tmp_path / "run", train=False)
+    assert main(["plan", str(folder), "--for", "accuracy=0.9 within 1h"]) == 2
+    told = (
+        "has no accuracy to reach, because nothing was trained in it (--no-train): simulate its scenario with training"
+    )
+    assert told in " ".join(capsys.readouterr().err.split())
+    sweep = tmp_path / "sweep"
+    sweep.mkdir()
+    (sweep / "sweep.json").write_text("{}")
+    assert main(["plan", str(sweep), "--for", "accuracy=0.9 within 1h"]) == 2
+    told = f"is a sweep: --for needs one of its runs, a folder in {sweep / 'jobs'}"
+    assert told in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(

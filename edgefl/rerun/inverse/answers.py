@@ -19,8 +19,9 @@ class Answer:
             not even meet it at the easiest factor.
         missed: the factor closest to the boundary with which a seed does not meet it; ``None`` if all meet it even at
             the hardest factor.
-        why: what fails at ``missed``: the exceeded limit, or ``training`` if something else would be trained; or empty.
-        different: what would be trained differently, as a sentence, or empty.
+        why: what fails at ``missed``: the exceeded limit; ``memory`` if devices have too little; ``training`` if
+            something else would be trained; or empty.
+        different: the devices with too little memory, or what would be trained differently; or empty.
         device: the slowest device of the fleet, for the question about devices.
         figures: absolute values at ``met``: ``down`` and ``up``, the median client's bit/s; ``step_seconds`` on the
             slowest device; ``joules`` of the smallest battery; ``bytes`` and ``flops``, of the model and of one step.

@@ -6,7 +6,7 @@ of the run. A larger model is therefore assumed to reach the same metric in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from edgefl.fleet import fleet_step_seconds
 from edgefl.network.client_links import DIRECTIONS, ClientLinks
 from edgefl.process_state import process_state_kept
 from edgefl.record.costs import read_costs
+from edgefl.record.summary import SeedResult
 from edgefl.rerun.finished_run import FinishedRun
 from edgefl.rerun.inverse.answers import Answer, Answers, MethodAnswer
 from edgefl.rerun.inverse.bisection import boundary
@@ -26,10 +27,18 @@ from edgefl.rerun.inverse.condition import KINDS, Condition, Kind, parse_conditi
 from edgefl.rerun.inverse.questions import BATTERY_JOULES, QUESTIONS, Name, Question, battery_joules
 from edgefl.rerun.inverse.replaying import MethodReplay, Seed
 from edgefl.simulation.setup import Setup
+from edgefl.wording import listed
 
 
 @process_state_kept()
-def ask(path: Path, condition: str, *, methods: Sequence[str] | None = None, trust: bool = False) -> Answers:
+def ask(
+    path: Path,
+    condition: str,
+    *,
+    methods: Sequence[str] | None = None,
+    trust: bool = False,
+    answered: Callable[[str, int], None] | None = None,
+) -> Answers:
     """Search, for each method of a finished run, the worst conditions under which it still meets a condition.
 
     Args:
@@ -37,12 +46,16 @@ def ask(path: Path, condition: str, *, methods: Sequence[str] | None = None, tru
         condition: as :func:`parse_condition` reads it.
         methods: labels; all of the run's if not given.
         trust: execute the scenario's Python files even if they are not those that the run began with.
+        answered: is called after each method with its label and the number of methods that are left.
 
     Raises:
-        UserError: the run is not finished, its protocol lets arrival times decide what is aggregated, or the condition
-            is invalid.
+        UserError: the run is not finished, nothing was trained in it, its protocol lets arrival times decide what is
+            aggregated, or the condition is invalid.
     """
     run = FinishedRun(path, methods, trust=trust)
+    if all(entry.metric.final is None for label in run.labels for entry in run.entries[label]):
+        what = f"has no {run.scenario.task.measured.word} to reach, because nothing was trained in it (--no-train)"
+        raise UserError(f"{what}: simulate its scenario with training", file=str(path))
     run.inputs(run.scenario)
     wanted = parse_condition(condition, run.scenario)
     numbers = tuple(dict.fromkeys(entry.seed for label in run.labels for entry in run.entries[label]))
@@ -50,9 +63,11 @@ def ask(path: Path, condition: str, *, methods: Sequence[str] | None = None, tru
     seeds = {seed: Seed(world, client_links_of(run.scenario, world)) for seed, world in worlds.items()}
     rows = read_costs(run.paths.costs)
     found = []
-    for label in run.labels:
+    for left, label in zip(reversed(range(len(run.labels))), run.labels, strict=True):
         steps = {(row.alpha, row.batch): run.costs[label].step(row.alpha, row.batch) for row in rows[label]}
         found.append(_of_method(run, label, seeds, steps, wanted))
+        if answered is not None:
+            answered(label, left)
     return Answers(wanted, numbers, tuple(found))
 
 
@@ -69,10 +84,9 @@ def _of_method(
         return MethodAnswer(label, None, {}, error.message)
     replay = MethodReplay(run, label, recordings=recordings, seeds=seeds, steps=steps, condition=condition)
     spent = {seed: replay.spent(seed) for seed in recordings}
-    never = [str(seed) for seed, each in spent.items() if each is None]
+    never = [seed for seed, each in spent.items() if each is None]
     if never:
-        which = f" with seed {' and '.join(never)}" if len(spent) > 1 else ""
-        return MethodAnswer(label, None, {}, f"the run does not reach the value{which}")
+        return MethodAnswer(label, None, {}, _not_reached(run.entries[label], never, condition))
     timed = {(what, name) for recording in recordings.values() for _, what, reads in recording.timed for name in reads}
     worst_first = sorted(spent, key=lambda seed: -(spent[seed] or {})["seconds"])
     setup, links = replay.setup(worst_first[0]), seeds[worst_first[0]].links
@@ -122,11 +136,25 @@ def _own_figures(
     return profiles[slowest].name, {"step_seconds": float(seconds[slowest])}
 
 
+def _not_reached(entries: Sequence[SeedResult], never: Sequence[int], condition: Condition) -> str:
+    """That seeds do not reach the value, and the best value of each, in words."""
+    seeds = listed([str(seed) for seed in never])
+    which = "" if len(entries) == 1 else f" with {'seed' if len(never) == 1 else 'seeds'} {seeds}"
+    best = [entry.metric.best for entry in entries if entry.seed in never and entry.metric.best is not None]
+    if condition.smoothed or len(best) < len(never):  # the summary has no best value of the moving average
+        return f"the run does not reach the value{which}"
+    values = [f"{100 * each:.4g} %" if condition.metric.share else f"{each:.4g}" for each in best]
+    return f"the run does not reach the value{which}; its best {condition.metric.word} there is {listed(values)}"
+
+
+_TIMES = {"compute_seconds": "the seconds of computing", "transfer_seconds": "the seconds of transfers"}
+
+
 def _read_times(timed: Iterable[tuple[str, str]]) -> str:
     """Which decisions read which times, in words; empty without one."""
     decisions = sorted({what for what, _ in timed})
-    inputs = sorted({name for _, name in timed})
-    return f"decisions on {' and '.join(decisions)} read {' and '.join(inputs)}" if decisions else ""
+    inputs = sorted({_TIMES.get(name, name) for _, name in timed})
+    return f"its decisions on {listed(decisions)} depend on {listed(inputs)}" if decisions else ""
 
 
 def _most(spent: Iterable[Mapping[Kind, float] | None]) -> dict[Kind, float]:

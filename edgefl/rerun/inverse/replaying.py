@@ -10,6 +10,7 @@ from typing import Literal
 from edgefl.cost.measure import StepCost
 from edgefl.experiment.recording import Recording
 from edgefl.experiment.wiring import SharedWorld
+from edgefl.fleet import fits
 from edgefl.network.client_links import ClientLinks
 from edgefl.record.listener import Listener
 from edgefl.record.rounds import RoundRow
@@ -21,8 +22,8 @@ from edgefl.rerun.retimed import retimed_setup
 from edgefl.simulation.run import simulate_run
 from edgefl.simulation.setup import Setup
 
-Why = Kind | Literal["training"]
-"""Why a condition is not met: the exceeded limit, or the training would be different."""
+Why = Kind | Literal["memory", "training"]
+"""Why a condition is not met: the exceeded limit, a device has too little memory, or other training."""
 
 
 class _DecidedError(Exception):
@@ -96,17 +97,28 @@ class MethodReplay:
         """
         watching = _Watching(self._condition)
         different = "the run would end earlier"
+        setup = self._scaled(seed, name, factor, watching)
         try:
             with suppress(_DecidedError):
-                outcome = simulate_run(self._scaled(seed, name, factor, watching))
+                outcome = simulate_run(setup)
                 if outcome.fault is not None:
                     raise outcome.fault
         except TrainsDifferentlyError as error:
             different = f"{error.field}: {error.what}"
         if not watching.met:
-            exceeded = watching.exceeded
-            self.why[name, factor] = ("training", different) if exceeded is None else (exceeded, "")
+            refused = self._refused(setup) if name == "model" else ""
+            if watching.exceeded is not None:
+                self.why[name, factor] = watching.exceeded, ""
+            elif refused and refused != self._refused(self.setup(seed)):
+                self.why[name, factor] = "memory", refused
+            else:
+                self.why[name, factor] = "training", different
         return watching.met
+
+    def _refused(self, setup: Setup) -> str:
+        """The devices that have too little memory for the largest step, or empty."""
+        peak = max(setup.cost(alpha, batch).peak_memory_bytes for alpha, batch in self._steps)
+        return ", ".join(dict.fromkeys(each.name for each in setup.fleet.profiles if not fits(each, peak)))
 
     def setup(self, seed: int, listener: Listener | None = None, *, bandwidth: float = 1.0) -> Setup:
         """The setup of one seed, with a factor on the capacity of every link."""
