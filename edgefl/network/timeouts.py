@@ -35,7 +35,9 @@ class Timeouts(Options):
     transfer: Annotated[Seconds, Field(gt=0)] | None = Field(
         None, description="An attempt breaks when it is not complete after this long; null: never."
     )
-    retries: int = Field(4, ge=0, description="Attempts after the first one; when the last one breaks, it has failed.")
+    retries: int = Field(
+        4, ge=0, le=1000, description="Attempts after the first one; when the last one breaks, it has failed."
+    )
     first_wait: Seconds = Field(1.0, ge=0, description="The wait before the second attempt.")
     factor: float = Field(1.6, ge=1, description="Each further wait is this multiple of the one before.")
     longest_wait: Seconds = Field(120.0, ge=0, description="The most that a wait may be, before its jitter.")
@@ -85,9 +87,10 @@ class Timeouts(Options):
             number: how many of its attempts have broken.
             draw: a random number in [0, 1); 0.5 for no deviation.
         """
-        seconds = self.first_wait
-        for _ in range(number - 1):
-            seconds = min(seconds * self.factor, self.longest_wait)
+        try:
+            seconds = min(self.first_wait * self.factor ** (number - 1), self.longest_wait)
+        except OverflowError:  # of the power
+            seconds = self.longest_wait if self.first_wait else 0.0
         return seconds * (1.0 + self.jitter * (2.0 * draw - 1.0))
 
     def drawn_wait(self, number: int, seed: int, *place: int | str) -> float:

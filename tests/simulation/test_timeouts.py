@@ -121,6 +121,15 @@ def test_waits_grow_by_their_factor_up_to_the_longest_one():
     assert [timeouts.wait(3, draw) for draw in (0.0, 0.5, 0.75)] == [9, 18, 22.5]
 
 
+def test_waits_of_many_breaks_need_no_sum_over_the_earlier_ones_and_do_not_overflow():
+    steep = Timeouts(connection=1.0, first_wait=2.0, factor=1e300, longest_wait=20.0)
+    assert [steep.wait(number) for number in (1, 2, 3, 1000)] == [2.0, 20.0, 20.0, 20.0]
+    assert Timeouts(connection=1.0, first_wait=0.0, factor=1e300).wait(1000) == 0.0
+    assert Timeouts(connection=1.0, first_wait=1e-9, factor=1.001).wait(1001) == near(1e-9 * 1.001**1000)
+    with pytest.raises(ValueError, match="less than or equal to 1000"):
+        Timeouts(connection=1.0, retries=1001)
+
+
 def test_each_random_wait_has_a_draw_of_its_own(run):
     result = one(run, (0.5, 9.0), timeouts={"connection": 1.0, "jitter": 0.2})
     draws = [float(generator(0, "back-off", "server", "client/0", 0, "down", number).random()) for number in (1, 2, 3)]
