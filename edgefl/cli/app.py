@@ -10,6 +10,7 @@ from edgefl.cli.bench import app as bench
 from edgefl.cli.cost import cost
 from edgefl.cli.data import app as data
 from edgefl.cli.diagnose import diagnose
+from edgefl.cli.emulate import emulate
 from edgefl.cli.listings import datasets, methods, models
 from edgefl.cli.plan import plan
 from edgefl.cli.printing import say
@@ -56,6 +57,7 @@ def edgefl(
 
 
 app.command()(simulate)
+app.command()(emulate)
 app.command()(verify)
 app.command()(report)
 app.command()(timeline)

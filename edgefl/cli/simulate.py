@@ -63,9 +63,9 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
     chosen = load_scenario(scenario, changes or ())
     if seed:
         chosen = chosen.with_seeds(seed)
-    labels = _labels(chosen, method)
+    labels = chosen_labels(chosen, method)
     folder = _free_folder(out, chosen)
-    _check_device(device)
+    check_device(device)
     rehearse(chosen, file=scenario, overrides=changes or ())
 
     from edgefl.cli.progress import watching
@@ -73,7 +73,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
 
     with (
         _finishing(folder, scenario, as_json=as_json),
-        _quiet(as_json),
+        quiet(as_json),
         watching(lambda: chosen.task.measured) as display,
     ):
         run(
@@ -98,7 +98,7 @@ def _check_alone(context: typer.Context, *accepted: str) -> None:
             raise UserError("a resumed run keeps its scenario and options; expected --resume DIR alone", file=option)
 
 
-def _quiet(as_json: bool) -> AbstractContextManager[object]:
+def quiet(as_json: bool) -> AbstractContextManager[object]:
     """Redirect printing by parts of methods to standard error if standard output is JSON."""
     return redirect_stdout(sys.stderr) if as_json else nullcontext()
 
@@ -113,7 +113,7 @@ def _resume(folder: Path, *, as_json: bool, trust: bool) -> None:
     def metric() -> Metric:
         return load_scenario(RunPaths(folder).scenario, run_code=False).task.measured
 
-    with _finishing(folder, str(folder), as_json=as_json), _quiet(as_json), watching(metric) as display:
+    with _finishing(folder, str(folder), as_json=as_json), quiet(as_json), watching(metric) as display:
         resume(folder, listeners=[display], trust=trust)
 
 
@@ -124,9 +124,9 @@ def _finishing(folder: Path, named: str, *, as_json: bool) -> Iterator[None]:
 
     try:
         yield
-        _print_result(folder, as_json=as_json)
+        print_result(folder, as_json=as_json)
     except RunsFailed:
-        _print_result(folder, as_json=as_json)
+        print_result(folder, as_json=as_json)
         raise
     except UserError as error:
         raise error.located(file=named) from None
@@ -136,7 +136,7 @@ def _finishing(folder: Path, named: str, *, as_json: bool) -> Iterator[None]:
         raise
 
 
-def _labels(scenario: Scenario, wanted: list[str] | None) -> list[str] | None:
+def chosen_labels(scenario: Scenario, wanted: list[str] | None) -> list[str] | None:
     """The chosen methods in the scenario's order, or ``None`` for all of them."""
     labels = [method.label for method in scenario.methods]
     for name in wanted or ():
@@ -157,7 +157,8 @@ def _free_folder(out: Path | None, scenario: Scenario) -> Path:
     return folder
 
 
-def _check_device(device: DeviceName) -> None:
+def check_device(device: DeviceName) -> None:
+    """Refuse a device that this machine does not have."""
     if device == "cuda":
         from edgefl.training import accelerator
 
@@ -165,7 +166,8 @@ def _check_device(device: DeviceName) -> None:
             raise UserError("torch finds no CUDA device on this machine; use cpu or auto", file="--device cuda")
 
 
-def _print_result(run: Path, *, as_json: bool) -> None:
+def print_result(run: Path, *, as_json: bool) -> None:
+    """Print the table and the verdict of a finished run, and draw its pictures; or print its summary as JSON."""
     from rich.markup import escape
 
     from edgefl.cli.console import standard_output

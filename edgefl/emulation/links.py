@@ -100,13 +100,15 @@ class Links:
             self._control(source).wake(self._device(target))
 
     def counters(self) -> dict[Pair, int]:
-        """The bytes of payload (and its headers) that each link has carried, without pure acknowledgements."""
+        """The bytes of payload that each link has carried, from the counters of its queue: bytes less headers."""
         counts: dict[Pair, int] = {}
         for node in self._wiring.nodes:
             mine = [link.ends for link in self._wiring.links if link.source == node]
             lines = [f"class show dev {self._device(ends[1])} classid 2:1" for ends in mine]
             said = self._run(node, ["tc", "-s", "-batch", "-"], lines) if lines else ""
-            counts.update(zip(mine, map(int, re.findall(r"Sent (\d+) bytes", said)), strict=True))
+            for ends, (sent, packets) in zip(mine, re.findall(r"Sent (\d+) bytes (\d+) pkt", said), strict=True):
+                headers = shaping.PACKET_BYTES - shaping.PAYLOAD_BYTES + self._frame(ends)
+                counts[ends] = int(sent) - int(packets) * headers
         return counts
 
     def check(self) -> None:

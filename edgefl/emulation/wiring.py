@@ -115,6 +115,19 @@ class Wiring:
         joined = dict.fromkeys(tuple(sorted(link.ends, key=order.__getitem__)) for link in self.links)
         return [(first, second) for first, second in joined]
 
+    def bytes_in_flight(self, source: str, target: str) -> int:
+        """The bytes that fill the path from a sender to a receiver and back, at the highest rate of its links.
+
+        >>> from edgefl.network.tree import TreeLinks
+        >>> star = TreeLinks(server=(1e9, 1e9), down=[8e6], up=[1e6], latency=0.02)
+        >>> plan_wiring(star, [("server", "client/0")]).bytes_in_flight("server", "client/0")
+        40000
+        """
+        there, back = self.route(source, target), self.route(target, source)
+        peak = min(link.peak for link in there)
+        trip = sum(link.latency for link in [*there, *back])
+        return int(peak / 8.0 * trip) if math.isfinite(peak) else 0
+
     def route(self, source: str, target: str) -> list[WiredLink]:
         """The links from a sender to a receiver, in the order in which they are crossed."""
         by_number = {link.number: link for link in self.links}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,12 +21,14 @@ from edgefl.experiment.wiring import SharedWorld, limits_of, setup_of
 from edgefl.methods.recipe import METHODS
 from edgefl.record import RunPaths
 from edgefl.record.listener import Listener
+from edgefl.record.paths import SeedPaths
 from edgefl.record.rounds import RoundRow
 from edgefl.record.summary import SeedResult
 from edgefl.record.tables import EventFile, write_rounds
 from edgefl.scenario import Scenario
 from edgefl.scenario.methods import ScenarioMethod
 from edgefl.simulation.run import Outcome, simulate_run, unbegun_run
+from edgefl.simulation.setup import Setup, Testbed
 from edgefl.simulation.work import StepCost
 from edgefl.training.faults import PartFault, blaming
 from edgefl.training.job import Learner
@@ -34,6 +37,10 @@ from edgefl.training.neutral import NeutralLearner
 if TYPE_CHECKING:
     from edgefl.data.federated import FederatedData
     from edgefl.training.core import TrainingCore
+
+
+MakeTestbed = Callable[[Setup, SeedPaths], AbstractContextManager[Testbed]]
+"""Makes the real links of a run, for the time of the run, and writes what it measured beside the run's files."""
 
 
 class OneRun(Listener):
@@ -50,6 +57,7 @@ class OneRun(Listener):
         directory: the experiment's run directory; a folder for the run is created in it.
         listeners: those of the experiment.
         pause: when to pause the run; never if not given.
+        testbed: makes the real links of the run; computed ones if not given.
 
     Attributes:
         fault: the error of a part of the method, if it ended the run.
@@ -66,7 +74,9 @@ class OneRun(Listener):
         *,
         listeners: Sequence[Listener] = (),
         pause: Pause | None = None,
+        testbed: MakeTestbed | None = None,
     ) -> None:
+        self._testbed = testbed
         self._scenario = scenario
         self._method = method
         self._world = world
@@ -130,7 +140,9 @@ class OneRun(Listener):
                     )
             except PartFault as fault:
                 return self._unbegun(listeners, fault)
-            outcome = simulate_run(replace(setup, cost=self._step_cost))
+            with ExitStack() as stack:
+                made = None if self._testbed is None else stack.enter_context(self._testbed(setup, self._paths))
+                outcome = simulate_run(replace(setup, cost=self._step_cost, testbed=made))
         self.fault = outcome.fault
         return outcome
 

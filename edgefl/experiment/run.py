@@ -16,7 +16,7 @@ from edgefl.experiment.directory import RunDirectory, is_interrupted
 from edgefl.experiment.faults import NotWritten, RunMoved, RunsFailed, storage_reason
 from edgefl.experiment.guarded import Guarded, ListenerError
 from edgefl.experiment.inputs import Inputs, allow_code
-from edgefl.experiment.one_run import OneRun
+from edgefl.experiment.one_run import MakeTestbed, OneRun
 from edgefl.experiment.pausing import Pause
 from edgefl.experiment.software import software_of
 from edgefl.experiment.state import Choices
@@ -47,6 +47,8 @@ def run(
     cache: bool = True,
     listeners: Sequence[Listener] = (),
     pause: Pause | None = None,
+    testbed: MakeTestbed | None = None,
+    results: Path | None = None,
 ) -> Path:
     """Run the scenario's methods with each of its seeds, and write a run directory.
 
@@ -61,6 +63,8 @@ def run(
             serve equal jobs of other methods, and jobs since the last checkpoint of an interrupted run.
         listeners: follow all runs, in this order.
         pause: when to pause a run; the directory can then be resumed, with another pause or none.
+        testbed: makes the real links of each run; computed ones if not given.
+        results: a folder for cached results that stays when the runs have ended, for other runs of this scenario.
 
     Returns:
         The run directory.
@@ -75,11 +79,13 @@ def run(
     """
     labels = [method.label for method in scenario.methods] if methods is None else list(methods)
     chosen = [scenario.method(label).label for label in labels]
-    choices = validated(Choices, {"methods": chosen, "device": device, "train": train, "cache": cache})
+    choices = validated(
+        Choices, {"methods": chosen, "device": device, "train": train, "cache": cache, "emulated": testbed is not None}
+    )
     if engine is not None:
         scenario = with_overrides(scenario, of_engine(engine))
     with RunDirectory(out.absolute(), choices) as directory:
-        return _execute(scenario, directory, listeners, pause)
+        return _execute(scenario, directory, listeners, pause, testbed=testbed, results=results)
 
 
 def resume(path: Path, *, listeners: Sequence[Listener] = (), pause: Pause | None = None, trust: bool = False) -> Path:
@@ -103,13 +109,23 @@ def resume(path: Path, *, listeners: Sequence[Listener] = (), pause: Pause | Non
     with RunDirectory(path.absolute(), None) as directory:
         scenario = load_scenario(directory.paths.scenario, run_code=False)
         directory.check(scenario)
+        if directory.choices.emulated:
+            raise UserError("an emulation cannot be resumed; expected a new one in another folder", file=str(path))
         allow_code(scenario, directory.inputs, path, trust=trust)
         return _execute(scenario, directory, listeners, pause)
 
 
 @process_state_kept()
-def _execute(scenario: Scenario, directory: RunDirectory, listeners: Sequence[Listener], pause: Pause | None) -> Path:
-    experiment = _Experiment(scenario, directory, listeners, pause)
+def _execute(
+    scenario: Scenario,
+    directory: RunDirectory,
+    listeners: Sequence[Listener],
+    pause: Pause | None,
+    *,
+    testbed: MakeTestbed | None = None,
+    results: Path | None = None,
+) -> Path:
+    experiment = _Experiment(scenario, directory, listeners, pause, testbed=testbed, results=results)
     try:
         experiment.begin()
         for seed in scenario.seeds:
@@ -141,12 +157,21 @@ class _Experiment:
     """
 
     def __init__(
-        self, scenario: Scenario, directory: RunDirectory, listeners: Sequence[Listener], pause: Pause | None
+        self,
+        scenario: Scenario,
+        directory: RunDirectory,
+        listeners: Sequence[Listener],
+        pause: Pause | None,
+        *,
+        testbed: MakeTestbed | None,
+        results: Path | None,
     ) -> None:
         self.at = "before the first run"
         self.rounds = 0
         self._listeners = [Guarded(listener) for listener in listeners]
         self._pause = pause
+        self._testbed = testbed
+        self._results = results
         self._scenario = scenario
         self._directory = directory
         self._choices = directory.choices
@@ -198,6 +223,7 @@ class _Experiment:
                     self._directory.paths,
                     listeners=self._listeners,
                     pause=self._pause,
+                    testbed=self._testbed,
                 )
                 try:
                     with process_state_kept():  # a part may change it; other methods must not be affected
@@ -266,8 +292,11 @@ class _Experiment:
         from edgefl.training.core import TrainingCore
         from edgefl.training.result_memory import ResultMemory
 
-        shared = self._choices.cache and self._trains_alike()
-        memory = ResultMemory(self._directory.paths.results_of(seed)) if shared else None
+        memory = None
+        if self._results is not None:
+            memory = ResultMemory(self._results / str(seed))
+        elif self._choices.cache and self._trains_alike():
+            memory = ResultMemory(self._directory.paths.results_of(seed))
         return TrainingCore.of(
             data,
             self._scenario.model.spec,

@@ -27,12 +27,14 @@ class Choices(_Checked):
         device: where training runs.
         train: whether models are trained.
         cache: whether results of training are cached until their seed is done.
+        emulated: whether real links carry the transfers.
     """
 
     methods: Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
     device: Literal["auto", "cpu", "cuda"]
     train: bool
     cache: bool = True
+    emulated: bool = False
 
 
 Positive = Annotated[int, Field(ge=1)]

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgefl.errors import UserError
-from edgefl.network.flow_network import FlowNetwork
 from edgefl.network.generated import GeneratedRates
+from edgefl.network.interface import Network
 from edgefl.network.processes import CapacityProcess, SteppedProcess
 from edgefl.network.replayed import Direction, ReplayedLink
 from edgefl.network.scaling import scaled_links
@@ -100,6 +100,19 @@ class ClientLinks:
                 vector[clients] = spec.rate if isinstance(spec, ConstantCapacity) else (spec.low + spec.high) / 2
         return vector
 
+    def highest(self, direction: Direction) -> NDArray[np.float64]:
+        """The highest capacity that each client's link can have, bit/s."""
+        vector = np.zeros(self._count)
+        for name, clients in self._members.items():
+            spec = self._spec(name, direction)
+            if isinstance(spec, TraceCapacity):
+                vector[clients] = [max(trace.rates) for trace in self._replayed[name].of(direction, clients)]
+            elif isinstance(spec, GeneratedCapacity):
+                vector[clients] = max(spec.rates.values())
+            else:
+                vector[clients] = spec.rate if isinstance(spec, ConstantCapacity) else spec.high
+        return vector
+
     def redraws_at(self, round: int) -> bool:
         """Whether some client's capacity is redrawn at the beginning of this round (from 0)."""
         return any(round % rounds == 0 for rounds in self._rounds.values())
@@ -116,7 +129,7 @@ class ClientLinks:
                 vector[clients] = self._drawn(name, direction, spec, epoch)[clients]
         return vector
 
-    def attach(self, network: FlowNetwork) -> None:
+    def attach(self, network: Network) -> None:
         """Set all capacities of round 0, and attach the traces and generators of links that have one."""
         for direction in DIRECTIONS:
             numbers = client_link_numbers(network.topology, self._count, direction)
@@ -127,7 +140,7 @@ class ClientLinks:
                 for client, process in zip(clients.tolist(), processes, strict=False):
                     network.follow(int(numbers[client]), process)
 
-    def round_begins(self, network: FlowNetwork, round: int) -> None:
+    def round_begins(self, network: Network, round: int) -> None:
         """Redraw the capacities that are redrawn at the beginning of this round (from 0)."""
         if round == 0 or not self.redraws_at(round):
             return
@@ -150,7 +163,7 @@ class ClientLinks:
         draws = generator(self._seed, "link", name, key, epoch).random(self._count)
         return spec.low + (spec.high - spec.low) * draws
 
-    def _set(self, network: FlowNetwork, numbers: NDArray[np.int64], capacities: NDArray[np.float64]) -> None:
+    def _set(self, network: Network, numbers: NDArray[np.int64], capacities: NDArray[np.float64]) -> None:
         known = ~np.isnan(capacities)
         network.set_capacities(numbers[known], capacities[known])
 

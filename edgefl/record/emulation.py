@@ -19,7 +19,7 @@ from edgefl.validation import validated
 
 
 class WireBytes(Options):
-    """What the network interfaces of the clients carried, with headers, from their counters.
+    """What the network interfaces of the clients carried, without the headers of packets, from their counters.
 
     ``down`` are the bytes to the clients, ``up`` those from them.
     """

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from edgefl.network.flow import Flow
-from edgefl.network.flow_network import FlowNetwork
+from edgefl.network.interface import Network
 from edgefl.network.timeouts import Timeouts
 from edgefl.simulation.clock import Clock
 from edgefl.simulation.delivery import Delivery
@@ -47,7 +47,7 @@ class Attempts:
     """
 
     def __init__(
-        self, env: Clock, network: FlowNetwork, timeouts: Timeouts | None, seed: int, broke: Callable[[Break], None]
+        self, env: Clock, network: Network, timeouts: Timeouts | None, seed: int, broke: Callable[[Break], None]
     ) -> None:
         self._env = env
         self._network = network

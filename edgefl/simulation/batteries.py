@@ -11,7 +11,7 @@ import simpy
 from edgefl.fleet import DeviceProfile, compute_joules, idle_joules, transfer_joules
 from edgefl.fleet.battery import Charges
 from edgefl.network.flow import Flow
-from edgefl.network.flow_network import FlowNetwork
+from edgefl.network.interface import Network
 from edgefl.simulation.radio import Radios
 
 _EMPTY = 1e-10
@@ -48,7 +48,7 @@ class Batteries:
         radios: the radios' tails.
     """
 
-    def __init__(self, env: simpy.Environment, charges: Charges, network: FlowNetwork, radios: Radios) -> None:
+    def __init__(self, env: simpy.Environment, charges: Charges, network: Network, radios: Radios) -> None:
         self._env = env
         self.charges = charges
         self._network = network

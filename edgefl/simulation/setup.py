@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import networkx as nx
 import numpy as np
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from edgefl.fleet import FleetAssignment
 from edgefl.methods.payload import ModelSizes, Part, checked_parts
 from edgefl.methods.recipe import Method
-from edgefl.network.flow_network import FlowNetwork
+from edgefl.network.flow import FlowObserver
+from edgefl.network.interface import Network
 from edgefl.network.timeouts import Timeouts
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
@@ -22,6 +23,7 @@ from edgefl.record.events import EventLog
 from edgefl.record.listener import Listener
 from edgefl.scheduling.blocks.base import BlockScheduler
 from edgefl.scheduling.selection.base import Facts, Selector
+from edgefl.simulation.clock import Clock
 from edgefl.simulation.cost_specs import ComputeSeconds
 from edgefl.simulation.limits import Limits
 from edgefl.simulation.protocol_specs import ProtocolSpec
@@ -33,11 +35,24 @@ from edgefl.training.job import Learner
 class CapacityChanges(Protocol):
     """The interface of capacity changes during a run."""
 
-    def attach(self, network: FlowNetwork) -> None:
+    def attach(self, network: Network) -> None:
         """The network of the run, before its first flow."""
 
-    def round_begins(self, network: FlowNetwork, round: int) -> None:
+    def round_begins(self, network: Network, round: int) -> None:
         """Round ``round`` (from 0) begins: redraw the capacities that are redrawn by rounds."""
+
+    def highest(self, direction: Literal["down", "up"]) -> NDArray[np.float64]:
+        """The highest capacity that each client's link can have, bit/s."""
+
+
+class Testbed(Protocol):
+    """Real time and real links for a run, in place of computed ones."""
+
+    def clock(self) -> Clock:
+        """The run's clock."""
+
+    def network(self, topology: Topology, *, observer: FlowObserver, transport: Transport) -> Network:
+        """The run's network, on that clock."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +86,7 @@ class Setup:
         sizes_up: bytes of the blocks as clients return them; ``sizes`` by default.
         sizes_plain: their bytes as float32; ``sizes`` by default.
         listeners: follow the run, in this order.
+        testbed: real time and real links; None for computed ones.
     """
 
     label: str
@@ -99,6 +115,7 @@ class Setup:
     sizes_up: ModelSizes | None = None
     sizes_plain: ModelSizes | None = None
     listeners: Sequence[Listener] = ()
+    testbed: Testbed | None = None
 
     @property
     def clients(self) -> int:

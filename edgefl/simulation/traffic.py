@@ -7,11 +7,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
 
+import networkx as nx
+
 from edgefl.methods.payload import Part
 from edgefl.network.flow import Flow, Node
 from edgefl.network.flow_network import FlowNetwork
+from edgefl.network.interface import Network
 from edgefl.network.route import Alone
 from edgefl.network.tcp import Opening
+from edgefl.network.topology import GraphLinks
 from edgefl.record.events import ABSENT, detail
 from edgefl.record.kinds import EventKind
 from edgefl.simulation.accounts import Accounts
@@ -48,7 +52,7 @@ class Traffic:
         self._transfer_joules = accounts.draws.transfer
         self._moved: defaultdict[int, float] = defaultdict(float)
         self._carried: defaultdict[tuple[int, int], float] = defaultdict(float)
-        self.network = FlowNetwork(env, setup.topology, observer=self, transport=setup.transport)
+        self.network = self._network(setup)
         self._attempts = Attempts(env, self.network, setup.timeouts, setup.seed, self._broke)
         self.radios = Radios(env, setup.fleet.profile_of, self._radio_drew)
         self.batteries = Batteries(env, accounts.charges, self.network, self.radios)
@@ -209,6 +213,12 @@ class Traffic:
         delivery = Delivery(self._env, source, target, transfer, _sizes(transfer.parts)[0])
         self._attempts.begin(delivery)
         return delivery
+
+    def _network(self, setup: Setup) -> Network:
+        if setup.testbed is None:
+            return FlowNetwork(self._env, setup.topology, observer=self, transport=setup.transport)
+        links = GraphLinks(setup.topology) if isinstance(setup.topology, nx.Graph) else setup.topology
+        return setup.testbed.network(links, observer=self, transport=setup.transport)
 
     def _ends(self, client: int, direction: Direction) -> tuple[Node, Node]:
         own = f"client/{client}"

@@ -42,7 +42,7 @@ class World:
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
-        self.env = Clock()
+        self.env = Clock() if setup.testbed is None else setup.testbed.clock()
         self._log = setup.log
         self.accounts = Accounts(self.env, setup)
         self.ledger = self.accounts.ledger

@@ -10,6 +10,7 @@ import shutil
 import threading
 from pathlib import Path
 
+from edgefl.emulation.machine import in_namespaces
 from edgefl.profiling.measure_device import main as measuring
 
 from .pages import ROOT, Command, blocks
@@ -105,6 +106,8 @@ def missing(command: Command, session: Session) -> str | None:
     for pattern, module in (("--engine ray", "ray"), ("--tensorboard", "tensorboard"), ("optuna", "optuna")):
         if pattern in command.text and importlib.util.find_spec(module) is None:
             return f"{module} is not installed"
+    if "emulate" in command.text and in_namespaces() is None:
+        return "namespaces cannot be made here"
     for pattern, reason in NEVER.items():
         if re.search(pattern, command.text):
             return reason

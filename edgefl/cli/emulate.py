@@ -1,0 +1,68 @@
+"""``edgefl emulate``: run a scenario as processes over shaped links."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, new_folder
+from edgefl.cli.printing import say
+from edgefl.cli.simulate import check_device, chosen_labels, print_result, quiet
+from edgefl.errors import UserError
+
+
+def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
+    scenario: Annotated[
+        str | None,
+        typer.Argument(metavar="SCENARIO", help="A YAML file, or a shipped scenario's name.", show_default=False),
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", min=1, help="How many rounds.", show_default="the scenario's")
+    ] = None,
+    out: Annotated[Path | None, new_folder("The run directory; runs/NAME-emulated if not given.")] = None,
+    method: Methods = None,
+    changes: Changes = None,
+    seed: Seeds = None,
+    device: Device = "auto",
+    no_train: NoTrain = False,
+    dilate: Annotated[
+        float | None,
+        typer.Option("--dilate", help="Real seconds for one second of the scenario.", show_default="chosen by rule"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only summary.json to standard output.")] = False,
+) -> None:
+    """Run a scenario as real processes that transfer real bytes over shaped links, and compare with its simulation."""
+    if scenario is None:
+        raise UserError("expected a scenario: a YAML file, or a shipped scenario's name", file="SCENARIO")
+    if dilate is not None and not 0.0 < dilate < math.inf:
+        raise UserError(f"expected a finite number above 0, found {dilate}", file="--dilate")
+    from edgefl.cli.progress import watching
+    from edgefl.emulation.emulate import emulate as emulated
+    from edgefl.scenario import load_scenario, rehearse
+
+    changed = [*(changes or ()), *([f"training.rounds={rounds}"] if rounds is not None else ())]
+    chosen = load_scenario(scenario, changed)
+    if seed:
+        chosen = chosen.with_seeds(seed)
+    labels = chosen_labels(chosen, method)
+    folder = out if out is not None else Path("runs") / f"{chosen.name}-emulated"
+    check_device(device)
+    rehearse(chosen, file=scenario, overrides=changed)
+    try:
+        with quiet(as_json), watching(lambda: chosen.task.measured) as display:
+            runs = emulated(
+                chosen,
+                out=folder,
+                methods=labels,
+                device=device,
+                train=not no_train,
+                dilation=dilate,
+                listeners=[display],
+            )
+    except UserError as error:
+        raise error.located(file=scenario) from None
+    print_result(runs.measured, as_json=as_json)
+    say(f"prediction: {runs.predicted}; to compare: edgefl report {folder} --against {runs.predicted}", err=as_json)

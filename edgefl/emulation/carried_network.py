@@ -1,0 +1,213 @@
+"""The network of an emulated world: transfers that processes carry out over real links."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Hashable
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgefl.network.connections import Connection, Connections
+from edgefl.network.flow import Flow, FlowObserver, Node
+from edgefl.network.processes import CapacityProcess
+from edgefl.network.route import Alone, router
+from edgefl.network.tcp import Opening
+from edgefl.network.topology import Topology
+from edgefl.network.transport import Transport
+from edgefl.simulation.clock import Clock
+
+
+class Carrier(Protocol):
+    """The processes and links that carry transfers."""
+
+    def send(self, flow: int, source: str, target: str, bytes: int, round_trips: int | None) -> None:
+        """Start a transfer; ``round_trips`` of a new connection's handshake after TCP's own, None for an open one."""
+
+    def stop(self, flow: int, source: str, target: str) -> int:
+        """End a transfer now; return the bytes that have arrived."""
+
+    def progress(self, flow: int, target: str) -> int:
+        """The bytes of a transfer that have arrived."""
+
+    def set_capacities(self, changes: dict[tuple[str, str], float]) -> None:
+        """Set capacities of links, bit/s of the scenario."""
+
+
+class CarriedNetwork:
+    """What the world knows of the network: capacities, and the transfers that are under way.
+
+    It has the interface of :class:`~edgefl.network.flow_network.FlowNetwork`. Traces and redraws are followed on all
+    links at all times, so that a transfer finds its links as they should be.
+
+    Args:
+        env: the clock.
+        topology: the links.
+        observer: called for every flow and capacity change.
+        transport: what the scenario says about connections.
+        carrier: carries the transfers.
+    """
+
+    def __init__(
+        self, env: Clock, topology: Topology, *, observer: FlowObserver, transport: Transport, carrier: Carrier
+    ) -> None:
+        self.env = env
+        self.topology = topology
+        self.route = router(topology)
+        self._observer = observer
+        self._transport = transport
+        self._carrier = carrier
+        self._capacity = list(topology.capacity)
+        self._announced: dict[int, float] = {}
+        self._processes: dict[int, CapacityProcess] = {}
+        self._under_way: dict[int, Flow] = {}
+        self._numbers = itertools.count()
+        self._connections = None if transport.tcp is None else Connections(transport.tcp)
+        self._in_use: dict[int, tuple[Connection, Opening]] = {}
+
+    def transfer(
+        self,
+        source: Node,
+        target: Node,
+        bytes: float,
+        *,
+        tag: object = None,
+        weight: float = 1.0,
+        payload: Hashable = None,
+    ) -> Flow:
+        """Send ``bytes`` over the least-latency path; the flow triggers when they have arrived.
+
+        Args:
+            source: the sending node.
+            target: the receiving node.
+            bytes: the size.
+            tag: any object that the caller wants to attach to the flow.
+            weight: has no effect on real links.
+            payload: has no effect: each receiver gets bytes of its own.
+
+        Raises:
+            UserError: an unknown node, or no path between the nodes.
+        """
+        route = self.route(source, target)
+        flow = Flow(
+            self.env,
+            next(self._numbers),
+            source,
+            target,
+            bytes,
+            path=route.links,
+            nodes=route.nodes,
+            latency=route.latency,
+            weight=weight,
+            tag=tag,
+            bytes_left=self._bytes_left,
+        )
+        round_trips = None if self._connections is None else self._connect(flow, route.latency)
+        self._under_way[flow.id] = flow
+        for link in flow.path:
+            self._announce(link)
+        self._observer.flow_started(flow)
+        self._carrier.send(flow.id, str(source), str(target), round(bytes), round_trips)
+        return flow
+
+    def cancel(self, flow: Flow) -> None:
+        """Stop a flow now; one that has ended does not change."""
+        if self._under_way.pop(flow.id, None) is None:
+            return
+        self._in_use.pop(flow.id, None)
+        arrived = self._carrier.stop(flow.id, str(flow.source), str(flow.target))
+        flow.settle(self.env.now, min(float(arrived), flow.bytes), cancelled=True)
+        self._observer.flow_cancelled(flow)
+
+    def arrived(self, number: int) -> None:
+        """The last byte of a flow has arrived now."""
+        flow = self._under_way.pop(number, None)
+        if flow is None:
+            return  # stopped before the report came
+        if self._connections is not None:
+            connection, opening = self._in_use.pop(number)
+            self._connections.give_back(flow.source, flow.target, connection, self.env.now, opening)
+        flow.settle(self.env.now, flow.bytes, cancelled=False)
+        self._observer.flow_ended(flow)
+        flow.succeed(flow)
+
+    def set_capacities(self, links: NDArray[np.int64], bits_per_second: NDArray[np.float64]) -> None:
+        """Change the capacity of links, given by number, from now on."""
+        for link in links.tolist():
+            self._processes.pop(link, None)
+        self._assign(dict(zip(links.tolist(), bits_per_second.tolist(), strict=True)))
+
+    def follow(self, link: int, process: CapacityProcess) -> None:
+        """Let a link's capacity follow a process from now on."""
+        self._processes[link] = process
+        self._step(link, process, self.env.now)
+
+    def capacity(self, source: Node, target: Node) -> float:
+        """The present capacity of a link, bit/s."""
+        return self._capacity[self.topology.link(source, target)]
+
+    def alone(self, source: Node, target: Node) -> Alone:
+        """What each transfer would take if it had the network to itself, at the present capacities."""
+        route = self.route(source, target)
+        usable = self._transport.efficiency * min((self._capacity[link] for link in route.links), default=math.inf)
+        if self._connections is None:
+            return Alone(route.latency, min(usable, self._transport.limit(route.latency)))
+        opening = self._connections.opening(source, target, self.env.now, latency=route.latency)
+        return self._transport.alone(route.latency, usable, opening)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether transfers are in progress."""
+        return bool(self._under_way)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether each of them waits for a link without capacity."""
+        return all(any(self._capacity[link] <= 0.0 for link in flow.path) for flow in self._under_way.values())
+
+    def bytes_under_way(self) -> int:
+        """The bytes that have arrived so far of the transfers in progress."""
+        return sum(self._carrier.progress(flow.id, str(flow.target)) for flow in self._under_way.values())
+
+    def _connect(self, flow: Flow, latency: float) -> int | None:
+        assert self._connections is not None
+        opening, connection = self._connections.take(flow.source, flow.target, self.env.now, latency=latency)
+        self._in_use[flow.id] = (connection, opening._replace(round_trips=0))
+        if connection.used:
+            return None
+        return max(opening.round_trips - 1, 0)
+
+    def _bytes_left(self, flow: Flow) -> float:
+        return flow.bytes - self._carrier.progress(flow.id, str(flow.target))
+
+    def _step(self, link: int, process: CapacityProcess, seconds: float) -> None:
+        """Set a capacity from its process, and come back at the next change."""
+        if self._processes.get(link) is not process:
+            return
+        self._assign({link: process.value(seconds)})
+        following = process.next_change(seconds)
+        if following < math.inf:
+            wait = self.env.timeout(max(following - self.env.now, 0.0))
+            wait.callbacks.append(lambda _: self._step(link, process, following))
+
+    def _assign(self, capacities: dict[int, float]) -> None:
+        changed = {link: rate for link, rate in capacities.items() if rate != self._capacity[link]}
+        for link, rate in changed.items():
+            self._capacity[link] = rate
+        ends: dict[tuple[str, str], float] = {}
+        for link, rate in changed.items():
+            source, target = self.topology.ends(link)
+            ends[str(source), str(target)] = rate
+        if ends:
+            self._carrier.set_capacities(ends)
+        busy = {link for flow in self._under_way.values() for link in flow.path}
+        for link in changed.keys() & busy:
+            self._announce(link)
+
+    def _announce(self, link: int) -> None:
+        if self._announced.get(link) != self._capacity[link]:
+            self._announced[link] = self._capacity[link]
+            source, target = self.topology.ends(link)
+            self._observer.capacity_changed(source, target, self._capacity[link])

@@ -1,0 +1,197 @@
+"""Runs a scenario twice, simulated and emulated, with the same training."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import statistics
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import networkx as nx
+
+from edgefl.emulation.laboratory import Laboratory
+from edgefl.emulation.link_settings import LinkSettings
+from edgefl.emulation.machine import in_namespaces
+from edgefl.emulation.testbed import Testbed
+from edgefl.emulation.wiring import Pair, Wiring, plan_wiring
+from edgefl.errors import UserError
+from edgefl.experiment import look_free, run
+from edgefl.experiment.one_run import MakeTestbed
+from edgefl.network.client_links import DIRECTIONS, client_link_numbers
+from edgefl.network.route import router
+from edgefl.network.topology import GraphLinks
+from edgefl.record.emulation import Emulation, Load, WireBytes, write_emulation
+from edgefl.record.listener import Listener
+from edgefl.record.paths import SeedPaths
+from edgefl.scenario import Scenario
+from edgefl.simulation.protocol_specs import HierarchicalSpec
+from edgefl.simulation.setup import Setup
+
+
+class Emulated(NamedTuple):
+    """The two run directories of an emulation."""
+
+    measured: Path
+    predicted: Path
+
+
+def emulate(
+    scenario: Scenario,
+    *,
+    out: Path,
+    methods: Sequence[str] | None = None,
+    device: str = "auto",
+    train: bool = True,
+    dilation: float | None = None,
+    listeners: Sequence[Listener] = (),
+) -> Emulated:
+    """Simulate a scenario's methods, then emulate them.
+
+    The simulation comes first: it is the prediction, and the emulation finds the results of its training jobs, so that
+    no training disturbs transfers. Jobs that only the emulation has (because a decision depends on time) are trained
+    when they are needed, and the clock stands still meanwhile.
+
+    Args:
+        scenario: the scenario.
+        out: the run directory of the emulation; that of the simulation is ``OUT-predicted``.
+        methods: labels of the methods to run; all of them if not given.
+        device: where training runs.
+        train: ``False`` runs only devices and network, with placeholder numbers in place of training.
+        dilation: real seconds for one second of the scenario; chosen by rule if not given.
+        listeners: follow all runs, the simulated ones first.
+
+    Raises:
+        UserError: the scenario cannot be emulated, or this machine cannot do it.
+        EmulationFailed: a process, a link or a transfer failed.
+    """
+    predicted = out.with_name(f"{out.name}-predicted")
+    for folder in (out, predicted):
+        look_free(folder, hint="choose another folder with --out")
+    check_scenario(scenario)
+    if in_namespaces() is None:
+        raise UserError("this machine cannot emulate; edgefl emulate --check says what is missing")
+
+    @contextmanager
+    def testbed(setup: Setup, paths: SeedPaths) -> Iterator[Testbed]:
+        wiring = wiring_of(setup)
+        factor = 1.0 if dilation is None else dilation
+        before = processor_seconds()
+        with Laboratory(wiring, settings_of(setup, factor), seed=setup.seed) as laboratory:
+            made = Testbed(laboratory, dilation=factor)
+            yield made
+            write_emulation(_measured(made, setup, before), paths.emulation)
+
+    with tempfile.TemporaryDirectory(prefix="edgefl-results-") as results:
+
+        def once(out: Path, testbed: MakeTestbed | None, listeners: Sequence[Listener]) -> None:
+            run(
+                scenario,
+                out=out,
+                methods=methods,
+                device=device,
+                train=train,
+                listeners=listeners,
+                testbed=testbed,
+                results=Path(results),
+            )
+
+        once(predicted, None, listeners)
+        once(out, testbed, listeners)
+    return Emulated(out, predicted)
+
+
+def check_scenario(scenario: Scenario) -> None:
+    """Refuse what real links here cannot do.
+
+    Raises:
+        UserError: the option, and why.
+    """
+    transport = scenario.network.transport
+    if transport.multicast:
+        raise UserError("expected false: a TCP connection has one receiver", field="network.transport.multicast")
+    if transport.loss:
+        raise UserError("expected 0: the links of an emulation lose no packet", field="network.transport.loss")
+    if transport.connection_limit is not None:
+        raise UserError("expected null: an emulation limits links only", field="network.transport.connection_limit")
+
+
+def wiring_of(setup: Setup) -> Wiring:
+    """The plan of a run's links.
+
+    Raises:
+        UserError: more nodes than can be emulated, or radio channels.
+    """
+    topology = GraphLinks(setup.topology) if isinstance(setup.topology, nx.Graph) else setup.topology
+    clients = [f"client/{client}" for client in range(setup.clients)]
+    gates = ["server"] * len(clients)
+    talks: list[Pair] = []
+    if isinstance(setup.protocol, HierarchicalSpec):
+        route = router(topology)
+        gates = [route("server", client).nodes[-2] for client in clients]
+        talks += [("server", cell) for cell in dict.fromkeys(gates)]
+    talks += list(zip(gates, clients, strict=True))
+    peaks: dict[Pair, float] = {}
+    for direction in DIRECTIONS:
+        highest = setup.capacity_changes.highest(direction).tolist()
+        numbers = client_link_numbers(topology, setup.clients, direction)
+        for number, rate in zip(numbers.tolist(), highest, strict=True):
+            source, target = topology.ends(number)
+            peaks[str(source), str(target)] = rate
+    return plan_wiring(topology, talks, peaks=peaks)
+
+
+def settings_of(setup: Setup, dilation: float) -> LinkSettings:
+    """How a run's links queue and its connections begin, from the scenario's transport."""
+    transport, tcp = setup.transport, setup.transport.tcp
+    queue: Literal["fair", "fifo"] = "fair" if transport.queue is None else "fifo"
+    if tcp is None:
+        return LinkSettings(dilation, transport.efficiency, queue)
+    window = None if math.isinf(tcp.window) else tcp.window
+    return LinkSettings(
+        dilation,
+        transport.efficiency,
+        queue,
+        initial_window=None if tcp.initial_window is None else round(tcp.initial_window),
+        restart_idle=tcp.restart_idle,
+        window=window,
+    )
+
+
+def processor_seconds() -> tuple[float, float]:
+    """The seconds for which all processors of this machine have worked, and for which they could have."""
+    with open("/proc/stat", encoding="ascii") as file:
+        ticks = [int(each) for each in file.readline().split()[1:9]]
+    idle = ticks[3] + ticks[4]
+    return float(sum(ticks) - idle), float(sum(ticks))
+
+
+def _measured(testbed: Testbed, setup: Setup, before: tuple[float, float]) -> Emulation:
+    clock = testbed.clock()
+    after = processor_seconds()
+    down = up = 0
+    for (source, target), count in testbed.carried().items():
+        if target.startswith("client/"):
+            down += count
+        if source.startswith("client/"):
+            up += count
+    late = [each / clock.dilation for each in clock.late] or [0.0]
+    load = Load(
+        cpu=min(1.0, (after[0] - before[0]) / max(after[1] - before[1], 1.0)),
+        late_seconds_median=statistics.median(late),
+        late_seconds_worst=max(late),
+        paused_seconds=clock.paused / clock.dilation,
+        paused_while_sending=clock.paused_while_sending / clock.dilation,
+    )
+    return Emulation(
+        dilation=clock.dilation,
+        compute="paced",
+        queue="fair" if setup.transport.queue is None else "fifo",
+        wire_bytes=WireBytes(down=down, up=up),
+        load=load,
+        machine={"processors": os.cpu_count(), "kernel": platform.release()},
+    )

@@ -1,0 +1,60 @@
+"""The process inside the namespaces: starts the nodes' processes, makes the links, and changes them on order.
+
+It is the first process of its process namespace, so all others end with it.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack
+from typing import Any
+
+from edgefl.emulation.link_settings import LinkSettings
+from edgefl.emulation.links import Links
+from edgefl.emulation.wiring import Wiring
+
+LAB = "lab"
+"""Its name among the nodes."""
+
+
+def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
+    with ExitStack() as stack:
+        control = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        control.connect(coordinator)
+
+        def tell(**report: Any) -> None:
+            control.sendall(json.dumps(report).encode() + b"\n")
+
+        nodes = {name: _node(name, coordinator) for name in wiring.nodes}
+        links = Links(wiring, {name: node.pid for name, node in nodes.items()}, settings)
+        stack.callback(links.close)
+        tell(node=LAB, ready=True)
+        for line in stack.enter_context(control.makefile("rb")):
+            order = json.loads(line)
+            match order["do"]:
+                case "capacities":
+                    links.set_capacities({(source, target): rate for source, target, rate in order["changes"]})
+                case "counters":
+                    tell(counters=[[*ends, count] for ends, count in links.counters().items()])
+                case "end":
+                    nodes[order["node"]].kill()
+
+
+def _node(name: str, coordinator: str) -> subprocess.Popen[bytes]:
+    """A node's process in a network namespace of its own."""
+    command = ["unshare", "--net", sys.executable, "-m", "edgefl.emulation.node", name, coordinator]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL)
+
+
+def main() -> None:
+    """``python -m edgefl.emulation.lab COORDINATOR``, with the plan on standard input."""
+    (coordinator,) = sys.argv[1:]
+    plan = json.load(sys.stdin)
+    _live(coordinator, Wiring.read(plan["wiring"]), LinkSettings.read(plan["settings"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""The processes and links of an emulation, from their start to their removal.
+
+A process inside new namespaces (``python -m edgefl.emulation.lab``) makes the links and starts one process for each
+node. The namespaces have no names, so they end with their processes, and these end with their connection to this one,
+however it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from edgefl.emulation.failure import EmulationFailed
+from edgefl.emulation.lab import LAB
+from edgefl.emulation.link_settings import LinkSettings
+from edgefl.emulation.machine import in_namespaces
+from edgefl.emulation.nodes import Nodes
+from edgefl.emulation.wiring import Pair, Wiring
+
+MOST_WARM_BYTES = 1 << 23
+"""The largest window for which a connection is prepared."""
+
+START_SECONDS = 60.0
+"""How long processes and links may take to start."""
+
+ANSWER_SECONDS = 10.0
+"""How long a process may take to answer."""
+
+CONTENT_BYTES = 1 << 20
+"""Size of the file of which transfers are made."""
+
+
+class Laboratory:
+    """All processes and links of one run; a context manager.
+
+    Args:
+        wiring: the nodes and links.
+        settings: how links queue and connections begin.
+        seed: of the bytes that are sent.
+
+    Attributes:
+        nodes: the connections to the processes.
+    """
+
+    nodes: Nodes
+
+    def __init__(self, wiring: Wiring, settings: LinkSettings, *, seed: int) -> None:
+        self._wiring = wiring
+        self._settings = settings
+        self._seed = seed
+        self._content = ""
+        self._resources = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="edgefl-emulation-")))
+            content = folder / "content"
+            content.write_bytes(np.random.default_rng(self._seed).bytes(CONTENT_BYTES))
+            self._content = str(content)
+            self.nodes = Nodes(folder / "coordinator")
+            stack.callback(self._end)
+            self._start(folder)
+            self._resources = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._resources.close()
+
+    def open_connections(self, seconds: float) -> None:
+        """Open a connection for each pair of nodes that transfer, both ways, within the given time.
+
+        Those that cannot be opened in time, because a link is down, are opened when they are needed.
+        """
+        waiting = set()
+        for source, target in self._wiring.routes:
+            warm = 0 if self._settings.initial_window is not None else self._wiring.bytes_in_flight(source, target)
+            self.nodes.order(source, do="open", to=self._wiring.addresses[target], warm=min(warm, MOST_WARM_BYTES) // 2)
+            waiting.add((source, self._wiring.addresses[target]))
+        until = time.monotonic() + seconds
+        while waiting and time.monotonic() < until:
+            self.nodes.wait(until - time.monotonic())
+            for report in [each for each in self.nodes.reports if "opened" in each]:
+                self.nodes.reports.remove(report)
+                waiting.discard((report["of"], report["opened"]))
+
+    def send(self, flow: int, source: str, target: str, bytes: int, round_trips: int | None) -> None:
+        """Start a transfer; see :class:`~edgefl.emulation.carried_network.Carrier`."""
+        self.nodes.order(
+            source,
+            do="send",
+            flow=flow,
+            to=self._wiring.addresses[target],
+            bytes=bytes,
+            content=self._content,
+            round_trips=round_trips,
+        )
+
+    def stop(self, flow: int, source: str, target: str) -> int:
+        """End a transfer now; return the bytes that have arrived."""
+        self.nodes.order(target, do="stop", flow=flow)
+        self.nodes.order(source, do="abort", flow=flow)
+        return int(self.nodes.wait_for("progress", flow, ANSWER_SECONDS)["bytes"])
+
+    def progress(self, flow: int, target: str) -> int:
+        """The bytes of a transfer that have arrived."""
+        self.nodes.order(target, do="progress", flow=flow)
+        return int(self.nodes.wait_for("progress", flow, ANSWER_SECONDS)["bytes"])
+
+    def set_capacities(self, changes: Mapping[Pair, float]) -> None:
+        """Change capacities of links, bit/s of the scenario."""
+        self.nodes.order(LAB, do="capacities", changes=[[*ends, rate] for ends, rate in changes.items()])
+
+    def counters(self) -> dict[Pair, int]:
+        """The bytes that each link has carried, with headers."""
+        self.nodes.order(LAB, do="counters")
+        found: list[Any] = self.nodes.wait_for("counters", ..., ANSWER_SECONDS)["counters"]
+        return {(source, target): count for source, target, count in found}
+
+    def _start(self, folder: Path) -> None:
+        said = folder / "messages"
+        command = in_namespaces()
+        assert command is not None, "checked before"
+        with said.open("wb") as messages:
+            self._lab = subprocess.Popen(
+                [*command, sys.executable, "-m", "edgefl.emulation.lab", str(folder / "coordinator")],
+                stdin=subprocess.PIPE,
+                stdout=messages,
+                stderr=messages,
+            )
+        assert self._lab.stdin is not None
+        with self._lab.stdin as plan:
+            plan.write(json.dumps({"wiring": self._wiring.written(), "settings": self._settings.written()}).encode())
+        until, names = time.monotonic() + START_SECONDS, {*self._wiring.nodes, LAB}
+        while not self.nodes.names >= names:
+            self.nodes.wait(0.1)
+            late = time.monotonic() > until
+            if late or self._lab.poll() is not None:
+                why = f"were not ready within {START_SECONDS:g} s" if late else "ended at their start"
+                reason = said.read_text(errors="replace").strip() or "no message"
+                raise EmulationFailed(f"the processes of the emulation {why}: {reason}")
+        self.nodes.reports.clear()
+
+    def _end(self) -> None:
+        """Close the connections, so that all processes end; those that do not are ended."""
+        self.nodes.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._lab.wait(5.0)
+        if self._lab.poll() is None:
+            self._lab.kill()
+            self._lab.wait()

@@ -1,0 +1,234 @@
+"""A node's process: sends and receives over TCP as the coordinator asks.
+
+It runs in a network namespace of its own and imports nothing but the standard library, so a hundred of them fit into
+one machine. asyncio carries the bytes: the moment of the last byte, partial progress and the options of a socket are at
+hand there, which libraries for remote calls hide.
+
+On a connection each transfer is a head (number and length), its content and the content's CRC-32. Connections are used
+again; one of an aborted transfer is reset, so that its queued bytes do not hinder the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import mmap
+import socket
+import struct
+import sys
+import time
+import zlib
+from contextlib import suppress
+from typing import Any
+
+PORT = 7447
+"""Where every node listens; each has its namespace for itself."""
+
+CHUNK = 1 << 18
+"""Bytes that are handed to a socket, or taken from it, at once."""
+
+_HEAD = struct.Struct("!QQ")
+_CHECKSUM = struct.Struct("!I")
+_ROUND_TRIP = (1 << 64) - 1
+"""The number of a head that asks for an answer when its bytes have arrived."""
+
+
+class Incoming:
+    """A transfer that arrives; ``received`` counts its bytes."""
+
+    def __init__(self) -> None:
+        self.received = 0
+        self.first: float | None = None
+
+
+class Node:
+    """Sends and receives for one node of the topology.
+
+    Args:
+        name: the node.
+        control: the connection to the coordinator.
+    """
+
+    def __init__(self, name: str, control: asyncio.StreamWriter) -> None:
+        self._name = name
+        self._control = control
+        self._idle: dict[str, list[socket.socket]] = {}
+        self._sending: dict[int, asyncio.Task[None]] = {}
+        self._incoming: dict[int, Incoming] = {}
+        self._stopped: set[int] = set()
+        self._contents: dict[str, memoryview] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def tell(self, **message: Any) -> None:
+        """Send a message to the coordinator."""
+        self._control.write(json.dumps(message).encode() + b"\n")
+
+    async def obey(self, orders: asyncio.StreamReader) -> None:
+        """Carry out the coordinator's orders until it closes the connection."""
+        while line := await orders.readline():
+            order = json.loads(line)
+            match order.pop("do"):
+                case "send":
+                    self._sending[order["flow"]] = asyncio.create_task(self._send(**order))
+                case "open":
+                    self._keep(self._open(**order))
+                case "abort":
+                    task = self._sending.pop(order["flow"], None)
+                    if task is not None:
+                        task.cancel()
+                case "stop":
+                    self._report_progress(order["flow"])
+                    self._stopped.add(order["flow"])
+                case "progress":
+                    self._report_progress(order["flow"])
+
+    async def listen(self) -> None:
+        """Accept connections from other nodes."""
+        loop = asyncio.get_running_loop()
+        listening = socket.create_server(("", PORT), backlog=256)
+        listening.setblocking(False)
+        while True:
+            connection, _ = await loop.sock_accept(listening)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._keep(self._receive(connection))
+
+    def _keep(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _report_progress(self, flow: int) -> None:
+        incoming = self._incoming.get(flow)
+        self.tell(progress=flow, bytes=0 if incoming is None else incoming.received, at=time.monotonic())
+
+    # Sending
+
+    async def _open(self, to: str, warm: int) -> None:
+        """Open a connection for later transfers.
+
+        Args:
+            to: the receiver's address.
+            warm: bytes to send first. A receiver of Linux offers 64 KiB, and twice of what has arrived.
+        """
+        self._idle.setdefault(to, []).append(await self._connected(to, [warm]))
+        self.tell(opened=to, of=self._name)
+
+    async def _connected(self, to: str, round_trips: list[int]) -> socket.socket:
+        """A new connection, after round trips with these bytes that follow TCP's own handshake."""
+        loop = asyncio.get_running_loop()
+        connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await loop.sock_connect(connection, (to, PORT))
+        for bytes in round_trips:
+            await loop.sock_sendall(connection, _HEAD.pack(_ROUND_TRIP, bytes) + bytearray(bytes))
+            await loop.sock_recv(connection, 1)
+        return connection
+
+    async def _send(self, flow: int, to: str, bytes: int, content: str, round_trips: int | None = None) -> None:
+        """Send a transfer.
+
+        Args:
+            flow: its number.
+            to: the receiver's address.
+            bytes: its size.
+            content: the file that its bytes come from, from the beginning again where it is shorter.
+            round_trips: of the handshake of a new connection, after TCP's own; None takes one that is open.
+        """
+        loop = asyncio.get_running_loop()
+        connection: socket.socket | None = None
+        try:
+            idle = self._idle.setdefault(to, [])
+            if idle and round_trips is None:
+                connection = idle.pop()
+            else:
+                connection = await self._connected(to, [0] * (round_trips or 0))
+            await loop.sock_sendall(connection, _HEAD.pack(flow, bytes))
+            source, checksum, sent = self._content(content), 0, 0
+            while sent < bytes:
+                start = sent % len(source)
+                piece = source[start : start + min(CHUNK, bytes - sent)]
+                await loop.sock_sendall(connection, piece)
+                checksum = zlib.crc32(piece, checksum)
+                sent += len(piece)
+            await loop.sock_sendall(connection, _CHECKSUM.pack(checksum))
+            idle.append(connection)
+        except (OSError, asyncio.CancelledError) as error:
+            if connection is not None:
+                _reset(connection)
+            if isinstance(error, OSError):
+                self.tell(failed=flow, reason=str(error), at=time.monotonic())
+        finally:
+            self._sending.pop(flow, None)
+
+    def _content(self, path: str) -> memoryview:
+        if path not in self._contents:
+            with open(path, "rb") as file:
+                self._contents = {path: memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))}
+        return self._contents[path]
+
+    # Receiving
+
+    async def _receive(self, connection: socket.socket) -> None:
+        """Receive one transfer after another on a connection, until it is closed."""
+        loop = asyncio.get_running_loop()
+        space = memoryview(bytearray(CHUNK))
+        with connection, suppress(ConnectionError, EOFError):
+            while True:
+                flow, length = _HEAD.unpack(await _exactly(connection, _HEAD.size))
+                if flow == _ROUND_TRIP:
+                    await _exactly(connection, length)
+                    await loop.sock_sendall(connection, b"\0")
+                    continue
+                incoming = self._incoming[flow] = Incoming()
+                incoming.first = time.monotonic()
+                checksum = 0
+                while incoming.received < length:
+                    count = await loop.sock_recv_into(connection, space[: min(CHUNK, length - incoming.received)])
+                    if not count:
+                        raise EOFError
+                    checksum = zlib.crc32(space[:count], checksum)
+                    incoming.received += count
+                at = time.monotonic()
+                (expected,) = _CHECKSUM.unpack(await _exactly(connection, _CHECKSUM.size))
+                if flow not in self._stopped:
+                    self.tell(arrived=flow, at=at, first=incoming.first, intact=checksum == expected)
+
+
+async def _exactly(connection: socket.socket, size: int) -> bytes:
+    loop, found = asyncio.get_running_loop(), b""
+    while len(found) < size:
+        more = await loop.sock_recv(connection, size - len(found))
+        if not more:
+            raise EOFError
+        found += more
+    return found
+
+
+def _reset(connection: socket.socket) -> None:
+    """Close a connection at once; what it has queued is thrown away."""
+    with suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+async def _live(name: str, coordinator: str) -> None:
+    orders, control = await asyncio.open_unix_connection(coordinator)
+    node = Node(name, control)
+    listening = asyncio.create_task(node.listen())
+    node.tell(node=name)
+    try:
+        await node.obey(orders)
+    finally:
+        listening.cancel()
+
+
+def main() -> None:
+    """``python -m edgefl.emulation.node NAME COORDINATOR``: live until the coordinator is gone."""
+    name, coordinator = sys.argv[1:]
+    with suppress(ConnectionError, BrokenPipeError):
+        asyncio.run(_live(name, coordinator))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""The coordinator's connection to the nodes: orders go out, reports come in, each with the moment that it speaks of."""
+
+from __future__ import annotations
+
+import json
+import selectors
+import socket
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from edgefl.emulation.failure import EmulationFailed
+
+
+class Nodes:
+    """All nodes' processes, by name.
+
+    Args:
+        path: where they connect to.
+
+    Attributes:
+        reports: what nodes have reported and nobody has read yet, in the order of arrival.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.reports: deque[dict[str, Any]] = deque()
+        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listening.bind(str(path))
+        self._listening.listen(256)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._listening, selectors.EVENT_READ)
+        self._rest: dict[socket.socket, bytes] = {}
+        self._nodes: dict[str, socket.socket] = {}
+
+    @property
+    def names(self) -> set[str]:
+        """The nodes that have connected."""
+        return set(self._nodes)
+
+    def order(self, node: str, **order: Any) -> None:
+        """Send an order to a node.
+
+        Raises:
+            EmulationFailed: its process is gone.
+        """
+        try:
+            self._nodes[node].sendall(json.dumps(order).encode() + b"\n")
+        except (OSError, KeyError):
+            raise EmulationFailed(f"the process of {node} has ended") from None
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for reports, at most for these seconds; return whether there are any."""
+        for key, _ in self._selector.select(max(seconds, 0.0)):
+            connection = key.fileobj
+            assert isinstance(connection, socket.socket)
+            if connection is self._listening:
+                node, _ = self._listening.accept()
+                self._rest[node] = b""
+                self._selector.register(node, selectors.EVENT_READ)
+            else:
+                self._read(connection)
+        return bool(self.reports)
+
+    def wait_for(self, kind: str, value: Any, seconds: float) -> dict[str, Any]:
+        """The next report in which ``kind`` is ``value``, or anything (``...``); the others stay for later readers.
+
+        Raises:
+            EmulationFailed: there was none in time.
+        """
+        until = time.monotonic() + seconds
+        while True:
+            for report in self.reports:
+                if kind in report and value in (..., report[kind]):
+                    self.reports.remove(report)
+                    return report
+            if time.monotonic() >= until:
+                raise EmulationFailed(f"no process reported its {kind} within {seconds:g} s")
+            self.wait(until - time.monotonic())
+
+    def close(self) -> None:
+        """End all connections; the nodes' processes end with them."""
+        for connection in [*self._rest, self._listening]:
+            connection.close()
+        self._selector.close()
+
+    def _read(self, connection: socket.socket) -> None:
+        try:
+            found = connection.recv(1 << 16)
+        except OSError:
+            found = b""
+        if not found:
+            self._selector.unregister(connection)
+            del self._rest[connection]
+            connection.close()
+            for name, node in list(self._nodes.items()):
+                if node is connection:
+                    del self._nodes[name]
+                    self.reports.append({"gone": name})
+            return
+        *lines, self._rest[connection] = (self._rest[connection] + found).split(b"\n")
+        for line in lines:
+            report = json.loads(line)
+            if "node" in report:
+                self._nodes[report["node"]] = connection
+            self.reports.append(report)

@@ -1,0 +1,96 @@
+"""One run's real world: starts its processes and links, carries its transfers, and watches its own load."""
+
+from __future__ import annotations
+
+from edgefl.emulation.carried_network import CarriedNetwork
+from edgefl.emulation.failure import EmulationFailed
+from edgefl.emulation.laboratory import Laboratory
+from edgefl.emulation.real_clock import RealClock
+from edgefl.emulation.wiring import Pair
+from edgefl.network.flow import FlowObserver
+from edgefl.network.topology import Topology
+from edgefl.network.transport import Transport
+
+OPENING_SECONDS = 10.0
+"""How long connections may take to open before the first round."""
+
+
+class Testbed:
+    """The real processes and links of one run, as its world uses them.
+
+    Args:
+        laboratory: the processes and links, which are ready.
+        dilation: real seconds for one second of the scenario.
+    """
+
+    __test__ = False  # for pytest
+
+    def __init__(self, laboratory: Laboratory, *, dilation: float) -> None:
+        self._laboratory = laboratory
+        self._nodes = laboratory.nodes
+        self._clock = RealClock(dilation, self)
+        self._network: CarriedNetwork | None = None
+        self._arrived = 0
+        self._before: dict[Pair, int] = {}
+
+    # What the world asks for
+
+    def clock(self) -> RealClock:
+        """The run's clock."""
+        return self._clock
+
+    def network(self, topology: Topology, *, observer: FlowObserver, transport: Transport) -> CarriedNetwork:
+        """The run's network."""
+        self._network = CarriedNetwork(
+            self._clock, topology, observer=observer, transport=transport, carrier=self._laboratory
+        )
+        return self._network
+
+    def carried(self) -> dict[Pair, int]:
+        """The bytes of payload that each link has carried since the clock started."""
+        return {ends: count - self._before.get(ends, 0) for ends, count in self._laboratory.counters().items()}
+
+    # What the clock asks for
+
+    def begin(self) -> None:
+        """See :class:`~edgefl.emulation.real_clock.Reporter`."""
+        self._laboratory.open_connections(OPENING_SECONDS)
+        self._before = self._laboratory.counters()
+
+    def wait(self, seconds: float) -> bool:
+        """See :class:`~edgefl.emulation.real_clock.Reporter`."""
+        return bool(self._nodes.reports) or self._nodes.wait(seconds)
+
+    def earliest(self) -> float | None:
+        """See :class:`~edgefl.emulation.real_clock.Reporter`."""
+        return min((report.get("at", 0.0) for report in self._nodes.reports), default=None)
+
+    def handle(self) -> None:
+        """See :class:`~edgefl.emulation.real_clock.Reporter`."""
+        report = min(self._nodes.reports, key=lambda each: each.get("at", 0.0))
+        self._nodes.reports.remove(report)
+        assert self._network is not None
+        if "arrived" in report:
+            if not report["intact"]:
+                raise EmulationFailed(f"transfer {report['arrived']} arrived with other bytes than were sent")
+            self._network.arrived(report["arrived"])
+        elif "gone" in report:
+            raise EmulationFailed(f"the process of {report['gone']} has ended")
+        elif "failed" in report:
+            raise EmulationFailed(f"transfer {report['failed']} failed: {report['reason']}")
+
+    @property
+    def under_way(self) -> bool:
+        """See :class:`~edgefl.emulation.real_clock.Reporter`."""
+        return self._network is not None and self._network.under_way
+
+    @property
+    def blocked(self) -> bool:
+        """See :class:`~edgefl.emulation.real_clock.Reporter`."""
+        return self._network is not None and self._network.blocked
+
+    def stuck(self) -> bool:
+        """See :class:`~edgefl.emulation.real_clock.Reporter`."""
+        assert self._network is not None
+        before, self._arrived = self._arrived, self._network.bytes_under_way()
+        return self._arrived == before and not self._network.blocked

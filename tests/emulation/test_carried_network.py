@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edgefl.emulation.carried_network import CarriedNetwork
+from edgefl.network.flow import Flow
+from edgefl.network.processes import StepTrace
+from edgefl.network.tcp import Tcp
+from edgefl.network.transport import Transport
+from edgefl.network.tree import TreeLinks
+from edgefl.simulation.clock import Clock
+
+
+class Carrier:
+    """Remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Any, ...]] = []
+        self.arrived = 0
+        self.capacities: list[tuple[float, dict[tuple[str, str], float]]] = []
+        self.clock = Clock()
+
+    def send(self, flow: int, source: str, target: str, bytes: int, round_trips: int | None) -> None:
+        self.sent.append((flow, source, target, bytes, round_trips))
+
+    def stop(self, flow: int, source: str, target: str) -> int:
+        return self.arrived
+
+    def progress(self, flow: int, target: str) -> int:
+        return self.arrived
+
+    def set_capacities(self, changes: dict[tuple[str, str], float]) -> None:
+        self.capacities.append((self.clock.now, changes))
+
+
+class Observer:
+    """Remembers what the network reports."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Any, ...]] = []
+
+    def flow_started(self, flow: Flow) -> None:
+        self.rows.append(("started", flow.id))
+
+    def flow_ended(self, flow: Flow) -> None:
+        self.rows.append(("ended", flow.id))
+
+    def flow_cancelled(self, flow: Flow) -> None:
+        self.rows.append(("cancelled", flow.id, flow.delivered))
+
+    def capacity_changed(self, source: object, target: object, bits_per_second: float) -> None:
+        self.rows.append(("capacity", source, target, bits_per_second))
+
+    def capacities_repeated(self, since: float, period: float, times: int) -> None:
+        raise AssertionError
+
+
+def network(transport: Transport | None = None) -> tuple[CarriedNetwork, Carrier, Observer]:
+    carrier, observer = Carrier(), Observer()
+    star = TreeLinks(server=(1e9, 1e9), down=[8e6, 4e6], up=[1e6, 2e6], latency=0.02)
+    found = CarriedNetwork(carrier.clock, star, observer=observer, transport=transport or Transport(), carrier=carrier)
+    return found, carrier, observer
+
+
+def test_a_transfer_is_carried_and_ends_when_its_last_byte_is_reported() -> None:
+    net, carrier, observer = network()
+    flow = net.transfer("server", "client/1", 1000)
+    assert carrier.sent == [(0, "server", "client/1", 1000, None)]
+    carrier.clock.run(until=3.0)
+    assert net.under_way
+    net.arrived(0)
+    assert (flow.ended, flow.delivered, flow.triggered, net.under_way) == (3.0, 1000, True, False)
+    assert [row for row in observer.rows if row[0] != "capacity"] == [("started", 0), ("ended", 0)]
+
+
+def test_the_capacities_of_a_path_are_announced_before_its_first_transfer_and_once() -> None:
+    net, _, observer = network()
+    net.transfer("client/0", "server", 1)
+    net.transfer("client/0", "server", 1)
+    announced = [row for row in observer.rows if row[0] == "capacity"]
+    assert announced == [("capacity", "client/0", "internet", 1e6), ("capacity", "internet", "server", 1e9)]
+
+
+def test_a_cancelled_transfer_keeps_what_has_arrived_and_a_late_report_has_no_effect() -> None:
+    net, carrier, observer = network()
+    flow = net.transfer("server", "client/0", 1000)
+    carrier.arrived = 400
+    assert flow.delivered == 400
+    net.cancel(flow)
+    net.cancel(flow)
+    net.arrived(flow.id)
+    assert (flow.cancelled, flow.delivered, flow.triggered) == (True, 400, False)
+    assert observer.rows[-1] == ("cancelled", 0, 400.0)
+
+
+def test_a_trace_is_followed_on_idle_links_too() -> None:
+    net, carrier, observer = network()
+    link = net.topology.link("internet", "client/0")
+    net.follow(link, StepTrace([0.0, 1.0, 2.0], [8e6, 0.0, 5e6]))
+    carrier.clock.run(until=1.5)
+    net.transfer("server", "client/0", 10)
+    assert net.blocked
+    carrier.clock.run(until=2.5)
+    assert not net.blocked
+    ends = ("internet", "client/0")
+    assert carrier.capacities == [(1.0, {ends: 0.0}), (2.0, {ends: 5e6})]
+    assert [row[1:] for row in observer.rows if row[0] == "capacity" and row[2] == "client/0"] == [
+        (*ends, 0.0),
+        (*ends, 5e6),
+    ]
+
+
+def test_a_redraw_replaces_a_trace_and_equal_capacities_are_not_sent() -> None:
+    net, carrier, _ = network()
+    links = np.array([net.topology.link("internet", f"client/{client}") for client in range(2)])
+    net.follow(int(links[0]), StepTrace([0.0, 1.0], [8e6, 3e6]))
+    net.set_capacities(links, np.array([7e6, 4e6]))
+    carrier.clock.run(until=2.0)
+    assert carrier.capacities == [(0.0, {("internet", "client/0"): 7e6})]
+    assert net.capacity("internet", "client/0") == 7e6
+
+
+def test_handshakes_follow_the_transport() -> None:
+    net, carrier, _ = network(Transport(tcp=Tcp(handshake="tls", keep_alive=10.0)))
+    for seconds, expected in ((0.0, 1), (5.0, None), (30.0, 1)):
+        carrier.clock.run(until=seconds + 1.0)
+        net.transfer("server", "client/0", 10)
+        assert carrier.sent[-1][-1] == expected
+        net.arrived(carrier.sent[-1][0])
+
+
+def test_a_transfer_alone_is_foreseen_from_latency_and_the_slowest_link() -> None:
+    net, _, _ = network(Transport(efficiency=0.5))
+    assert net.alone("client/1", "server").seconds(1e6) == pytest.approx(0.02 + 8.0)

@@ -1,0 +1,84 @@
+"""Two nodes on loopback: one process listens there, since each node has the port of its namespace for itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from edgefl.emulation.failure import EmulationFailed
+from edgefl.emulation.nodes import Nodes
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Nodes]:
+    """The connection to a node's process that sends to itself."""
+    (tmp_path / "content").write_bytes(bytes(range(256)) * 16)
+    nodes = Nodes(tmp_path / "coordinator")
+    process = subprocess.Popen([sys.executable, "-m", "edgefl.emulation.node", "a", str(tmp_path / "coordinator")])
+    try:
+        nodes.wait_for("node", "a", 20.0)
+        yield nodes
+    finally:
+        nodes.close()
+        process.wait(10.0)
+
+
+def send(node: Nodes, flow: int, bytes: int, content: Path, round_trips: int | None = 0) -> None:
+    node.order("a", do="send", flow=flow, to="127.0.0.1", bytes=bytes, content=str(content), round_trips=round_trips)
+
+
+def test_a_transfer_arrives_whole_and_says_when(node: Nodes, tmp_path: Path) -> None:
+    before = time.monotonic()
+    send(node, 7, 1_000_003, tmp_path / "content")
+    report = node.wait_for("arrived", 7, 20.0)
+    assert report["intact"]
+    assert before <= report["first"] <= report["at"] <= time.monotonic()
+
+
+def test_a_transfer_of_no_bytes_arrives(node: Nodes, tmp_path: Path) -> None:
+    send(node, 1, 0, tmp_path / "content")
+    assert node.wait_for("arrived", 1, 20.0)["intact"]
+
+
+def test_an_open_connection_is_used_again(node: Nodes, tmp_path: Path) -> None:
+    node.order("a", do="open", to="127.0.0.1", warm=100_000)
+    assert node.wait_for("opened", "127.0.0.1", 20.0)["of"] == "a"
+    for flow in (1, 2):
+        send(node, flow, 10_000, tmp_path / "content", round_trips=None)
+        assert node.wait_for("arrived", flow, 20.0)["intact"]
+
+
+def test_round_trips_of_a_handshake_come_before_the_first_byte(node: Nodes, tmp_path: Path) -> None:
+    send(node, 1, 10, tmp_path / "content", round_trips=2)
+    assert node.wait_for("arrived", 1, 20.0)["intact"]
+
+
+def test_a_stopped_transfer_tells_its_bytes_and_is_never_reported_as_arrived(node: Nodes, tmp_path: Path) -> None:
+    send(node, 1, 1 << 40, tmp_path / "content")
+    moving = 0
+    while not moving:
+        node.order("a", do="progress", flow=1)
+        moving = node.wait_for("progress", 1, 20.0)["bytes"]
+    node.order("a", do="stop", flow=1)
+    node.order("a", do="abort", flow=1)
+    assert node.wait_for("progress", 1, 20.0)["bytes"] >= moving
+    send(node, 2, 10_000, tmp_path / "content")
+    assert node.wait_for("arrived", 2, 20.0)["intact"]
+    assert not any("arrived" in report or "failed" in report for report in node.reports)
+
+
+def test_a_receiver_that_is_not_there_is_reported(node: Nodes, tmp_path: Path) -> None:
+    node.order("a", do="send", flow=1, to="127.255.255.255", bytes=1, content=str(tmp_path / "content"), round_trips=0)
+    assert "unreachable" in node.wait_for("failed", 1, 20.0)["reason"]
+
+
+def test_a_process_that_is_gone_is_reported(node: Nodes) -> None:
+    with pytest.raises(EmulationFailed, match="process of b has ended"):
+        node.order("b", do="progress", flow=0)
+    with pytest.raises(EmulationFailed, match="no process reported its arrived"):
+        node.wait_for("arrived", 0, 0.05)
