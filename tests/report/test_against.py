@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import math
+import re
 import shutil
 
 import numpy as np
@@ -28,6 +29,8 @@ from edgefl.report.against.jobs import Job, jobs_of
 from edgefl.report.against.order import kendall, order_of
 from edgefl.report.against.table import against_table
 from edgefl.report.course import Computation, Course, Round, Transfer
+from edgefl.report.measured import measured_sentence
+from edgefl.report.sweep_result import SettingResult
 from edgefl.scenario.loading import check
 
 from ..record.test_emulation import MEASURED
@@ -79,9 +82,11 @@ def test_half_the_capacity_doubles_transfers_and_leaves_training_as_it_is(runs):
             assert row["measured"] == pytest.approx(2 * row["predicted"])
             assert row["compared"] == 2 * 4 * 3
         assert rows[method, "compute"]["gap"] == rows[method, "between phases"]["gap"] == 0.0
-        for direction in ("bytes down", "bytes up"):
-            assert rows[method, direction]["gap"] == 0
-            assert rows[method, direction]["measured"] > 0
+        results = RunResult(measured).results[method]
+        for direction in ("down", "up"):
+            row = rows[method, f"bytes {direction}"]
+            assert row["gap"] == 0
+            assert row["measured"] == sum(getattr(result.bytes, direction) for result in results) / 2
 
 
 def test_the_gap_of_a_round_is_that_of_its_transfers(runs):
@@ -176,7 +181,19 @@ def test_texts_of_a_received_run_have_no_control_characters(copied, capsys):
         assert main(["report", str(measured), "--against", str(predicted), *form]) == 0
         out = capsys.readouterr().out
         assert "all" in out
+        assert re.search(r"\n\s*of it", out) is None
         assert not {"\x1b", "\x07"} & set(out)
+
+
+def test_a_setting_of_a_sweep_names_its_measured_runs(tmp_path):
+    jobs = [
+        run(check(scenario(methods=["fedavg"], seeds=[seed])), out=tmp_path / str(seed), train=False) for seed in (0, 1)
+    ]
+    write_emulation(Emulation.model_validate(MEASURED), RunPaths(jobs[1]).of("fedavg", 1).emulation)
+    setting = SettingResult("lr=1", {"lr": 1}, [RunResult(job) for job in jobs], tmp_path)
+    way = "1 of 2 runs with time dilation 4, paced computation, fifo queues"
+    assert measured_sentence(setting) == f"Seconds are measured in an emulation, not computed: {way}."
+    assert measured_sentence(RunResult(jobs[0])) is None
 
 
 def test_a_run_of_another_scenario_method_or_seed_is_refused(runs, tmp_path, capsys):
@@ -240,10 +257,12 @@ def test_rounds_are_compared_until_the_first_decision_that_differs():
 
 
 def test_after_a_decision_that_differs_nothing_is_compared(tmp_path, capsys):
-    """A deadline that all clients meet with fast links, and no client with slow ones."""
+    """A deadline that all clients meet with fast uploads, and no client with slow ones; all download and train."""
     late = {"protocol": {"kind": "synchronous", "deadline": "60 ms"}, "methods": ["fedavg"], "seeds": [0]}
     predicted = run(check(scenario(**late)), out=tmp_path / "predicted", train=False)
-    measured = run(check(scenario("20 kbit/s", **late)), out=tmp_path / "measured", train=False)
+    slow = scenario(**late)
+    slow["network"]["links"] = {"5g": {"down": "8 Mbit/s", "up": "20 kbit/s"}}
+    measured = run(check(slow), out=tmp_path / "measured", train=False)
     assert main(["report", str(measured), "--against", str(predicted)]) == 0
     out = capsys.readouterr().out
     assert "aggregated clients in 4 rounds (the first is 1)" in out
