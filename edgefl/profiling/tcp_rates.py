@@ -40,7 +40,7 @@ def tcp_rates(
     opening = Opening(tcp.round_trips(repeated=True))
 
     def taken(rates: NDArray[np.float64]) -> NDArray[np.float64]:
-        paths = [transport.alone(latency, float(rate), opening) for rate in rates]
+        paths = [transport.alone(latency, float(rate) / transport.efficiency, opening) for rate in rates]
         return np.array([path.seconds(float(size)) for path, size in zip(paths, bytes, strict=True)])
 
     least = taken(np.full(len(bytes), GREATEST))

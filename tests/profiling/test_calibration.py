@@ -144,7 +144,8 @@ def log_over_tcp(transport, *, down=2e6, up=1e6, latency=0.05, sizes=SIZES):
     opening = Opening(transport.tcp.round_trips(repeated=True))
 
     def seconds(rate, bytes):
-        return np.array([transport.alone(latency, rate, opening).seconds(float(each)) for each in bytes])
+        capacity = rate / transport.efficiency
+        return np.array([transport.alone(latency, capacity, opening).seconds(float(each)) for each in bytes])
 
     return replace(log, download_seconds=seconds(down, log.bytes_down), upload_seconds=seconds(up, log.bytes_up))
 
