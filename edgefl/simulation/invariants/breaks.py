@@ -36,10 +36,10 @@ def attempts(record: Record) -> Iterator[str]:
         if event.facts.get("again"):
             draws[place] += 1
             drawn[event.flow] = timeouts.drawn_wait(int(event.value), record.summary.seed, *place, draws[place])
-    abandoned = _ends_of_jobs(record)
-    for chain in _transfers(record):
+    abandoned, chains = _ends_of_jobs(record), _transfers(record)
+    for chain in chains:
         yield from _chain(chain, timeouts, drawn, abandoned)
-    known = {each.broken.flow for chain in _transfers(record) for each in chain if each.broken is not None}
+    known = {each.broken.flow for chain in chains for each in chain if each.broken is not None}
     for event in record.of("transfer_break"):
         if event.flow not in known:
             yield f"{at(event)}: transfer {event.flow} breaks, but no transfer was aborted at that time"
