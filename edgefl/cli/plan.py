@@ -121,6 +121,11 @@ def _print(made: Plan) -> None:
     for each in made.methods:
         if each.holds_back is not None:
             say(f"{each.label}: rounds are limited mainly by {each.holds_back}.")
+        if each.breaks:
+            say(
+                f"{each.label}: {each.breaks:.3g} attempts to transfer something break at a time-out in a round; the "
+                f"waits after them, {quantity(each.wait_seconds, 'seconds')} on average, are not part of down and up."
+            )
         if each.in_vain is not None:
             say(f"{each.label}: {each.in_vain}.")
         for device in each.devices:

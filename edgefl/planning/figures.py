@@ -99,6 +99,8 @@ class MethodPlan:
         seconds, bytes_down, bytes_up, flops: per round, summed over its clients; NaN seconds if no round ends.
         joules: per round, at the bounds of the profiles' figures.
         participants, aggregated: clients per round that participated, and whose updates were aggregated.
+        breaks: attempts to transfer something that break per round.
+        wait_seconds: the mean wait after such a break; 0 without one.
         holds_back: what limits the rounds, in words; ``None`` if no update arrives.
         in_vain: why no update arrives, or why the run stalls early, in words.
         critical: shares of the closing client's time: ``download``, ``compute``, ``upload``, and ``shared``, the
@@ -116,6 +118,8 @@ class MethodPlan:
     joules: Range
     participants: float
     aggregated: float
+    breaks: float
+    wait_seconds: float
     holds_back: str | None
     in_vain: str | None
     critical: dict[Part, float | None]

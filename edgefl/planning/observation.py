@@ -30,13 +30,23 @@ class Spent:
     bytes_down: float = 0.0
     bytes_up: float = 0.0
     undisturbed_seconds: float = 0.0
+    breaks: int = 0
+    wait_seconds: float = 0.0
     lost: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Spent) -> None:
         """Add what ``other`` spent."""
-        for name in ("participations", "download_seconds", "upload_seconds", "bytes_down", "bytes_up"):
+        for name in (
+            "participations",
+            "download_seconds",
+            "upload_seconds",
+            "bytes_down",
+            "bytes_up",
+            "undisturbed_seconds",
+            "breaks",
+            "wait_seconds",
+        ):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.undisturbed_seconds += other.undisturbed_seconds
         for bound in BOUNDS:
             self.compute_seconds[bound] += other.compute_seconds[bound]
             self.joules[bound] += other.joules[bound]
@@ -110,6 +120,9 @@ class Observation(Listener):
                 self._starts[event.flow] = event
             case "transfer_end" | "transfer_drop":
                 self._transferred(event, profile, spent)
+            case "transfer_break":
+                spent.breaks += 1
+                spent.wait_seconds += event.seconds
             case "lost":
                 spent.lost[event.item] += 1
 

@@ -131,6 +131,8 @@ def _method_plan(
         joules=Range.of(lambda bound: total.joules[bound] * scale / count),
         participants=sum(row.participants for row in rows) / count,
         aggregated=sum(row.aggregated for row in rows) / count,
+        breaks=total.breaks / count,
+        wait_seconds=total.wait_seconds / max(1, total.breaks),
         holds_back=_holds_back(shares, devices, rows, total),
         in_vain=in_vain,
         critical=shares,

@@ -250,3 +250,19 @@ def test_a_plan_says_that_shares_are_drawn(small):
     assert plan(small(network__transport={"queue": "fifo"})).queue_spread == 0.4
     said = CliRunner().invoke(app, ["plan", "5g_10clients", "--rounds", "1", "--set", "network.transport.queue=fifo"])
     assert "as drawn by seed 0 (queue: fifo, spread 0.4)" in " ".join(said.output.split())
+
+
+def test_a_plan_counts_the_attempts_that_break_and_their_waits(small, tmp_path):
+    """The transfers of the first rounds meet an outage of half a second; attempts break after 0.2 s without a byte."""
+    (tmp_path / "outage.csv").write_text("seconds,bits_per_second\n0,0\n0.5,8e6\n100,8e6\n")
+    trace = {"kind": "trace", "file": str(tmp_path / "outage.csv"), "format": "csv", "shift": "none"}
+    timeouts = {"connection": "200 ms", "first_wait": "50 ms", "jitter": 0, "factor": 1}
+    links = {"5g": {"down": trace, "up": trace}}
+    scenario = small(network__links=links, network__transport={"timeouts": timeouts}, training__rounds=3)
+    run(scenario, out=tmp_path / "run", train=False)
+    (entry,) = json.loads((tmp_path / "run" / "summary.json").read_text())["methods"]["fedavg"]
+    (made,) = plan(scenario).methods
+    assert entry["transfers"]["breaks"] > 0
+    assert made.breaks * made.rounds == pytest.approx(entry["transfers"]["breaks"])
+    assert made.wait_seconds == pytest.approx(0.05)
+    assert plan(small(training__rounds=3)).methods[0].breaks == 0

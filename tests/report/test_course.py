@@ -102,6 +102,22 @@ def test_the_link_with_the_least_capacity_for_each_flow_is_the_narrow_one():
     assert bottlenecks_of(course_of(alone))[0].name.startswith("own link")
 
 
+@pytest.mark.parametrize(("delivered", "limited"), [(200_000, True), (600_000, False)])
+def test_a_tcp_connection_far_below_its_share_of_the_links_limits_itself(delivered, limited):
+    # The slowest link offers 8 Mbit/s, 1 MB in the second of the transfer.
+    facts = '{"path": ["server", "client/0"], "connection": {"setup": 0.0}}'
+    events = [
+        row(0.0, "transfer_start", client=0, dispatch=0, item="down", flow=0, detail=facts),
+        row(0.0, "capacity", source="server", target="client/0", value=8e6),
+        row(1.0, "transfer_end", client=0, dispatch=0, item="down", flow=0, bytes=delivered, seconds=1.0),
+        row(1.0, "round_end", client=0, value=1.0, dispatch=0),
+    ]
+    (found,) = bottlenecks_of(course_of(events))
+    assert found.name.startswith("TCP connection" if limited else "own link")
+    fluid = [event._replace(detail=facts.replace("connection", "other")) if event.detail else event for event in events]
+    assert bottlenecks_of(course_of(fluid))[0].name.startswith("own link")
+
+
 def test_a_log_that_cannot_be_read_is_the_users_error(small_run, tmp_path):
     with pytest.raises(UserError, match="cannot be read"):
         read_course(tmp_path)

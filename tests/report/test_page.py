@@ -18,6 +18,7 @@ from edgefl.errors import UserError
 from edgefl.printable import printable
 from edgefl.report.html import _environment
 from edgefl.report.page import page, write_page
+from edgefl.report.page.devices import fleet_data
 from edgefl.report.page.pareto import Point, front
 from edgefl.report.rows import comparison_rows
 
@@ -68,6 +69,20 @@ def test_the_fleet_names_what_confirms_the_seconds_of_each_device(small_run):
     assert confirmed["raspberry-pi-4"] == "fitted, ±10 %"
     assert confirmed["raspberry-pi-5"] == "derived, ±12 %"
     assert confirmed["jetson-nano"] == "estimated"
+
+
+def test_a_transport_and_a_protocol_that_are_not_the_usual_ones_have_a_line(make_run):
+    network = {"links": {"5g": {"down": 1e6}}, "transport": {"kind": "fluid", "queue": "fair", "timeouts": None}}
+    usual = make_run({"a": [seed_result()]}, folder="usual", network=network, protocol={"kind": "synchronous"})
+    assert [name for name, _ in fleet_data([usual])[0]["links"]] == ["5g"]
+    transport = {"kind": "tcp", "loss": 0.02, "queue": "fifo", "timeouts": {"transfer": 3.0, "resume": "ranges"}}
+    protocol = {"kind": "synchronous", "deadline": {"kind": "adaptive", "first": 60.0}}
+    special = make_run(
+        {"a": [seed_result()]}, folder="special", network={**network, "transport": transport}, protocol=protocol
+    )
+    lines = dict(fleet_data([special])[0]["links"])
+    assert lines["transport"] == "tcp loss 0.02, queue fifo, timeouts resume ranges, transfer 3.00 s"
+    assert lines["protocol"] == "synchronous deadline adaptive first 60.0 s"
 
 
 def test_the_sliders_count_with_what_was_spent_and_found(small_run):

@@ -27,6 +27,7 @@ class Transfer(NamedTuple):
         bytes: delivered bytes.
         whole: false if it was aborted.
         setup: the part of the latency for setting up its connection.
+        tcp: whether it used a TCP connection, whose round trips, window and losses can limit its rate.
     """
 
     client: int
@@ -42,6 +43,7 @@ class Transfer(NamedTuple):
     whole: bool
     joules: float
     setup: float = 0.0
+    tcp: bool = False
 
     @property
     def up(self) -> bool:
@@ -209,6 +211,7 @@ class _Reader:
                 whole=whole,
                 joules=event.joules,
                 setup=float(facts.get("connection", {}).get("setup", 0.0)),
+                tcp="connection" in facts,
             )
         )
 

@@ -34,7 +34,7 @@ class Bottleneck(NamedTuple):
 
     Attributes:
         phase: ``download``, ``compute``, ``upload`` or ``waiting``.
-        name: the device profile that computed, the slowest link, or what the round waited for.
+        name: the device profile that computed, the slowest link, ``TCP connection``, or what the round waited for.
         seconds: the duration of the phase within the round.
     """
 
@@ -119,6 +119,7 @@ def bottlenecks_of(course: Course) -> list[Bottleneck]:
     """What limited each round, in the rounds' order.
 
     The slowest link of a transfer's path is the one with the least capacity for each flow that shared it at that time.
+    A TCP connection with less than half of this share is limited by its round trips, its window or its losses.
     """
     index, load = _Index(course), _Load(course)
     bottlenecks = []
@@ -145,6 +146,10 @@ def bottleneck_counts(bottlenecks: Sequence[Bottleneck]) -> list[tuple[Bottlenec
     return sorted(found, key=lambda each: (-each[1], -each[0].seconds))
 
 
+_LIMITED_BY_LINK = 0.5
+"""A TCP connection that gets less than this part of its share of the slowest link is limited by itself."""
+
+
 class _Load:
     """The number of flows that share each link at any time."""
 
@@ -166,6 +171,8 @@ class _Load:
             return _capacity(course.capacities.get(link, []), (begin + end) / 2) / max(flows, 1.0)
 
         link = min(longest.links, key=share)
+        if longest.tcp and 8 * longest.bytes < _LIMITED_BY_LINK * share(link) * (end - begin):
+            return "TCP connection (round trips, window, losses)"
         if any(node == f"client/{longest.client}" for node in link):
             return f"own link of {with_article(course.device_of(longest.client))}"
         return f"{link[0]} → {link[1]}"
