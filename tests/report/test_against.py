@@ -311,9 +311,9 @@ def test_shared_seconds_are_those_with_another_transfer_on_a_link(spans):
         assert links.seconds(one) == pytest.approx(expected)
 
 
-def the_cause(gap, *, latency=0.0, bytes=1000, crowd=0.0, attempts=0, emulation=None, phase="upload"):
+def the_cause(gap, *, latency=0.0, bytes=1000, setup=0.0, crowd=0.0, attempts=0, emulation=None, phase="upload"):
     """The cause of a gap of an upload of 10 s, beside which another one uses the link for ``crowd`` seconds."""
-    predicted = transfer("up", 0, 0.0, 10.0, latency=latency, bytes=bytes)
+    predicted = transfer("up", 0, 0.0, 10.0, latency=latency, bytes=bytes, setup=setup, tcp=setup > 0)
     measured = predicted._replace(ended=10.0 + gap)
     others = [transfer("up", 9, 0.0, crowd, client=1)] if crowd else []
     jobs = tuple(Job(1, transfers={"upload": [each]}, attempts=attempts) for each in (predicted, measured))
@@ -327,6 +327,9 @@ def test_each_cause_has_its_rule():
     assert the_cause(0.79, latency=0.1, bytes=3 * 14_600) == "set-up"
     assert the_cause(0.81, latency=0.1, bytes=3 * 14_600) == "other"
     assert the_cause(0.81, latency=0.1, bytes=3 * 14_600, crowd=0.9) == "sharing"
+    # With connections in the prediction, one round trip of 2 · (0.5 s - 0.4 s) of set-up.
+    assert the_cause(0.19, latency=0.5, setup=0.4) == "set-up"
+    assert the_cause(0.21, latency=0.5, setup=0.4) == "other"
     assert the_cause(-2.0, crowd=2.5) == "sharing"
     assert the_cause(-2.0, crowd=1.5) == "other"
     assert the_cause(0.1, latency=1.0, attempts=1) == "attempts"

@@ -17,7 +17,7 @@ Cause = Literal["attempts", "set-up", "sharing", "scheduling", "device", "other"
 
 CAUSES: dict[Cause, str] = {
     "attempts": "a transfer broke and was repeated",
-    "set-up": "set-up of the connection and slow start: the gap is not longer than their round trips",
+    "set-up": "set-up of the connection and slow start: the gap is at most the round trips that are not predicted",
     "sharing": "unequal shares: other transfers used a link of its path for at least as long as the gap",
     "scheduling": "the computer acted later than planned",
     "device": "training took other seconds than the device's profile gives",
@@ -111,6 +111,11 @@ def cause_of(
 
 
 def _opening_seconds(transfer: Transfer) -> float:
-    """The round trips of a new connection: a handshake, a request, and the doublings of slow start."""
+    """The round trips that a prediction may lack: a handshake, a request, and the doublings of slow start.
+
+    A prediction with connections (``kind: tcp``) contains them; it may be one round trip too short.
+    """
     round_trip = 2.0 * (transfer.latency - transfer.setup)
+    if transfer.tcp:
+        return round_trip
     return round_trip * (2.0 + math.log2(1.0 + transfer.bytes / (_FIRST_SEGMENTS * _SEGMENT_BYTES)))
