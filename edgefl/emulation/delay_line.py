@@ -1,7 +1,8 @@
-"""A process that carries packets between TUN devices of two namespaces, each after the latency of its link.
+"""A process that takes packets out of TUN devices and puts them back after a delay.
 
-For kernels without netem. Reads and writes segments of TCP as large as their sender made them (GSO), so that one
-system call carries several packets.
+For kernels without netem. Each device is in the namespace of a sender; what the sender routes to the device comes back
+from it, and is then routed to the first link. Segments of TCP are read and written as large as their sender made them
+(GSO), so that one system call carries several packets.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ _GRAIN = 0.0001
 """Packets that are due within this time, seconds, leave together: it saves system calls."""
 
 
-class End(NamedTuple):
-    """One end of a delayed pair: a device to be made in the namespace of a process.
+class Delay(NamedTuple):
+    """A device to be made in the namespace of a process.
 
     Attributes:
         pid: the process.
         device: the name of the device.
-        seconds: the delay of the packets that this end sends.
+        seconds: how long it keeps a packet.
     """
 
     pid: int
@@ -46,11 +47,11 @@ class End(NamedTuple):
     seconds: float
 
 
-def open_device(end: End) -> int:
-    """Make the TUN device of an end, and return its descriptor."""
-    with inside(end.pid):
+def open_device(delay: Delay) -> int:
+    """Make the TUN device, and return its descriptor."""
+    with inside(delay.pid):
         descriptor = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        request = struct.pack("16sH22x", end.device.encode(), _TUN | _NO_INFORMATION | _HEADERS)
+        request = struct.pack("16sH22x", delay.device.encode(), _TUN | _NO_INFORMATION | _HEADERS)
         fcntl.ioctl(descriptor, _SET_DEVICE, request)
         fcntl.ioctl(descriptor, _SET_HEADER, struct.pack("i", HEADER_BYTES))
         fcntl.ioctl(descriptor, _SET_OFFLOAD, _CHECKSUMS | _TSO4)
@@ -58,71 +59,72 @@ def open_device(end: End) -> int:
 
 
 class DelayLine:
-    """Moves packets between pairs of devices.
+    """Keeps packets of TUN devices for a while.
 
     Args:
-        pairs: the two descriptors of each pair, with the delay of the packets that are read from it, seconds.
+        delays: the descriptor of each device, with its delay in seconds.
 
     Attributes:
-        carried: packets that have been delivered.
+        carried: packets that have been put back.
     """
 
-    def __init__(self, pairs: list[tuple[tuple[int, float], tuple[int, float]]]) -> None:
+    def __init__(self, delays: list[tuple[int, float]]) -> None:
         self.carried = 0
         self._poll = select.epoll()
-        self._under_way: dict[float, deque[tuple[float, int, bytes]]] = {}
-        self._out: dict[int, tuple[int, float, deque[tuple[float, int, bytes]]]] = {}
-        for (one, one_seconds), (other, other_seconds) in pairs:
-            for source, target, seconds in ((one, other, one_seconds), (other, one, other_seconds)):
-                line = self._under_way.setdefault(seconds, deque())
-                self._out[source] = (target, seconds, line)
-                self._poll.register(source, select.EPOLLIN)
+        self._kept: dict[float, deque[tuple[float, int, bytes]]] = {}
+        self._delays = dict(delays)
+        for device, seconds in delays:
+            self._kept.setdefault(seconds, deque())
+            self._poll.register(device, select.EPOLLIN)
 
-    def run(self, *, until: float = float("inf"), stop: int | None = None) -> None:
-        """Carry packets until a time of the monotonic clock, or until a descriptor can be read."""
-        if stop is not None:
-            self._poll.register(stop, select.EPOLLIN)
-        lines = list(self._under_way.values())
+    def run(self, stop: int) -> None:
+        """Carry packets until a descriptor can be read."""
+        self._poll.register(stop, select.EPOLLIN)
+        lines = list(self._kept.values())
         waiting = [self._poll.fileno()]
         clock, read, write = time.monotonic, os.read, os.write
         while True:
             now = clock()
-            if now >= until:
-                return
             due = min((line[0][0] for line in lines if line), default=now + 1.0)
             if due > now:
                 # The clock of epoll has only milliseconds, that of select microseconds.
-                select.select(waiting, (), (), min(due, until) - now)
-            for source, _ in self._poll.poll(0):
-                if source == stop:
+                select.select(waiting, (), (), due - now)
+            for device, _ in self._poll.poll(0):
+                if device == stop:
+                    self._poll.unregister(stop)
                     return
-                target, seconds, line = self._out[source]
+                seconds = self._delays[device]
+                line = self._kept[seconds]
                 with suppress(BlockingIOError):
                     for _ in range(_AT_ONCE):
-                        packet = read(source, _LARGEST)
-                        line.append((clock() + seconds, target, packet))
+                        packet = read(device, _LARGEST)
+                        line.append((clock() + seconds, device, packet))
             limit = clock() + _GRAIN
             for line in lines:
                 while line and line[0][0] <= limit:
-                    _, target, packet = line.popleft()
-                    # A frame that only makes a queue send is no IP packet: the kernel refuses it, and nothing is lost.
+                    _, device, packet = line.popleft()
+                    # The kernel refuses what is no IP packet; nothing is lost with it.
                     with suppress(OSError):
-                        write(target, packet)
+                        write(device, packet)
                         self.carried += 1
 
 
 def main() -> None:
     """``python -m edgefl.emulation.delay_line``: carry packets until the standard input is closed.
 
-    The first line of the input has the pairs of ends, as JSON. ``ready`` is printed when all devices exist.
+    The first line of the input has the delays, as JSON. ``ready`` is printed when all devices exist, and the
+    number of packets delivered for each further line.
     """
-    pairs = [[End(*end) for end in pair] for pair in json.loads(sys.stdin.readline())]
+    delays = [Delay(*each) for each in json.loads(sys.stdin.readline())]
     with suppress(OSError):
         os.nice(-10)
-    opened = [[(open_device(end), end.seconds) for end in pair] for pair in pairs]
-    line = DelayLine([(one, other) for one, other in opened])
+    line = DelayLine([(open_device(delay), delay.seconds) for delay in delays])
     print("ready", flush=True)
-    line.run(stop=sys.stdin.fileno())
+    while True:
+        line.run(sys.stdin.fileno())
+        if not os.read(sys.stdin.fileno(), 1):
+            return
+        print(line.carried, flush=True)
 
 
 if __name__ == "__main__":

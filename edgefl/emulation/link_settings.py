@@ -21,6 +21,7 @@ class LinkSettings:
         initial_window: packets in the first round trip; None opens the window that fills the path.
         restart_idle: whether a kept connection begins slow start again after an idle time.
         window: the maximum of bytes in flight; None for the window that fills the path.
+        single_packets: whether senders hand over each packet alone; else as many at once as take a millisecond.
     """
 
     dilation: float = 1.0
@@ -30,6 +31,7 @@ class LinkSettings:
     initial_window: int | None = None
     restart_idle: bool = False
     window: float | None = None
+    single_packets: bool = False
 
     def written(self) -> dict[str, Any]:
         """The settings as data for JSON."""

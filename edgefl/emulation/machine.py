@@ -5,11 +5,27 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 _NAMESPACES = ("--net", "--pid", "--fork", "--kill-child", "--mount-proc")
 _USER = ("--user", "--map-root-user")
+_CONTROL_GROUPS = Path("/sys/fs/cgroup")
+
+_PROBES = {
+    "veth": ["ip link add name a type veth peer name b"],
+    "htb": ["tc qdisc add dev lo root handle 2: htb", "tc class add dev lo parent 2: classid 2:1 htb rate 1mbit"],
+    "tbf": ["tc qdisc add dev lo parent 2:1 handle 3: tbf rate 1mbit burst 2000 limit 10"],
+    "pfifo": ["tc qdisc add dev lo parent 3:1 pfifo limit 10"],
+    "u32": ["tc filter add dev lo parent 2: protocol ip u32 match ip src 10.0.0.1/32 classid 2:1"],
+    "netem": ["tc qdisc del dev lo root", "tc qdisc add dev lo root netem delay 1ms"],
+    "tun": ["ip tuntap add dev c mode tun"],
+}
+"""Commands, tried one after another in namespaces of their own, that need a feature of the kernel."""
 
 
 class Finding(NamedTuple):
@@ -30,16 +46,117 @@ class Finding(NamedTuple):
 
 @cache
 def in_namespaces() -> tuple[str, ...] | None:
-    """The beginning of a command that runs as root of new user, network and process namespaces.
+    """The beginning of a command that runs as root of new network and process namespaces; None where nothing works.
 
-    Without a user namespace where the system refuses one and this user is root; None where nothing works.
+    In a user namespace where the system allows it; else this user must be root.
     """
+    return next((command for command in _ways() if not _refused([*command, "true"])), None)
+
+
+def check() -> list[Finding]:
+    """What an emulation uses, and whether this machine has it."""
+    found = []
+    for program in ("ip", "tc", "unshare"):
+        path = shutil.which(program)
+        package = "util-linux" if program == "unshare" else "iproute2"
+        found.append(Finding(program, path is not None, path or f"not found; part of the package {package}"))
+    start = in_namespaces()
+    if start is None:
+        reason = _refused([*_ways()[0], "true"]) if _ways() else "no program unshare"
+        found.append(Finding("namespaces", False, reason))
+        return [*found, *_processors()]
+    found.append(Finding("namespaces", True, "in a user namespace" if _USER[0] in start else "as root"))
+    refusals = _probed(start)
+    for feature, refusal in refusals.items():
+        needed = feature not in {"netem", "tun"}
+        found.append(Finding(feature, not refusal, refusal or "works", needed))
+    return [*found, *_processors()]
+
+
+def missing(findings: Sequence[Finding], *, latencies: bool) -> str | None:
+    """One sentence about what this machine lacks for real links, or None.
+
+    Args:
+        findings: of :func:`check`.
+        latencies: whether links have latencies.
+
+    >>> missing([Finding("tc", False, "not found; part of the package iproute2")], latencies=False)
+    'this machine cannot make real links: tc: not found; part of the package iproute2'
+    """
+    lacks = [f"{each.what}: {each.detail}" for each in findings if each.needed and not each.works]
+    delays = [each for each in findings if each.what in {"netem", "tun"}]
+    if latencies and delays and not any(each.works for each in delays):
+        lacks.append("latencies need netem or tun, " + " and ".join(f"{each.what}: {each.detail}" for each in delays))
+    return f"this machine cannot make real links: {'; '.join(lacks)}" if lacks else None
+
+
+def has_netem() -> bool:
+    """Whether the kernel delays packets itself; asked in the present network namespace, on its loopback device."""
+    works = not _refused(["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"])
+    if works:
+        _refused(["tc", "qdisc", "del", "dev", "lo", "root"])
+    return works
+
+
+def _ways() -> list[tuple[str, ...]]:
     unshare = shutil.which("unshare")
     if unshare is None:
-        return None
+        return []
     ways = [_USER, ()] if os.geteuid() == 0 else [_USER]
-    for user in ways:
-        command = (unshare, *user, *_NAMESPACES)
-        if subprocess.run([*command, "true"], check=False, capture_output=True).returncode == 0:
-            return command
-    return None
+    return [(unshare, *user, *_NAMESPACES) for user in ways]
+
+
+def _refused(command: Sequence[str]) -> str:
+    """Why a command failed, as one line; an empty text if it did not."""
+    try:
+        done = subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    except OSError as error:
+        return str(error)
+    if done.returncode == 0:
+        return ""
+    return " ".join(done.stderr.split()) or f"exit status {done.returncode}"
+
+
+def _probed(start: Sequence[str]) -> dict[str, str]:
+    """For each feature of the kernel, why it cannot be used, or an empty text."""
+    script = "".join(
+        f"{command} >/dev/null 2>&1 || echo {feature}\n"
+        for feature, commands in _PROBES.items()
+        for command in commands
+    )
+    done = subprocess.run([*start, "sh", "-c", script], check=False, capture_output=True, text=True)
+    refused = set(done.stdout.split())
+    return {feature: "not in this kernel, or not allowed" if feature in refused else "" for feature in _PROBES}
+
+
+def _processors() -> list[Finding]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    refusal = _no_quota()
+    return [
+        Finding("cpu quota", not refusal, refusal or "control groups can limit processors", needed=False),
+        Finding("cores", True, str(cores), needed=False),
+    ]
+
+
+def _no_quota() -> str:
+    """Why this process cannot limit the processors of a control group, or an empty text."""
+    for folder, file, value in (
+        (_CONTROL_GROUPS, "cpu.max", "100000 100000"),
+        (_CONTROL_GROUPS / "cpu", "cpu.cfs_quota_us", "100000"),
+    ):
+        if not (folder / "cgroup.procs").exists():  # another version of control groups, or none
+            continue
+        made = None
+        try:
+            made = Path(tempfile.mkdtemp(prefix="edgefl-check-", dir=folder))
+            with (made / file).open("r+") as limit:
+                limit.write(value)
+        except OSError:
+            continue
+        else:
+            return ""
+        finally:
+            if made is not None:
+                with suppress(OSError):
+                    made.rmdir()
+    return "no control group of this user can limit processors"

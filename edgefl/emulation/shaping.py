@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from edgefl.emulation.traffic_control import Rate, Valve
 from edgefl.emulation.wiring import WiredLink
@@ -25,7 +24,8 @@ PAYLOAD_BYTES = 1448
 ACKNOWLEDGEMENT_BYTES = 52
 """Size of a pure acknowledgement with time stamps; no packet with data has this size."""
 FRAME_BYTES = 14
-"""What Ethernet adds to a packet in a queue; a TUN device adds nothing."""
+"""What Ethernet adds to a packet in a queue."""
+WIRE_BYTES = PACKET_BYTES + FRAME_BYTES
 
 UNSHAPED = 12.5e9
 """Bytes per second of a link of infinite capacity."""
@@ -46,31 +46,23 @@ _OPEN_RATE, _OPEN_BURST = 12_500_000_000, 1_000_000
 _FIRST_LEAF = 0x10
 
 
-def wire_bytes_per_second(bits_per_second: float, *, efficiency: float, dilation: float, frame: int) -> float:
+def wire_bytes_per_second(bits_per_second: float, *, efficiency: float, dilation: float) -> float:
     """The rate of packets with their headers, so that their payload has the scenario's rate.
 
     Args:
         bits_per_second: the capacity in the scenario.
         efficiency: the share of it that carries payload.
         dilation: real seconds for one second of the scenario.
-        frame: bytes that the device adds to each packet.
 
     A scenario's 8 Mbit/s are 1 MB/s of payload:
 
-    >>> wire_bytes_per_second(8e6, efficiency=1.0, dilation=2.0, frame=14) / (1514 / 1448)
+    >>> wire_bytes_per_second(8e6, efficiency=1.0, dilation=2.0) / (1514 / 1448)
     500000.0
     """
     if math.isinf(bits_per_second):
         return UNSHAPED
     payload = bits_per_second / 8.0 * efficiency / dilation
-    return min(payload * (PACKET_BYTES + frame) / PAYLOAD_BYTES, UNSHAPED)
-
-
-class Window(NamedTuple):
-    """The bytes in flight of a connection, in packets."""
-
-    initial: int
-    most: int | None
+    return min(payload * WIRE_BYTES / PAYLOAD_BYTES, UNSHAPED)
 
 
 def window_packets(bytes_per_second: float, round_trip: float) -> int:
@@ -93,7 +85,12 @@ def segments(bytes_per_second: float) -> int:
     >>> segments(1e5), segments(1.25e7)
     (1, 8)
     """
-    return min(max(int(bytes_per_second * LARGEST_SEGMENT_SECONDS / (PACKET_BYTES + FRAME_BYTES)), 1), MOST_SEGMENTS)
+    return min(max(int(bytes_per_second * LARGEST_SEGMENT_SECONDS / WIRE_BYTES), 1), MOST_SEGMENTS)
+
+
+def delayed(device: str, seconds: float) -> str:
+    """The command that delays what a device sends, where the kernel can (netem)."""
+    return f"qdisc add dev {device} root netem delay {round(seconds * 1e6)}us limit {QUEUE_PACKETS}"
 
 
 class Shaper:
@@ -106,7 +103,6 @@ class Shaper:
         packets: the size of each queue.
         fair: whether each sender and receiver has a queue of its own.
         segments: packets that a sender hands over as one.
-        frame: bytes that the device adds to each packet.
     """
 
     def __init__(
@@ -118,34 +114,26 @@ class Shaper:
         packets: int = QUEUE_PACKETS,
         fair: bool = True,
         segments: int = 1,
-        frame: int = FRAME_BYTES,
     ) -> None:
         self._device = device
         self._packets = packets
-        self._largest = segments * (PACKET_BYTES + frame)
-        self._packet = PACKET_BYTES + frame
+        self._largest = segments * WIRE_BYTES
         pairs: Sequence[tuple[str, str] | None] = link.pairs if fair else [None]
         self._matches = [
             "" if pair is None else f"match ip src {addresses[pair[0]]}/32 match ip dst {addresses[pair[1]]}/32"
             for pair in pairs
         ]
 
-    def made(self, bytes_per_second: float, delay: str = "") -> list[str]:
+    def made(self, bytes_per_second: float) -> list[str]:
         """The commands that shape the new device.
 
         Args:
             bytes_per_second: of packets with headers; 0: unshaped until an outage begins.
-            delay: options of netem, where the kernel delays the packets.
         """
         device = self._device
         rate, burst = self._tokens(bytes_per_second or UNSHAPED)
-        parent = "root"
-        lines = []
-        if delay:
-            lines.append(f"qdisc add dev {device} root handle 3: netem {delay} limit {QUEUE_PACKETS}")
-            parent = "parent 3:1"
-        lines += [
-            f"qdisc add dev {device} {parent} handle 2: htb default 0",
+        lines = [
+            f"qdisc add dev {device} root handle 2: htb default 0",
             f"class add dev {device} parent 2: classid 2:1 htb"
             f" rate {rate}bps ceil {rate}bps burst {burst} cburst {burst}",
             f"filter add dev {device} parent 2: protocol ip prio 1 u32"
@@ -171,7 +159,7 @@ class Shaper:
     def valves(self, *, open: bool) -> list[Valve]:
         """The changes that end or begin an outage."""
         # When it is closed, one packet passes at the change, then none for 25 minutes.
-        rate, burst = (_OPEN_RATE, _OPEN_BURST) if open else (1, self._packet)
+        rate, burst = (_OPEN_RATE, _OPEN_BURST) if open else (1, WIRE_BYTES)
         return [
             Valve(self._device, 0x20000 + leaf, leaf << 16, rate, burst, self._packets)
             for leaf, _ in enumerate(self._matches, start=_FIRST_LEAF)

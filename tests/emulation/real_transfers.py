@@ -117,6 +117,7 @@ def peer():
     def accept(listening):
         while True:
             connection, (origin, _) = listening.accept()
+            connection.sendall(connection.recv(1))
             incoming[origin] = connection
 
     def receive(origin, size, number):
@@ -143,6 +144,9 @@ def peer():
                 connection = socket.create_connection((order["to"], PORT), 10.0)
                 connection.settimeout(None)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                # The first answer brings the whole window of the receiver: the window in a handshake is at most 64 KiB.
+                connection.sendall(b"?")
+                connection.recv(1)
                 connections[order["to"]] = connection
                 tell()
             case "receive":

@@ -1,0 +1,152 @@
+"""What the nodes' kernels are told about routes, delays and windows. Pure.
+
+The latency of a route passes at its sender, before the first link, as in the simulated network, where a transfer uses
+no link until the latency of its path has passed. So a sender's own packets go to a delaying device, and come back
+from there to be routed like those of others.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from edgefl.emulation import shaping
+from edgefl.emulation.link_settings import LinkSettings
+from edgefl.emulation.wiring import Pair, Wiring
+
+_OWN_TABLE = 100
+"""The routes of packets that a node itself sends."""
+_FIRST_TABLE = 200
+"""The routes of single senders."""
+
+
+class Window(NamedTuple):
+    """The packets in flight of a connection.
+
+    Attributes:
+        initial: in the first round trip.
+        most: at any time; None for as many as TCP chooses.
+    """
+
+    initial: int
+    most: int | None
+
+
+class Routing:
+    """The routes, delays and windows of a plan.
+
+    Args:
+        wiring: the plan.
+        settings: how links queue and connections begin.
+    """
+
+    def __init__(self, wiring: Wiring, settings: LinkSettings) -> None:
+        self._wiring = wiring
+        self._settings = settings
+        self._number = {node: number for number, node in enumerate(wiring.nodes)}
+        self._seconds = {
+            pair: sum(link.latency for link in wiring.route(*pair)) * settings.dilation for pair in wiring.routes
+        }
+
+    def device(self, neighbour: str) -> str:
+        """The name of the device that leads to a neighbour."""
+        return f"to{self._number[neighbour]}"
+
+    def delays(self, node: str) -> dict[str, float]:
+        """The delaying devices of a node, with their real seconds."""
+        seconds = {self._seconds[pair] for pair in self._seconds if pair[0] == node}
+        return {f"delay{number}": each for number, each in enumerate(sorted(seconds - {0.0}))}
+
+    def segments(self, node: str) -> int:
+        """Packets that a node may hand to its devices as one."""
+        if self._settings.queue == "fifo" or self._settings.single_packets:
+            return 1  # the size of a fifo is counted in packets
+        rates = [self._bytes_per_second(pair) for pair in self._wiring.routes if pair[0] == node]
+        return shaping.segments(min(rates, default=shaping.UNSHAPED))
+
+    def window(self, pair: Pair) -> Window:
+        """The window of connections from a sender to a receiver."""
+        settings = self._settings
+        trip = self._seconds[pair] + self._seconds[pair[::-1]]
+        filling = shaping.window_packets(self._bytes_per_second(pair), trip)
+        most = filling if settings.queue == "fair" else None
+        if settings.window is not None:
+            most = min(max(int(settings.window / shaping.PAYLOAD_BYTES), 1), most or sys.maxsize)
+        initial = filling if settings.initial_window is None else settings.initial_window
+        return Window(initial if most is None else min(initial, most), most)
+
+    def devices(self, node: str) -> list[str]:
+        """The commands for ``ip`` that set a node's devices up."""
+        names = [
+            self.device(other) for pair in self._wiring.neighbours() if node in pair for other in pair if other != node
+        ]
+        return [
+            f"addr add {self._wiring.addresses[node]}/32 dev lo",
+            "link set lo up",
+            *(
+                f"link set {name} mtu {shaping.PACKET_BYTES} txqueuelen {shaping.QUEUE_PACKETS}"
+                f" gso_max_segs {self.segments(node)} up"
+                for name in [*names, *self.delays(node)]
+            ),
+        ]
+
+    def routes(self, node: str) -> list[str]:
+        """The commands for ``ip`` that make a node's routes and rules."""
+        addresses = self._wiring.addresses
+        hops = [hop for hop in self._wiring.hops if hop.node == node]
+        devices = {(hop.source, hop.target): self.device(hop.next) for hop in hops}
+        delays = {seconds: name for name, seconds in self.delays(node).items()}
+        lines: list[str] = []
+        for (source, target), device in devices.items():
+            table = ""
+            if source is not None:
+                number = _FIRST_TABLE + len(lines)
+                lines.append(f"rule add from {addresses[source]} to {addresses[target]} lookup {number} pref {number}")
+                table = f" table {number}"
+            lines.append(f"route add {addresses[target]}/32 dev {device}{table}")
+        own = [pair for pair in self._wiring.routes if pair[0] == node]
+        if own:
+            lines.append(f"rule add iif lo lookup {_OWN_TABLE} pref {_OWN_TABLE}")
+        for pair in own:
+            seconds, window = self._seconds[pair], self.window(pair)
+            first = devices.get((None, pair[1])) or devices[pair]
+            line = (
+                f"route add {addresses[pair[1]]}/32 dev {delays[seconds] if seconds else first} table {_OWN_TABLE}"
+                f" src {addresses[node]} initcwnd {window.initial} initrwnd {max(window.initial, window.most or 1000)}"
+            )
+            if window.most is not None:
+                line += f" cwnd lock {window.most}"
+            if self._settings.queue == "fair":
+                line += " rto_min 2s"  # nothing is lost, so whatever takes long is only late
+            lines.append(line)
+        return lines
+
+    def parameters(self, congestion_controls: Sequence[str]) -> dict[str, str]:
+        """The kernel's parameters for every node, given the congestion controls that it has."""
+        settings = self._settings
+        largest = max((self.window(pair).most or 4096 for pair in self._wiring.routes), default=0)
+        space = max(4 * largest * shaping.PACKET_BYTES, 1 << 18)
+        control = "cubic" if settings.queue == "fifo" and "cubic" in congestion_controls else "reno"
+        return {
+            "net.ipv4.ip_forward": "1",
+            "net.ipv4.conf.all.rp_filter": "0",
+            "net.ipv4.conf.default.rp_filter": "0",
+            "net.ipv4.conf.all.accept_local": "1",  # packets come back from a delaying device
+            "net.ipv6.conf.all.disable_ipv6": "1",
+            "net.ipv6.conf.default.disable_ipv6": "1",
+            "net.ipv4.tcp_congestion_control": control,
+            "net.ipv4.tcp_slow_start_after_idle": str(int(settings.restart_idle)),
+            "net.ipv4.tcp_no_metrics_save": "1",
+            "net.ipv4.tcp_timestamps": "1",
+            "net.ipv4.tcp_retries2": "255",
+            "net.ipv4.tcp_rmem": f"4096 {space} {max(2 * space, 1 << 25)}",
+            "net.ipv4.tcp_wmem": f"4096 {space} {max(2 * space, 1 << 25)}",
+            **({"net.ipv4.tcp_early_retrans": "0"} if settings.queue == "fair" else {}),
+        }
+
+    def _bytes_per_second(self, pair: Pair) -> float:
+        """The highest rate of payload between two nodes, real time."""
+        settings = self._settings
+        peak = min(link.peak for link in self._wiring.route(*pair))
+        return min(peak * settings.efficiency / settings.dilation / 8.0, shaping.UNSHAPED)

@@ -1,0 +1,60 @@
+"""What this machine can do for an emulation, and the sentence about what is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from edgefl.emulation import machine
+from edgefl.emulation.machine import Finding, check, in_namespaces, missing
+
+
+@pytest.fixture
+def forgotten():
+    in_namespaces.cache_clear()
+    yield
+    in_namespaces.cache_clear()
+
+
+def test_without_its_programs_a_machine_makes_no_links(monkeypatch, tmp_path, forgotten):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = check()
+    assert in_namespaces() is None
+    assert {each.what for each in found if not each.works} >= {"ip", "tc", "unshare", "namespaces"}
+    sentence = missing(found, latencies=False)
+    assert sentence.startswith("this machine cannot make real links: ip: not found; part of the package iproute2; tc:")
+
+
+def test_a_refused_namespace_is_given_with_the_systems_words(monkeypatch, tmp_path, forgotten):
+    refusing = tmp_path / "unshare"
+    refusing.write_text("#!/bin/sh\necho 'unshare: unshare failed: Operation not permitted' >&2\nexit 1\n")
+    refusing.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    (finding,) = [each for each in check() if each.what == "namespaces"]
+    assert (finding.works, finding.detail) == (False, "unshare: unshare failed: Operation not permitted")
+
+
+@pytest.mark.parametrize("delays", [("netem",), ("tun",)])
+def test_latencies_need_netem_or_tun(delays):
+    found = [Finding(what, what in delays, "detail", needed=False) for what in ("netem", "tun")]
+    assert missing(found, latencies=True) is None
+    none = [Finding(what, False, "not here", needed=False) for what in ("netem", "tun")]
+    assert missing(none, latencies=False) is None
+    assert "latencies need netem or tun, netem: not here and tun: not here" in missing(none, latencies=True)
+
+
+def test_a_feature_that_the_kernel_refuses_does_not_work(monkeypatch):
+    if in_namespaces() is None:
+        pytest.skip("this machine allows no namespaces to this user")
+    monkeypatch.setattr(machine, "_PROBES", {"veth": ["true"], "netem": ["true", "false"]})
+    works = {each.what: each.works for each in check()}
+    assert (works["veth"], works["netem"]) == (True, False)
+
+
+@pytest.mark.parametrize("module", ["links", "delay_line", "machine", "wiring", "window_limits"])
+def test_what_runs_next_to_the_nodes_imports_no_large_library(module):
+    script = f"import sys, edgefl.emulation.{module}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"torch", "numpy", "simpy", "networkx", "pydantic"} & set(loaded)

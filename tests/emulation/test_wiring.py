@@ -1,0 +1,139 @@
+"""The plan of real links follows the simulated network's routes exactly."""
+
+from __future__ import annotations
+
+import json
+
+import networkx as nx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgefl.emulation.wiring import Hop, plan_wiring
+from edgefl.errors import UserError
+from edgefl.network.route import router
+from edgefl.network.topology import GraphLinks
+from edgefl.network.tree import TreeLinks
+
+
+def followed(wiring, source, target):
+    """The nodes that a packet visits if each node sends it to its next hop."""
+    by_sender = {(hop.node, hop.target, hop.source): hop.next for hop in wiring.hops}
+    nodes = [source]
+    while nodes[-1] != target:
+        here = (nodes[-1], target)
+        nodes.append(by_sender.get((*here, source)) or by_sender[*here, None])
+    return tuple(nodes)
+
+
+def star_of(clients, **options):
+    options = {"down": [8e6] * clients, "up": [1e6] * clients, "latency": 0.02, **options}
+    return TreeLinks(server=(1e9, 5e8), **options)
+
+
+@st.composite
+def graphs(draw):
+    """Strongly connected graphs with few different latencies, so that many paths are equal."""
+    count = draw(st.integers(2, 7))
+    ring = [(node, (node + 1) % count) for node in range(count)]
+    more = draw(st.lists(st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)), max_size=14))
+    graph = nx.DiGraph()
+    for one, other in [*ring, *more]:
+        if one != other:
+            latency = draw(st.sampled_from([0.0, 0.01, 0.02]))
+            graph.add_edge(f"n{one}", f"n{other}", capacity=1e6, latency=latency)
+    nodes = sorted(graph.nodes)
+    pairs = st.tuples(st.sampled_from(nodes), st.sampled_from(nodes)).filter(lambda pair: pair[0] != pair[1])
+    return graph, draw(st.lists(pairs, min_size=1, max_size=8))
+
+
+@given(graphs())
+def test_packets_visit_the_nodes_of_the_least_latency_path(drawn):
+    graph, talks = drawn
+    topology = GraphLinks(graph)
+    wiring, route = plan_wiring(topology, talks), router(topology)
+    for one, other in talks:
+        for source, target in ((one, other), (other, one)):
+            assert followed(wiring, source, target) == route(source, target).nodes
+            assert [link.number for link in wiring.route(source, target)] == list(route(source, target).links)
+
+
+@given(graphs())
+def test_each_link_lists_the_pairs_whose_paths_cross_it(drawn):
+    graph, talks = drawn
+    topology = GraphLinks(graph)
+    pairs = {pair for one, other in talks for pair in ((one, other), (other, one))}
+    for link in plan_wiring(topology, talks).links:
+        assert set(link.pairs) == {pair for pair in pairs if link.number in topology.path(*pair)}
+        assert topology.ends(link.number) == link.ends
+
+
+def test_paths_that_only_rounding_tells_apart_may_part_at_a_node():
+    # From m both paths to z take 0.01 + 0.06 s, and the one over p is found first. From a, 0.01 + 0.01 + 0.06
+    # is rounded to more than 0.01 + 0.06 + 0.01.
+    graph = nx.DiGraph()
+    by_p, by_q = [("m", "p", 0.01), ("p", "z", 0.06)], [("m", "q", 0.06), ("q", "z", 0.01)]
+    for one, other, latency in [("a", "m", 0.01), ("a", "y", 1.0), *by_p, *by_q]:
+        graph.add_edge(one, other, capacity=1e6, latency=latency)
+        graph.add_edge(other, one, capacity=1e6, latency=latency)
+    wiring = plan_wiring(GraphLinks(graph), [("a", "z"), ("m", "z")])
+    assert {hop.source: hop.next for hop in wiring.hops if (hop.node, hop.target) == ("m", "z")} == {"a": "q", "m": "p"}
+    assert followed(wiring, "a", "z") == ("a", "m", "q", "z")
+    assert followed(wiring, "m", "z") == ("m", "p", "z")
+
+
+def test_one_rule_serves_all_senders_unless_their_paths_part():
+    wiring = plan_wiring(star_of(2), [("server", "client/0"), ("server", "client/1")])
+    assert Hop("internet", "server", "server") in wiring.hops
+    assert all(hop.source is None for hop in wiring.hops)
+
+
+def test_the_links_of_server_and_cells_are_shared_and_a_clients_own_are_not():
+    cells = star_of(3, backhaul=[(1e8, 1e8)] * 2, cell=[0, 1, 0])
+    wiring = plan_wiring(cells, [("server", f"client/{client}") for client in range(3)])
+    shared = {link.ends for link in wiring.links if link.shared}
+    assert shared == {
+        ("server", "internet"),
+        ("internet", "server"),
+        ("internet", "cell/0"),
+        ("cell/0", "internet"),
+    }
+    assert wiring.link("cell/0", "client/2").pairs == (("server", "client/2"),)
+
+
+def test_a_cell_that_averages_is_an_endpoint():
+    cells = star_of(2, backhaul=[(1e8, 1e8)], cell=[0, 0])
+    wiring = plan_wiring(cells, [("server", "cell/0"), ("cell/0", "client/0"), ("cell/0", "client/1")])
+    assert wiring.endpoints == ("server", "cell/0", "client/0", "client/1")
+    assert not wiring.link("internet", "cell/0").shared
+
+
+def test_capacities_and_peaks_replace_those_of_the_topology():
+    ends = ("internet", "client/0")
+    wiring = plan_wiring(star_of(1), [("server", "client/0")], capacities={ends: 0.0}, peaks={ends: 5e6})
+    link, other = wiring.link(*ends), wiring.link("client/0", "internet")
+    assert (link.capacity, link.peak, link.latency) == (0.0, 5e6, 0.02)
+    assert (other.capacity, other.peak) == (1e6, 1e6)
+
+
+def test_a_plan_survives_json():
+    wiring = plan_wiring(star_of(3), [("server", f"client/{client}") for client in range(3)])
+    again = type(wiring).read(json.loads(json.dumps(wiring.written())))
+    assert again == wiring
+    assert again.neighbours() == wiring.neighbours()
+
+
+def test_every_node_has_an_address_of_its_own():
+    wiring = plan_wiring(star_of(126), [("server", f"client/{client}") for client in range(126)])
+    assert len(set(wiring.addresses.values())) == len(wiring.nodes) == 128
+
+
+def test_more_than_128_nodes_are_refused():
+    with pytest.raises(UserError, match=r"at most 128 nodes .* found 129"):
+        plan_wiring(star_of(127), [("server", f"client/{client}") for client in range(127)])
+
+
+def test_a_shared_radio_channel_is_refused():
+    cells = star_of(1, backhaul=[(1e8, 1e8)], cell=[0], sharing="airtime_fair")
+    with pytest.raises(UserError, match=r"link .*: expected wired sharing for real links"):
+        plan_wiring(cells, [("server", "client/0")])
