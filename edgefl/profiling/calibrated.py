@@ -17,6 +17,7 @@ from edgefl.fleet.conditions import Load
 from edgefl.fleet.slower import slower
 from edgefl.network.transport import Transport
 from edgefl.profiling.calibration import Calibration, Way
+from edgefl.profiling.evidence import with_evidence
 from edgefl.scenario import Scenario, resolve
 from edgefl.simulation.cost_specs import SecondsCost
 from edgefl.simulation.work import batch_counts
@@ -100,27 +101,21 @@ def profile_data(
         f"mean {found.compute.mean:.4g} s of local training, {base.name} would take {training.seconds:.4g} s"
     )
     data["description"] = f"Like {base.name}, at the pace of a measured client"
-    data["provenance"] |= {
+    count = rounds - found.compute.outliers
+    confirmed = {
+        "kind": "fitted",
+        "source": f"measured rounds of one client, {source}; between kinds of operators as {base.name}",
+        "count": count,
+    }
+    provenance = with_evidence(data["provenance"], confirmed, scaled)
+    provenance["derivation"] |= {
+        "compute.fp32_peak": scaled,
+        "compute.jitter": f"standard deviation of the logarithm of {count} rounds' seconds",
+    }
+    data["provenance"] = provenance | {
         "sources": [f"edgefl {__version__}, profile calibrate: {evidence}", *base.provenance.sources],
         "date": today.isoformat(),
         "verified": False,
-        "evidence": {
-            "compute": {
-                "kind": "fitted",
-                "source": f"{source}: one pace for {base.name}",
-                "count": rounds - found.compute.outliers,
-            }
-        },
-    }
-    others = {
-        path: each for path, each in data["provenance"]["evidence"].items() if path.partition(".")[0] != "compute"
-    }
-    source = f"{rounds} measured rounds of one client, {source}; between kinds of operators as {base.name}"
-    data["provenance"]["evidence"] = {**others, "compute": {"kind": "fitted", "source": source, "count": rounds}}
-    figures = ("fp32_peak", "fp32_achievable", "memory_bandwidth", "operator_overhead", "step_overhead")
-    data["provenance"]["derivation"] |= {
-        **{f"compute.{figure}": scaled for figure in figures},
-        "compute.jitter": f"standard deviation of the logarithm of {rounds - found.compute.outliers} rounds' seconds",
     }
     validated(DeviceProfile, data)
     return data

@@ -8,6 +8,7 @@ from typing import Any, get_args
 from edgefl.fleet import DeviceProfile
 from edgefl.fleet.figure import Bound, bounds_around, rounded, value
 from edgefl.fleet.profile import Figure
+from edgefl.profiling.evidence import with_evidence
 from edgefl.validation import validated
 
 SCALAR = 0.5
@@ -82,14 +83,10 @@ def derived_profile(base: DeviceProfile, device: DeviceProfile, ratios: Ratios, 
         f"derived from {base.name}: products x {ratios.dense:.3g}, memory x {ratios.bandwidth:.3g}, scalar code and "
         f"overheads x {ratios.scalar:.3g}"
     )
-    provenance = data["provenance"]
-    figures = ("fp32_achievable", "memory_bandwidth", "operator_overhead", "step_overhead", "operator_rates")
-    provenance["derivation"] |= {f"compute.{figure}": how for figure in figures}
-    provenance["evidence"] = {
-        **provenance.get("evidence", {}),
-        # What is derived from an estimate is one.
-        "compute": {"kind": "estimated" if evidence.kind == "estimated" else "derived", "source": how}
-        | ({} if evidence.framework is None else {"framework": evidence.framework}),
-    }
+    # What is derived from an estimate is one.
+    kind = "estimated" if evidence.kind == "estimated" else "derived"
+    data["provenance"] = with_evidence(
+        data["provenance"], {"kind": kind, "source": how, "framework": evidence.framework}, how
+    )
     validated(DeviceProfile, data)
     return data

@@ -13,11 +13,11 @@ from edgefl.fleet.figure import bounds_around, rounded
 from edgefl.fleet.fitting import Rates, fit_rates, relative_errors
 from edgefl.fleet.profile import Power, figure_paths
 from edgefl.fleet.roofline import Operator
+from edgefl.profiling.evidence import FIGURES
 from edgefl.profiling.measurement import Measurement
 from edgefl.validation import validated
 
 OVERHEADS = ("operator_overhead", "step_overhead")
-FITTED = ("fp32_achievable", "memory_bandwidth", "operator_overhead", "step_overhead", "operator_rates")
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def profile_data(measurement: Measurement, fit: Fit, rest: Unmeasured) -> dict[s
             },
             "derivation": {
                 "compute.fp32_peak": "measured: the fastest product of square matrices, or the fitted rate if higher",
-                **{f"compute.{figure}": fitted for figure in FITTED},
+                **{f"compute.{figure}": fitted for figure in FIGURES},
                 "memory.total": "as the system reports it" if machine.memory_bytes else "not reported by the system",
                 "memory.training": "estimated: a part of the total",
                 **_power_derivation(rest),

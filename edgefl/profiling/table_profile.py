@@ -13,6 +13,7 @@ from edgefl.fleet.family_fitting import LEAST_STEPS, fit_families
 from edgefl.fleet.figure import bounds_around, rounded, value
 from edgefl.fleet.fitting import Rates
 from edgefl.fleet.profile import Figure
+from edgefl.profiling.evidence import with_evidence
 from edgefl.profiling.step_table import StepTime
 from edgefl.profiling.table_check import Compared, Errors
 from edgefl.validation import validated
@@ -94,17 +95,18 @@ def fitted_profile(
         "operator_rates": kinds,
         "measured_steps": [],
     }
-    provenance = data["provenance"]
+    evidence = {
+        "kind": "fitted",
+        "source": source,
+        "count": count,
+        "error": None if error is None else rounded(error),
+        "framework": framework,
+    }
     how = f"fitted to {count} step times; bounds: the mean error on families that were left out, at least 10 %"
-    provenance["sources"] = [*provenance["sources"], source]
-    provenance["date"] = datetime.date.today().isoformat()
-    provenance["verified"] = False
-    fitted = ("fp32_achievable", "memory_bandwidth", "operator_overhead", "step_overhead", "operator_rates")
-    provenance["derivation"] |= {f"compute.{figure}": how for figure in fitted}
-    provenance["evidence"] = {
-        **provenance.get("evidence", {}),
-        "compute": {"kind": "fitted", "source": source, "count": count, "framework": framework}
-        | ({} if error is None else {"error": float(f"{error:.3g}")}),
+    data["provenance"] = with_evidence(data["provenance"], evidence, how) | {
+        "sources": [*like.provenance.sources, source],
+        "date": datetime.date.today().isoformat(),
+        "verified": False,
     }
     validated(DeviceProfile, data)
     return data
@@ -138,6 +140,11 @@ def with_step_times(profile: DeviceProfile, times: Sequence[StepTime], name: str
     data["compute"]["measured_steps"] = [*kept, *made]
     data["provenance"]["sources"] = [*data["provenance"]["sources"], source]
     data["provenance"]["derivation"]["compute.measured_steps"] = "median of the table's times, between least and most"
+    data["provenance"].setdefault("evidence", {})["compute.measured_steps"] = {
+        "kind": "measured",
+        "source": source,
+        "count": len(times),
+    }
     validated(DeviceProfile, data)
     return data
 

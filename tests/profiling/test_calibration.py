@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import date
 
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ from edgefl.cli import main
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.fleet import load_profile, read_profile, step_seconds
+from edgefl.fleet.profile import DeviceProfile
 from edgefl.network.tcp import Opening
-from edgefl.profiling.calibrated import link_data, predicted
+from edgefl.profiling.calibrated import link_data, predicted, profile_data
 from edgefl.profiling.calibration import calibrate
 from edgefl.profiling.client_log import COLUMNS, ClientLog, read_client_log
 from edgefl.record.tables import read_events
@@ -180,6 +182,22 @@ def test_a_simulation_over_tcp_takes_the_seconds_of_the_log(small, tmp_path, cap
     for event in read_events(folder / "fedavg" / "seed-0" / "events.parquet", ("transfer_end",)):
         logged = log.download_seconds if event.item == "down" else log.upload_seconds
         assert event.seconds == pytest.approx(logged[0], rel=1e-3)
+
+
+def test_a_calibrated_profile_keeps_the_evidence_of_its_other_figures(small):
+    base = load_profile("raspberry-pi-4").model_dump(mode="json", exclude_none=True)
+    meter = {"kind": "measured", "source": "a power meter"}
+    base["provenance"]["evidence"] |= {"power": meter, "compute.step_overhead": meter}
+    board, log = DeviceProfile.model_validate(base), log_of(10)
+    training = predicted(small(), "fedavg", board)
+    made = profile_data(
+        board, calibrate(log), training, name="made", source="client.csv", rounds=10, today=date(2026, 1, 2)
+    )
+    evidence = made["provenance"]["evidence"]
+    assert evidence["power"] == meter
+    assert set(evidence) == {"power", "compute"}
+    assert (evidence["compute"]["kind"], evidence["compute"]["count"]) == ("fitted", 10)
+    assert "times its seconds" in made["provenance"]["derivation"]["compute.operator_rates"]
 
 
 def test_a_delay_longer_than_the_transfers_is_refused():

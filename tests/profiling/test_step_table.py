@@ -39,6 +39,8 @@ def test_the_measured_steps_take_their_time_and_others_the_rooflines(tmp_path):
     assert "2 times of 2 steps" in output
     profile, base = read_profile(tmp_path / "mine.yaml"), load_profile("raspberry-pi-4")
     assert profile.name == "mine"
+    steps = profile.evidence("compute.measured_steps")
+    assert (steps.kind, steps.count, profile.evidence("compute").kind) == ("measured", 2, "fitted")
     assert step_seconds(profile, operators()) == pytest.approx(0.095)
     assert step_seconds(profile, operators("fedprox")) == pytest.approx(0.1205)
     assert step_seconds(profile, operators(batch=8)) == step_seconds(base, operators(batch=8))
