@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgefl.errors import UserError
@@ -30,6 +30,7 @@ def with_compute(**compute) -> DeviceProfile:
 @pytest.mark.parametrize(
     "profile", [*all_profiles(), with_compute(measured_steps=MEASURED)], ids=lambda profile: profile.name
 )
+@settings(deadline=None)
 @given(factor=st.floats(1e-3, 1e3))
 def test_every_step_takes_the_factor_times_as_long(profile, bound, factor):
     before = step_seconds(profile, STEP, bound=bound)
