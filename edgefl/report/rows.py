@@ -136,7 +136,7 @@ def notes(rows: Sequence[Row]) -> list[str]:
             "reach it, the table shows their number, and the median if more than half reach it, but no mean."
         )
     if rows and all(final_of(row) is None for row in rows):
-        lines.append("No model was evaluated: time, traffic and energy only.")
+        lines.append("No trained model was evaluated: time, traffic and energy only.")
     ends = early_ends(rows)
     return lines + with_run_names(rows, lambda row: [*ends.get((row.run, row.label), ()), *_of(row)])
 

@@ -155,6 +155,9 @@ def test_a_method_without_any_update_has_no_metric_in_the_table(make_run, unused
     assert [rows[1][path] for path in ("accuracy.final", "accuracy.best", "clients.mean")] == [None, None, None]
     (line,) = (line for line in as_markdown(rows).splitlines() if line.startswith("| gone"))
     assert line.startswith("| gone | – | – |")
+    untrained = "No trained model was evaluated: time, traffic and energy only."
+    assert untrained not in notes(rows)
+    assert untrained in notes(comparison_rows(make_run({"gone": [stalled]}, folder="alone")))
 
 
 @pytest.mark.parametrize(
