@@ -53,6 +53,15 @@ def test_the_mean_goodput_of_a_transfer_with_losses_is_that_of_reno(loss, every,
     assert fluid_seconds(packets, round_trip=0.1, loss=loss, every=every) == pytest.approx(reno, rel=0.1)
 
 
+@pytest.mark.parametrize(("loss", "rate", "packets"), [(1e-3, 1000, 3000), (0.01, 200, 300), (0.01, 200, 1000)])
+def test_a_path_of_about_the_mean_window_makes_a_lossy_transfer_too_fast_by_at_most_a_half(loss, rate, packets):
+    times = [
+        reno_seconds(packets, round_trip=0.1, loss=loss, packets_per_second=rate, seed=seed) for seed in range(100)
+    ]
+    fluid = fluid_seconds(packets, round_trip=0.1, loss=loss, packets_per_second=rate)
+    assert 1.0 < fmean(times) / fluid < 1.5
+
+
 # --- measured ---------------------------------------------------------------------------------------------------------
 
 PHASES = json.loads((Path(__file__).parent / "measured_phases.json").read_text())
