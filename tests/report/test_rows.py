@@ -227,7 +227,7 @@ def test_without_training_there_are_no_columns_of_accuracy(make_run):
     run = make_run({"fedavg": [seed_result(accuracy=untrained, targets=[target(0.9, None)])]}, trained=False)
     text = as_markdown(comparison_rows(run))
     assert "accuracy" not in text.splitlines()[0]
-    assert "No model was evaluated" in text
+    assert "No trained model was evaluated" in text
 
 
 def test_without_training_a_target_was_not_missed_but_not_measured(make_run):
