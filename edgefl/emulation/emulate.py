@@ -6,7 +6,6 @@ import math
 import os
 import platform
 import statistics
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.machine import in_namespaces
 from edgefl.emulation.testbed import Testbed
 from edgefl.emulation.wiring import Pair, Wiring, plan_wiring
+from edgefl.emulation.workplace import workplace
 from edgefl.errors import UserError
 from edgefl.experiment import look_free, run
 from edgefl.experiment.one_run import MakeTestbed
@@ -70,8 +70,8 @@ def emulate(
         EmulationFailed: a process, a link or a transfer failed.
     """
     predicted = out.with_name(f"{out.name}-predicted")
-    for folder in (out, predicted):
-        look_free(folder, hint="choose another folder with --out")
+    for path in (out, predicted):
+        look_free(path, hint="choose another folder with --out")
     check_scenario(scenario)
     if in_namespaces() is None:
         raise UserError("this machine cannot emulate; edgefl emulate --check says what is missing")
@@ -81,12 +81,12 @@ def emulate(
         wiring = wiring_of(setup)
         factor = 1.0 if dilation is None else dilation
         before = processor_seconds()
-        with Laboratory(wiring, settings_of(setup, factor), seed=setup.seed) as laboratory:
+        with Laboratory(wiring, settings_of(setup, factor), folder=folder, seed=setup.seed) as laboratory:
             made = Testbed(laboratory, dilation=factor)
             yield made
             write_emulation(_measured(made, setup, before), paths.emulation)
 
-    with tempfile.TemporaryDirectory(prefix="edgefl-results-") as results:
+    with workplace() as folder:
 
         def once(out: Path, testbed: MakeTestbed | None, listeners: Sequence[Listener]) -> None:
             run(
@@ -97,7 +97,7 @@ def emulate(
                 train=train,
                 listeners=listeners,
                 testbed=testbed,
-                results=Path(results),
+                results=folder / "results",
             )
 
         once(predicted, None, listeners)

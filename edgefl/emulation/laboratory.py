@@ -46,6 +46,7 @@ class Laboratory:
     Args:
         wiring: the nodes and links.
         settings: how links queue and connections begin.
+        folder: for the time of the emulation.
         seed: of the bytes that are sent.
 
     Attributes:
@@ -54,7 +55,8 @@ class Laboratory:
 
     nodes: Nodes
 
-    def __init__(self, wiring: Wiring, settings: LinkSettings, *, seed: int) -> None:
+    def __init__(self, wiring: Wiring, settings: LinkSettings, *, folder: Path, seed: int) -> None:
+        self._folder = folder
         self._wiring = wiring
         self._settings = settings
         self._seed = seed
@@ -63,7 +65,7 @@ class Laboratory:
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="edgefl-emulation-")))
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self._folder)))
             content = folder / "content"
             content.write_bytes(np.random.default_rng(self._seed).bytes(CONTENT_BYTES))
             self._content = str(content)

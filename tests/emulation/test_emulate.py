@@ -1,0 +1,135 @@
+"""A short emulation in real namespaces; skipped where they cannot be made."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from edgefl.cli import main
+from edgefl.emulation.emulate import emulate
+from edgefl.emulation.machine import in_namespaces
+from edgefl.record.paths import RunPaths
+from edgefl.report.against.comparing import compare_runs
+from edgefl.report.run_record import RunRecord
+from edgefl.rerun.verify import verify
+from edgefl.scenario.loading import check
+
+from .campaign import scenarios
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _needs_namespaces():
+    if in_namespaces() is None:
+        pytest.skip("network namespaces cannot be made here; edgefl emulate --check says why")
+
+
+def small(name: str, **changes):
+    """A scenario of the campaign with two rounds and fast devices, so that it takes few seconds."""
+    data = scenarios()[name]
+    fleet = [{"profile": "jetson-orin-nano", "share": 1, "link": "wifi"}]
+    return {**data, "fleet": fleet, "training": {**data["training"], "rounds": 2, "cohort": 3}, **changes}
+
+
+def left_behind() -> list[str]:
+    """The command lines of processes of emulations."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue
+        if "edgefl.emulation" in words:
+            found.append(words)
+    return found
+
+
+def gone(seconds: float = 20.0) -> bool:
+    """Whether all of them end within this time."""
+    until = time.monotonic() + seconds
+    while left_behind() and time.monotonic() < until:
+        time.sleep(0.1)
+    return not left_behind()
+
+
+@pytest.mark.parametrize("name", ["star-20ms", "hierarchical", "fedadc"])
+def test_an_emulated_run_ends_with_the_simulated_model_and_its_bytes(tmp_path, name):
+    runs = emulate(check(small(name)), out=tmp_path / "run")
+    against = compare_runs(RunRecord(runs.measured), RunRecord(runs.predicted))
+    for label, seeds in against.seeds.items():
+        found, files = seeds[0], [RunPaths(run).of(label, 0) for run in runs]
+        assert found.decisions.same == 2
+        assert files[0].final_model.read_bytes() == files[1].final_model.read_bytes()
+        # A transfer has a head and a checksum in addition to its bytes.
+        wire = found.emulation.wire_bytes
+        assert found.counted.down <= wire.down <= 1.005 * found.counted.down
+        assert found.counted.up <= wire.up <= 1.005 * found.counted.up
+        # A busy machine makes rounds longer; nothing makes them much shorter than their bytes and seconds allow.
+        assert all(gap.measured > 0.97 * gap.predicted for gap in found.rounds)
+    assert verify(runs.measured) == []
+    assert gone()
+
+
+def test_a_deadline_cuts_real_transfers_off(tmp_path):
+    scenario = small("deadline", protocol={"kind": "synchronous", "deadline": "0.6 s"})
+    runs = emulate(check(scenario), out=tmp_path / "run", train=False)
+    summary = json.loads(RunPaths(runs.measured).summary.read_text())
+    (found,) = summary["methods"]["fedavg"]
+    assert found["wasted"] > 0, found.keys()
+    assert verify(runs.measured) == []
+
+
+def test_a_killed_emulation_leaves_no_process(tmp_path):
+    file = tmp_path / "scenario.yaml"
+    file.write_text(yaml.safe_dump(small("star-20ms")))
+    command = [sys.executable, "-m", "edgefl", "emulate", str(file), "--no-train", "--dilate", "50"]
+    process = subprocess.Popen([*command, "--out", str(tmp_path / "run")], stderr=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 60.0
+        while len(left_behind()) < 10 and time.monotonic() < until:
+            time.sleep(0.1)
+        assert left_behind()
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert gone()
+
+
+def test_an_interrupted_emulation_is_not_resumed_as_a_simulation(tmp_path, capsys):
+    file = tmp_path / "scenario.yaml"
+    file.write_text(yaml.safe_dump(small("star-20ms")))
+    command = [sys.executable, "-m", "edgefl", "emulate", str(file), "--dilate", "20"]
+    process = subprocess.Popen([*command, "--out", str(tmp_path / "run")], stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 60.0
+    while not (tmp_path / "run").is_dir() and time.monotonic() < until:
+        time.sleep(0.1)
+    time.sleep(2.0)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30.0) == 130
+    assert gone()
+    assert main(["simulate", "--resume", str(tmp_path / "run")]) == 2
+    assert "an emulation cannot be resumed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("transport", "field"),
+    [
+        ({"multicast": True}, "multicast"),
+        ({"kind": "tcp", "loss": 0.01}, "loss"),
+        ({"connection_limit": "1 Mbit/s"}, "connection_limit"),
+    ],
+)
+def test_what_real_links_cannot_do_is_refused_by_name(tmp_path, capsys, transport, field):
+    data = small("star")
+    file = tmp_path / "scenario.yaml"
+    file.write_text(yaml.safe_dump({**data, "network": {**data["network"], "transport": transport}}))
+    assert main(["emulate", str(file), "--out", str(tmp_path / "run")]) == 2
+    assert f"network.transport.{field}: expected" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
