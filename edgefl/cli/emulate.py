@@ -32,9 +32,15 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
         float | None,
         typer.Option("--dilate", help="Real seconds for one second of the scenario.", show_default="chosen by rule"),
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only say what this machine can do; exit code 1 where it cannot emulate.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print only summary.json to standard output.")] = False,
 ) -> None:
     """Run a scenario as real processes that transfer real bytes over shaped links, and compare with its simulation."""
+    if check:
+        _print_check()
+        return
     if scenario is None:
         raise UserError("expected a scenario: a YAML file, or a shipped scenario's name", file="SCENARIO")
     if dilate is not None and not 0.0 < dilate < math.inf:
@@ -60,9 +66,25 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
                 device=device,
                 train=not no_train,
                 dilation=dilate,
+                say=lambda text: say(text, err=True),
                 listeners=[display],
             )
     except UserError as error:
         raise error.located(file=scenario) from None
     print_result(runs.measured, as_json=as_json)
     say(f"prediction: {runs.predicted}; to compare: edgefl report {folder} --against {runs.predicted}", err=as_json)
+
+
+def _print_check() -> None:
+    """Print what this machine has for emulations, a line for each thing."""
+    from edgefl.emulation.machine import check, missing
+
+    findings = check()
+    width = max(len(each.what) for each in findings)
+    for each in findings:
+        mark = "yes" if each.works else "no " if each.needed else "-  "
+        say(f"{each.what:<{width}}  {mark}  {each.detail}")
+    lack = missing(findings, latencies=True)
+    say(lack or "this machine can emulate")
+    if lack:
+        raise typer.Exit(1)

@@ -6,17 +6,21 @@ import math
 import os
 import platform
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import networkx as nx
 
+from edgefl.emulation.carrying import measured_rates
+from edgefl.emulation.dilation import dilation_for, packet_rates
 from edgefl.emulation.laboratory import Laboratory
 from edgefl.emulation.link_settings import LinkSettings
-from edgefl.emulation.machine import in_namespaces
+from edgefl.emulation.machine import check, missing
 from edgefl.emulation.testbed import Testbed
+from edgefl.emulation.trust import doubts
 from edgefl.emulation.wiring import Pair, Wiring, plan_wiring
 from edgefl.emulation.workplace import workplace
 from edgefl.errors import UserError
@@ -48,6 +52,7 @@ def emulate(
     device: str = "auto",
     train: bool = True,
     dilation: float | None = None,
+    say: Callable[[str], None] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Emulated:
     """Simulate a scenario's methods, then emulate them.
@@ -63,6 +68,7 @@ def emulate(
         device: where training runs.
         train: ``False`` runs only devices and network, with placeholder numbers in place of training.
         dilation: real seconds for one second of the scenario; chosen by rule if not given.
+        say: called with the reason of each dilation that was chosen.
         listeners: follow all runs, the simulated ones first.
 
     Raises:
@@ -73,13 +79,24 @@ def emulate(
     for path in (out, predicted):
         look_free(path, hint="choose another folder with --out")
     check_scenario(scenario)
-    if in_namespaces() is None:
-        raise UserError("this machine cannot emulate; edgefl emulate --check says what is missing")
+    found = check()
+    if lack := missing(found, latencies=False):
+        raise UserError(f"{lack} (all findings: edgefl emulate --check)")
+    rates = cache(measured_rates)
+    kernel_delays = any(each.what == "netem" and each.works for each in found)
 
     @contextmanager
     def testbed(setup: Setup, paths: SeedPaths) -> Iterator[Testbed]:
         wiring = wiring_of(setup)
-        factor = 1.0 if dilation is None else dilation
+        if lack := missing(found, latencies=any(link.latency for link in wiring.links)):
+            raise UserError(lack)
+        factor = dilation
+        if factor is None:
+            needed = packet_rates(wiring, efficiency=setup.transport.efficiency, kernel_delays=kernel_delays)
+            chosen = dilation_for(needed, rates())
+            factor = chosen.factor
+            if say is not None:
+                say(f"{setup.label}, seed {setup.seed}: {chosen}")
         before = processor_seconds()
         with Laboratory(wiring, settings_of(setup, factor), folder=folder, seed=setup.seed) as laboratory:
             made = Testbed(laboratory, dilation=factor)
@@ -191,6 +208,7 @@ def _measured(testbed: Testbed, setup: Setup, before: tuple[float, float]) -> Em
         dilation=clock.dilation,
         compute="paced",
         queue="fair" if setup.transport.queue is None else "fifo",
+        trust=tuple(doubts(load, seconds=clock.now, rounds=setup.rounds, dilation=clock.dilation)),
         wire_bytes=WireBytes(down=down, up=up),
         load=load,
         machine={"processors": os.cpu_count(), "kernel": platform.release()},

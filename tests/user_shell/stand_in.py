@@ -26,6 +26,7 @@ SHORT = (
     ("edgefl simulate", ("--seed",), SMALL),
     ("edgefl simulate", (), (*SMALL, "--seed", "0")),
     ("edgefl --traceback simulate", (), (*SMALL, "--seed", "0")),
+    ("edgefl emulate", ("--check",), ()),
     ("edgefl emulate", (), ("--rounds", "1", "--no-train", "--dilate", "5", "--set", "training.cohort=2")),
     ("edgefl sweep", ("--seed",), ("--set", "training.rounds=2")),
     ("edgefl sweep", (), ("--set", "training.rounds=2", "--seed", "0", "--method", "fedavg", "--random", "1")),

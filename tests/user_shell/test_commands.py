@@ -22,6 +22,7 @@ VARIANTS = {
     "edgefl report": ("--html",),
     "edgefl replay": ("--sensitivity",),
     "edgefl plan": ("--for",),
+    "edgefl emulate": ("--check",),
 }
 """Options with which a command does something else."""
 

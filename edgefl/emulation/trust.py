@@ -1,0 +1,44 @@
+"""Whether an emulation's seconds say something about the scenario, or about the machine that ran it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from edgefl.record.emulation import Load
+
+MOST_PROCESSORS = 0.85
+"""Above this share of the processors' time, packets wait for processes."""
+
+MOST_OF_A_ROUND = 0.01
+"""Delays of the machine up to this share of a round are accepted."""
+
+
+def doubts(load: Load, *, seconds: float, rounds: int, dilation: float) -> Iterator[str]:
+    """Sentences about what makes the seconds of a run doubtful; none if nothing does.
+
+    Args:
+        load: what was measured of the machine.
+        seconds: of the run.
+        rounds: how many ended.
+        dilation: of the run.
+
+    >>> load = Load(cpu=0.97, late_seconds_median=0.0, late_seconds_worst=0.2, paused_seconds=0, paused_while_sending=0)
+    >>> for doubt in doubts(load, seconds=30.0, rounds=3, dilation=2.0):
+    ...     print(doubt)
+    the processors were busy for 97 % of the time; expected at most 85 %: end other programs, or use --dilate 4
+    an event was 0.2 s late, 2.0 % of a round; expected at most 1 %: end other programs, or use --dilate 4
+    """
+    more = f"end other programs, or use --dilate {2 * dilation:g}"
+    if load.cpu > MOST_PROCESSORS:
+        limit = f"{100 * MOST_PROCESSORS:.0f} %"
+        yield f"the processors were busy for {100 * load.cpu:.0f} % of the time; expected at most {limit}: {more}"
+    round = seconds / max(rounds, 1)
+    limit = f"expected at most {100 * MOST_OF_A_ROUND:g} %"
+    if load.late_seconds_worst > MOST_OF_A_ROUND * round:
+        share = f"{100 * load.late_seconds_worst / round:.1f} % of a round" if round else "in a run without rounds"
+        yield f"an event was {load.late_seconds_worst:.2g} s late, {share}; {limit}: {more}"
+    if load.paused_while_sending > MOST_OF_A_ROUND * seconds:
+        yield (
+            f"the clock stood still for {load.paused_while_sending:.2g} s in which transfers went on, for example to"
+            f" train jobs that the simulation does not have; {limit} of {seconds:.3g} s"
+        )
