@@ -39,6 +39,8 @@ class CsvTable:
 def read_csv(file: Path, maximum: int, *, what: str) -> CsvTable:
     """Read a CSV file whose columns are separated by commas, semicolons or tabs.
 
+    Empty lines, and those that begin with ``#``, are skipped.
+
     Args:
         file: the file.
         maximum: its largest size in bytes.
@@ -49,15 +51,14 @@ def read_csv(file: Path, maximum: int, *, what: str) -> CsvTable:
             line).
     """
     text = read_plain_text(file, maximum, what=what)
-    first = text.partition("\n")[0]
+    first = next((line for line in text.splitlines() if line.strip() and not line.startswith("#")), "")
     separator = max(SEPARATORS, key=first.count)
     reader = csv.reader(io.StringIO(text), skipinitialspace=True, delimiter=separator)
     rows = []
     try:
-        header = tuple(column.strip().lower().replace(" ", "_") for column in next(reader, []))
-        for cells in reader:
-            if not any(cell.strip() for cell in cells):
-                continue
+        filled = (cells for cells in reader if "".join(cells).strip() and not cells[0].startswith("#"))
+        header = tuple(column.strip().lower().replace(" ", "_") for column in next(filled, []))
+        for cells in filled:
             if len(cells) != len(header):
                 raise UserError(
                     f"line {reader.line_num}: expected {len(header)} values, found {len(cells)}", file=str(file)

@@ -286,7 +286,7 @@ class _Steps:
         try:
             with process_state_kept():
                 return measure(model, method, alpha, batch).operators
-        except DataDependentError as error:
+        except (DataDependentError, UserError) as error:
             raise _NotCountedError(str(error)) from None
 
 

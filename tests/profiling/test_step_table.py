@@ -155,6 +155,13 @@ def test_a_model_that_cannot_be_counted_is_left_out_with_its_reason(tmp_path):
     assert "8×8 or more" in table.left_out["cnn"]
 
 
+def test_a_batch_on_which_a_model_cannot_be_trained_leaves_it_out(tmp_path):
+    rows = "model,torchvision_name,batch,image,seconds\nvgg9,,2,32,1\none,resnet18,1,32,1\ntwo,resnet18,1,64,1\n"
+    table = read_step_table(written(tmp_path, rows))
+    assert [time.model for time in table.times] == ["vgg9", "two"]
+    assert "batch norm needs a batch of two or more" in table.left_out["one"]
+
+
 def test_a_step_in_several_rows_is_counted_once(tmp_path, monkeypatch):
     counted = []
     monkeypatch.setattr(step_table, "measure", lambda *step: counted.append(step) or measure(*step))
@@ -182,6 +189,7 @@ def only_time(tmp_path, text):
         "\ufeffmodel,batch,seconds\r\ncnn,8,0.5\r\n",
         "model,batch,seconds,\ncnn,8,0.5,\n",
         "model,batch,seconds_all,seconds_head,head\ncnn,8,0.5,N/A,\n",
+        "# a board, 2026; no fan\n\nmodel,batch,seconds\n# warm\ncnn,8,0.5\n",
     ],
 )
 def test_a_table_of_a_spreadsheet_is_read_as_well(tmp_path, text):
