@@ -46,6 +46,12 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
     seconds: Annotated[
         float, typer.Option(min=0.05, max=86400, help="Approximate duration of the measurement.")
     ] = 120.0,
+    cpu_quota: Annotated[
+        float | None,
+        typer.Option(
+            "--cpu-quota", min=0.01, max=1, help="Measure under this part of one processor, which stands for a device."
+        ),
+    ] = None,
     idle_watts: IdleWatts = None,
     compute_watts: ComputeWatts = None,
     like: Like = None,
@@ -54,7 +60,12 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
 
     The roofline of each kind of operator is fitted to chains of layers and whole steps of four networks. Eight steps of
     other model families and methods check it. Power is not measured: pass it as an option, or accept wide bounds.
+
+    With --cpu-quota one thread trains in a control group (cgroup) with that quota. `edgefl emulate --compute real`
+    trains under the same quota.
     """
+    if cpu_quota is not None and threads > 1:
+        raise UserError(f"expected 1 thread with --cpu-quota, found {threads}", field="--threads")
     rest = _rest(name, like, idle_watts, compute_watts)
     if threads > (processors := os.cpu_count() or 1):
         message = f"expected at most the {processors} processors of this machine, found {threads}"
@@ -66,15 +77,19 @@ def measure_profile(  # noqa: PLR0917  (the command's options)
 
     checks = {str(step): step for step in held_out.HELD_OUT}
     # One list, so that steps that check the fit and steps that are fitted are measured in turn, under equal conditions.
-    found = main.measurement(
-        seconds, threads, say, {**{name: step.case() for name, step in checks.items()}, **main.cases()}
-    )
+    wanted = {**{name: step.case() for name, step in checks.items()}, **main.cases()}
+    if cpu_quota is None:
+        found = main.measurement(seconds, threads, say, wanted)
+    else:
+        from edgefl.profiling.under_quota import measurement_under_quota
+
+        found = measurement_under_quota(cpu_quota, seconds, say, wanted)
     timed = {name: found["cases"].pop(name) for name in checks if name in found["cases"]}
     found["left_out"] = {name: why for name, why in found["left_out"].items() if name not in checks}
     steps = [
         Checked(name, checks[name].operators(), timing["seconds"], timing["spread"]) for name, timing in timed.items()
     ]
-    _write(measurement_of(found), rest, output, steps)
+    _write(measurement_of(found), rest, output, steps, cpu_quota=cpu_quota)
     say(f"Written: {output}")
 
 
@@ -204,7 +219,14 @@ def _rest(
     return Unmeasured(name, kind, idle_watts=idle_watts, compute_watts=compute_watts, like=profile)
 
 
-def _write(measurement: Measurement, rest: Unmeasured, output: Path, checked: Sequence[Checked] | None = None) -> None:
+def _write(
+    measurement: Measurement,
+    rest: Unmeasured,
+    output: Path,
+    checked: Sequence[Checked] | None = None,
+    *,
+    cpu_quota: float | None = None,
+) -> None:
     """Write the profile that fits a measurement, and print how good it is.
 
     Args:
@@ -212,12 +234,13 @@ def _write(measurement: Measurement, rest: Unmeasured, output: Path, checked: Se
         rest: what they do not contain.
         output: the file.
         checked: timed steps that check the fit; ``None`` if none was planned.
+        cpu_quota: the part of one processor under which it was measured; ``None`` without a quota.
     """
     from edgefl.profiling.disturbance import warning
     from edgefl.profiling.measured_profile import fit_of, profile_data
 
     fit = fit_of(measurement, checked or ())
-    _save(profile_data(measurement, fit, rest), output)
+    _save(profile_data(measurement, fit, rest, cpu_quota=cpu_quota), output)
     rates, count = fit.rates, len(measurement.cases)
     check = f", and {len(checked)} that check the fit" if checked else ""
     say(

@@ -83,6 +83,13 @@ class Compute(Options):
     measured_steps: tuple[MeasuredStep, ...] = Field(
         (), description="Measured times of single training steps; they replace the roofline's predictions."
     )
+    cpu_quota: float | None = Field(
+        None,
+        gt=0,
+        le=1024,
+        description="Part of one processor of this machine that stands for the device, if it was measured under such a "
+        "quota; `edgefl emulate --compute real` needs it.",
+    )
 
     def measured(self, signature: str) -> MeasuredStep | None:
         """The measured time of a step, if the profile has it."""

@@ -85,7 +85,7 @@ def _like(profile: DeviceProfile, name: str, speed: float, memory: float) -> Dev
         "step_overhead": 1 / speed,
     }
     compute = scaled_kinds(scaled_figures(profile.compute, factors), factors)
-    compute = compute.model_copy(update={"measured_steps": ()})  # measured on another device
+    compute = compute.model_copy(update={"measured_steps": (), "cpu_quota": None})  # of another device
     training = scaled(profile.memory.training, memory / profile.memory.total)
     size = profile.memory.model_copy(update={"total": memory, "training": training})
     return profile.model_copy(update={"name": name, "compute": compute, "memory": size})

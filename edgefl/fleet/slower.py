@@ -12,7 +12,7 @@ from edgefl.fleet.profile import Compute, DeviceProfile
 
 Part = TypeVar("Part", bound=BaseModel)
 
-RATES = ("fp32_peak", "fp32_achievable", "memory_bandwidth")
+RATES = ("fp32_peak", "fp32_achievable", "memory_bandwidth", "cpu_quota")
 """Figures of ``compute`` that are rates: larger ones give fewer seconds."""
 
 DURATIONS = ("operator_overhead", "step_overhead")

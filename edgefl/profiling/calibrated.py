@@ -89,9 +89,8 @@ def profile_data(
     pace = found.compute.mean / training.seconds
     other = slower(base, pace)
     # The log's seconds contain heat and other programs.
-    compute = other.compute.model_copy(
-        update={"jitter": found.compute.sigma, "background_load": Load(low=0, high=0), "thermal": None}
-    )
+    changes = {"jitter": found.compute.sigma, "background_load": Load(low=0, high=0), "thermal": None}
+    compute = other.compute.model_copy(update={**changes, "cpu_quota": None})
     data: dict[str, Any] = other.model_copy(update={"name": name, "compute": compute}).model_dump(
         mode="json", exclude_none=True
     )

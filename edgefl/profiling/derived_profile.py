@@ -70,6 +70,7 @@ def derived_profile(base: DeviceProfile, device: DeviceProfile, ratios: Ratios, 
             made["operator_overhead"] = slower(own.operator_overhead)
         kinds[kind] = made
     data: dict[str, Any] = device.model_dump(mode="json", exclude_none=True)
+    data["compute"].pop("cpu_quota", None)
     data["compute"] |= {
         "fp32_achievable": bounds_around(ratios.dense * rate, factor),
         "memory_bandwidth": bounds_around(ratios.bandwidth * bandwidth, factor),

@@ -14,7 +14,7 @@ from edgefl.fleet.fitting import Rates, fit_rates, relative_errors
 from edgefl.fleet.profile import Power, figure_paths
 from edgefl.fleet.roofline import Operator
 from edgefl.profiling.evidence import FIGURES
-from edgefl.profiling.measurement import Measurement
+from edgefl.profiling.measurement import Machine, Measurement
 from edgefl.validation import validated
 
 OVERHEADS = ("operator_overhead", "step_overhead")
@@ -87,8 +87,16 @@ def fit_of(measurement: Measurement, checked: Sequence[Checked] = ()) -> Fit:
     return Fit(rates, fmean(map(abs, relative_errors(rates, steps))), fmean(misses) if misses else None)
 
 
-def profile_data(measurement: Measurement, fit: Fit, rest: Unmeasured) -> dict[str, Any]:
+def profile_data(
+    measurement: Measurement, fit: Fit, rest: Unmeasured, *, cpu_quota: float | None = None
+) -> dict[str, Any]:
     """Return a valid profile as plain data.
+
+    Args:
+        measurement: the timings.
+        fit: the figures fitted to them.
+        rest: what they do not contain.
+        cpu_quota: the part of one processor under which it was measured; ``None`` without a quota.
 
     Raises:
         UserError: the figures do not form a valid profile.
@@ -120,13 +128,14 @@ def profile_data(measurement: Measurement, fit: Fit, rest: Unmeasured) -> dict[s
     data = {
         "name": rest.name,
         "kind": rest.like.kind if rest.like else rest.kind,
-        "description": f"{machine.processor}, {machine.threads} threads, PyTorch {machine.torch}, as measured",
+        "description": f"{machine.processor}, {_used(machine, cpu_quota)}, PyTorch {machine.torch}, as measured",
         "compute": {
             "processor": machine.processor,
             "fp32_peak": rounded(1.001 * max(machine.peak_flops_per_second, rates.flops_per_second)),
             **dict(zip(names, map(around, general), strict=True)),
             "step_overhead": around(rates.step_overhead),
             "operator_rates": {kind: own for kind, own in by_kind.items() if own},
+            **({} if cpu_quota is None else {"cpu_quota": cpu_quota}),
         },
         "memory": {"total": total, "training": {"low": 0.6 * total, "nominal": 0.8 * total, "high": 0.95 * total}},
         "power": power,
@@ -155,6 +164,11 @@ def profile_data(measurement: Measurement, fit: Fit, rest: Unmeasured) -> dict[s
     }
     validated(DeviceProfile, data)
     return data
+
+
+def _used(machine: Machine, cpu_quota: float | None) -> str:
+    """What of the processor trained, in words."""
+    return f"{machine.threads} threads" if cpu_quota is None else f"{100 * cpu_quota:g} % of one processor"
 
 
 def unmeasured_device(rest: Unmeasured) -> DeviceProfile:

@@ -86,6 +86,7 @@ def fitted_profile(
     fastest = max(rates.flops_per_second, *(figures[0] for figures in rates.kinds.values()))
     peak = max(value(like.compute.fp32_peak), 1.001 * fastest)
     data["name"] = name
+    data["compute"].pop("cpu_quota", None)
     data["compute"] |= {
         "fp32_peak": rounded(peak),
         "fp32_achievable": bounds_around(rates.flops_per_second, factor),

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from edgefl.cli.profile import app
+from edgefl.cpu_quota import CpuQuota
 from edgefl.errors import UserError
 from edgefl.fleet import Estimate, load_profile, read_profile
 from edgefl.profiling import held_out
@@ -172,3 +173,25 @@ def test_import_says_what_is_wrong_with_a_measurement(measured, tmp_path):
     with pytest.raises(UserError, match=r"missing\.json: no such file"):
         run("fit", tmp_path / "missing.json", "-o", tmp_path / "board.yaml")
     assert not (tmp_path / "board.yaml").exists()
+
+
+def test_a_measurement_under_a_quota_records_the_quota(monkeypatch, tmp_path):
+    try:
+        with CpuQuota():
+            pass
+    except UserError as error:
+        pytest.skip(str(error))
+    monkeypatch.setattr(main, "cases", lambda: QUICK)
+    monkeypatch.setattr(held_out, "HELD_OUT", ())
+    file = tmp_path / "slow.yaml"
+    output = run("measure", "-o", file, "--seconds", "1", "--cpu-quota", "0.5")
+    profile = read_profile(file)
+    assert profile.compute.cpu_quota == 0.5
+    assert "50 % of one processor" in profile.description
+    assert "the quota alone gives 2." in output
+    assert "cpu_quota: 0.5" in run("show", file)
+
+
+def test_several_threads_under_a_quota_are_refused(tmp_path):
+    with pytest.raises(UserError, match="expected 1 thread with --cpu-quota, found 2"):
+        run("measure", "-o", tmp_path / "a.yaml", "--threads", "2", "--cpu-quota", "0.5")

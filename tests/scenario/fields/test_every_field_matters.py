@@ -43,6 +43,7 @@ ELSEWHERE = {
     "model<python>.lora": "tests/models/test_peft.py, where peft is installed",
     "model<torchvision>.lora": "likewise",
     "data.partition<flwr>": "tests/data/partitions/test_flwr.py, where flwr-datasets is installed",
+    "fleet[].profile.compute.cpu_quota": "real training only: tests/emulation/test_quotas.py",
 }
 """Sections that are tried by other tests."""
 

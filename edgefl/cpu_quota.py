@@ -1,0 +1,150 @@
+"""A part of one processor for some processes, by a control group (cgroup) of Linux: it stands for a slower device."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from edgefl.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOTS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))
+"""Where the hierarchies of versions 1 and 2 are mounted."""
+
+LEAST, MOST = 0.01, 1.0
+"""The quotas that are allowed, in processors. A single thread cannot use more than one."""
+
+_PERIOD_SECONDS, _LEAST_RUN_SECONDS = 0.02, 0.005
+"""The period of a quota, and the least time in it in which processes run.
+
+The kernel's default of 0.1 s would let a short step run at full speed. In a period it hands out time in slices of
+5 ms, so less than one a period would be inexact.
+"""
+
+_SHARES, _WEIGHT = 8192, 800
+"""Priority of the processes, eight times that of others: the quota should limit them, not other programs."""
+
+_PREFIX = "edgefl-"
+_numbers = count()
+
+
+class CpuQuota:
+    """A control group whose processes may use a part of one processor; a context manager.
+
+    Its name contains this process's id, so that :func:`remove_leftovers` finds the groups of killed processes.
+
+    Raises:
+        UserError: control groups cannot be made here; the message says why.
+    """
+
+    def __init__(self) -> None:
+        self._homes: dict[int, Path] = {}
+        self._root = Path()
+        self._folder = Path()
+        self._old = False
+
+    def __enter__(self) -> Self:
+        self._old = (ROOTS[0] / "cpu.shares").exists() or not (ROOTS[1] / "cgroup.controllers").exists()
+        self._root = ROOTS[0] if self._old else ROOTS[1]
+        self._folder = self._root / f"{_PREFIX}{os.getpid()}-{next(_numbers)}"
+        remove_leftovers(self._root)
+        try:
+            if not self._old:
+                (self._root / "cgroup.subtree_control").write_text("+cpu")
+            self._folder.mkdir()
+            if self._old:
+                self._write("cpu.shares", _SHARES)
+            else:
+                self._write("cpu.weight", _WEIGHT)
+        except OSError as error:
+            with suppress(OSError):
+                self._folder.rmdir()
+            raise UserError(
+                f"a CPU quota needs a control group, and {error.filename or self._folder} cannot be written "
+                f"({error.strerror}); run as root on Linux, outside of an unprivileged container"
+            ) from None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(OSError):
+            for pid in (self._folder / "cgroup.procs").read_text().split():
+                with suppress(OSError):  # it has ended meanwhile
+                    (self._homes.get(int(pid), self._root) / "cgroup.procs").write_text(pid)
+        with suppress(OSError):
+            self._folder.rmdir()
+
+    def add(self, pid: int) -> None:
+        """Put a process with all its threads into the group; it leaves it when the group is removed."""
+        self._homes[pid] = self._home(pid)
+        self._write("cgroup.procs", pid)
+
+    def set(self, processors: float | None) -> None:
+        """Limit all processes of the group together to a part of a processor; None for no limit.
+
+        Raises:
+            ValueError: the quota is outside of :data:`LEAST` and :data:`MOST`.
+        """
+        if processors is None:
+            self._write(*(("cpu.cfs_quota_us", -1) if self._old else ("cpu.max", "max")))
+            return
+        if not LEAST <= processors <= MOST:
+            raise ValueError(f"expected a quota from {LEAST:g} to {MOST:g} processors, found {processors:g}")
+        period = period_seconds(processors)
+        quota, whole = round(1e6 * processors * period), round(1e6 * period)
+        if self._old:
+            self._write("cpu.cfs_quota_us", -1)  # a quota above its period is refused, so neither may be set first
+            self._write("cpu.cfs_period_us", whole)
+            self._write("cpu.cfs_quota_us", quota)
+        else:
+            self._write("cpu.max", f"{quota} {whole}")
+
+    def _write(self, name: str, content: str | int) -> None:
+        (self._folder / name).write_text(str(content))
+
+    def _home(self, pid: int) -> Path:
+        """The group in which a process is now."""
+        for line in Path(f"/proc/{pid}/cgroup").read_text(encoding="ascii").splitlines():
+            _, controllers, path = line.split(":", 2)
+            if ("cpu" in controllers.split(",")) if self._old else not controllers:
+                home = self._root / path.lstrip("/")
+                return home if home.is_dir() else self._root  # elsewhere, as seen from a container
+        return self._root
+
+
+@contextmanager
+def limited(processors: float) -> Iterator[None]:
+    """Run this process under a quota.
+
+    Raises:
+        UserError: control groups cannot be made here.
+    """
+    with CpuQuota() as group:
+        group.set(processors)
+        group.add(os.getpid())
+        yield
+
+
+def period_seconds(processors: float) -> float:
+    """The period in which a quota is granted: short, but not so short that the kernel cannot keep it.
+
+    >>> period_seconds(0.5), period_seconds(0.1)
+    (0.02, 0.05)
+    """
+    return max(_PERIOD_SECONDS, _LEAST_RUN_SECONDS / processors)
+
+
+def remove_leftovers(root: Path) -> None:
+    """Remove the groups of processes that were killed."""
+    for folder in root.glob(f"{_PREFIX}*-*"):
+        pid = folder.name.removeprefix(_PREFIX).partition("-")[0]
+        if pid.isdecimal() and not Path(f"/proc/{pid}").exists():
+            with suppress(OSError):  # some process is still in it, or another start has removed it
+                folder.rmdir()
