@@ -175,7 +175,7 @@ def _rows(file: Path) -> tuple[list[tuple[int, dict[str, str]]], list[str], tupl
 def _with_channels(image: str) -> str:
     """An image's shape with three channels if only its sides are given: 224x224 or 224."""
     sides = image.strip().lower().replace("×", "x").split("x")
-    return f"3x{sides[0]}x{sides[-1]}" if sides[0] and len(sides) < 3 else image
+    return f"3x{sides[0]}x{sides[-1]}" if len(sides) < 3 and all(map(str.isdigit, sides)) else image
 
 
 def _columns(header: Sequence[str], file: str) -> tuple[list[str], tuple[str, ...]]:

@@ -75,6 +75,10 @@ def test_shape_classes_and_settings_belong_to_the_step(tmp_path):
         ("model,batch,seconds,shape\ncnn,8,1," + "9" * 5000 + "\n", "line 2, shape: expected a shape such as"),
         ("model,batch,seconds,classes\ncnn,8,1,1e12\n", "line 2, classes: expected a whole number up to 10,000,000"),
         ("timm_name,torchvision_name,batch,seconds\n,,8,1\n", "line 2, model: expected a value"),
+        (
+            'model,batch,seconds,image\ncnn,8,1,"(3, 64, 64)"\n',
+            r"expected a shape such as 3x32x32, found '\(3, 64, 64\)'",
+        ),
         ("model,method,batch,milisecond\ncnn,fedavg,8,1\n", "did you mean 'milliseconds'"),
         ("model,milliseconds\ncnn,1\n", "expected a column 'batch', found: model, milliseconds"),
         ("model,method,batch\ncnn,fedavg,8\n", "one column of times, such as 'seconds'"),
