@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from typing import NamedTuple
 
 import numpy as np
 
-from edgefl.emulation.shaping import PAYLOAD_BYTES, UNSHAPED, segments
+from edgefl.emulation.link_settings import LinkSettings
+from edgefl.emulation.routing import Routing
+from edgefl.emulation.shaping import PAYLOAD_BYTES
 from edgefl.emulation.wiring import Wiring
 from edgefl.errors import UserError
 
@@ -40,7 +43,7 @@ class Dilation(NamedTuple):
 
     Attributes:
         factor: real seconds for one second of the scenario.
-        needed: packets a second of the scenario, when as many links as possible are busy.
+        needed: packets a second at this dilation, when as many links as possible are busy.
         measured: packets a second of this machine.
     """
 
@@ -52,33 +55,38 @@ class Dilation(NamedTuple):
         """The reason in one line."""
         needed, measured = self.needed, self.measured
         return (
-            f"dilation {self.factor:g}: the links carry up to {needed.links:,.0f} packets/s (this machine:"
-            f" {measured.links:,.0f}), with latency {needed.delayed:,.0f} (this machine: {measured.delayed:,.0f}); at"
-            f" most {USED_PART:.0%} is used"
+            f"dilation {self.factor:g}: the links need at most {needed.links:,.0f} packets/s (this machine carries"
+            f" {measured.links:,.0f}), latencies {needed.delayed:,.0f} (this machine delays {measured.delayed:,.0f});"
+            f" at most {USED_PART:.0%} may be used"
         )
 
 
-def dilation_for(needed: PacketRates, measured: PacketRates) -> Dilation:
-    """The least of 1, 2, 5, 10, 20, 50, … at which the needed rates are at most half of what this machine carries.
+def choose_dilation(wiring: Wiring, settings: LinkSettings, measured: PacketRates) -> Dilation:
+    """The least of 1, 2, 5, 10, 20, 50, … at which the links need at most half of what this machine carries.
 
-    >>> dilation_for(PacketRates(50e3, 90e3), PacketRates(40e3, 200e3)).factor
-    5.0
+    Args:
+        wiring: the links.
+        settings: how they queue; their dilation is ignored.
+        measured: packets a second of this machine (:func:`~edgefl.emulation.carrying.measured_rates`).
+
+    Raises:
+        UserError: a route without a link of finite capacity.
     """
     for factor in _factors():
-        if all(need / factor <= USED_PART * rate for need, rate in zip(needed, measured, strict=True)):
-            return Dilation(factor, needed, measured)
-    raise AssertionError("the factors have no end")
+        needed = packet_rates(wiring, replace(settings, dilation=factor))
+        if all(need <= USED_PART * rate for need, rate in zip(needed, measured, strict=True)):
+            break
+    return Dilation(factor, needed, measured)
 
 
-def packet_rates(wiring: Wiring, *, efficiency: float = 1.0, kernel_delays: bool = False) -> PacketRates:
-    """The most packets a second that can cross the links at once, at their peak capacities and dilation 1.
+def packet_rates(wiring: Wiring, settings: LinkSettings) -> PacketRates:
+    """The most packets a real second that cross the links at their peak capacities, with acknowledgements.
 
     The most over all ways to share the links: a linear program over the rates of all senders and receivers.
 
     Args:
         wiring: the links.
-        efficiency: the share of a capacity that carries payload.
-        kernel_delays: whether the kernel delays packets (netem), so that no process does.
+        settings: the dilation, and how links queue.
 
     Raises:
         UserError: a route without a link of finite capacity.
@@ -87,31 +95,24 @@ def packet_rates(wiring: Wiring, *, efficiency: float = 1.0, kernel_delays: bool
 
     pairs = list(wiring.routes)
     finite = [link for link in wiring.links if math.isfinite(link.peak)]
-    crossed = np.zeros((len(finite), len(pairs)))
-    for column, pair in enumerate(pairs):
-        for row, link in enumerate(finite):
-            crossed[row, column] = link.number in wiring.routes[pair]
-        if not crossed[:, column].any():
+    crossed = np.array([[link.number in wiring.routes[pair] for pair in pairs] for link in finite], dtype=float)
+    for pair in pairs:
+        if all(math.isinf(link.peak) for link in wiring.route(*pair)):
             raise UserError(f"no link from {pair[0]} to {pair[1]} has a finite capacity, so no dilation is enough")
-    packets_per_bit = np.array([_packets_per_bit(wiring, pair[0]) * efficiency for pair in pairs])
-    capacities = np.array([link.peak for link in finite])
+    bytes_per_second = np.array([link.peak for link in finite]) * settings.efficiency / settings.dilation / 8.0
 
-    def most(links_of_pair: list[int]) -> float:
-        gain = packets_per_bit * np.array(links_of_pair, dtype=float)
-        if not gain.any():
-            return 0.0
-        found = linprog(-gain, A_ub=crossed, b_ub=capacities)
-        return float(gain @ found.x) * (1.0 + ACKNOWLEDGEMENTS)
+    def most(packets: list[float]) -> float:
+        """The most packets, given those for each packet of payload of each pair."""
+        gain = np.array(packets)
+        return float(gain @ linprog(-gain, A_ub=crossed, b_ub=bytes_per_second / PAYLOAD_BYTES).x)
 
-    routes = {pair: wiring.route(*pair) for pair in pairs}
-    delayed = [0 if kernel_delays else int(any(link.latency > 0.0 for link in routes[pair])) for pair in pairs]
-    return PacketRates(most(delayed), most([len(routes[pair]) for pair in pairs]))
-
-
-def _packets_per_bit(wiring: Wiring, sender: str) -> float:
-    # What a sender hands over as one counts once: the machine carries it at once.
-    peaks = [min(link.peak for link in wiring.route(*pair)) for pair in wiring.routes if pair[0] == sender]
-    return 1.0 / (8.0 * PAYLOAD_BYTES * segments(min(*peaks, UNSHAPED * 8.0) / 8.0))
+    routing = Routing(wiring, settings)
+    # The process that delays packets handles what a sender hands over as one at once; queues split it.
+    delayed = [
+        1.0 / routing.segments(pair[0]) + ACKNOWLEDGEMENTS if any(link.latency for link in wiring.route(*pair)) else 0.0
+        for pair in pairs
+    ]
+    return PacketRates(most(delayed), most([len(wiring.route(*pair)) * (1.0 + ACKNOWLEDGEMENTS) for pair in pairs]))
 
 
 def _factors() -> Iterator[float]:

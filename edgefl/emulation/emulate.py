@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import networkx as nx
 
 from edgefl.emulation.carrying import measured_rates
-from edgefl.emulation.dilation import dilation_for, packet_rates
+from edgefl.emulation.dilation import choose_dilation
 from edgefl.emulation.laboratory import Laboratory
 from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.machine import check, missing
@@ -83,7 +83,6 @@ def emulate(
     if lack := missing(found, latencies=False):
         raise UserError(f"{lack} (all findings: edgefl emulate --check)")
     rates = cache(measured_rates)
-    kernel_delays = any(each.what == "netem" and each.works for each in found)
 
     @contextmanager
     def testbed(setup: Setup, paths: SeedPaths) -> Iterator[Testbed]:
@@ -92,8 +91,7 @@ def emulate(
             raise UserError(lack)
         factor = dilation
         if factor is None:
-            needed = packet_rates(wiring, efficiency=setup.transport.efficiency, kernel_delays=kernel_delays)
-            chosen = dilation_for(needed, rates())
+            chosen = choose_dilation(wiring, settings_of(setup, 1.0), rates())
             factor = chosen.factor
             if say is not None:
                 say(f"{setup.label}, seed {setup.seed}: {chosen}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -100,8 +101,9 @@ class Links:
             lines = [f"class show dev {self._routing.device(ends[1])} classid 2:1" for ends in mine]
             said = self._run(node, ["tc", "-s", "-batch", "-"], lines) if lines else ""
             for ends, (sent, packets) in zip(mine, re.findall(r"Sent (\d+) bytes (\d+) pkt", said), strict=True):
-                headers = shaping.PACKET_BYTES - shaping.PAYLOAD_BYTES + shaping.FRAME_BYTES
-                counts[ends] = int(sent) - int(packets) * headers
+                # A queue counts segments that a process has put back as no packet.
+                frames = max(int(packets), math.ceil(int(sent) / shaping.WIRE_BYTES))
+                counts[ends] = int(sent) - frames * (shaping.WIRE_BYTES - shaping.PAYLOAD_BYTES)
         return counts
 
     def check(self) -> None:
@@ -171,14 +173,12 @@ class Links:
         """Parameters, addresses, routes and shapers of one node."""
         with inside(self._pids[node]):
             available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
-            set_parameters(self._routing.parameters(available))
-        self._run(node, ["ip", "-batch", "-"], self._routing.devices(node))
+            set_parameters(self._routing.parameters(node, available))
+        self._run(node, ["ip", "-batch", "-"], [*self._routing.devices(node), *self._routing.routes(node)])
         mine = [link for link in self._wiring.links if link.source == node]
         shapes = [line for link in mine for line in self._shapers[link.ends].made(self._rate(link.capacity))]
         if shapes:
             self._run(node, ["tc", "-batch", "-"], shapes)
-        # Last, because a connection takes the size of its segments from the device when it is made.
-        self._run(node, ["ip", "-batch", "-"], self._routing.routes(node))
 
     def _limit_windows(self) -> None:
         """Put the limits of windows in force; before outages begin, because this needs the links."""
@@ -199,7 +199,6 @@ class Links:
             self._wiring.addresses,
             packets=self._settings.queue_packets if fifo else shaping.QUEUE_PACKETS,
             fair=not fifo,
-            segments=max(self._routing.segments(pair[0]) for pair in link.pairs),
         )
 
     # Changing

@@ -62,14 +62,13 @@ class Routing:
         """Packets that a node may hand to its devices as one."""
         if self._settings.queue == "fifo" or self._settings.single_packets:
             return 1  # the size of a fifo is counted in packets
-        rates = [self._bytes_per_second(pair) for pair in self._wiring.routes if pair[0] == node]
-        return shaping.segments(min(rates, default=shaping.UNSHAPED))
+        own = [pair for pair in self._wiring.routes if pair[0] == node]
+        return min((shaping.segments(self._bytes_per_second(pair), self._trip(pair)) for pair in own), default=1)
 
     def window(self, pair: Pair) -> Window:
         """The window of connections from a sender to a receiver."""
         settings = self._settings
-        trip = self._seconds[pair] + self._seconds[pair[::-1]]
-        filling = shaping.window_packets(self._bytes_per_second(pair), trip)
+        filling = shaping.window_packets(self._bytes_per_second(pair), self._trip(pair))
         most = filling if settings.queue == "fair" else None
         if settings.window is not None:
             most = min(max(int(settings.window / shaping.PAYLOAD_BYTES), 1), most or sys.maxsize)
@@ -122,8 +121,8 @@ class Routing:
             lines.append(line)
         return lines
 
-    def parameters(self, congestion_controls: Sequence[str]) -> dict[str, str]:
-        """The kernel's parameters for every node, given the congestion controls that it has."""
+    def parameters(self, node: str, congestion_controls: Sequence[str]) -> dict[str, str]:
+        """The kernel's parameters for a node, given the congestion controls that the kernel has."""
         settings = self._settings
         largest = max((self.window(pair).most or 4096 for pair in self._wiring.routes), default=0)
         space = max(4 * largest * shaping.PACKET_BYTES, 1 << 18)
@@ -137,6 +136,7 @@ class Routing:
             "net.ipv6.conf.default.disable_ipv6": "1",
             "net.ipv4.tcp_congestion_control": control,
             "net.ipv4.tcp_slow_start_after_idle": str(int(settings.restart_idle)),
+            "net.ipv4.tcp_min_tso_segs": str(self.segments(node)),
             "net.ipv4.tcp_no_metrics_save": "1",
             "net.ipv4.tcp_timestamps": "1",
             "net.ipv4.tcp_retries2": "255",
@@ -144,6 +144,10 @@ class Routing:
             "net.ipv4.tcp_wmem": f"4096 {space} {max(2 * space, 1 << 25)}",
             **({"net.ipv4.tcp_early_retrans": "0"} if settings.queue == "fair" else {}),
         }
+
+    def _trip(self, pair: Pair) -> float:
+        """The real seconds of a round trip."""
+        return self._seconds[pair] + self._seconds[pair[::-1]]
 
     def _bytes_per_second(self, pair: Pair) -> float:
         """The highest rate of payload between two nodes, real time."""

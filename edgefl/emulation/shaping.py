@@ -5,8 +5,8 @@ sender and receiver whose transfers cross the link has a leaf class, which may b
 leaves that have packets in turn, so TCP flows share a link like fair queueing. Pure acknowledgements are not in any
 class: htb passes them at once, because the simulated network does not count them.
 
-Below each leaf is a token bucket (tbf) that is open except in outages. A class of htb that is nearly stopped keeps its
-debt of tokens when its rate is raised again; tbf begins with a full bucket at each change.
+Below each leaf is a token bucket (tbf). It splits segments into packets, and is open except in outages: a class of htb
+that is nearly stopped keeps its debt of tokens when its rate is raised again, but tbf begins with a full bucket.
 """
 
 from __future__ import annotations
@@ -37,12 +37,10 @@ DELAYED_SLACK_SECONDS = 0.02
 """The same where a process delays packets, which may itself have to wait for a processor."""
 LEAST_WINDOW = 4
 """Packets; with fewer, delayed acknowledgements would stop a connection."""
-LARGEST_SEGMENT_SECONDS = 0.001
-"""Packets that are sent as one (GSO) take at most this time at the slowest link."""
 MOST_SEGMENTS = 40
 QUEUE_PACKETS = 20_000
 """Size of a queue that loses nothing."""
-_OPEN_RATE, _OPEN_BURST = 12_500_000_000, 1_000_000
+_OPEN_RATE = 125_000_000_000
 _FIRST_LEAF = 0x10
 
 
@@ -75,17 +73,22 @@ def window_packets(bytes_per_second: float, round_trip: float) -> int:
     >>> window_packets(12.5e6, 0.04), window_packets(12.5e6, 0.0), window_packets(1e4, 0.0)
     (518, 44, 4)
     """
-    slack = DELAYED_SLACK_SECONDS if round_trip > 0.0 else SLACK_SECONDS
-    return max(math.ceil(bytes_per_second * (round_trip + slack) / PAYLOAD_BYTES), LEAST_WINDOW)
+    return max(math.ceil(bytes_per_second * (round_trip + _slack(round_trip)) / PAYLOAD_BYTES), LEAST_WINDOW)
 
 
-def segments(bytes_per_second: float) -> int:
-    """Packets that a sender may hand to its link as one.
+def segments(bytes_per_second: float, round_trip: float) -> int:
+    """Packets that a sender hands to the kernel as one (GSO), so that the machine has less work.
 
-    >>> segments(1e5), segments(1.25e7)
-    (1, 8)
+    TCP may wait until it can send so many, so they are at most a quarter of what a window may wait. Queues split them.
+
+    >>> segments(1e5, 0.0), segments(1.25e7, 0.0), segments(1.25e7, 0.04)
+    (1, 10, 40)
     """
-    return min(max(int(bytes_per_second * LARGEST_SEGMENT_SECONDS / WIRE_BYTES), 1), MOST_SEGMENTS)
+    return min(max(int(bytes_per_second * _slack(round_trip) / 4 / PAYLOAD_BYTES), 1), MOST_SEGMENTS)
+
+
+def _slack(round_trip: float) -> float:
+    return DELAYED_SLACK_SECONDS if round_trip > 0.0 else SLACK_SECONDS
 
 
 def delayed(device: str, seconds: float) -> str:
@@ -102,7 +105,6 @@ class Shaper:
         addresses: the address of each node.
         packets: the size of each queue.
         fair: whether each sender and receiver has a queue of its own.
-        segments: packets that a sender hands over as one.
     """
 
     def __init__(
@@ -113,11 +115,9 @@ class Shaper:
         *,
         packets: int = QUEUE_PACKETS,
         fair: bool = True,
-        segments: int = 1,
     ) -> None:
         self._device = device
         self._packets = packets
-        self._largest = segments * WIRE_BYTES
         pairs: Sequence[tuple[str, str] | None] = link.pairs if fair else [None]
         self._matches = [
             "" if pair is None else f"match ip src {addresses[pair[0]]}/32 match ip dst {addresses[pair[1]]}/32"
@@ -142,9 +142,9 @@ class Shaper:
         for leaf, match in enumerate(self._matches, start=_FIRST_LEAF):
             lines += [
                 f"class add dev {device} parent 2:1 classid 2:{leaf:x} htb rate 8bit burst 1 ceil 100gbit"
-                f" cburst 1mb quantum {self._largest}",
+                f" cburst 1mb quantum {WIRE_BYTES}",
                 f"qdisc add dev {device} parent 2:{leaf:x} handle {leaf:x}: tbf rate {_OPEN_RATE}bps"
-                f" burst {_OPEN_BURST} limit {self._packets}",
+                f" burst {WIRE_BYTES} limit {self._packets}",
                 f"qdisc add dev {device} parent {leaf:x}:1 pfifo limit {self._packets}",
                 f"filter add dev {device} parent 2: protocol ip prio 2 u32 {match or 'match u32 0 0'}"
                 f" classid 2:{leaf:x}",
@@ -154,16 +154,16 @@ class Shaper:
     def changed(self, bytes_per_second: float) -> Rate:
         """The change to another rate above 0."""
         rate, burst = self._tokens(bytes_per_second)
-        return Rate(self._device, 0x20001, rate, burst, self._largest)
+        return Rate(self._device, 0x20001, rate, burst, WIRE_BYTES)
 
     def valves(self, *, open: bool) -> list[Valve]:
         """The changes that end or begin an outage."""
         # When it is closed, one packet passes at the change, then none for 25 minutes.
-        rate, burst = (_OPEN_RATE, _OPEN_BURST) if open else (1, WIRE_BYTES)
+        rate = _OPEN_RATE if open else 1
         return [
-            Valve(self._device, 0x20000 + leaf, leaf << 16, rate, burst, self._packets)
+            Valve(self._device, 0x20000 + leaf, leaf << 16, rate, WIRE_BYTES, self._packets)
             for leaf, _ in enumerate(self._matches, start=_FIRST_LEAF)
         ]
 
     def _tokens(self, bytes_per_second: float) -> tuple[int, int]:
-        return max(round(bytes_per_second), 1), max(self._largest, math.ceil(bytes_per_second * BURST_SECONDS))
+        return max(round(bytes_per_second), 1), max(WIRE_BYTES, math.ceil(bytes_per_second * BURST_SECONDS))

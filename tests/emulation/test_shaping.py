@@ -35,8 +35,10 @@ def test_a_window_covers_the_round_trip_and_the_slack():
     assert shaping.window_packets(1.25e8, 0.0) == math.ceil(1.25e8 * shaping.SLACK_SECONDS / 1448)
 
 
-def test_packets_that_are_sent_as_one_take_at_most_a_millisecond():
-    assert [shaping.segments(rate) for rate in (1e3, 1.514e6, 3.1e6, 1e12)] == [1, 1, 2, shaping.MOST_SEGMENTS]
+def test_packets_that_are_sent_as_one_are_at_most_a_quarter_of_what_a_window_may_wait():
+    assert shaping.segments(1448 * 4 * 3.5 / shaping.SLACK_SECONDS, 0.0) == 3
+    assert shaping.segments(1448 * 4 * 3.5 / shaping.DELAYED_SLACK_SECONDS, 0.01) == 3
+    assert (shaping.segments(1e3, 0.0), shaping.segments(1e12, 0.0)) == (1, shaping.MOST_SEGMENTS)
 
 
 def test_each_sender_and_receiver_has_a_class_that_borrows_the_links_rate():
@@ -65,4 +67,4 @@ def test_an_outage_closes_every_queue_and_its_end_opens_them():
         (0x20010, 0x100000, 1),
         (0x20011, 0x110000, 1),
     ]
-    assert all(each.bytes_per_second > 1e10 and each.packets == shaping.QUEUE_PACKETS for each in opened)
+    assert all(each.bytes_per_second > shaping.UNSHAPED and each.packets == shaping.QUEUE_PACKETS for each in opened)
