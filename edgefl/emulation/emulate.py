@@ -31,10 +31,14 @@ from edgefl.network.route import router
 from edgefl.network.topology import GraphLinks
 from edgefl.record.emulation import Emulation, Load, WireBytes, write_emulation
 from edgefl.record.listener import Listener
-from edgefl.record.paths import SeedPaths
+from edgefl.record.paths import RunPaths, SeedPaths
+from edgefl.record.tables import read_events
 from edgefl.scenario import Scenario
 from edgefl.simulation.protocol_specs import HierarchicalSpec
 from edgefl.simulation.setup import Setup
+
+MOST_CLIENTS = 100
+"""Up to this number all clients of a fleet get a process; of a larger fleet those that take part in the simulation."""
 
 
 class Emulated(NamedTuple):
@@ -86,7 +90,7 @@ def emulate(
 
     @contextmanager
     def testbed(setup: Setup, paths: SeedPaths) -> Iterator[Testbed]:
-        wiring = wiring_of(setup)
+        wiring = wiring_of(setup, taking_part(setup, RunPaths(predicted).of(setup.label, setup.seed)))
         if lack := missing(found, latencies=any(link.latency for link in wiring.links)):
             raise UserError(lack)
         factor = dilation
@@ -135,14 +139,21 @@ def check_scenario(scenario: Scenario) -> None:
         raise UserError("expected null: an emulation limits links only", field="network.transport.connection_limit")
 
 
-def wiring_of(setup: Setup) -> Wiring:
-    """The plan of a run's links.
+def taking_part(setup: Setup, predicted: SeedPaths) -> list[int]:
+    """The clients that get a process: all of a small fleet, or those that took part in the simulation."""
+    if setup.clients <= MOST_CLIENTS:
+        return list(range(setup.clients))
+    return sorted({event.client for event in read_events(predicted.events, {"transfer_start"}) if event.client >= 0})
+
+
+def wiring_of(setup: Setup, chosen: Sequence[int]) -> Wiring:
+    """The plan of a run's links to these clients.
 
     Raises:
         UserError: more nodes than can be emulated, or radio channels.
     """
     topology = GraphLinks(setup.topology) if isinstance(setup.topology, nx.Graph) else setup.topology
-    clients = [f"client/{client}" for client in range(setup.clients)]
+    clients = [f"client/{client}" for client in chosen]
     gates = ["server"] * len(clients)
     talks: list[Pair] = []
     if isinstance(setup.protocol, HierarchicalSpec):

@@ -98,7 +98,17 @@ class Laboratory:
                 waiting.discard((report["of"], report["opened"]))
 
     def send(self, flow: int, source: str, target: str, bytes: int, round_trips: int | None) -> None:
-        """Start a transfer; see :class:`~edgefl.emulation.carried_network.Carrier`."""
+        """Start a transfer; see :class:`~edgefl.emulation.carried_network.Carrier`.
+
+        Raises:
+            EmulationFailed: a node has no process.
+        """
+        for node in (source, target):
+            if node not in self._wiring.addresses:
+                raise EmulationFailed(
+                    f"{node} has no process: of a large fleet, only clients that take part in the simulation have one,"
+                    " and here a decision that depends on time chose another client"
+                )
         self.nodes.order(
             source,
             do="send",
