@@ -20,11 +20,11 @@ ROOTS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))
 LEAST, MOST = 0.01, 1.0
 """The quotas that are allowed, in processors. A single thread cannot use more than one."""
 
-_PERIOD_SECONDS, _LEAST_RUN_SECONDS = 0.02, 0.005
+_PERIOD_SECONDS, _LEAST_RUN_SECONDS = 0.05, 0.01
 """The period of a quota, and the least time in it in which processes run.
 
-The kernel's default of 0.1 s would let a short step run at full speed. In a period it hands out time in slices of
-5 ms, so less than one a period would be inexact.
+A job ends up to a period too early or too late, so it is short. But after each wait the caches are cold: with 5 ms of
+running in a period, steps of a small network took a quarter to a half more time on the processor.
 """
 
 _SHARES, _WEIGHT = 8192, 800
@@ -136,7 +136,7 @@ def period_seconds(processors: float) -> float:
     """The period in which a quota is granted: short, but not so short that the kernel cannot keep it.
 
     >>> period_seconds(0.5), period_seconds(0.1)
-    (0.02, 0.05)
+    (0.05, 0.1)
     """
     return max(_PERIOD_SECONDS, _LEAST_RUN_SECONDS / processors)
 

@@ -101,8 +101,8 @@ def test_version_2_states_quota_and_period_in_one_file(monkeypatch, tmp_path):
     with CpuQuota() as group:
         group.set(0.25)
         (folder,) = tmp_path.glob(f"edgefl-{os.getpid()}-*")
-        # 20 ms by hand, and a quarter of it.
-        assert (folder / "cpu.max").read_text() == "5000 20000"
+        # A quarter of 50 ms.
+        assert (folder / "cpu.max").read_text() == "12500 50000"
         assert (tmp_path / "cgroup.subtree_control").read_text() == "+cpu"
         group.set(None)
         assert (folder / "cpu.max").read_text() == "max"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -35,6 +35,12 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
     check: Annotated[
         bool, typer.Option("--check", help="Only say what this machine can do; exit code 1 where it cannot emulate.")
     ] = False,
+    compute: Annotated[
+        Literal["paced", "real"],
+        typer.Option(
+            help="Local training takes the predicted seconds, or trains under the CPU quota of each client's profile."
+        ),
+    ] = "paced",
     as_json: Annotated[bool, typer.Option("--json", help="Print only summary.json to standard output.")] = False,
 ) -> None:
     """Run a scenario as real processes that transfer real bytes over shaped links, and compare with its simulation."""
@@ -67,6 +73,7 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
                 train=not no_train,
                 dilation=dilate,
                 say=lambda text: say(text, err=True),
+                compute=compute,
                 listeners=[display],
             )
     except UserError as error:

@@ -7,7 +7,7 @@ import os
 import platform
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -19,7 +19,10 @@ from edgefl.emulation.dilation import choose_dilation
 from edgefl.emulation.laboratory import Laboratory
 from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.machine import check, missing
+from edgefl.emulation.quotas import at_a_time, check_real_training, quotas_of
 from edgefl.emulation.testbed import Testbed
+from edgefl.emulation.trainer import Plan
+from edgefl.emulation.trainers import Trainers
 from edgefl.emulation.trust import doubts
 from edgefl.emulation.wiring import Pair, Wiring, plan_wiring
 from edgefl.emulation.workplace import workplace
@@ -57,6 +60,7 @@ def emulate(
     train: bool = True,
     dilation: float | None = None,
     say: Callable[[str], None] | None = None,
+    compute: Literal["paced", "real"] = "paced",
     listeners: Sequence[Listener] = (),
 ) -> Emulated:
     """Simulate a scenario's methods, then emulate them.
@@ -73,6 +77,8 @@ def emulate(
         train: ``False`` runs only devices and network, with placeholder numbers in place of training.
         dilation: real seconds for one second of the scenario; chosen by rule if not given.
         say: called with the reason of each dilation that was chosen.
+        compute: ``paced``: local training takes the predicted seconds; ``real``: it takes the time of a process that
+            trains under the CPU quota of the client's profile.
         listeners: follow all runs, the simulated ones first.
 
     Raises:
@@ -83,6 +89,8 @@ def emulate(
     for path in (out, predicted):
         look_free(path, hint="choose another folder with --out")
     check_scenario(scenario)
+    if compute == "real":
+        check_real_training(scenario, 1.0 if dilation is None else dilation)
     found = check()
     if lack := missing(found, latencies=False):
         raise UserError(f"{lack} (all findings: edgefl emulate --check)")
@@ -100,8 +108,19 @@ def emulate(
             if say is not None:
                 say(f"{setup.label}, seed {setup.seed}: {chosen}")
         before = processor_seconds()
-        with Laboratory(wiring, settings_of(setup, factor), folder=folder, seed=setup.seed) as laboratory:
-            made = Testbed(laboratory, dilation=factor)
+        with ExitStack() as stack:
+            laboratory = stack.enter_context(
+                Laboratory(wiring, settings_of(setup, factor), folder=folder, seed=setup.seed)
+            )
+            trainers = None
+            if compute == "real":
+                plan = Plan(scenario, setup.label, setup.seed, setup.sizes.blocks)
+                quotas = quotas_of(setup.fleet, factor)
+                nodes, coordinator = laboratory.nodes, laboratory.coordinator
+                trainers = stack.enter_context(
+                    Trainers(plan, at_a_time(scenario), quotas, nodes=nodes, coordinator=coordinator)
+                )
+            made = Testbed(laboratory, dilation=factor, trainers=trainers)
             yield made
             write_emulation(_measured(made, setup, before), paths.emulation)
 
@@ -213,11 +232,15 @@ def _measured(testbed: Testbed, setup: Setup, before: tuple[float, float]) -> Em
         paused_seconds=clock.paused / clock.dilation,
         paused_while_sending=clock.paused_while_sending / clock.dilation,
     )
+    trust = [
+        *doubts(load, seconds=clock.now, rounds=setup.rounds, dilation=clock.dilation),
+        *testbed.doubts_of_training(),
+    ]
     return Emulation(
         dilation=clock.dilation,
-        compute="paced",
+        compute="real" if testbed.trains else "paced",
         queue="fair" if setup.transport.queue is None else "fifo",
-        trust=tuple(doubts(load, seconds=clock.now, rounds=setup.rounds, dilation=clock.dilation)),
+        trust=tuple(trust),
         wire_bytes=WireBytes(down=down, up=up),
         load=load,
         machine={"processors": os.cpu_count(), "kernel": platform.release()},

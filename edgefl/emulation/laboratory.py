@@ -51,9 +51,11 @@ class Laboratory:
 
     Attributes:
         nodes: the connections to the processes.
+        coordinator: where processes connect to.
     """
 
     nodes: Nodes
+    coordinator: Path
 
     def __init__(self, wiring: Wiring, settings: LinkSettings, *, folder: Path, seed: int) -> None:
         self._folder = folder
@@ -69,7 +71,8 @@ class Laboratory:
             content = folder / "content"
             content.write_bytes(np.random.default_rng(self._seed).bytes(CONTENT_BYTES))
             self._content = str(content)
-            self.nodes = Nodes(folder / "coordinator")
+            self.coordinator = folder / "coordinator"
+            self.nodes = Nodes(self.coordinator)
             stack.callback(self._end)
             self._start(folder)
             self._resources = stack.pop_all()

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
+
+from edgefl.cpu_quota import CpuQuota
+from edgefl.errors import UserError
 
 _NAMESPACES = ("--net", "--pid", "--fork", "--kill-child", "--mount-proc")
 _USER = ("--user", "--map-root-user")
-_CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 _PROBES = {
     "veth": ["ip link add name a type veth peer name b"],
@@ -140,23 +139,8 @@ def _processors() -> list[Finding]:
 
 def _no_quota() -> str:
     """Why this process cannot limit the processors of a control group, or an empty text."""
-    for folder, file, value in (
-        (_CONTROL_GROUPS, "cpu.max", "100000 100000"),
-        (_CONTROL_GROUPS / "cpu", "cpu.cfs_quota_us", "100000"),
-    ):
-        if not (folder / "cgroup.procs").exists():  # another version of control groups, or none
-            continue
-        made = None
-        try:
-            made = Path(tempfile.mkdtemp(prefix="edgefl-check-", dir=folder))
-            with (made / file).open("r+") as limit:
-                limit.write(value)
-        except OSError:
-            continue
-        else:
+    try:
+        with CpuQuota():
             return ""
-        finally:
-            if made is not None:
-                with suppress(OSError):
-                    made.rmdir()
-    return "no control group of this user can limit processors"
+    except UserError as error:
+        return error.message

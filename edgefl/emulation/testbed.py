@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import simpy
+
 from edgefl.emulation.carried_network import CarriedNetwork
 from edgefl.emulation.failure import EmulationFailed
 from edgefl.emulation.laboratory import Laboratory
 from edgefl.emulation.real_clock import RealClock
+from edgefl.emulation.trainers import Trainers
+from edgefl.emulation.trust import starved
 from edgefl.emulation.wiring import Pair
 from edgefl.network.flow import FlowObserver
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
+from edgefl.training.job import TrainingJob
 
 OPENING_SECONDS = 10.0
 """How long connections may take to open before the first round."""
@@ -21,14 +28,16 @@ class Testbed:
     Args:
         laboratory: the processes and links, which are ready.
         dilation: real seconds for one second of the scenario.
+        trainers: train the clients' jobs in real time; None if training takes the predicted seconds.
     """
 
     __test__ = False  # for pytest
 
-    def __init__(self, laboratory: Laboratory, *, dilation: float) -> None:
+    def __init__(self, laboratory: Laboratory, *, dilation: float, trainers: Trainers | None = None) -> None:
         self._laboratory = laboratory
         self._nodes = laboratory.nodes
         self._clock = RealClock(dilation, self)
+        self._trainers = trainers
         self._network: CarriedNetwork | None = None
         self._arrived = 0
         self._before: dict[Pair, int] = {}
@@ -49,6 +58,28 @@ class Testbed:
     def carried(self) -> dict[Pair, int]:
         """The bytes of payload that each link has carried since the clock started."""
         return {ends: count - self._before.get(ends, 0) for ends, count in self._laboratory.counters().items()}
+
+    @property
+    def trains(self) -> bool:
+        """Whether local training takes the time of a real process."""
+        return self._trainers is not None
+
+    def train(self, job: TrainingJob, slowdown: float) -> simpy.Event:
+        """Train a job in a process; the event triggers when it is done."""
+        assert self._trainers is not None
+        ended = self._clock.event()
+        self._trainers.train(job, slowdown, ended)
+        return ended
+
+    def stop_training(self, job: TrainingJob) -> None:
+        """End the training of a job; its event never triggers."""
+        assert self._trainers is not None
+        self._trainers.stop(job.id)
+
+    def doubts_of_training(self) -> Iterator[str]:
+        """Sentences about what makes the seconds of real training doubtful."""
+        if self._trainers is not None:
+            yield from starved(self._trainers.used, self._trainers.granted)
 
     # What the clock asks for
 
@@ -74,6 +105,9 @@ class Testbed:
             if not report["intact"]:
                 raise EmulationFailed(f"transfer {report['arrived']} arrived with other bytes than were sent")
             self._network.arrived(report["arrived"])
+        elif "trained" in report:
+            assert self._trainers is not None
+            self._trainers.trained(report)
         elif "gone" in report:
             raise EmulationFailed(f"the process of {report['gone']} has ended")
         elif "failed" in report:
@@ -82,15 +116,21 @@ class Testbed:
     @property
     def under_way(self) -> bool:
         """See :class:`~edgefl.emulation.real_clock.Reporter`."""
-        return self._network is not None and self._network.under_way
+        return self._training or (self._network is not None and self._network.under_way)
 
     @property
     def blocked(self) -> bool:
         """See :class:`~edgefl.emulation.real_clock.Reporter`."""
-        return self._network is not None and self._network.blocked
+        return not self._training and self._network is not None and self._network.blocked
 
     def stuck(self) -> bool:
         """See :class:`~edgefl.emulation.real_clock.Reporter`."""
+        if self._training:
+            return False
         assert self._network is not None
         before, self._arrived = self._arrived, self._network.bytes_under_way()
         return self._arrived == before and not self._network.blocked
+
+    @property
+    def _training(self) -> bool:
+        return self._trainers is not None and self._trainers.busy

@@ -13,6 +13,27 @@ MOST_OF_A_ROUND = 0.01
 """Delays of the machine up to this share of a round are accepted."""
 
 
+LEAST_OF_A_QUOTA = 0.95
+"""Processes that train should get at least this share of their quotas."""
+
+
+def starved(used: float, granted: float) -> Iterator[str]:
+    """A sentence if processes got less of the processors than their quotas; none if nothing was trained.
+
+    Args:
+        used: their seconds on a processor.
+        granted: the seconds that their quotas allow.
+
+    >>> list(starved(9.0, 10.0))[0]
+    'local training got 90 % of the processor time of its quotas; expected at least 95 %: end other programs'
+    """
+    if used < LEAST_OF_A_QUOTA * granted:
+        yield (
+            f"local training got {100 * used / granted:.0f} % of the processor time of its quotas; expected at least "
+            f"{100 * LEAST_OF_A_QUOTA:g} %: end other programs"
+        )
+
+
 def doubts(load: Load, *, seconds: float, rounds: int, dilation: float) -> Iterator[str]:
     """Sentences about what makes the seconds of a run doubtful; none if nothing does.
 

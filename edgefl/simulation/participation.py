@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import simpy
 
+from edgefl.fleet import Pace
 from edgefl.methods.payload import Downlink, Part
 from edgefl.record.kinds import Lost
 from edgefl.simulation.delivery import Delivery
@@ -166,11 +167,15 @@ class Participation:
             self._submit()
         world.presence.computes(self, seconds, again)
         world.compute_started(self.job, self.work)
-        yield world.env.timeout(seconds)
+        yield world.computing(self.job, self.work, seconds)
         if not self._still("compute", attempt):
             return
         self._submit()
-        self.compute_seconds += self._end_phase()
+        spent = self._end_phase()
+        self.compute_seconds += spent
+        if world.trains_really:
+            whole = spent * self.work.steps / steps
+            self.pace = Pace(whole, whole)
         world.compute_ended(self.job, self.work, self.pace)
         world.last_job[self.client] = self.job.id
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 
 import networkx as nx
 import numpy as np
+import simpy
 from numpy.typing import NDArray
 
 from edgefl.fleet import FleetAssignment
@@ -29,7 +30,7 @@ from edgefl.simulation.limits import Limits
 from edgefl.simulation.protocol_specs import ProtocolSpec
 from edgefl.simulation.work import CostOf
 from edgefl.training.faults import blaming
-from edgefl.training.job import Learner
+from edgefl.training.job import Learner, TrainingJob
 
 
 class CapacityChanges(Protocol):
@@ -53,6 +54,16 @@ class Testbed(Protocol):
 
     def network(self, topology: Topology, *, observer: FlowObserver, transport: Transport) -> Network:
         """The run's network, on that clock."""
+
+    @property
+    def trains(self) -> bool:
+        """Whether local training takes the time of a real process, not the predicted seconds."""
+
+    def train(self, job: TrainingJob, slowdown: float) -> simpy.Event:
+        """Train a job; the event triggers when it is done. ``slowdown`` is the factor of random slowdowns and heat."""
+
+    def stop_training(self, job: TrainingJob) -> None:
+        """End the training of a job; its event never triggers."""
 
 
 @dataclass(frozen=True)

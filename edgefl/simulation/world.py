@@ -131,6 +131,18 @@ class World:
         """The seconds of its local training on an undisturbed device."""
         return work.seconds if self.setup.seconds is None else float(self.setup.seconds.of(round)[client])
 
+    @property
+    def trains_really(self) -> bool:
+        """Whether local training takes the time of a real process, not the predicted seconds."""
+        return self.setup.testbed is not None and self.setup.testbed.trains
+
+    def computing(self, job: TrainingJob, work: Work, seconds: float) -> simpy.Event:
+        """An event at the end of the computation, which is predicted to take these seconds."""
+        testbed = self.setup.testbed
+        if testbed is None or not testbed.trains:
+            return self.env.timeout(seconds)
+        return testbed.train(job, seconds / (work.seconds * job.steps / work.steps))
+
     def compute_ended(self, job: TrainingJob, work: Work, pace: Pace) -> None:
         """The computation ends after the job's local steps, which may be fewer than the work's."""
         if job.steps >= work.steps:
@@ -144,6 +156,8 @@ class World:
 
     def compute_broken_off(self, job: TrainingJob, work: Work, pace: Pace, seconds: float) -> None:
         """The computation is aborted after ``seconds``; FLOPs count for the completed part, joules for its duration."""
+        if self.setup.testbed is not None and self.setup.testbed.trains:
+            self.setup.testbed.stop_training(job)
         share = pace.done(seconds) if pace.seconds else 1.0
         self._computed("compute_drop", job, work, spent=seconds, share=share)
 

@@ -139,6 +139,19 @@ class MethodLearner:
         self._forget()
         return version + 1
 
+    def rehearse(self, job: TrainingJob) -> None:
+        """Train a job as its client's first one and discard the result, for its duration; nothing changes.
+
+        Args:
+            job: a job from the latest version.
+
+        Raises:
+            TrainingFault: a local step failed.
+        """
+        with neutral_torch(), torch.no_grad():
+            task = self._resolver.resolve(job, self._received(job.version), None).task
+            self._engine.train([task])
+
     def digests(self, version: int) -> Digests | None:
         """Digests of the latest version; see :class:`~edgefl.training.job.Learner`.
 

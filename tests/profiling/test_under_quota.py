@@ -26,8 +26,9 @@ def test_times_on_the_processor_become_real_seconds(monkeypatch):
         quotas.append(processors)
         yield
 
-    def measurement(seconds, threads, say, wanted):
+    def measurement(seconds, threads, say, wanted, least_block):
         assert threads == 1
+        assert least_block == pytest.approx(4 * 0.3 * 0.05)  # four periods of 50 ms, each with 15 ms of running
         return {"cases": {"a": {"seconds": 0.5}}, "machine": {"peak_flops_per_second": 8e9}}
 
     monkeypatch.setattr(under_quota, "limited", limited)

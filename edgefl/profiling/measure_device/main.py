@@ -16,7 +16,7 @@ from .case import Case
 from .chains import chains
 from .machine import memory_bytes, processor
 from .steps import steps
-from .timing import clock_for, fastest_product, time_cases
+from .timing import LEAST_BLOCK_SECONDS, clock_for, fastest_product, time_cases
 
 FORMAT = "edgefl device measurement"
 VERSION = 1
@@ -29,7 +29,11 @@ def cases() -> Dict[str, Case]:
 
 
 def measurement(
-    seconds: float, threads: int, say: Callable[[str], None], wanted: Optional[Dict[str, Case]] = None
+    seconds: float,
+    threads: int,
+    say: Callable[[str], None],
+    wanted: Optional[Dict[str, Case]] = None,
+    least_block: float = LEAST_BLOCK_SECONDS,
 ) -> Dict[str, Any]:
     """Measure this device, and return the data that `edgefl profile fit` reads.
 
@@ -38,13 +42,15 @@ def measurement(
         threads: threads that train; 0 for PyTorch's default.
         say: prints progress.
         wanted: the cases to time; all of them if not given.
+        least_block: shorter runs are timed in groups of this duration.
     """
     before = torch.get_num_threads()
     used = threads or before
     torch.set_num_threads(used)
     try:
         peak = fastest_product()
-        timed, skipped = time_cases(cases() if wanted is None else wanted, seconds, clock_for(used), say)
+        chosen = cases() if wanted is None else wanted
+        timed, skipped = time_cases(chosen, seconds, clock_for(used), say, least_block=least_block)
     finally:
         torch.set_num_threads(before)
     return {

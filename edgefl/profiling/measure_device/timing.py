@@ -50,6 +50,7 @@ def time_cases(
     clock: Callable[[], float],
     say: Callable[[str], None],
     rounds: int = 5,
+    least_block: float = LEAST_BLOCK_SECONDS,
 ) -> Tuple[Dict[str, Timing], Dict[str, str]]:
     """Time every case in each of several rounds, so that a busy moment of the device affects one round only.
 
@@ -59,6 +60,7 @@ def time_cases(
         clock: returns seconds.
         say: prints progress.
         rounds: the number of rounds.
+        least_block: shorter runs are timed in groups of this duration.
 
     Returns:
         The timings, and why cases were left out.
@@ -75,7 +77,7 @@ def time_cases(
                 _check_time(spent, max(2 * seconds, LEAST_LIMIT_SECONDS))
                 _check_memory(case)
                 share = max(0.0, seconds - spent) / (rounds - number) / len(wanted)
-                block = _block(case, share, clock, warm=number == 0)
+                block = _block(case, share, clock, warm=number == 0, least=least_block)
                 times.setdefault(name, []).extend(block)
             except (MemoryError, RuntimeError) as error:
                 if name not in times:
@@ -88,14 +90,14 @@ def time_cases(
     }, skipped
 
 
-def _block(case: Case, share: float, clock: Callable[[], float], warm: bool) -> List[float]:
+def _block(case: Case, share: float, clock: Callable[[], float], warm: bool, least: float) -> List[float]:
     """Return the seconds of single runs, measured for about ``share`` seconds after one or two warm-up runs."""
     run = case.prepare(random_numbers())
     for _ in range(2 if warm else 1):
         began = clock()
         run()
         once = max(clock() - began, 1e-7)
-    together = max(1, math.ceil(LEAST_BLOCK_SECONDS / once))
+    together = max(1, math.ceil(least / once))
     values: List[float] = []
     began = time.monotonic()
     while not values or time.monotonic() - began < share:

@@ -1,0 +1,160 @@
+"""The training processes of an emulation, each under a CPU quota that stands for its client's device."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import cloudpickle
+import simpy
+
+from edgefl.cpu_quota import LEAST, MOST, CpuQuota
+from edgefl.emulation.failure import EmulationFailed
+from edgefl.emulation.nodes import Nodes
+from edgefl.emulation.trainer import Plan
+from edgefl.training.job import JobId, TrainingJob
+
+START_SECONDS = 300.0
+"""How long the processes may take to read their data and to train their first steps."""
+
+STOP_SECONDS = 60.0
+"""How long a process without a quota may take to end a job at its next step."""
+
+
+class _Running(NamedTuple):
+    """A job in a process: the process's name, its quota, and what triggers at its end; None if it was stopped."""
+
+    job: JobId
+    trainer: str
+    quota: float
+    ended: simpy.Event | None
+
+
+class Trainers:
+    """Trains jobs in processes under quotas; a context manager.
+
+    A process is no device: it trains for one client after another, under the quota of the client's device.
+
+    Args:
+        plan: the run.
+        count: the number of clients that may train at the same time.
+        quotas: the part of one processor that stands for each client's device.
+        nodes: the coordinator's connections.
+        coordinator: where processes connect to; their messages are written next to it.
+
+    Attributes:
+        used: seconds on a processor for which jobs were trained that were not stopped.
+        granted: the same as their quotas allow.
+    """
+
+    def __init__(self, plan: Plan, count: int, quotas: Sequence[float], *, nodes: Nodes, coordinator: Path) -> None:
+        self._plan = plan
+        self._quotas = quotas
+        self._nodes = nodes
+        self._coordinator = coordinator
+        self._messages = coordinator.with_name("trainers")
+        self._names = [f"trainer/{number}" for number in range(count)]
+        self._groups: dict[str, CpuQuota] = {}
+        self._free: list[str] = []
+        self._running: dict[int, _Running] = {}
+        self._started = 0
+        self.used = self.granted = 0.0
+        self._resources = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            self._groups = {name: stack.enter_context(CpuQuota()) for name in self._names}
+            self._start(stack)
+            self._resources = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._resources.close()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job is being trained whose end has an effect."""
+        return any(each.ended is not None for each in self._running.values())
+
+    def train(self, job: TrainingJob, slowdown: float, ended: simpy.Event) -> None:
+        """Start to train a job.
+
+        Args:
+            job: the job.
+            slowdown: how many times as long as usual its client's device takes now.
+            ended: triggers when the job has been trained.
+        """
+        if not self._free:
+            # Each process trains, or ends a job that was stopped.
+            number = next(number for number, each in self._running.items() if each.ended is None)
+            self.trained(self._nodes.wait_for("trained", number, STOP_SECONDS))
+        name = self._free.pop()
+        quota = min(max(self._quotas[job.id.client] / slowdown, LEAST), MOST)
+        self._groups[name].set(quota)
+        self._started += 1
+        self._running[self._started] = _Running(job.id, name, quota, ended)
+        self._nodes.order(
+            name,
+            do="train",
+            number=self._started,
+            client=job.id.client,
+            round=job.round,
+            dispatch=job.id.dispatch,
+            alpha=job.alpha,
+            steps=job.steps,
+        )
+
+    def stop(self, job: JobId) -> None:
+        """End a job at its next step; its event never triggers."""
+        number = next(number for number, each in self._running.items() if each.job == job and each.ended is not None)
+        name = self._running[number].trainer
+        self._running[number] = self._running[number]._replace(ended=None)
+        self._groups[name].set(None)  # the step that is in progress ends soon
+        self._nodes.order(name, do="stop")
+
+    def trained(self, report: dict[str, Any]) -> None:
+        """A process reports the end of a job."""
+        running = self._running.pop(report["trained"])
+        self._free.append(running.trainer)
+        if running.ended is not None:
+            self.used += report["used"]
+            self.granted += running.quota * report["seconds"]
+            running.ended.succeed()
+
+    def _start(self, stack: contextlib.ExitStack) -> None:
+        plan = cloudpickle.dumps(self._plan)
+        processes = {}
+        with self._messages.open("wb") as messages:
+            for name in self._names:
+                command = [sys.executable, "-m", "edgefl.emulation.trainer", name, str(self._coordinator)]
+                process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=messages, stderr=messages)
+                stack.callback(_end, process)
+                processes[name] = process
+                assert process.stdin is not None
+                with contextlib.suppress(BrokenPipeError), process.stdin:
+                    process.stdin.write(plan)
+        until = time.monotonic() + START_SECONDS
+        while not self._nodes.names >= processes.keys():
+            self._nodes.wait(0.1)
+            late = time.monotonic() > until
+            if late or any(process.poll() is not None for process in processes.values()):
+                why = f"were not ready within {START_SECONDS:g} s" if late else "ended at their start"
+                reason = self._messages.read_text(errors="replace").strip() or "no message"
+                raise EmulationFailed(f"the processes that train {why}: {reason}")
+        for name, process in processes.items():
+            self._groups[name].add(process.pid)
+        self._free = list(processes)
+        self._nodes.reports.clear()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
