@@ -62,6 +62,7 @@ class CpuQuota:
                 self._write("cpu.shares", _SHARES)
             else:
                 self._write("cpu.weight", _WEIGHT)
+            self.set(None)  # refused where the kernel has no quotas
         except OSError as error:
             with suppress(OSError):
                 self._folder.rmdir()
@@ -135,8 +136,8 @@ def limited(processors: float) -> Iterator[None]:
 def period_seconds(processors: float) -> float:
     """The period in which a quota is granted: short, but not so short that the kernel cannot keep it.
 
-    >>> period_seconds(0.5), period_seconds(0.1)
-    (0.05, 0.1)
+    >>> period_seconds(0.5), period_seconds(0.04)
+    (0.05, 0.25)
     """
     return max(_PERIOD_SECONDS, _LEAST_RUN_SECONDS / processors)
 

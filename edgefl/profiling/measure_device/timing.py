@@ -49,6 +49,7 @@ def time_cases(
     seconds: float,
     clock: Callable[[], float],
     say: Callable[[str], None],
+    *,
     rounds: int = 5,
     least_block: float = LEAST_BLOCK_SECONDS,
 ) -> Tuple[Dict[str, Timing], Dict[str, str]]:
