@@ -172,7 +172,8 @@ class Links:
     def _configure(self, node: str) -> None:
         """Parameters, addresses, routes and shapers of one node."""
         with inside(self._pids[node]):
-            available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+            # Others of those that the kernel has may be set in its first namespace only.
+            available = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
             set_parameters(self._routing.parameters(node, available))
         self._run(node, ["ip", "-batch", "-"], [*self._routing.devices(node), *self._routing.routes(node)])
         mine = [link for link in self._wiring.links if link.source == node]

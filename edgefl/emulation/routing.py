@@ -122,7 +122,7 @@ class Routing:
         return lines
 
     def parameters(self, node: str, congestion_controls: Sequence[str]) -> dict[str, str]:
-        """The kernel's parameters for a node, given the congestion controls that the kernel has."""
+        """The kernel's parameters for a node, given the congestion controls that may be set."""
         settings = self._settings
         largest = max((self.window(pair).most or 4096 for pair in self._wiring.routes), default=0)
         space = max(4 * largest * shaping.PACKET_BYTES, 1 << 18)
