@@ -1,0 +1,227 @@
+"""Real links give transfers the times of the simulated network.
+
+What runs always checks only what a busy machine cannot break: nothing is faster than its link, and nothing passes in an
+outage. The exact comparison is slow, and needs an idle machine.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import networkx as nx
+import pytest
+import simpy
+
+from edgefl.emulation.link_settings import LinkSettings
+from edgefl.emulation.machine import check, in_namespaces, missing
+from edgefl.emulation.wiring import plan_wiring
+from edgefl.network.flow_network import FlowNetwork
+from edgefl.network.topology import GraphLinks
+from edgefl.network.tree import TreeLinks
+
+sys.path.insert(0, str(Path(__file__).parent))
+from real_transfers import carry
+
+LACK = missing(check(), latencies=True)
+pytestmark = pytest.mark.skipif(LACK is not None, reason=str(LACK))
+
+EARLY = 0.004
+"""Seconds by which a transfer may be early: the tokens that links save, and a packet."""
+
+
+def star(*, down, up, server=1e9, latency=0.0, cells=()):
+    cell = [client % len(cells) for client in range(len(down))] if cells else None
+    backhaul = [(rate, rate) for rate in cells]
+    return TreeLinks(server=(server, server), down=down, up=up, latency=latency, backhaul=backhaul, cell=cell)
+
+
+def wired(topology, clients):
+    return plan_wiring(topology, [("server", f"client/{client}") for client in range(clients)])
+
+
+def simulated(topology, phase):
+    """The end of each transfer of a phase in the simulated network."""
+    env = simpy.Environment()
+    network = FlowNetwork(env, topology)
+    flows = {}
+
+    def transfer(number, source, target, size, at):
+        yield env.timeout(at)
+        flows[number] = network.transfer(source, target, size)
+
+    def change(at, source, target, rate):
+        yield env.timeout(at)
+        network.set_capacity(source, target, rate)
+
+    for number, each in enumerate(phase["transfers"]):
+        env.process(transfer(number, *each))
+    for each in phase.get("changes", []):
+        env.process(change(*each))
+    env.run()
+    return [flows[number].ended for number in range(len(flows))]
+
+
+def test_transfers_are_not_faster_than_their_links_and_arrive_whole():
+    topology = star(down=[20e6, 10e6], up=[10e6, 20e6], server=24e6, latency=0.01)
+    phases = [
+        {"transfers": [["server", "client/0", 500_000, 0.0], ["server", "client/1", 250_000, 0.0]]},
+        {"transfers": [["client/0", "server", 250_000, 0.0], ["client/1", "server", 250_000, 0.0]]},
+    ]
+    found = carry(wired(topology, 2), phases)["phases"]
+    # One after the other, the links of each client and the server limit: 0.2 s each at 20 or 10 Mbit/s.
+    assert all(end >= 0.2 + 0.01 - EARLY for phase in found[:1] for end in phase["ends"])
+    assert found[1]["ends"][0] >= 0.2 + 0.01 - EARLY
+    assert max(found[1]["ends"]) >= 500_000 * 8 / 24e6 + 0.01 - EARLY
+    carried = {(source, target): count for source, target, count in found[1]["carried"]}
+    assert 0 <= carried["server", "internet"] - 750_000 < 2_000
+    assert 0 <= carried["client/1", "internet"] - 250_000 < 2_000
+
+
+def test_nothing_passes_in_an_outage_and_the_connection_stays():
+    phase = {
+        "transfers": [["server", "client/0", 200_000, 0.0]],
+        "changes": [[0.05, "internet", "client/0", 0.0], [0.6, "internet", "client/0", 8e6]],
+    }
+    found = carry(wired(star(down=[8e6], up=[8e6]), 1), [phase, {"transfers": [["client/0", "server", 1000, 0.0]]}])
+    # 0.2 s at 8 Mbit/s, of which at most 0.05 s and a packet come before the outage.
+    assert found["phases"][0]["ends"][0] >= 0.6 + 0.15 - 2 * EARLY
+    assert found["phases"][0]["lost"] == 0
+
+
+def test_packets_follow_the_route_of_a_graph_in_each_direction():
+    graph = nx.DiGraph()
+    for source, target, latency in [
+        ("server", "a", 0.0),
+        ("a", "client/0", 0.0),
+        ("client/0", "b", 0.0),
+        ("b", "server", 0.0),
+    ]:
+        graph.add_edge(source, target, capacity=20e6, latency=latency)
+    wiring = plan_wiring(GraphLinks(graph), [("server", "client/0")])
+    phases = [{"transfers": [["server", "client/0", 100_000, 0.0], ["client/0", "server", 50_000, 0.0]]}]
+    carried = {(source, target): count for source, target, count in carry(wiring, phases)["phases"][0]["carried"]}
+    assert {ends: round(count, -4) for ends, count in carried.items()} == {
+        ("server", "a"): 100_000,
+        ("a", "client/0"): 100_000,
+        ("client/0", "b"): 50_000,
+        ("b", "server"): 50_000,
+    }
+
+
+def test_one_fifo_loses_packets_and_a_queue_for_each_does_not():
+    topology = star(down=[50e6] * 3, up=[50e6] * 3, server=20e6, latency=0.01)
+    phase = {"transfers": [["server", f"client/{client}", 1_000_000, 0.0] for client in range(3)]}
+    lost = {
+        queue: carry(wired(topology, 3), [phase], LinkSettings(queue=queue))["phases"][0]["lost"]
+        for queue in ("fair", "fifo")
+    }
+    assert lost["fair"] == 0
+    assert lost["fifo"] > 0
+
+
+def test_a_dilation_slows_the_links_and_gives_the_scenarios_times():
+    phase = {"transfers": [["server", "client/0", 100_000, 0.0]]}
+    found = carry(wired(star(down=[8e6], up=[8e6], latency=0.02), 1), [phase], LinkSettings(dilation=5.0))
+    assert found["phases"][0]["ends"][0] >= 0.1 + 0.02 - EARLY
+
+
+def test_nothing_is_left_after_a_kill():
+    mark = f"left-{os.getpid()}-{time.monotonic_ns()}"
+    script = f"unshare --net sh -c 'ip link add {mark[-8:]} type veth peer name b; exec sleep 600' {mark} & wait"
+    lab = subprocess.Popen([*in_namespaces(), "sh", "-c", script, mark])
+    deadline = time.monotonic() + 20.0
+    while _processes(mark) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(lab.pid, signal.SIGKILL)
+    lab.wait()
+    while _processes(mark) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert _processes(mark) == 0
+    assert mark[-8:] not in Path("/proc/net/dev").read_text()
+
+
+def _processes(mark):
+    found = 0
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found += mark.encode() in file.read_bytes()
+        except OSError:
+            continue
+    return found
+
+
+# --- exact, slow ------------------------------------------------------------------------------------------------------
+
+RATES = [5e6, 8e6, 12e6, 20e6, 32e6, 48e6, 80e6, 100e6]
+CLIENTS = 6
+
+
+def drawn(seed, *, cells, latency, changes):
+    """A network and phases of 4 to 6 transfers, downlinks and uplinks in turn; capacities end as they began."""
+    draw = random.Random(seed)
+    down, up = ([draw.choice(RATES) for _ in range(CLIENTS)] for _ in range(2))
+
+    def topology():
+        return star(down=down, up=up, server=80e6, latency=latency, cells=[32e6, 32e6] if cells else ())
+
+    phases = []
+    for number in range(4):
+        chosen = draw.sample(range(CLIENTS), draw.randint(4, CLIENTS))
+        phase = {"transfers": [], "changes": []}
+        for client in chosen:
+            gate = f"cell/{client % 2}" if cells else "internet"
+            far, near = f"client/{client}", "server"
+            source, target, link, usual = (
+                (far, near, (far, gate), up[client]) if number % 2 else (near, far, (gate, far), down[client])
+            )
+            size = draw.randint(500_000, 2_500_000)
+            phase["transfers"].append([source, target, size, draw.choice([0.0, 0.0, draw.uniform(0.0, 0.3)])])
+            at = 0.0
+            for _ in range(draw.randint(1, 4) if changes else 0):
+                at += draw.uniform(0.1, 0.4)
+                rate = 0.0 if draw.random() < 0.15 else usual * draw.uniform(0.3, 1.0)
+                phase["changes"].append([at, *link, rate])
+            if changes:
+                phase["changes"].append([at + 0.2, *link, usual])
+        phases.append(phase)
+    return topology, phases
+
+
+def gaps(seed, **options):
+    """The gap of each phase's last end to the simulated one, as a part of it."""
+    topology, phases = drawn(seed, **options)
+    found = carry(wired(topology(), CLIENTS), phases)["phases"]
+    ends = [max(simulated(topology(), phase)) for phase in phases]
+    return [max(real["ends"]) / end - 1.0 for real, end in zip(found, ends, strict=True)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cells", [False, True], ids=["star", "cells"])
+@pytest.mark.parametrize("latency", [0.0, 0.02])
+def test_phases_take_as_long_as_in_the_simulated_network(cells, latency):
+    found = [
+        gap
+        for seed in range(3)
+        for changes in (False, True)
+        for gap in gaps(seed, cells=cells, latency=latency, changes=changes)
+    ]
+    assert statistics.median(map(abs, found)) < 0.01
+    assert max(map(abs, found)) < 0.05
+
+
+@pytest.mark.slow
+def test_one_transfer_takes_its_latency_and_its_bytes_by_the_capacity():
+    topology = star(down=[10e6], up=[10e6], latency=0.02)
+    phases = [
+        {"transfers": [["server", "client/0", 1_000_000, 0.0]]},
+        {"transfers": [["client/0", "server", 1_000_000, 0.0]]},
+    ]
+    found = carry(wired(topology, 1), phases * 5)["phases"]
+    assert statistics.median(phase["ends"][0] for phase in found) == pytest.approx(0.02 + 0.8, rel=0.01)
