@@ -10,12 +10,14 @@ import socket
 import subprocess
 import sys
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.links import Links
 from edgefl.emulation.wiring import Wiring
 
+_AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 LAB = "lab"
 """Its name among the nodes."""
 
@@ -28,7 +30,7 @@ def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
         def tell(**report: Any) -> None:
             control.sendall(json.dumps(report).encode() + b"\n")
 
-        nodes = {name: _node(name, coordinator) for name in wiring.nodes}
+        nodes = {name: _node(name, coordinator, settings.queue) for name in wiring.nodes}
         links = Links(wiring, {name: node.pid for name, node in nodes.items()}, settings)
         stack.callback(links.close)
         tell(node=LAB, ready=True)
@@ -43,9 +45,11 @@ def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
                     nodes[order["node"]].kill()
 
 
-def _node(name: str, coordinator: str) -> subprocess.Popen[bytes]:
+def _node(name: str, coordinator: str, queue: str) -> subprocess.Popen[bytes]:
     """A node's process in a network namespace of its own."""
     command = ["unshare", "--net", sys.executable, "-m", "edgefl.emulation.node", name, coordinator]
+    if queue == "fifo" and "cubic" in _AVAILABLE.read_text().split():
+        command.append("cubic")  # as most servers on the internet
     return subprocess.Popen(command, stdin=subprocess.DEVNULL)
 
 

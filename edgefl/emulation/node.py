@@ -47,10 +47,12 @@ class Node:
     Args:
         name: the node.
         control: the connection to the coordinator.
+        congestion_control: of its connections; the namespace's if empty.
     """
 
-    def __init__(self, name: str, control: asyncio.StreamWriter) -> None:
+    def __init__(self, name: str, control: asyncio.StreamWriter, congestion_control: str = "") -> None:
         self._name = name
+        self._congestion_control = congestion_control
         self._control = control
         self._idle: dict[str, list[socket.socket]] = {}
         self._sending: dict[int, asyncio.Task[None]] = {}
@@ -119,6 +121,8 @@ class Node:
         connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._congestion_control:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, self._congestion_control.encode())
         await loop.sock_connect(connection, (to, PORT))
         for bytes in round_trips:
             await loop.sock_sendall(connection, _HEAD.pack(_ROUND_TRIP, bytes) + bytearray(bytes))
@@ -212,9 +216,9 @@ def _reset(connection: socket.socket) -> None:
     connection.close()
 
 
-async def _live(name: str, coordinator: str) -> None:
+async def _live(name: str, coordinator: str, congestion_control: str = "") -> None:
     orders, control = await asyncio.open_unix_connection(coordinator)
-    node = Node(name, control)
+    node = Node(name, control, congestion_control)
     listening = asyncio.create_task(node.listen())
     node.tell(node=name)
     try:
@@ -224,10 +228,9 @@ async def _live(name: str, coordinator: str) -> None:
 
 
 def main() -> None:
-    """``python -m edgefl.emulation.node NAME COORDINATOR``: live until the coordinator is gone."""
-    name, coordinator = sys.argv[1:]
+    """``python -m edgefl.emulation.node NAME COORDINATOR [CONTROL]``: live until the coordinator is gone."""
     with suppress(ConnectionError, BrokenPipeError):
-        asyncio.run(_live(name, coordinator))
+        asyncio.run(_live(*sys.argv[1:]))
 
 
 if __name__ == "__main__":

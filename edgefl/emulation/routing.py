@@ -15,6 +15,8 @@ from edgefl.emulation import shaping
 from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.wiring import Pair, Wiring
 
+USUAL_WINDOW = 10
+"""Packets in the first round trip (RFC 6928) where one queue would lose more."""
 _OWN_TABLE = 100
 """The routes of packets that a node itself sends."""
 _FIRST_TABLE = 200
@@ -72,7 +74,8 @@ class Routing:
         most = filling if settings.queue == "fair" else None
         if settings.window is not None:
             most = min(max(int(settings.window / shaping.PAYLOAD_BYTES), 1), most or sys.maxsize)
-        initial = filling if settings.initial_window is None else settings.initial_window
+        open_window = filling if settings.queue == "fair" else min(filling, USUAL_WINDOW)
+        initial = open_window if settings.initial_window is None else settings.initial_window
         return Window(initial if most is None else min(initial, most), most)
 
     def devices(self, node: str) -> list[str]:
