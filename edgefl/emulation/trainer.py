@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edgefl.data.federated import load_federated
 from edgefl.experiment.wiring import recipe_of
+from edgefl.input_file import code_files
 from edgefl.methods.objectives.base import Batch
 from edgefl.models.registry import build_model
 from edgefl.scenario import Scenario
@@ -27,6 +28,7 @@ from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import JobId, TrainingJob
+from edgefl.user_code import allow
 
 if TYPE_CHECKING:
     from edgefl.data.federated import FederatedData
@@ -85,6 +87,8 @@ class Trainer:
 
     def __init__(self, plan: Plan, control: socket.socket) -> None:
         scenario, self._plan = plan.scenario, plan
+        for file in code_files(scenario).values():
+            allow(file)  # the simulation before has executed it
         data = load_federated(scenario.data, plan.seed, "cpu", scenario.evaluation.split)
         model = build_model(scenario.model.spec, data.shape, data.classes, data.train.task, tokens=data.tokens)
         engine = EngineSpec(kind="sequential", precision=scenario.training.engine.precision)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import simpy
 
+from edgefl import user_code
 from edgefl.cpu_quota import CpuQuota
 from edgefl.emulation import quotas
 from edgefl.emulation.quotas import at_a_time, check_real_training, quotas_of
@@ -40,6 +41,15 @@ network:
   topology: {kind: star, server: {down: 100 Mbit/s, up: 100 Mbit/s}, latency: 0 s}
   links: {lan: {down: 50 Mbit/s, up: 50 Mbit/s}}
 methods: [{method: fedavg}]
+"""
+
+
+NET = """
+import torch
+
+class Net(torch.nn.Sequential):
+    def __init__(self):
+        super().__init__(torch.nn.Flatten(), torch.nn.Linear(784, 20), torch.nn.ReLU(), torch.nn.Linear(20, 10))
 """
 
 
@@ -105,6 +115,15 @@ def test_a_job_is_trained_until_an_order_arrives(tmp_path: Path, ends: tuple[soc
     assert trainer.train(client=1, round=0, dispatch=4, alpha=4, steps=3)
     ends[1].sendall(b"stop\n")
     assert not trainer.train(client=1, round=0, dispatch=4, alpha=4, steps=3)
+
+
+def test_a_users_own_model_is_trained(
+    tmp_path: Path, ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "net.py").write_text(NET, encoding="utf-8")
+    own = scenario(tmp_path, f"model={{python: {tmp_path / 'net.py'}:Net}}")
+    monkeypatch.setattr(user_code, "_allowed", set())  # as in a new process
+    assert Trainer(Plan(own, "fedavg", 0, 4), ends[0]).train(client=0, round=0, dispatch=0, alpha=4, steps=2)
 
 
 class Training:
