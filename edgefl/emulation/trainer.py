@@ -28,13 +28,14 @@ from edgefl.training.core import TrainingCore
 from edgefl.training.engine_spec import EngineSpec
 from edgefl.training.faults import TrainingFault
 from edgefl.training.job import JobId, TrainingJob
+from edgefl.training.tracing.traced_steps import TracedSteps
 from edgefl.user_code import allow
 
 if TYPE_CHECKING:
     from edgefl.data.federated import FederatedData
 
 WARM_UP_STEPS = 4
-"""Steps before the first job: PyTorch's first ones take longer, and the third one completes a traced step."""
+"""Steps before the first job: the first ones of a process take longer."""
 
 
 class Plan(NamedTuple):
@@ -117,6 +118,8 @@ def _live(control: socket.socket, orders: Iterable[bytes], name: str, plan: Plan
     def tell(**report: Any) -> None:
         control.sendall(json.dumps(report).encode() + b"\n")
 
+    # A device's profile is measured with plain steps; traced ones are faster.
+    TracedSteps.used = False
     trainer = Trainer(plan, control)
     trainer.warm_up()
     tell(node=name)

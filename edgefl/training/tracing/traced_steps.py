@@ -98,7 +98,10 @@ class TracedSteps:
     Attributes:
         traced: number of traced steps so far, including those no longer kept.
         replayed: number of steps run by replaying a traced step.
+        used: whether this process traces steps at all.
     """
+
+    used: ClassVar[bool] = True
 
     _of: ClassVar[WeakKeyDictionary[BlockModel, TracedSteps]] = WeakKeyDictionary()
 
@@ -125,7 +128,7 @@ class TracedSteps:
             *(context.client[name] for name in sorted(context.client)),
         ]
         # If a random draw decides shapes, the loss reads numbers out of tensors.
-        if not objective.side_by_side or not _hashable(objective) or not _ordinary(read):
+        if not self.used or not objective.side_by_side or not _hashable(objective) or not _ordinary(read):
             return differentiated
         return _JobSteps(self, objective, context, read)
 
