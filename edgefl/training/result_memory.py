@@ -21,6 +21,10 @@ LIMIT_BYTES = 1 << 30
 """Size limit of the cache on disk; results beyond it are not stored and must be trained again when needed."""
 
 
+_WHOLE = "end"
+"""The last word of a stored evaluation; without it the file is incomplete."""
+
+
 class ResultMemory:
     """A folder of results for one seed of one run directory.
 
@@ -55,19 +59,34 @@ class ResultMemory:
         kept = {name.removeprefix("kept/"): each for name, each in tensors.items() if name.startswith("kept/")}
         return JobResult(tensors["final"], tensors["losses"], tuple(tensors["sizes"].tolist()), kept)
 
+    def evaluation(self, key: str) -> Evaluation | None:
+        """Return the stored evaluation for a key; ``None`` if there is none or its file is damaged."""
+        try:
+            metric, loss, end = (self._folder / key).read_text("ascii").split()
+            return Evaluation(float.fromhex(metric), float.fromhex(loss)) if end == _WHOLE else None
+        except (OSError, ValueError):
+            return None
+
+    def keep_evaluation(self, key: str, found: Evaluation) -> None:
+        """Store an evaluation's metric and loss, unless writing fails."""
+        self._store(key, f"{found.metric.hex()} {found.loss.hex()} {_WHOLE}".encode())
+
     def put(self, key: str, result: JobResult) -> None:
         """Store a result, unless the limit is reached or writing fails."""
         kept = {f"kept/{name}": tensor for name, tensor in result.kept.items()}
         named = {"final": result.final, "losses": result.cross_entropies, **kept}
         sizes = torch.tensor(result.batch_sizes, dtype=torch.int64)
         content = save({**{name: each.detach().cpu().contiguous() for name, each in named.items()}, "sizes": sizes})
+        # After a power failure the digest shows that the file is incomplete.
+        self._store(key, hashlib.blake2b(content).hexdigest().encode() + b"\n" + content)
+
+    def _store(self, key: str, content: bytes) -> None:
         if self._stored_bytes + len(content) > self._limit:
             return
         try:
             for folder in (self._folder.parent, self._folder):  # not the run directory, which may have been moved
                 folder.mkdir(exist_ok=True)
-            # No flush: after a power failure the digest shows that the file is incomplete.
-            (self._folder / key).write_bytes(hashlib.blake2b(content).hexdigest().encode() + b"\n" + content)
+            (self._folder / key).write_bytes(content)
         except OSError:
             return
         self._stored_bytes += len(content)
@@ -106,8 +125,14 @@ class RememberingEngine:
         return delivered([result for result in known if result is not None], arrived)
 
     def evaluate(self, vector: Tensor, mode: Mapping[str, Any]) -> Evaluation:
-        """Return metric and mean loss on the evaluation split."""
-        return self._engine.evaluate(vector, mode)
+        """Return metric and mean loss on the evaluation split; stored like the results of jobs."""
+        described = json.dumps([self._model_key, content_of(vector), mode], default=repr)
+        key = f"evaluation-{hashlib.blake2b(described.encode(), digest_size=20).hexdigest()}"
+        known = self._memory.evaluation(key)
+        if known is None:
+            known = self._engine.evaluate(vector, mode)
+            self._memory.keep_evaluation(key, known)
+        return known
 
     def close(self) -> None:
         """Release the engine's workers and memory."""

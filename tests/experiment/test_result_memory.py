@@ -1,5 +1,6 @@
 """No job is trained twice in a run directory, and nothing that is found differs from what would be trained."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -12,8 +13,9 @@ from edgefl.methods.build import build_method
 from edgefl.methods.local_options import LocalOptions
 from edgefl.methods.objectives.cross_entropy import CrossEntropy
 from edgefl.methods.objectives.feddyn import FedDyn
-from edgefl.training import sequential
+from edgefl.training import evaluation, sequential
 from edgefl.training.base import JobResult, JobTask
+from edgefl.training.job import Evaluation
 from edgefl.training.local_training import train_job
 from edgefl.training.result_memory import ResultMemory, signature
 
@@ -111,3 +113,39 @@ def test_a_damaged_result_counts_as_unknown_and_the_limit_holds(tmp_path):
     full = ResultMemory(tmp_path, limit=10)
     full.put("other", result)
     assert full.get("other", torch.device("cpu")) is None
+
+
+def test_an_evaluation_is_found_to_the_bit_and_an_incomplete_one_counts_as_unknown(tmp_path):
+    memory, found = ResultMemory(tmp_path), Evaluation(1 / 3, float("nan"))
+    assert memory.evaluation("key") is None
+    memory.keep_evaluation("key", found)
+    again = memory.evaluation("key")
+    assert again.metric == 1 / 3
+    assert math.isnan(again.loss)
+    content = (tmp_path / "key").read_bytes()
+    for length in range(len(content)):
+        (tmp_path / "key").write_bytes(content[:length])
+        assert memory.evaluation("key") is None
+
+
+def test_the_same_model_is_evaluated_once_for_several_runs_with_one_folder_of_results(small, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(evaluation, "evaluate_batches", counted(evaluation.evaluate_batches, seen))
+    monkeypatch.setattr(sequential, "evaluate_batches", evaluation.evaluate_batches)
+    runs = [
+        run(small(), out=tmp_path / name, engine="sequential", results=tmp_path / "results") for name in ("one", "two")
+    ]
+    assert runs[0].joinpath("summary.json").read_bytes() == runs[1].joinpath("summary.json").read_bytes()
+    once = len(seen)
+    run(small(), out=tmp_path / "three", engine="sequential")
+    assert len(seen) == 2 * once
+
+
+def counted(function, seen):
+    """A function that notes each of its calls."""
+
+    def counting(*arguments, **options):
+        seen.append(1)
+        return function(*arguments, **options)
+
+    return counting
