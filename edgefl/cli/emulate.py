@@ -41,6 +41,9 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
             help="Local training takes the predicted seconds, or trains under the CPU quota of each client's profile."
         ),
     ] = "paced",
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Fit the transport's numbers to the emulation, and print them.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print only summary.json to standard output.")] = False,
 ) -> None:
     """Run a scenario as real processes that transfer real bytes over shaped links, and compare with its simulation."""
@@ -79,6 +82,12 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
     except UserError as error:
         raise error.located(file=scenario) from None
     print_result(runs.measured, as_json=as_json)
+    if calibrate:
+        from edgefl.emulation.calibration import calibrate as fitted
+        from edgefl.emulation.workplace import workplace
+
+        with workplace() as place:
+            say(str(fitted(chosen, runs.measured, runs.predicted, place)), err=as_json)
     say(f"prediction: {runs.predicted}; to compare: edgefl report {folder} --against {runs.predicted}", err=as_json)
 
 
