@@ -109,7 +109,7 @@ class Links:
     def check(self) -> None:
         """Raise OSError if a process that the links need has ended."""
         if self._delay_line is not None and self._delay_line.poll() is not None:
-            raise OSError("the process that delays packets has ended")
+            raise OSError(f"the process that delays packets has ended, with exit status {self._delay_line.returncode}")
 
     @property
     def carried_packets(self) -> int:
