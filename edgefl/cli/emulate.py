@@ -11,7 +11,9 @@ import typer
 from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, new_folder
 from edgefl.cli.printing import say
 from edgefl.cli.simulate import check_device, chosen_labels, print_result, quiet
+from edgefl.cli.stopped import Stopped
 from edgefl.errors import UserError
+from edgefl.record.unfinished import how_to_continue, is_emulated
 
 
 def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
@@ -81,6 +83,10 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
             )
     except UserError as error:
         raise error.located(file=scenario) from None
+    except KeyboardInterrupt:
+        if is_emulated(folder):
+            raise Stopped(f"{folder} is unfinished: {how_to_continue(folder)}") from None
+        raise
     print_result(runs.measured, as_json=as_json)
     if calibrate:
         from edgefl.emulation.calibration import calibrate as fitted

@@ -85,6 +85,8 @@ def emulate(
         UserError: the scenario cannot be emulated, or this machine cannot do it.
         EmulationFailed: a process, a link or a transfer failed.
     """
+    if out.name in {"", ".."}:
+        raise UserError("expected a folder with a name; choose another folder with --out", file=str(out))
     predicted = out.with_name(f"{out.name}-predicted")
     for path in (out, predicted):
         look_free(path, hint="choose another folder with --out")

@@ -9,7 +9,7 @@ import json
 import socket
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +30,25 @@ def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
         def tell(**report: Any) -> None:
             control.sendall(json.dumps(report).encode() + b"\n")
 
-        nodes = {name: _node(name, coordinator, settings.queue) for name in wiring.nodes}
-        links = Links(wiring, {name: node.pid for name, node in nodes.items()}, settings)
-        stack.callback(links.close)
-        tell(node=LAB, ready=True)
-        for line in stack.enter_context(control.makefile("rb")):
-            order = json.loads(line)
-            match order["do"]:
-                case "capacities":
-                    links.set_capacities({(source, target): rate for source, target, rate in order["changes"]})
-                case "counters":
-                    tell(counters=[[*ends, count] for ends, count in links.counters().items()])
-                case "end":
-                    nodes[order["node"]].kill()
+        try:
+            nodes = {name: _node(name, coordinator, settings.queue) for name in wiring.nodes}
+            links = Links(wiring, {name: node.pid for name, node in nodes.items()}, settings)
+            stack.callback(links.close)
+            tell(node=LAB, ready=True)
+            for line in stack.enter_context(control.makefile("rb")):
+                links.check()
+                order = json.loads(line)
+                match order["do"]:
+                    case "capacities":
+                        links.set_capacities({(source, target): rate for source, target, rate in order["changes"]})
+                    case "counters":
+                        tell(counters=[[*ends, count] for ends, count in links.counters().items()])
+                    case "end":
+                        nodes[order["node"]].kill()
+        except OSError as error:
+            with suppress(OSError):  # the coordinator may be what has ended
+                tell(broken=str(error))
+            raise
 
 
 def _node(name: str, coordinator: str, queue: str) -> subprocess.Popen[bytes]:

@@ -24,7 +24,7 @@ from edgefl.emulation.failure import EmulationFailed
 from edgefl.emulation.lab import LAB
 from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.machine import in_namespaces
-from edgefl.emulation.nodes import Nodes
+from edgefl.emulation.nodes import Nodes, check_alive
 from edgefl.emulation.wiring import Pair, Wiring
 
 MOST_WARM_BYTES = 1 << 23
@@ -160,6 +160,9 @@ class Laboratory:
         until, names = time.monotonic() + START_SECONDS, {*self._wiring.nodes, LAB}
         while not self.nodes.names >= names:
             self.nodes.wait(0.1)
+            for report in self.nodes.reports:
+                if "broken" in report:
+                    check_alive(report)
             late = time.monotonic() > until
             if late or self._lab.poll() is not None:
                 why = f"were not ready within {START_SECONDS:g} s" if late else "ended at their start"

@@ -7,10 +7,26 @@ import selectors
 import socket
 import time
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from edgefl.emulation.failure import EmulationFailed
+
+LONGEST_PATH = 107
+"""Bytes of a socket's path, as the kernel limits them (unix(7))."""
+
+
+def check_alive(report: Mapping[str, Any]) -> None:
+    """Check that a report does not tell of a process that has ended, or of links that do not work.
+
+    Raises:
+        EmulationFailed: it does.
+    """
+    if "broken" in report:
+        raise EmulationFailed(f"the links of the emulation do not work: {report['broken']}")
+    if "gone" in report:
+        raise EmulationFailed(f"the process of {report['gone']} has ended")
 
 
 class Nodes:
@@ -19,11 +35,17 @@ class Nodes:
     Args:
         path: where they connect to.
 
+    Raises:
+        EmulationFailed: the path is too long for a socket.
+
     Attributes:
         reports: what nodes have reported and nobody has read yet, in the order of arrival.
     """
 
     def __init__(self, path: Path) -> None:
+        if len(bytes(path)) > LONGEST_PATH:
+            place = "expected a shorter path of the folder for temporary files (TMPDIR)"
+            raise EmulationFailed(f"{place}: the path of a socket has at most {LONGEST_PATH} bytes, found {path}")
         self.reports: deque[dict[str, Any]] = deque()
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listening.bind(str(path))
@@ -66,7 +88,7 @@ class Nodes:
         """The next report in which ``kind`` is ``value``, or anything (``...``); the others stay for later readers.
 
         Raises:
-            EmulationFailed: there was none in time.
+            EmulationFailed: there was none in time, or a process has ended.
         """
         until = time.monotonic() + seconds
         while True:
@@ -74,6 +96,8 @@ class Nodes:
                 if kind in report and value in (..., report[kind]):
                     self.reports.remove(report)
                     return report
+            for report in self.reports:
+                check_alive(report)
             if time.monotonic() >= until:
                 raise EmulationFailed(f"no process reported its {kind} within {seconds:g} s")
             self.wait(until - time.monotonic())

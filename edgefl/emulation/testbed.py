@@ -9,6 +9,7 @@ import simpy
 from edgefl.emulation.carried_network import CarriedNetwork
 from edgefl.emulation.failure import EmulationFailed
 from edgefl.emulation.laboratory import Laboratory
+from edgefl.emulation.nodes import check_alive
 from edgefl.emulation.real_clock import RealClock
 from edgefl.emulation.trainers import Trainers
 from edgefl.emulation.trust import starved
@@ -101,6 +102,7 @@ class Testbed:
         report = min(self._nodes.reports, key=lambda each: each.get("at", 0.0))
         self._nodes.reports.remove(report)
         assert self._network is not None
+        check_alive(report)
         if "arrived" in report:
             if not report["intact"]:
                 raise EmulationFailed(f"transfer {report['arrived']} arrived with other bytes than were sent")
@@ -108,8 +110,6 @@ class Testbed:
         elif "trained" in report:
             assert self._trainers is not None
             self._trainers.trained(report)
-        elif "gone" in report:
-            raise EmulationFailed(f"the process of {report['gone']} has ended")
         elif "failed" in report:
             raise EmulationFailed(f"transfer {report['failed']} failed: {report['reason']}")
 

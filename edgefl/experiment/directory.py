@@ -18,6 +18,7 @@ from edgefl.experiment.software import in_words
 from edgefl.experiment.state import Choices, Finished, State, damaged, read_state
 from edgefl.record import RunPaths, names
 from edgefl.record.summary import SCHEMA, SeedResult, Summary, is_summary, read_summary
+from edgefl.record.unfinished import how_to_continue, is_emulated
 from edgefl.scenario import Scenario, dump_yaml, resolve
 from edgefl.version import __version__
 
@@ -295,6 +296,8 @@ def check_free(path: Path, *, begun: bool = False, hint: str = "choose another f
     if found <= {names.LOCK, *left}:
         return
     if names.STATE in found:
+        if is_emulated(path):
+            raise UserError(f"contains an interrupted emulation, which cannot be resumed; {hint}", file=str(path))
         raise UserError(
             f"contains an interrupted run; to continue: edgefl simulate --resume {path}; else {hint}", file=str(path)
         )
@@ -311,7 +314,7 @@ def read_run_summary(run: Path) -> Summary:
     """
     path = RunPaths(run).summary
     if not path.is_file():
-        hint = f"; it is unfinished: edgefl simulate --resume {run}" if is_interrupted(run) else ""
+        hint = f"; it is unfinished: {how_to_continue(run)}" if is_interrupted(run) else ""
         raise UserError(f"expected the folder of a finished run, found no summary.json{hint}", file=str(run))
     _, summary = read_summary(path)
     for label in summary.methods:

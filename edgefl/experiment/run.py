@@ -142,7 +142,8 @@ def _execute(
             raise RunMoved(directory.path, directory.new_place, experiment.at) from error
         if not directory.opened:
             raise
-        reason, resumable = storage_reason(error), is_interrupted(directory.path)
+        reason = storage_reason(error)
+        resumable = is_interrupted(directory.path) and not directory.choices.emulated
         raise NotWritten(directory.path, reason, resumable=resumable) from error
     experiment.check_faults()
     return directory.path

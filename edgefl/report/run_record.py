@@ -13,6 +13,7 @@ from edgefl.record.emulation import Emulation, read_emulation
 from edgefl.record.metric import Metric
 from edgefl.record.names import SWEEP
 from edgefl.record.summary import SeedResult, Summary, read_summary
+from edgefl.record.unfinished import how_to_continue
 from edgefl.user_path import user_path
 from edgefl.yaml_file import read_yaml
 
@@ -48,7 +49,7 @@ class RunRecord:
         paths = self.paths
         for file in (paths.summary, paths.scenario):
             if not file.exists():
-                hint = f"; it is unfinished: edgefl simulate --resume {path}" if paths.state.exists() else ""
+                hint = f"; it is unfinished: {how_to_continue(path)}" if paths.state.exists() else ""
                 if (self.path / SWEEP).exists():
                     hint = "; it is an unfinished sweep: run its command again"
                 raise UserError(f"expected a finished run, found no {file.name} in it{hint}", file=str(path))

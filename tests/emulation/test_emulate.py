@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,24 @@ def small(name: str, **changes):
     data = scenarios()[name]
     fleet = [{"profile": "jetson-orin-nano", "share": 1, "link": "wifi"}]
     return {**data, "fleet": fleet, "training": {**data["training"], "rounds": 2, "cohort": 3}, **changes}
+
+
+def command_line(process: int) -> str:
+    """The words with which a process was started."""
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def descendants(process: int) -> list[int]:
+    """The processes that a process has started, and those that these have started."""
+    found = [process]
+    for parent in found:
+        for children in Path(f"/proc/{parent}/task").glob("*/children"):
+            with suppress(OSError):
+                found += [int(each) for each in children.read_text().split()]
+    return found[1:]
 
 
 def left_behind() -> list[str]:
@@ -114,8 +133,39 @@ def test_an_interrupted_emulation_is_not_resumed_as_a_simulation(tmp_path, capsy
     process.send_signal(signal.SIGINT)
     assert process.wait(30.0) == 130
     assert gone()
-    assert main(["simulate", "--resume", str(tmp_path / "run")]) == 2
-    assert "an emulation cannot be resumed" in capsys.readouterr().err
+    for command in (["simulate", "--resume"], ["report"], ["emulate", str(file), "--out"]):
+        assert main([*command, str(tmp_path / "run")]) == 2
+        said = capsys.readouterr().err
+        assert "cannot be resumed" in said
+        assert "--resume" not in said
+
+
+def test_a_folder_without_a_name_is_refused(tmp_path, capsys):
+    file = tmp_path / "scenario.yaml"
+    file.write_text(yaml.safe_dump(small("star")))
+    assert main(["emulate", str(file), "--no-train", "--out", "/"]) == 2
+    assert "expected a folder with a name" in capsys.readouterr().err
+
+
+def test_the_end_of_the_process_that_delays_packets_ends_the_emulation(tmp_path):
+    file = tmp_path / "scenario.yaml"
+    file.write_text(yaml.safe_dump(small("star-20ms")))
+    command = [sys.executable, "-m", "edgefl", "emulate", str(file), "--no-train", "--dilate", "5"]
+    process = subprocess.Popen([*command, "--out", str(tmp_path / "run")], stderr=subprocess.PIPE, text=True)
+    until, found = time.monotonic() + 60.0, []
+    while not found and process.poll() is None and time.monotonic() < until:
+        found = [each for each in descendants(process.pid) if "emulation.delay_line" in command_line(each)]
+        time.sleep(0.1)
+    if not found:
+        process.terminate()
+        process.communicate(timeout=30.0)
+        pytest.skip("this kernel delays packets itself")
+    time.sleep(1.0)
+    os.kill(found[0], signal.SIGKILL)
+    said = process.communicate(timeout=60.0)[1]
+    assert process.returncode == 1
+    assert "the process that delays packets has ended" in said
+    assert gone()
 
 
 @pytest.mark.parametrize(

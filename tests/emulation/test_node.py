@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import time
@@ -82,3 +83,17 @@ def test_a_process_that_is_gone_is_reported(node: Nodes) -> None:
         node.order("b", do="progress", flow=0)
     with pytest.raises(EmulationFailed, match="no process reported its arrived"):
         node.wait_for("arrived", 0, 0.05)
+
+
+def test_waiting_for_a_report_ends_with_a_process(node: Nodes, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+        other.connect(str(tmp_path / "coordinator"))
+        other.sendall(b'{"node": "b"}\n')
+        node.wait_for("node", "b", 20.0)
+    with pytest.raises(EmulationFailed, match="process of b has ended"):
+        node.wait_for("arrived", 0, 20.0)
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_named(tmp_path: Path) -> None:
+    with pytest.raises(EmulationFailed, match=r"expected a shorter path .*TMPDIR.* at most 107 bytes"):
+        Nodes(tmp_path / ("a" * 107))
