@@ -69,7 +69,13 @@ class Laboratory:
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self._folder)))
             content = folder / "content"
-            content.write_bytes(np.random.default_rng(self._seed).bytes(CONTENT_BYTES))
+            try:
+                content.write_bytes(np.random.default_rng(self._seed).bytes(CONTENT_BYTES))
+            except OSError as error:
+                reason = error.strerror or error
+                raise EmulationFailed(
+                    f"the folder for temporary files, {folder}, cannot be written: {reason}"
+                ) from None
             self._content = str(content)
             self.coordinator = folder / "coordinator"
             self.nodes = Nodes(self.coordinator)

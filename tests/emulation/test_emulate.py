@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import yaml
 
 from edgefl.cli import main
 from edgefl.emulation.emulate import emulate
+from edgefl.emulation.failure import EmulationFailed
 from edgefl.emulation.machine import in_namespaces
 from edgefl.record.paths import RunPaths
 from edgefl.report.against.comparing import compare_runs
@@ -145,6 +147,15 @@ def test_a_folder_without_a_name_is_refused(tmp_path, capsys):
     file.write_text(yaml.safe_dump(small("star")))
     assert main(["emulate", str(file), "--no-train", "--out", "/"]) == 2
     assert "expected a folder with a name" in capsys.readouterr().err
+
+
+def test_a_full_folder_for_temporary_files_is_named(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(EmulationFailed, match=r"temporary files, .*cannot be written: No space left"):
+        emulate(check(small("star")), out=tmp_path / "run", train=False, dilation=1.0)
 
 
 def test_the_end_of_the_process_that_delays_packets_ends_the_emulation(tmp_path):
