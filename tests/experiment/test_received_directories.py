@@ -332,7 +332,7 @@ MAY_LACK = {"by_fate", "targets", "budgets", "message", *SHARES}
 def possible(state, place, forgery):
     """Whether a state may hold this: a figure of a finished run, which ``verify`` compares with the log, or less."""
     *_, before, last = ("", *place)
-    if forgery == "removed" and (last == "cache" or (isinstance(last, int) and isinstance(before, str))):
+    if forgery == "removed" and (last in ("cache", "emulated") or (isinstance(last, int) and isinstance(before, str))):
         return place != ("choices", "methods", 0)  # it has a finished run
     value, of_a_run = part_at(state, place), "entry" in place and last != "seed"
     share, amount = last in SHARES, last in AMOUNTS
