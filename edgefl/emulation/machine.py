@@ -65,7 +65,8 @@ def check() -> list[Finding]:
         found.append(Finding("namespaces", False, reason))
         return [*found, *_processors()]
     found.append(Finding("namespaces", True, "in a user namespace" if _USER[0] in start else "as root"))
-    refusals = _probed(start)
+    # Without the programs nothing is known of the kernel.
+    refusals = _probed(start) if all(each.works for each in found) else {}
     for feature, refusal in refusals.items():
         needed = feature not in {"netem", "tun"}
         found.append(Finding(feature, not refusal, refusal or "works", needed))

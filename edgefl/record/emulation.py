@@ -17,6 +17,8 @@ from edgefl.options import Options
 from edgefl.record.summary import Amount, Count
 from edgefl.validation import validated
 
+Share = Annotated[float, Field(ge=0, le=1)]
+
 
 class WireBytes(Options):
     """What the network interfaces of the clients carried, without the headers of packets, from their counters.
@@ -39,7 +41,7 @@ class Load(Options):
         paused_while_sending: those of them in which data was in transfer.
     """
 
-    cpu: Amount
+    cpu: Share
     late_seconds_median: Amount
     late_seconds_worst: Amount
     paused_seconds: Amount

@@ -59,25 +59,18 @@ def descendants(process: int) -> list[int]:
     return found[1:]
 
 
-def left_behind() -> list[str]:
-    """The command lines of processes of emulations."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except OSError:
-            continue
-        if "edgefl.emulation" in words:
-            found.append(words)
-    return found
+def left_behind(process: int) -> list[str]:
+    """The command lines of processes of the emulations of a process; they name its folder."""
+    words = [command_line(int(each.name)) for each in Path("/proc").glob("[0-9]*")]
+    return [each for each in words if f"edgefl-emulation-{process}-" in each and "edgefl.emulation" in each]
 
 
-def gone(seconds: float = 20.0) -> bool:
+def gone(process: int, seconds: float = 20.0) -> bool:
     """Whether all of them end within this time."""
     until = time.monotonic() + seconds
-    while left_behind() and time.monotonic() < until:
+    while left_behind(process) and time.monotonic() < until:
         time.sleep(0.1)
-    return not left_behind()
+    return not left_behind(process)
 
 
 @pytest.mark.parametrize("name", ["star-20ms", "hierarchical", "fedadc"])
@@ -95,7 +88,7 @@ def test_an_emulated_run_ends_with_the_simulated_model_and_its_bytes(tmp_path, n
         # A busy machine makes rounds longer; nothing makes them much shorter than their bytes and seconds allow.
         assert all(gap.measured > 0.97 * gap.predicted for gap in found.rounds)
     assert verify(runs.measured) == []
-    assert gone()
+    assert gone(os.getpid())
 
 
 def test_a_deadline_cuts_real_transfers_off(tmp_path):
@@ -114,13 +107,13 @@ def test_a_killed_emulation_leaves_no_process(tmp_path):
     process = subprocess.Popen([*command, "--out", str(tmp_path / "run")], stderr=subprocess.DEVNULL)
     try:
         until = time.monotonic() + 60.0
-        while len(left_behind()) < 10 and time.monotonic() < until:
+        while len(left_behind(process.pid)) < 10 and time.monotonic() < until:
             time.sleep(0.1)
-        assert left_behind()
+        assert left_behind(process.pid)
     finally:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    assert gone()
+    assert gone(process.pid)
 
 
 def test_an_interrupted_emulation_is_not_resumed_as_a_simulation(tmp_path, capsys):
@@ -134,7 +127,7 @@ def test_an_interrupted_emulation_is_not_resumed_as_a_simulation(tmp_path, capsy
     time.sleep(2.0)
     process.send_signal(signal.SIGINT)
     assert process.wait(30.0) == 130
-    assert gone()
+    assert gone(process.pid)
     for command in (["simulate", "--resume"], ["report"], ["emulate", str(file), "--out"]):
         assert main([*command, str(tmp_path / "run")]) == 2
         said = capsys.readouterr().err
@@ -176,7 +169,7 @@ def test_the_end_of_the_process_that_delays_packets_ends_the_emulation(tmp_path)
     said = process.communicate(timeout=60.0)[1]
     assert process.returncode == 1
     assert "the process that delays packets has ended" in said
-    assert gone()
+    assert gone(process.pid)
 
 
 @pytest.mark.parametrize(
