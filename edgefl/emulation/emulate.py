@@ -2,46 +2,31 @@
 
 from __future__ import annotations
 
-import math
-import os
-import platform
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import networkx as nx
-
+from edgefl.emulation.arrangement import check_scenario, settings_of, taking_part, wiring_of
 from edgefl.emulation.carrying import measured_rates
 from edgefl.emulation.dilation import choose_dilation
 from edgefl.emulation.laboratory import Laboratory
-from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.machine import check, missing
+from edgefl.emulation.measured import measured, processor_seconds
 from edgefl.emulation.quotas import at_a_time, check_real_training, quotas_of
 from edgefl.emulation.testbed import Testbed
 from edgefl.emulation.trainer import Plan
 from edgefl.emulation.trainers import Trainers
-from edgefl.emulation.trust import doubts
-from edgefl.emulation.wiring import Pair, Wiring, plan_wiring
 from edgefl.emulation.workplace import workplace
 from edgefl.errors import UserError
 from edgefl.experiment import look_free, run
 from edgefl.experiment.one_run import MakeTestbed
-from edgefl.network.client_links import DIRECTIONS, client_link_numbers
-from edgefl.network.route import router
-from edgefl.network.topology import GraphLinks
-from edgefl.record.emulation import Emulation, Load, WireBytes, write_emulation
+from edgefl.record.emulation import write_emulation
 from edgefl.record.listener import Listener
 from edgefl.record.paths import RunPaths, SeedPaths
-from edgefl.record.tables import read_events
 from edgefl.scenario import Scenario
-from edgefl.simulation.protocol_specs import HierarchicalSpec
 from edgefl.simulation.setup import Setup
-
-MOST_CLIENTS = 100
-"""Up to this number all clients of a fleet get a process; of a larger fleet those that take part in the simulation."""
 
 
 class Emulated(NamedTuple):
@@ -124,7 +109,7 @@ def emulate(
                 )
             made = Testbed(laboratory, dilation=factor, trainers=trainers)
             yield made
-            write_emulation(_measured(made, setup, before), paths.emulation)
+            write_emulation(measured(made, setup, before), paths.emulation)
 
     with workplace() as folder:
 
@@ -143,107 +128,3 @@ def emulate(
         once(predicted, None, listeners)
         once(out, testbed, listeners)
     return Emulated(out, predicted)
-
-
-def check_scenario(scenario: Scenario) -> None:
-    """Refuse what real links here cannot do.
-
-    Raises:
-        UserError: the option, and why.
-    """
-    transport = scenario.network.transport
-    if transport.multicast:
-        raise UserError("expected false: a TCP connection has one receiver", field="network.transport.multicast")
-    if transport.loss:
-        raise UserError("expected 0: the links of an emulation lose no packet", field="network.transport.loss")
-    if transport.connection_limit is not None:
-        raise UserError("expected null: an emulation limits links only", field="network.transport.connection_limit")
-
-
-def taking_part(setup: Setup, predicted: SeedPaths) -> list[int]:
-    """The clients that get a process: all of a small fleet, or those that took part in the simulation."""
-    if setup.clients <= MOST_CLIENTS:
-        return list(range(setup.clients))
-    return sorted({event.client for event in read_events(predicted.events, {"transfer_start"}) if event.client >= 0})
-
-
-def wiring_of(setup: Setup, chosen: Sequence[int]) -> Wiring:
-    """The plan of a run's links to these clients.
-
-    Raises:
-        UserError: more nodes than can be emulated, or radio channels.
-    """
-    topology = GraphLinks(setup.topology) if isinstance(setup.topology, nx.Graph) else setup.topology
-    clients = [f"client/{client}" for client in chosen]
-    gates = ["server"] * len(clients)
-    talks: list[Pair] = []
-    if isinstance(setup.protocol, HierarchicalSpec):
-        route = router(topology)
-        gates = [route("server", client).nodes[-2] for client in clients]
-        talks += [("server", cell) for cell in dict.fromkeys(gates)]
-    talks += list(zip(gates, clients, strict=True))
-    peaks: dict[Pair, float] = {}
-    for direction in DIRECTIONS:
-        highest = setup.capacity_changes.highest(direction).tolist()
-        numbers = client_link_numbers(topology, setup.clients, direction)
-        for number, rate in zip(numbers.tolist(), highest, strict=True):
-            source, target = topology.ends(number)
-            peaks[str(source), str(target)] = rate
-    return plan_wiring(topology, talks, peaks=peaks)
-
-
-def settings_of(setup: Setup, dilation: float) -> LinkSettings:
-    """How a run's links queue and its connections begin, from the scenario's transport."""
-    transport, tcp = setup.transport, setup.transport.tcp
-    queue: Literal["fair", "fifo"] = "fair" if transport.queue is None else "fifo"
-    if tcp is None:
-        return LinkSettings(dilation, transport.efficiency, queue)
-    window = None if math.isinf(tcp.window) else tcp.window
-    return LinkSettings(
-        dilation,
-        transport.efficiency,
-        queue,
-        initial_window=None if tcp.initial_window is None else round(tcp.initial_window),
-        restart_idle=tcp.restart_idle,
-        window=window,
-    )
-
-
-def processor_seconds() -> tuple[float, float]:
-    """The seconds for which all processors of this machine have worked, and for which they could have."""
-    with open("/proc/stat", encoding="ascii") as file:
-        ticks = [int(each) for each in file.readline().split()[1:9]]
-    idle = ticks[3] + ticks[4]
-    return float(sum(ticks) - idle), float(sum(ticks))
-
-
-def _measured(testbed: Testbed, setup: Setup, before: tuple[float, float]) -> Emulation:
-    clock = testbed.clock()
-    after = processor_seconds()
-    down = up = 0
-    for (source, target), count in testbed.carried().items():
-        if target.startswith("client/"):
-            down += count
-        if source.startswith("client/"):
-            up += count
-    late = [each / clock.dilation for each in clock.late] or [0.0]
-    load = Load(
-        cpu=min(1.0, (after[0] - before[0]) / max(after[1] - before[1], 1.0)),
-        late_seconds_median=statistics.median(late),
-        late_seconds_worst=max(late),
-        paused_seconds=clock.paused / clock.dilation,
-        paused_while_sending=clock.paused_while_sending / clock.dilation,
-    )
-    trust = [
-        *doubts(load, seconds=clock.now, rounds=setup.rounds, dilation=clock.dilation),
-        *testbed.doubts_of_training(),
-    ]
-    return Emulation(
-        dilation=clock.dilation,
-        compute="real" if testbed.trains else "paced",
-        queue="fair" if setup.transport.queue is None else "fifo",
-        trust=tuple(trust),
-        wire_bytes=WireBytes(down=down, up=up),
-        load=load,
-        machine={"processors": os.cpu_count(), "kernel": platform.release()},
-    )

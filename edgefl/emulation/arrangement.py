@@ -1,0 +1,88 @@
+"""What the processes and links of a run are like, from the run's setup."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import networkx as nx
+
+from edgefl.emulation.link_settings import LinkSettings
+from edgefl.emulation.wiring import Pair, Wiring, plan_wiring
+from edgefl.errors import UserError
+from edgefl.network.client_links import DIRECTIONS, client_link_numbers
+from edgefl.network.route import router
+from edgefl.network.topology import GraphLinks
+from edgefl.record.paths import SeedPaths
+from edgefl.record.tables import read_events
+from edgefl.scenario import Scenario
+from edgefl.simulation.protocol_specs import HierarchicalSpec
+from edgefl.simulation.setup import Setup
+
+MOST_CLIENTS = 100
+"""Up to this number all clients of a fleet get a process; of a larger fleet those that take part in the simulation."""
+
+
+def check_scenario(scenario: Scenario) -> None:
+    """Refuse what real links here cannot do.
+
+    Raises:
+        UserError: the option, and why.
+    """
+    transport = scenario.network.transport
+    if transport.multicast:
+        raise UserError("expected false: a TCP connection has one receiver", field="network.transport.multicast")
+    if transport.loss:
+        raise UserError("expected 0: the links of an emulation lose no packet", field="network.transport.loss")
+    if transport.connection_limit is not None:
+        raise UserError("expected null: an emulation limits links only", field="network.transport.connection_limit")
+
+
+def taking_part(setup: Setup, predicted: SeedPaths) -> list[int]:
+    """The clients that get a process: all of a small fleet, or those that took part in the simulation."""
+    if setup.clients <= MOST_CLIENTS:
+        return list(range(setup.clients))
+    return sorted({event.client for event in read_events(predicted.events, {"transfer_start"}) if event.client >= 0})
+
+
+def wiring_of(setup: Setup, chosen: Sequence[int]) -> Wiring:
+    """The plan of a run's links to these clients.
+
+    Raises:
+        UserError: more nodes than can be emulated, or radio channels.
+    """
+    topology = GraphLinks(setup.topology) if isinstance(setup.topology, nx.Graph) else setup.topology
+    clients = [f"client/{client}" for client in chosen]
+    gates = ["server"] * len(clients)
+    talks: list[Pair] = []
+    if isinstance(setup.protocol, HierarchicalSpec):
+        route = router(topology)
+        gates = [route("server", client).nodes[-2] for client in clients]
+        talks += [("server", cell) for cell in dict.fromkeys(gates)]
+    talks += list(zip(gates, clients, strict=True))
+    peaks: dict[Pair, float] = {}
+    for direction in DIRECTIONS:
+        highest = setup.capacity_changes.highest(direction).tolist()
+        numbers = client_link_numbers(topology, setup.clients, direction)
+        for number, rate in zip(numbers.tolist(), highest, strict=True):
+            source, target = topology.ends(number)
+            peaks[str(source), str(target)] = rate
+    return plan_wiring(topology, talks, peaks=peaks)
+
+
+def settings_of(setup: Setup, dilation: float) -> LinkSettings:
+    """How a run's links queue and its connections begin, from the scenario's transport."""
+    transport, tcp = setup.transport, setup.transport.tcp
+    queue: Literal["fair", "fifo"] = "fair" if transport.queue is None else "fifo"
+    if tcp is None:
+        return LinkSettings(dilation, transport.efficiency, queue)
+    window = None if math.isinf(tcp.window) else tcp.window
+    return LinkSettings(
+        dilation,
+        transport.efficiency,
+        queue,
+        initial_window=None if tcp.initial_window is None else round(tcp.initial_window),
+        restart_idle=tcp.restart_idle,
+        window=window,
+    )
