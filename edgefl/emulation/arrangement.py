@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import networkx as nx
+import numpy as np
 
 from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.wiring import Pair, Wiring, plan_wiring
@@ -19,6 +20,9 @@ from edgefl.record.tables import read_events
 from edgefl.scenario import Scenario
 from edgefl.simulation.protocol_specs import HierarchicalSpec
 from edgefl.simulation.setup import Setup
+
+RANDOM_BYTES = 1 << 20
+"""Size of the content of transfers where no model is trained."""
 
 MOST_CLIENTS = 100
 """Up to this number all clients of a fleet get a process; of a larger fleet those that take part in the simulation."""
@@ -44,6 +48,12 @@ def taking_part(setup: Setup, predicted: SeedPaths) -> list[int]:
     if setup.clients <= MOST_CLIENTS:
         return list(range(setup.clients))
     return sorted({event.client for event in read_events(predicted.events, {"transfer_start"}) if event.client >= 0})
+
+
+def content_of(predicted: SeedPaths) -> bytes:
+    """What transfers carry: the simulated run's last model (safetensors), or random bytes where it has none."""
+    file = predicted.final_model
+    return file.read_bytes() if file.is_file() else np.random.default_rng(0).bytes(RANDOM_BYTES)
 
 
 def wiring_of(setup: Setup, chosen: Sequence[int]) -> Wiring:

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from edgefl.emulation.arrangement import check_scenario, settings_of, taking_part, wiring_of
+from edgefl.emulation.arrangement import check_scenario, content_of, settings_of, taking_part, wiring_of
 from edgefl.emulation.carrying import measured_rates
 from edgefl.emulation.dilation import choose_dilation
 from edgefl.emulation.laboratory import Laboratory
@@ -85,7 +85,8 @@ def emulate(
 
     @contextmanager
     def testbed(setup: Setup, paths: SeedPaths) -> Iterator[Testbed]:
-        wiring = wiring_of(setup, taking_part(setup, RunPaths(predicted).of(setup.label, setup.seed)))
+        simulated = RunPaths(predicted).of(setup.label, setup.seed)
+        wiring = wiring_of(setup, taking_part(setup, simulated))
         if lack := missing(found, latencies=any(link.latency for link in wiring.links)):
             raise UserError(lack)
         factor = dilation
@@ -97,7 +98,7 @@ def emulate(
         before = processor_seconds()
         with ExitStack() as stack:
             laboratory = stack.enter_context(
-                Laboratory(wiring, settings_of(setup, factor), folder=folder, seed=setup.seed)
+                Laboratory(wiring, settings_of(setup, factor), folder=folder, content=content_of(simulated))
             )
             trainers = None
             if compute == "real":

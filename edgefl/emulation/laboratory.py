@@ -18,8 +18,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
-
 from edgefl.emulation.failure import EmulationFailed
 from edgefl.emulation.lab import LAB
 from edgefl.emulation.link_settings import LinkSettings
@@ -36,9 +34,6 @@ START_SECONDS = 60.0
 ANSWER_SECONDS = 10.0
 """How long a process may take to answer."""
 
-CONTENT_BYTES = 1 << 20
-"""Size of the file of which transfers are made."""
-
 
 class Laboratory:
     """All processes and links of one run; a context manager.
@@ -47,7 +42,7 @@ class Laboratory:
         wiring: the nodes and links.
         settings: how links queue and connections begin.
         folder: for the time of the emulation.
-        seed: of the bytes that are sent.
+        content: what is sent, from its beginning again for longer transfers; at least one byte.
 
     Attributes:
         nodes: the connections to the processes.
@@ -57,12 +52,12 @@ class Laboratory:
     nodes: Nodes
     coordinator: Path
 
-    def __init__(self, wiring: Wiring, settings: LinkSettings, *, folder: Path, seed: int) -> None:
+    def __init__(self, wiring: Wiring, settings: LinkSettings, *, folder: Path, content: bytes) -> None:
         self._folder = folder
         self._wiring = wiring
         self._settings = settings
-        self._seed = seed
-        self._content = ""
+        self._content = content
+        self._file = ""
         self._resources = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -70,13 +65,13 @@ class Laboratory:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self._folder)))
             content = folder / "content"
             try:
-                content.write_bytes(np.random.default_rng(self._seed).bytes(CONTENT_BYTES))
+                content.write_bytes(self._content)
             except OSError as error:
                 reason = error.strerror or error
                 raise EmulationFailed(
                     f"the folder for temporary files, {folder}, cannot be written: {reason}"
                 ) from None
-            self._content = str(content)
+            self._file = str(content)
             self.coordinator = folder / "coordinator"
             self.nodes = Nodes(self.coordinator)
             stack.callback(self._end)
@@ -124,7 +119,7 @@ class Laboratory:
             flow=flow,
             to=self._wiring.addresses[target],
             bytes=bytes,
-            content=self._content,
+            content=self._file,
             round_trips=round_trips,
         )
 
