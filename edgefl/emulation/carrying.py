@@ -15,7 +15,7 @@ from edgefl.emulation.dilation import PacketRates
 from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.links import Links
 from edgefl.emulation.machine import in_namespaces
-from edgefl.emulation.namespaces import inside
+from edgefl.emulation.namespaces import inside, python
 from edgefl.emulation.shaping import PACKET_BYTES
 from edgefl.emulation.wiring import Hop, WiredLink, Wiring
 
@@ -38,7 +38,7 @@ def measured_rates() -> PacketRates:
         raise OSError("this machine allows no namespaces to this user")
     rates = []
     for latency in (_LATENCY, 0.0):
-        command = [*start, sys.executable, "-m", "edgefl.emulation.carrying", str(latency)]
+        command = [*start, *python("carrying"), str(latency)]
         done = subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
             raise OSError(done.stderr.strip().rpartition("\n")[2])

@@ -15,6 +15,7 @@ from typing import Any
 
 from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.links import Links
+from edgefl.emulation.namespaces import python
 from edgefl.emulation.wiring import Wiring
 
 _AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
@@ -53,7 +54,7 @@ def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
 
 def _node(name: str, coordinator: str, queue: str) -> subprocess.Popen[bytes]:
     """A node's process in a network namespace of its own."""
-    command = ["unshare", "--net", sys.executable, "-m", "edgefl.emulation.node", name, coordinator]
+    command = ["unshare", "--net", *python("node"), name, coordinator]
     if queue == "fifo" and "cubic" in _AVAILABLE.read_text().split():
         command.append("cubic")  # as most servers on the internet
     return subprocess.Popen(command, stdin=subprocess.DEVNULL)

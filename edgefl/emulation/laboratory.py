@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from edgefl.emulation.failure import EmulationFailed
 from edgefl.emulation.lab import LAB
 from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.machine import in_namespaces
+from edgefl.emulation.namespaces import python
 from edgefl.emulation.nodes import Nodes, check_alive
 from edgefl.emulation.wiring import Pair, Wiring
 
@@ -150,7 +150,7 @@ class Laboratory:
         assert command is not None, "checked before"
         with said.open("wb") as messages:
             self._lab = subprocess.Popen(
-                [*command, sys.executable, "-m", "edgefl.emulation.lab", str(folder / "coordinator")],
+                [*command, *python("lab"), str(folder / "coordinator")],
                 stdin=subprocess.PIPE,
                 stdout=messages,
                 stderr=messages,

@@ -6,7 +6,6 @@ import json
 import math
 import re
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +14,7 @@ from typing import Self
 from edgefl.emulation import shaping, window_limits
 from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.machine import has_netem
-from edgefl.emulation.namespaces import inside, set_parameters, wait_for_own
+from edgefl.emulation.namespaces import inside, python, set_parameters, wait_for_own
 from edgefl.emulation.routing import Routing
 from edgefl.emulation.traffic_control import Rate, TrafficControl, Valve
 from edgefl.emulation.wiring import Pair, WiredLink, Wiring
@@ -158,9 +157,7 @@ class Links:
                 self._run(node, ["ip", "-batch", "-"], [line, f"link set {name}out up"])
                 self._run(node, ["tc", "-batch", "-"], [shaping.delayed(name, seconds)])
         elif delays:
-            self._delay_line = subprocess.Popen(
-                [sys.executable, "-m", "edgefl.emulation.delay_line"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
+            self._delay_line = subprocess.Popen(python("delay_line"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             assert self._delay_line.stdin is not None
             assert self._delay_line.stdout is not None
             ends = [(self._pids[node], name, seconds) for node, name, seconds in delays]

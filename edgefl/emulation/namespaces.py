@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,11 @@ from pathlib import Path
 _NEW_NET = 0x40000000
 """CLONE_NEWNET of Linux."""
 _SEPARATE_SECONDS = 20.0
+
+
+def python(module: str) -> list[str]:
+    """The command that starts a module of this package; files of the working directory are not imported."""
+    return [sys.executable, "-P", "-m", f"edgefl.emulation.{module}"]
 
 
 @contextmanager

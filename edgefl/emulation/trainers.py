@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ import simpy
 
 from edgefl.cpu_quota import LEAST, MOST, CpuQuota
 from edgefl.emulation.failure import EmulationFailed
+from edgefl.emulation.namespaces import python
 from edgefl.emulation.nodes import Nodes
 from edgefl.emulation.trainer import Plan
 from edgefl.training.job import JobId, TrainingJob
@@ -134,7 +134,7 @@ class Trainers:
         processes = {}
         with self._messages.open("wb") as messages:
             for name in self._names:
-                command = [sys.executable, "-m", "edgefl.emulation.trainer", name, str(self._coordinator)]
+                command = [*python("trainer"), name, str(self._coordinator)]
                 process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=messages, stderr=messages)
                 stack.callback(_end, process)
                 processes[name] = process

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from edgefl.emulation.failure import EmulationFailed
+from edgefl.emulation.namespaces import python
 from edgefl.emulation.nodes import Nodes
 
 
@@ -20,7 +20,9 @@ def node(tmp_path: Path) -> Iterator[Nodes]:
     """The connection to a node's process that sends to itself."""
     (tmp_path / "content").write_bytes(bytes(range(256)) * 16)
     nodes = Nodes(tmp_path / "coordinator")
-    process = subprocess.Popen([sys.executable, "-m", "edgefl.emulation.node", "a", str(tmp_path / "coordinator")])
+    # A user's own file, which must not stand in for the module of the standard library.
+    (tmp_path / "struct.py").write_text("raise ImportError")
+    process = subprocess.Popen([*python("node"), "a", str(tmp_path / "coordinator")], cwd=tmp_path)
     try:
         nodes.wait_for("node", "a", 20.0)
         yield nodes
