@@ -44,8 +44,6 @@ def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
                         links.set_capacities({(source, target): rate for source, target, rate in order["changes"]})
                     case "counters":
                         tell(counters=[[*ends, count] for ends, count in links.counters().items()])
-                    case "end":
-                        nodes[order["node"]].kill()
         except OSError as error:
             with suppress(OSError):  # the coordinator may be what has ended
                 tell(broken=str(error))

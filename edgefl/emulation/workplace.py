@@ -22,19 +22,9 @@ def workplace() -> Iterator[Path]:
     place = Path(tempfile.gettempdir())
     for folder in place.iterdir():
         match = _NAME.fullmatch(folder.name)
-        if match and not _lives(int(match[1])):
+        if match and not Path("/proc", match[1]).exists():
             with suppress(OSError):
                 if folder.lstat().st_uid == os.getuid() and not folder.is_symlink():
                     shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=f"edgefl-emulation-{os.getpid()}-") as name:
         yield Path(name)
-
-
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
