@@ -27,6 +27,9 @@ _PROBES = {
 """Commands, tried one after another in namespaces of their own, that need a feature of the kernel."""
 
 
+_SYSTEM_FOLDERS = ("/usr/sbin", "/sbin")
+
+
 class Finding(NamedTuple):
     """One thing that an emulation uses.
 
@@ -56,7 +59,7 @@ def check() -> list[Finding]:
     """What an emulation uses, and whether this machine has it."""
     found = []
     for program in ("ip", "tc", "unshare"):
-        path = shutil.which(program)
+        path = _found(program)
         package = "util-linux" if program == "unshare" else "iproute2"
         found.append(Finding(program, path is not None, path or f"not found; part of the package {package}"))
     start = in_namespaces()
@@ -98,16 +101,26 @@ def has_netem() -> bool:
     return works
 
 
+def _search_path() -> list[str]:
+    """Where programs are searched: shells of users without root often leave out the system's own folders."""
+    return [*os.environ.get("PATH", os.defpath).split(os.pathsep), *_SYSTEM_FOLDERS]
+
+
+def _found(program: str) -> str | None:
+    return shutil.which(program, path=os.pathsep.join(_search_path()))
+
+
 def _ways() -> list[tuple[str, ...]]:
-    unshare = shutil.which("unshare")
+    unshare = _found("unshare")
     if unshare is None:
         return []
+    env = ("env", f"PATH={os.pathsep.join(_search_path())}")
     if os.geteuid() != 0:
-        return [(unshare, *_USER, *_NAMESPACES)]
+        return [(*env, unshare, *_USER, *_NAMESPACES)]
     # Packets that wait for a processor are late, so they go first where this user may say so.
-    nice = shutil.which("nice")
+    nice = _found("nice")
     first = (nice, "-n", "-10") if nice is not None else ()
-    return [(*first, unshare, *user, *_NAMESPACES) for user in (_USER, ())]
+    return [(*env, *first, unshare, *user, *_NAMESPACES) for user in (_USER, ())]
 
 
 def _refused(command: Sequence[str]) -> str:

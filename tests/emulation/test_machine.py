@@ -20,11 +20,24 @@ def forgotten():
 
 def test_without_its_programs_a_machine_makes_no_links(monkeypatch, tmp_path, forgotten):
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(machine, "_SYSTEM_FOLDERS", ())
     found = check()
     assert in_namespaces() is None
     assert {each.what for each in found if not each.works} >= {"ip", "tc", "unshare", "namespaces"}
     sentence = missing(found, latencies=False)
     assert sentence.startswith("this machine cannot make real links: ip: not found; part of the package iproute2; tc:")
+
+
+def test_the_systems_own_programs_are_found_where_a_shell_leaves_out_their_folder(monkeypatch, tmp_path, forgotten):
+    folder = tmp_path / "sbin"
+    folder.mkdir()
+    for program in ("ip", "tc", "unshare"):
+        (folder / program).write_text("#!/bin/sh\n")
+        (folder / program).chmod(0o755)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(machine, "_SYSTEM_FOLDERS", (str(folder),))
+    found = {each.what: each.detail for each in check()}
+    assert found["tc"] == str(folder / "tc")
 
 
 def test_a_refused_namespace_is_given_with_the_systems_words(monkeypatch, tmp_path, forgotten):
