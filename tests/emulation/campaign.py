@@ -157,8 +157,9 @@ def table(results: dict[str, dict[str, Any]]) -> Iterator[str]:
     for name, result in results.items():
         for row in result["methods"]:
             gaps = [abs(gap) for gap in row["rounds"]]
+            figures = f"{median(gaps):.2%} | {max(gaps):.2%}" if gaps else "– | –"
             yield (
-                f"| {name} | {row['method']} | {len(gaps)} | {median(gaps):.2%} | {max(gaps):.2%} "
+                f"| {name} | {row['method']} | {len(gaps)} | {figures} "
                 f"| {max(map(abs, row['bytes'])):.3%} | {'yes' if row['same_model'] else 'no'} | {row['dilation']:g} |"
             )
 
