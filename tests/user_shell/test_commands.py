@@ -37,7 +37,7 @@ LATER = {
 }
 """Families without a command in the default suite."""
 
-ELSEWHERE = ("OUT", "PAPER", "runs/tau")
+ELSEWHERE = ("OUT", "PAPER", "runs/tau", "-emulated")
 """Words of commands for which another of their family is chosen, since what they read takes longer to make."""
 
 THREADS = (None, "1", "4")
