@@ -1,4 +1,4 @@
-"""``edgefl profile check``: predicted beside measured step times."""
+"""``edgefl profile check``: predicted and measured step times."""
 
 from __future__ import annotations
 

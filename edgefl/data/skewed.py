@@ -17,7 +17,7 @@ CHUNK = 1024
 
 
 def skewed(data: Dataset, shards: Shards, skew: FeatureSkew, seed: int, part: str) -> Dataset:
-    """The samples, each transformed as those of its client; samples of nobody stay as they are.
+    """The samples, each transformed as those of its client; samples of no client are unchanged.
 
     Args:
         data: the samples in main memory; they are copied.

@@ -39,7 +39,7 @@ class Nodes:
         EmulationFailed: the path is too long for a socket.
 
     Attributes:
-        reports: what nodes have reported and nobody has read yet, in the order of arrival.
+        reports: the unread reports of nodes, in the order of arrival.
     """
 
     def __init__(self, path: Path) -> None:

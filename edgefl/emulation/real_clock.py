@@ -80,7 +80,7 @@ class RealClock(Clock):
         """Wait for the next event or report, and process it.
 
         Raises:
-            EmptySchedule: there is none: no transfer is in progress, or all of them are blocked for ever.
+            EmptySchedule: there is none: no transfer is in progress, or all of them are blocked permanently.
             EmulationFailed: nothing moves that should.
         """
         if math.isnan(self._origin):

@@ -1,4 +1,4 @@
-"""What the nodes' kernels are told about routes, delays and windows. Pure.
+"""The routes, delays and windows in the nodes' kernels. Pure.
 
 The latency of a route passes at its sender, before the first link, as in the simulated network, where a transfer uses
 no link until the latency of its path has passed. So a sender's own packets go to a delaying device, and come back

@@ -24,7 +24,7 @@ _ETHERNET = 1
 _TICK = 64e-9
 """Seconds of the unit in which bursts are given."""
 _WAKE_UP = 0x88B5
-"""The protocol of the frames that make a queue send; reserved for experiments, so nobody reads them."""
+"""The protocol of the frames that make a queue send; reserved for experiments, so no program reads them."""
 
 
 class Rate(NamedTuple):
@@ -101,7 +101,7 @@ class TrafficControl:
                 raise OSError(-number, f"{change}: {os.strerror(-number)}")
 
     def wake(self, device: str) -> None:
-        """Make a device look at its queue: send a frame that nobody reads."""
+        """Make a device look at its queue: send a frame that no program reads."""
         with suppress(OSError):
             self._packets.sendto(b"\0", (device, _WAKE_UP, 0, 0, bytes(6)))
 

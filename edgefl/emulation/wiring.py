@@ -1,6 +1,6 @@
 """The plan of the real links: nodes, links, addresses and next hops that follow the simulated network's routes.
 
-Pure: nothing is created here. The plan is plain data and can be pickled for the process that makes the links.
+Pure: nothing is created here. :meth:`Wiring.written` gives the plan to the process that makes the links, as plain data.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 MakeTestbed = Callable[[Setup, SeedPaths], AbstractContextManager[Testbed]]
-"""Makes the real links of a run, for the time of the run, and writes what it measured beside the run's files."""
+"""Makes the real links of a run, for the time of the run, and writes its measurements next to the run's files."""
 
 
 class OneRun(Listener):

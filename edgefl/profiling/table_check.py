@@ -62,7 +62,7 @@ class Errors:
 
 
 def compare(profile: DeviceProfile, table: StepTable) -> list[Compared]:
-    """The prediction beside each time of the table."""
+    """Each time of the table with its prediction."""
     return [Compared(time, step_seconds(profile, time.operators)) for time in table.times]
 
 

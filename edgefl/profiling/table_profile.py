@@ -42,7 +42,7 @@ def fitted_rates(times: Sequence[StepTime], like: DeviceProfile) -> Rates:
 
 
 def held_out(times: Sequence[StepTime], like: DeviceProfile) -> list[Compared]:
-    """Each time beside its prediction by a fit to all other families; empty if the rest is too small for a fit."""
+    """Each time with its prediction by a fit to all other families; empty if the rest is too small for a fit."""
     found = []
     for family in sorted({time.family for time in times}):
         others = [time for time in times if time.family != family]

@@ -40,7 +40,7 @@ def holdings_figure(
     distances: _Floats | None = None,
     means: _Floats | None = None,
 ) -> Figure:
-    """A bar for each client with its classes as parts, and distributions over clients beside.
+    """A bar for each client with its classes as parts, and distributions over clients next to them.
 
     Args:
         title: the figure's title.
@@ -51,18 +51,18 @@ def holdings_figure(
         means: the mean target of each client.
     """
     figure = new_figure(figsize=(11.0, 4.8), layout="constrained")
-    beside = [(sizes.astype(np.float64), "training samples of a client", (0.0, float(sizes.max())))]
+    distributions = [(sizes.astype(np.float64), "training samples of a client", (0.0, float(sizes.max())))]
     if distances is not None:
-        beside.append((distances, "distance from the whole (total variation)", (0.0, 1.0)))
+        distributions.append((distances, "distance from the whole (total variation)", (0.0, 1.0)))
     if means is not None:
-        beside.append((means, "mean target of a client", _range(means)))
-    grid = figure.add_gridspec(len(beside), 2, width_ratios=(3.1, 1))
+        distributions.append((means, "mean target of a client", _range(means)))
+    grid = figure.add_gridspec(len(distributions), 2, width_ratios=(3.1, 1))
     bars = figure.add_subplot(grid[:, 0])
     parts = counts if counts is not None and counts.shape[1] <= MOST_CATEGORIES else None
     # What differs more decides the order of many clients.
     by_size = parts is None or distances is None or sizes.std() / sizes.mean() >= np.nanmean(distances)
     _draw_bars(bars, sizes, parts, what, by_size=bool(by_size))
-    for row, (values, name, limits) in enumerate(beside):
+    for row, (values, name, limits) in enumerate(distributions):
         _draw_histogram(figure.add_subplot(grid[row, 1]), values, name, limits)
     figure.suptitle(title, fontsize=12)
     return figure

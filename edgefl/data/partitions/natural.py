@@ -44,7 +44,7 @@ class Natural(Partition):
 
 
 def split_by_owner(owner: Integers | None, clients: int, kind: str = "natural", *, every: bool = True) -> Shards:
-    """The samples of owners 0 … ``clients``-1, owner by owner; samples of owner -1 belong to nobody.
+    """The samples of owners 0 … ``clients``-1, owner by owner; samples of owner -1 belong to no client.
 
     Args:
         owner: the owner of each sample.
