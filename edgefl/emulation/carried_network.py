@@ -35,6 +35,12 @@ class Carrier(Protocol):
     def set_capacities(self, changes: dict[tuple[str, str], float]) -> None:
         """Set capacities of links, bit/s of the scenario."""
 
+    def end_process(self, node: str) -> None:
+        """Kill the process of a node."""
+
+    def begin_process(self, node: str) -> None:
+        """Give a node a process again."""
+
 
 class CarriedNetwork:
     """What the world knows of the network: capacities, and the transfers that are under way.
@@ -66,6 +72,8 @@ class CarriedNetwork:
         self._numbers = itertools.count()
         self._connections = None if transport.tcp is None else Connections(transport.tcp)
         self._in_use: dict[int, tuple[Connection, Opening]] = {}
+        self._failed: dict[int, float] = {}
+        self._before_crash: dict[int, int] = {}
 
     def transfer(
         self,
@@ -118,6 +126,7 @@ class CarriedNetwork:
             return
         self._in_use.pop(flow.id, None)
         arrived = self._carrier.stop(flow.id, str(flow.source), str(flow.target))
+        arrived = self._before_crash.pop(flow.id, arrived)
         flow.settle(self.env.now, min(float(arrived), flow.bytes), cancelled=True)
         self._observer.flow_cancelled(flow)
 
@@ -157,6 +166,34 @@ class CarriedNetwork:
         opening = self._connections.opening(source, target, self.env.now, latency=route.latency)
         return self._transport.alone(route.latency, usable, opening)
 
+    def begin_outage(self, link: int) -> None:
+        """A link, given by number, has no capacity from now on; what sets its capacity takes effect afterwards."""
+        before = self._capacity[link]
+        self._assign({link: 0.0})
+        self._failed[link] = before
+
+    def end_outage(self, link: int) -> None:
+        """A link has the capacity again that it would have without its outage."""
+        self._assign({link: self._failed.pop(link)})
+
+    def end_process(self, node: Node) -> None:
+        """Kill a node's process now; the caller then cancels its flows."""
+        if self._connections is not None:
+            self._connections.forget(node)
+        for flow in self._under_way.values():
+            if node in (flow.source, flow.target):
+                # A process that has ended cannot say what has arrived.
+                self._before_crash[flow.id] = self._carrier.progress(flow.id, str(flow.target))
+        self._carrier.end_process(str(node))
+
+    def begin_process(self, node: Node) -> None:
+        """A node whose process was killed has a new one."""
+        self._carrier.begin_process(str(node))
+
+    def is_under_way(self, number: int) -> bool:
+        """Whether a transfer is in progress."""
+        return number in self._under_way
+
     @property
     def under_way(self) -> bool:
         """Whether transfers are in progress."""
@@ -180,7 +217,10 @@ class CarriedNetwork:
         return max(opening.round_trips - 1, 0)
 
     def _bytes_left(self, flow: Flow) -> float:
-        return flow.bytes - self._carrier.progress(flow.id, str(flow.target))
+        arrived = self._before_crash.get(flow.id)
+        if arrived is None:
+            arrived = self._carrier.progress(flow.id, str(flow.target))
+        return flow.bytes - arrived
 
     def _step(self, link: int, process: CapacityProcess, seconds: float) -> None:
         """Set a capacity from its process, and come back at the next change."""
@@ -193,6 +233,9 @@ class CarriedNetwork:
             wait.callbacks.append(lambda _: self._step(link, process, following))
 
     def _assign(self, capacities: dict[int, float]) -> None:
+        for link in self._failed.keys() & capacities.keys():
+            self._failed[link] = capacities[link]
+        capacities = {link: rate for link, rate in capacities.items() if link not in self._failed}
         changed = {link: rate for link, rate in capacities.items() if rate != self._capacity[link]}
         for link, rate in changed.items():
             self._capacity[link] = rate

@@ -32,7 +32,9 @@ def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
             control.sendall(json.dumps(report).encode() + b"\n")
 
         try:
-            nodes = {name: _node(name, coordinator, settings.queue) for name in wiring.nodes}
+            commands = {name: _command(name, coordinator, settings.queue) for name in wiring.nodes}
+            # Each in a network namespace of its own.
+            nodes = {name: _started("unshare", "--net", *commands[name]) for name in wiring.nodes}
             links = Links(wiring, {name: node.pid for name, node in nodes.items()}, settings)
             stack.callback(links.close)
             tell(node=LAB, ready=True)
@@ -42,6 +44,13 @@ def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
                 match order["do"]:
                     case "capacities":
                         links.set_capacities({(source, target): rate for source, target, rate in order["changes"]})
+                    case "kill":
+                        name = order["name"]
+                        nodes[name].kill()
+                        nodes[name].wait()
+                        # Its successor starts now, so that it is ready when the node is back.
+                        with links.inside(name):
+                            nodes[name] = _started(*commands[name])
                     case "counters":
                         tell(counters=[[*ends, count] for ends, count in links.counters().items()])
         except OSError as error:
@@ -50,11 +59,15 @@ def _live(coordinator: str, wiring: Wiring, settings: LinkSettings) -> None:
             raise
 
 
-def _node(name: str, coordinator: str, queue: str) -> subprocess.Popen[bytes]:
-    """A node's process in a network namespace of its own."""
-    command = ["unshare", "--net", *python("node"), name, coordinator]
+def _command(name: str, coordinator: str, queue: str) -> list[str]:
+    """The command of a node's process."""
+    command = [*python("node"), name, coordinator]
     if queue == "fifo" and "cubic" in _AVAILABLE.read_text().split():
         command.append("cubic")  # as most servers on the internet
+    return command
+
+
+def _started(*command: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=subprocess.DEVNULL)
 
 

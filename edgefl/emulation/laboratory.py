@@ -59,6 +59,7 @@ class Laboratory:
         self._content = content
         self._file = ""
         self._resources = contextlib.ExitStack()
+        self._down: set[str] = set()
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -91,8 +92,7 @@ class Laboratory:
         """
         waiting = set()
         for source, target in self._wiring.routes:
-            warm = 0 if self._settings.initial_window is not None else self._wiring.bytes_in_flight(source, target)
-            self.nodes.order(source, do="open", to=self._wiring.addresses[target], warm=min(warm, MOST_WARM_BYTES) // 2)
+            self._open(source, target)
             waiting.add((source, self._wiring.addresses[target]))
         until = time.monotonic() + seconds
         while waiting and time.monotonic() < until:
@@ -125,14 +125,37 @@ class Laboratory:
 
     def stop(self, flow: int, source: str, target: str) -> int:
         """End a transfer now; return the bytes that have arrived."""
+        if source not in self._down:
+            self.nodes.order(source, do="abort", flow=flow)
+        if target in self._down:
+            return 0
         self.nodes.order(target, do="stop", flow=flow)
-        self.nodes.order(source, do="abort", flow=flow)
         return int(self.nodes.wait_for("progress", flow, ANSWER_SECONDS)["bytes"])
 
     def progress(self, flow: int, target: str) -> int:
         """The bytes of a transfer that have arrived."""
         self.nodes.order(target, do="progress", flow=flow)
         return int(self.nodes.wait_for("progress", flow, ANSWER_SECONDS)["bytes"])
+
+    def end_process(self, node: str) -> None:
+        """Kill a node's process in the middle of what it does; its peers reset their connections with it."""
+        if node not in self._wiring.addresses:
+            return  # of a large fleet, it has no process
+        self._down.add(node)
+        self.nodes.replace(node)
+        self.nodes.order(LAB, do="kill", name=node)
+        for source, target in self._wiring.routes:
+            if target == node and source not in self._down:
+                self.nodes.order(source, do="forget", peer=self._wiring.addresses[node])
+
+    def begin_process(self, node: str) -> None:
+        """A node is back, with a new process and new connections."""
+        if node not in self._down:
+            return
+        self._down.remove(node)
+        for source, target in self._wiring.routes:
+            if node in (source, target) and not {source, target} & self._down:
+                self._open(source, target)
 
     def set_capacities(self, changes: Mapping[Pair, float]) -> None:
         """Change capacities of links, bit/s of the scenario."""
@@ -143,6 +166,11 @@ class Laboratory:
         self.nodes.order(LAB, do="counters")
         found: list[Any] = self.nodes.wait_for("counters", ..., ANSWER_SECONDS)["counters"]
         return {(source, target): count for source, target, count in found}
+
+    def _open(self, source: str, target: str) -> None:
+        """Let a node open a connection."""
+        warm = 0 if self._settings.initial_window is not None else self._wiring.bytes_in_flight(source, target)
+        self.nodes.order(source, do="open", to=self._wiring.addresses[target], warm=min(warm, MOST_WARM_BYTES) // 2)
 
     def _start(self, folder: Path) -> None:
         said = folder / "messages"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,7 +16,7 @@ from typing import Self
 from edgefl.emulation import shaping, window_limits
 from edgefl.emulation.link_settings import LinkSettings
 from edgefl.emulation.machine import has_netem
-from edgefl.emulation.namespaces import inside, python, set_parameters, wait_for_own
+from edgefl.emulation.namespaces import entered, opened, python, set_parameters, wait_for_own
 from edgefl.emulation.routing import Routing
 from edgefl.emulation.traffic_control import Rate, TrafficControl, Valve
 from edgefl.emulation.wiring import Pair, WiredLink, Wiring
@@ -44,11 +46,13 @@ class Links:
         self._links = {link.ends: link for link in wiring.links}
         self._capacity = {link.ends: link.capacity for link in wiring.links}
         self._controls: dict[str, TrafficControl] = {}
+        self._namespaces: dict[str, int] = {}
         self._delay_line: subprocess.Popen[bytes] | None = None
-        for node in wiring.nodes:
-            wait_for_own(pids[node])
         self._shapers = {link.ends: self._shaper(link) for link in wiring.links}
         try:
+            for node in wiring.nodes:
+                wait_for_own(pids[node])
+                self._namespaces[node] = opened(pids[node])
             self._join()
             self._delay()
             for node in wiring.nodes:
@@ -92,6 +96,10 @@ class Links:
             # A queue that has been opened looks at its packets when the next one comes.
             self._control(source).wake(self._routing.device(target))
 
+    def inside(self, node: str) -> AbstractContextManager[None]:
+        """Let the calling thread, and processes that it starts, be in a node's namespace, also without its process."""
+        return entered(self._namespaces[node])
+
     def counters(self) -> dict[Pair, int]:
         """The bytes of payload that each link has carried, from the counters of its queue: bytes less headers."""
         counts: dict[Pair, int] = {}
@@ -126,6 +134,9 @@ class Links:
         for control in self._controls.values():
             control.close()
         self._controls = {}
+        for namespace in self._namespaces.values():
+            os.close(namespace)
+        self._namespaces = {}
         process, self._delay_line = self._delay_line, None
         if process is not None:
             with process:
@@ -168,7 +179,7 @@ class Links:
 
     def _configure(self, node: str) -> None:
         """Parameters, addresses, routes and shapers of one node."""
-        with inside(self._pids[node]):
+        with self.inside(node):
             # Others of those that the kernel has may be set in its first namespace only.
             available = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
             set_parameters(self._routing.parameters(node, available))
@@ -207,7 +218,7 @@ class Links:
 
     def _control(self, node: str) -> TrafficControl:
         if node not in self._controls:
-            self._controls[node] = TrafficControl(self._pids[node])
+            self._controls[node] = TrafficControl(self._namespaces[node])
         return self._controls[node]
 
     def _run(self, node: str | None, command: Sequence[str], lines: Sequence[str]) -> str:
@@ -215,7 +226,7 @@ class Links:
         if node is None:
             done = subprocess.run(command, input=text, text=True, capture_output=True, check=False)
         else:
-            with inside(self._pids[node]):
+            with self.inside(node):
                 done = subprocess.run(command, input=text, text=True, capture_output=True, check=False)
         if done.returncode != 0:
             said = done.stderr.strip()

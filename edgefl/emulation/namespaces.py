@@ -27,13 +27,29 @@ def inside(pid: int) -> Iterator[None]:
     Raises:
         OSError: no such process, or it belongs to another user namespace.
     """
+    there = opened(pid)
+    try:
+        with entered(there):
+            yield
+    finally:
+        os.close(there)
+
+
+def opened(pid: int) -> int:
+    """A file descriptor of the network namespace of a process, which keeps the namespace when the process ends.
+
+    Raises:
+        OSError: no such process.
+    """
+    return os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+
+
+@contextmanager
+def entered(namespace: int) -> Iterator[None]:
+    """As :func:`inside`, for a namespace of :func:`opened`."""
     here = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     try:
-        there = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
-        try:
-            _enter(there)
-        finally:
-            os.close(there)
+        _enter(namespace)
         try:
             yield
         finally:

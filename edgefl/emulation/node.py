@@ -27,6 +27,9 @@ PORT = 7447
 CHUNK = 1 << 18
 """Bytes that are handed to a socket, or taken from it, at once."""
 
+START_SECONDS = 20.0
+"""How long a new process may take until it accepts connections."""
+
 _HEAD = struct.Struct("!QQ")
 _CHECKSUM = struct.Struct("!I")
 _ROUND_TRIP = (1 << 64) - 1
@@ -60,6 +63,7 @@ class Node:
         self._stopped: set[int] = set()
         self._contents: dict[str, memoryview] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._receiving: dict[str, dict[socket.socket, asyncio.Task[None]]] = {}
 
     def tell(self, **message: Any) -> None:
         """Send a message to the coordinator."""
@@ -81,6 +85,8 @@ class Node:
                 case "stop":
                     self._report_progress(order["flow"])
                     self._stopped.add(order["flow"])
+                case "forget":
+                    self._forget(order["peer"])
                 case "progress":
                     self._report_progress(order["flow"])
 
@@ -90,14 +96,23 @@ class Node:
         listening = socket.create_server(("", PORT), backlog=256)
         listening.setblocking(False)
         while True:
-            connection, _ = await loop.sock_accept(listening)
+            connection, (peer, _) = await loop.sock_accept(listening)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._keep(self._receive(connection))
+            self._receiving.setdefault(peer, {})[connection] = self._keep(self._receive(connection, peer))
 
-    def _keep(self, work: Any) -> None:
+    def _keep(self, work: Any) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _forget(self, peer: str) -> None:
+        """Reset all connections with the address of a process that has ended; what they have queued is thrown away."""
+        for connection in self._idle.pop(peer, ()):
+            _reset(connection)
+        for connection, task in self._receiving.pop(peer, {}).items():
+            _reset_when_closed(connection)
+            task.cancel()
 
     def _report_progress(self, flow: int) -> None:
         incoming = self._incoming.get(flow)
@@ -112,8 +127,9 @@ class Node:
             to: the receiver's address.
             warm: bytes to send first. A receiver of Linux offers 64 KiB, and twice of what has arrived.
         """
-        self._idle.setdefault(to, []).append(await self._connected(to, [warm]))
-        self.tell(opened=to, of=self._name)
+        with suppress(ConnectionError):  # the receiver's process may have ended; a transfer then opens its own
+            self._idle.setdefault(to, []).append(await self._connected(to, [warm]))
+            self.tell(opened=to, of=self._name)
 
     async def _connected(self, to: str, round_trips: list[int]) -> socket.socket:
         """A new connection, after round trips with these bytes that follow TCP's own handshake."""
@@ -123,7 +139,7 @@ class Node:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._congestion_control:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, self._congestion_control.encode())
-        await loop.sock_connect(connection, (to, PORT))
+        await _reached(connection, to)
         for bytes in round_trips:
             await loop.sock_sendall(connection, _HEAD.pack(_ROUND_TRIP, bytes) + bytearray(bytes))
             await loop.sock_recv(connection, 1)
@@ -142,7 +158,7 @@ class Node:
         loop = asyncio.get_running_loop()
         connection: socket.socket | None = None
         try:
-            idle = self._idle.setdefault(to, [])
+            idle = self._idle.get(to)
             if idle and round_trips is None:
                 connection = idle.pop()
             else:
@@ -156,7 +172,7 @@ class Node:
                 checksum = zlib.crc32(piece, checksum)
                 sent += len(piece)
             await loop.sock_sendall(connection, _CHECKSUM.pack(checksum))
-            idle.append(connection)
+            self._idle.setdefault(to, []).append(connection)
         except (OSError, asyncio.CancelledError) as error:
             if connection is not None:
                 _reset(connection)
@@ -173,30 +189,36 @@ class Node:
 
     # Receiving
 
-    async def _receive(self, connection: socket.socket) -> None:
+    async def _receive(self, connection: socket.socket, peer: str) -> None:
         """Receive one transfer after another on a connection, until it is closed."""
+        try:
+            with connection, suppress(ConnectionError, EOFError):
+                await self._receive_all(connection)
+        finally:
+            self._receiving.get(peer, {}).pop(connection, None)
+
+    async def _receive_all(self, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         space = memoryview(bytearray(CHUNK))
-        with connection, suppress(ConnectionError, EOFError):
-            while True:
-                flow, length = _HEAD.unpack(await _exactly(connection, _HEAD.size))
-                if flow == _ROUND_TRIP:
-                    await _exactly(connection, length)
-                    await loop.sock_sendall(connection, b"\0")
-                    continue
-                incoming = self._incoming[flow] = Incoming()
-                incoming.first = time.monotonic()
-                checksum = 0
-                while incoming.received < length:
-                    count = await loop.sock_recv_into(connection, space[: min(CHUNK, length - incoming.received)])
-                    if not count:
-                        raise EOFError
-                    checksum = zlib.crc32(space[:count], checksum)
-                    incoming.received += count
-                at = time.monotonic()
-                (expected,) = _CHECKSUM.unpack(await _exactly(connection, _CHECKSUM.size))
-                if flow not in self._stopped:
-                    self.tell(arrived=flow, at=at, first=incoming.first, intact=checksum == expected)
+        while True:
+            flow, length = _HEAD.unpack(await _exactly(connection, _HEAD.size))
+            if flow == _ROUND_TRIP:
+                await _exactly(connection, length)
+                await loop.sock_sendall(connection, b"\0")
+                continue
+            incoming = self._incoming[flow] = Incoming()
+            incoming.first = time.monotonic()
+            checksum = 0
+            while incoming.received < length:
+                count = await loop.sock_recv_into(connection, space[: min(CHUNK, length - incoming.received)])
+                if not count:
+                    raise EOFError
+                checksum = zlib.crc32(space[:count], checksum)
+                incoming.received += count
+            at = time.monotonic()
+            (expected,) = _CHECKSUM.unpack(await _exactly(connection, _CHECKSUM.size))
+            if flow not in self._stopped:
+                self.tell(arrived=flow, at=at, first=incoming.first, intact=checksum == expected)
 
 
 async def _exactly(connection: socket.socket, size: int) -> bytes:
@@ -211,9 +233,32 @@ async def _exactly(connection: socket.socket, size: int) -> bytes:
 
 def _reset(connection: socket.socket) -> None:
     """Close a connection at once; what it has queued is thrown away."""
+    _reset_when_closed(connection)
+    connection.close()
+
+
+def _reset_when_closed(connection: socket.socket) -> None:
     with suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    connection.close()
+
+
+async def _reached(connection: socket.socket, to: str) -> None:
+    """Connect to a node; its process may still be starting.
+
+    Raises:
+        OSError: it does not accept connections within :data:`START_SECONDS`.
+    """
+    loop = asyncio.get_running_loop()
+    until = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            await loop.sock_connect(connection, (to, PORT))
+        except ConnectionRefusedError:
+            if time.monotonic() > until:
+                raise
+        else:
+            return
+        await asyncio.sleep(0.01)
 
 
 async def _live(name: str, coordinator: str, congestion_control: str = "") -> None:

@@ -54,6 +54,7 @@ class Nodes:
         self._selector.register(self._listening, selectors.EVENT_READ)
         self._rest: dict[socket.socket, bytes] = {}
         self._nodes: dict[str, socket.socket] = {}
+        self._waiting: dict[str, list[bytes]] = {}
 
     @property
     def names(self) -> set[str]:
@@ -61,15 +62,24 @@ class Nodes:
         return set(self._nodes)
 
     def order(self, node: str, **order: Any) -> None:
-        """Send an order to a node.
+        """Send an order to a node; one whose process is to be replaced receives it with the new process.
 
         Raises:
             EmulationFailed: its process is gone.
         """
+        line = json.dumps(order).encode() + b"\n"
+        if node in self._waiting:
+            self._waiting[node].append(line)
+            return
         try:
-            self._nodes[node].sendall(json.dumps(order).encode() + b"\n")
+            self._nodes[node].sendall(line)
         except (OSError, KeyError):
             raise EmulationFailed(f"the process of {node} has ended") from None
+
+    def replace(self, node: str) -> None:
+        """Expect the end of a node's process, and another one in its place; its unread reports have no effect."""
+        self._nodes.pop(node, None)
+        self._waiting.setdefault(node, [])
 
     def wait(self, seconds: float) -> bool:
         """Wait for reports, at most for these seconds; return whether there are any."""
@@ -127,4 +137,6 @@ class Nodes:
             report = json.loads(line)
             if "node" in report:
                 self._nodes[report["node"]] = connection
+                for order in self._waiting.pop(report["node"], ()):
+                    connection.sendall(order)
             self.reports.append(report)

@@ -110,7 +110,8 @@ class Testbed:
         elif "trained" in report:
             assert self._trainers is not None
             self._trainers.trained(report)
-        elif "failed" in report:
+        elif "failed" in report and self._network.is_under_way(report["failed"]):
+            # Else its client has crashed, and the transfer was aborted.
             raise EmulationFailed(f"transfer {report['failed']} failed: {report['reason']}")
 
     @property

@@ -13,7 +13,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from edgefl.emulation.namespaces import inside
+from edgefl.emulation.namespaces import entered
 
 _NEW_QDISC, _NEW_CLASS, _ERROR = 36, 40, 2
 _REQUEST, _ACKNOWLEDGE = 1, 4
@@ -69,12 +69,12 @@ class TrafficControl:
     """Changes the queues of one network namespace; a context manager.
 
     Args:
-        pid: a process in the namespace.
+        namespace: its file descriptor.
     """
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, namespace: int) -> None:
         self._numbers: dict[str, int] = {}
-        with inside(pid):
+        with entered(namespace):
             self._netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
             self._packets = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, 0)
             self._numbers = {name: number for number, name in socket.if_nameindex()}

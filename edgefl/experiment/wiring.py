@@ -170,5 +170,6 @@ def setup_of(
         trains=trains,
         seconds=compute_seconds(scenario, chosen, world.seed),
         timeouts=scenario.network.transport.timeouts,
+        failures=scenario.failures,
         listeners=listeners,
     )

@@ -64,6 +64,12 @@ class Connections:
             return opening, Connection()
         return opening, self._idle[pair].pop()
 
+    def forget(self, node: Node) -> None:
+        """The node's process has ended: its connections are closed, and its next handshakes are first ones."""
+        for known in (self._idle, self._completed):
+            for pair in [pair for pair in known if node in pair]:
+                del known[pair]
+
     def _newest(self, pair: frozenset[Node], now: float) -> Connection | None:
         """The connection that was used last, if it is still open; the others have been idle for longer."""
         idle = self._idle.get(pair)

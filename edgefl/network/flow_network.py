@@ -74,6 +74,7 @@ class FlowNetwork:
         self._sharing = Sharing(self.topology, self._transport, env.now, announce=self._announce, occupied=self._follow)
         self._processes: dict[int, CapacityProcess] = {}
         self._following: dict[int, CapacityProcess] = {}
+        self._failed: dict[int, float] = {}
         self._under_way: dict[int, Flow] = {}
         self._numbers = itertools.count()
         self._multicast_numbers = itertools.count(1)
@@ -185,7 +186,7 @@ class FlowNetwork:
         link = self.topology.link(source, target)
         self._repetition.disturbed()
         self._processes.pop(link, None)
-        self._sharing.set_capacity(link, checked_capacity(bits_per_second, f"link {source!r} -> {target!r}"))
+        self._set(link, checked_capacity(bits_per_second, f"link {source!r} -> {target!r}"))
         self._sharing.announce(link)
         self._apply(link)
 
@@ -199,8 +200,34 @@ class FlowNetwork:
         if self._processes:
             for link in links.tolist():
                 self._processes.pop(link, None)
+        if self._failed:
+            failed = np.isin(links, list(self._failed))
+            self._failed |= dict(zip(links[failed].tolist(), bits_per_second[failed].tolist(), strict=True))
+            links, bits_per_second = links[~failed], bits_per_second[~failed]
         for link in self._sharing.assign_capacities(links, bits_per_second):
             self._apply(link)
+
+    def begin_outage(self, link: int) -> None:
+        """A link, given by number, has no capacity from now on; what sets its capacity takes effect afterwards."""
+        self._repetition.disturbed()
+        self._failed[link] = self._present(link)
+        self._sharing.set_capacity(link, 0.0)
+        self._apply(link)
+
+    def end_outage(self, link: int) -> None:
+        """A link has the capacity again that it would have without its outage."""
+        self._repetition.disturbed()
+        capacity, process = self._failed.pop(link), self._processes.get(link)
+        self._sharing.set_capacity(link, capacity if process is None else process.value(self.env.now))
+        self._apply(link)
+
+    def end_process(self, node: Node) -> None:
+        """A node's process ends now, with its connections; the caller then cancels its flows."""
+        if self._tcp is not None:
+            self._tcp.process_ended(node)
+
+    def begin_process(self, node: Node) -> None:
+        """A node whose process has ended has a new one; it has no effect on flows."""
 
     def set_process(self, source: Node, target: Node, process: CapacityProcess) -> None:
         """Let a link's capacity follow a process from now on.
@@ -253,6 +280,8 @@ class FlowNetwork:
         return [self._under_way[number] for number in sorted(self._under_way)]
 
     def _present(self, link: int) -> float:
+        if link in self._failed:
+            return 0.0
         process = self._processes.get(link)
         # A busy link has a new capacity as soon as it changes, even if the clock is a rounding error earlier.
         if process is None or self._sharing.is_busy(link):
@@ -277,11 +306,18 @@ class FlowNetwork:
         if process is None:
             return
         seconds = self.env.now if change is None else change
-        self._sharing.set_capacity(link, process.value(seconds))
+        self._set(link, process.value(seconds))
         following = process.next_change(seconds)
         if following < math.inf and self._following.get(link) is not process:
             self._following[link] = process
             self._agenda.at(following, self._change, (link, process, following))
+
+    def _set(self, link: int, bits_per_second: float) -> None:
+        """Set a capacity; during an outage it takes effect afterwards."""
+        if link in self._failed:
+            self._failed[link] = bits_per_second
+        else:
+            self._sharing.set_capacity(link, bits_per_second)
 
     def _change(self, what: tuple[int, CapacityProcess, float]) -> None:
         link, process, seconds = what

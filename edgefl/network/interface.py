@@ -46,6 +46,18 @@ class Network(Protocol):
     def follow(self, link: int, process: CapacityProcess) -> None:
         """Let the capacity of a link, given by number, follow a process from now on."""
 
+    def begin_outage(self, link: int) -> None:
+        """A link, given by number, has no capacity from now on; what sets its capacity takes effect afterwards."""
+
+    def end_outage(self, link: int) -> None:
+        """A link has the capacity again that it would have without its outage."""
+
+    def end_process(self, node: Node) -> None:
+        """A node's process ends now, with its connections; the caller then cancels its flows."""
+
+    def begin_process(self, node: Node) -> None:
+        """A node whose process has ended has a new one."""
+
     def capacity(self, source: Node, target: Node) -> float:
         """The present capacity of a link, bit/s."""
 

@@ -109,6 +109,10 @@ class TcpFlows:
         """The transfer was aborted, which closes its connection."""
         del self._senders[flow.id]
 
+    def process_ended(self, node: Node) -> None:
+        """The process of a node has ended, and its connections with it."""
+        self._connections.forget(node)
+
     def _limit(self, sender: _Sender) -> float:
         return min(self._most, self._tcp.limit(sender.latency, sender.state))
 

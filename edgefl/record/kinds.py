@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 EventKind = Literal[
-    "run", "work", "round_start", "decision", "dispatch", "refused", "dropout", "lost",
+    "run", "work", "round_start", "decision", "dispatch", "refused", "dropout", "lost", "failure",
     "transfer_start", "transfer_end", "transfer_drop", "transfer_break", "radio", "capacity", "repetition",
     "compute_start", "compute_end", "compute_partial", "compute_drop", "idle",
     "aggregation", "feedback", "evaluation", "round_end", "target", "budget", "diverged", "stalled", "fault", "stop",

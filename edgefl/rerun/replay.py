@@ -23,7 +23,7 @@ from edgefl.rerun.replayed_learner import ReplayedLearner
 from edgefl.scenario import Scenario, dump_yaml, resolve, with_overrides
 from edgefl.scenario.overrides import Overrides, parse_overrides
 
-CHANGEABLE = ("network", "fleet", "budgets", "targets", "target_metric", "stop", "name")
+CHANGEABLE = ("network", "fleet", "failures", "budgets", "targets", "target_metric", "stop", "name")
 """Sections of a scenario that do not affect training."""
 
 

@@ -218,6 +218,7 @@ class _Verification:
             topology=build_topology(network.topology, network.links, [str(name) for name in fleet.link_names()]),
             transport=network.transport.build(seed),
             timeouts=network.transport.timeouts,
+            failures=scenario.failures,
             protocol=scenario.protocol,
             seconds=compute_seconds(scenario, scenario.method(label), seed),
             emulation=read_emulation(paths.emulation),

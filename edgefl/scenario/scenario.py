@@ -22,6 +22,7 @@ from edgefl.scenario.targets import Target, check_targets, values_of
 from edgefl.scenario.training import EvaluationSpec, TrainingSpec
 from edgefl.scheduling.selection.fixed import Fixed
 from edgefl.simulation.cost_specs import CostSpec, MeasuredCost, SecondsCost
+from edgefl.simulation.failure_specs import Crash, Failure
 from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec, ProtocolSpec, SynchronousSpec
 from edgefl.simulation.specs import BudgetSpec
 from edgefl.tasks.classification import Classification
@@ -52,6 +53,9 @@ class Scenario(Options):
     )
     fleet: tuple[FleetGroup, ...] = Field(min_length=1, description="groups of clients with the same device and link")
     network: NetworkSpec = Field(description="the graph, and the clients' links by name")
+    failures: tuple[Failure, ...] = Field(
+        default=(), description="crashes of clients and outages of links, at given times"
+    )
     cost: CostSpec = Field(default_factory=MeasuredCost, description="how FLOPs and seconds of training are determined")
     methods: Methods = Field(description="the methods to compare: names, or mappings with options")
     targets: tuple[Target, ...] = Field(
@@ -146,6 +150,12 @@ class Scenario(Options):
         if cohort > clients:
             raise UserError(f"expected at most data.clients ({clients}), found {cohort}", field="training.cohort")
         self._check_protocol(cohort, clients)
+        for index, failure in enumerate(self.failures):
+            if isinstance(failure, Crash) and failure.client >= clients:
+                raise UserError(
+                    f"expected a client from 0 to {clients - 1}, found {failure.client}",
+                    field=f"failures.{index}.client",
+                )
         spec = self.training.selection.spec
         if isinstance(spec, Fixed) and spec.clients is not None:
             field = "training.selection.clients"

@@ -54,7 +54,7 @@ class Line:
         world, setup = self._world, self._world.setup
         for place, waiter in enumerate(self._waiters):
             version = self._foresee(place)
-            if waiter.prefetch is not None or version >= setup.rounds:
+            if waiter.prefetch is not None or version >= setup.rounds or world.presence.is_down(waiter.client):
                 continue
             parts = self._ready(waiter.client, version, latest)
             if parts and world.work.of(waiter.client, setup.sizes.blocks).fits:

@@ -42,13 +42,17 @@ class Prefetch:
         self._client = client
         self._round = round
         self._awake = awake
+        self._over = False
+        world.presence.prefetches(client, self)
 
     def serves(self, downlink: Downlink) -> bool:
-        """Whether the client needs any of the parts, and their transfer has not failed."""
-        return not self.delivery.failed and any(part in downlink.parts for part in self.parts)
+        """Whether the client needs any of the parts, and has not lost them."""
+        return not self._over and not self.delivery.failed and any(part in downlink.parts for part in self.parts)
 
     def settle(self) -> float:
-        """Charge the client's waiting up to now; return the transfer's seconds so far."""
+        """Its participation begins: charge the client's waiting up to now; return the transfer's seconds so far."""
+        self._over = True
+        self._world.presence.prefetched(self._client, self)
         sent = self.delivery
         seconds = (self._world.now if sent.ended is None else sent.ended) - sent.started
         if not self._awake:
@@ -56,7 +60,9 @@ class Prefetch:
         return seconds
 
     def drop(self) -> None:
-        """Cancel the prefetch, which is no longer needed."""
+        """Cancel the prefetch, which is no longer needed, or was lost in a crash; no effect if it is over."""
+        if self._over:
+            return
         self.settle()
         self._world.traffic.cancel(self.delivery)
         self._world.lost(self._client, self._round, self._dispatch, "prefetched_in_vain")
@@ -97,6 +103,8 @@ class CellPrefetch:
         if self._dropped or self.delivery.failed:
             return
         for client, parts in self._early.items():
+            if self._world.presence.is_down(client):
+                continue
             awake = client in self._present
             self.passed[client] = Prefetch(
                 self._world, client, parts, self._round, awake=awake, dispatch=self._dispatches[client]

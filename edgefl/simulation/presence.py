@@ -28,8 +28,15 @@ class Participant(Protocol):
         """The device leaves the round now; no effect if its participation has ended."""
 
 
+class Prefetching(Protocol):
+    """The interface of a prefetch that presence uses."""
+
+    def drop(self) -> None:
+        """Cancel the prefetch; no effect if it is over."""
+
+
 class Presence:
-    """Tracks the devices' availability, batteries and accidents.
+    """Tracks the devices' availability, batteries, accidents and crashes.
 
     A timer is set only for participating clients that will leave, so a fleet that is always available costs nothing.
 
@@ -46,27 +53,40 @@ class Presence:
         self._batteries = batteries
         self._attendance = Attendance(fleet, seed)
         self._accidents = Accidents(fleet, seed)
+        self._down: dict[int, float] = {}
+        self._lives: dict[int, Participant] = {}
+        self._prefetches: dict[int, list[Prefetching]] = {}
 
     def available(self) -> NDArray[np.bool_]:
         """Whether each client could take part now, shape ``[clients]``; do not modify it."""
         there = self._attendance.there(self._env.now)
         charges = self._batteries.charges
-        return there & charges.enough(self._env.now) if charges.any else there
+        if charges.any:
+            there = there & charges.enough(self._env.now)
+        if self._down:
+            there = there.copy()
+            there[list(self._down)] = False
+        return there
 
     def next_arrival(self, among: NDArray[np.int64] | None = None) -> float:
         """Seconds until an absent client (of these clients) becomes available; infinite if none does."""
         now, charges = self._env.now, self._batteries.charges
         first = self._attendance.next_arrival(now, among)
+        returns = (until for client, until in self._down.items() if among is None or client in among)
+        first = min(first, *returns, math.inf)
         return min(first, charges.next_enough(now, among) if charges.any else math.inf) - now
 
     def enters(self, life: Participant) -> str | None:
         """Begin the client's participation; return the reason if something since its selection prevents this."""
         client, now = life.client, self._env.now
+        if client in self._down:
+            return "crash"
         if not self._attendance.is_there(client, now):
             return "unavailable"
         charges = self._batteries.charges
         if not charges.has_enough(client, now):
             return "uncharged"
+        self._lives[client] = life
         until = self._attendance.until(client, now)
         if until < math.inf:
             self._later(until - now, lambda: life.quit("unavailable"))
@@ -76,8 +96,35 @@ class Presence:
 
     def leaves(self, life: Participant) -> None:
         """The client's participation has ended."""
+        if self._lives.get(life.client) is life:
+            del self._lives[life.client]
         if self._batteries.charges.any:
             self._batteries.leave(life.client)
+
+    def prefetches(self, client: int, prefetch: Prefetching) -> None:
+        """The client receives parts for a later participation."""
+        self._prefetches.setdefault(client, []).append(prefetch)
+
+    def prefetched(self, client: int, prefetch: Prefetching) -> None:
+        """The prefetch is over: its participation has begun, or it was dropped."""
+        self._prefetches[client].remove(prefetch)
+
+    def is_down(self, client: int) -> bool:
+        """Whether the client has crashed and is not back."""
+        return client in self._down
+
+    def crash(self, client: int, until: float) -> None:
+        """The client crashes, and is absent until a time, which may be infinite."""
+        self._down[client] = until
+        for prefetch in list(self._prefetches.get(client, ())):
+            prefetch.drop()
+        life = self._lives.get(client)
+        if life is not None:
+            life.quit("crash")
+
+    def restart(self, client: int) -> None:
+        """The client is back."""
+        del self._down[client]
 
     def computes(self, life: Participant, seconds: float, again: int) -> None:
         """The client begins to compute for ``seconds``; it may have an accident during that time.

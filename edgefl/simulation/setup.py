@@ -26,6 +26,7 @@ from edgefl.scheduling.blocks.base import BlockScheduler
 from edgefl.scheduling.selection.base import Facts, Selector
 from edgefl.simulation.clock import Clock
 from edgefl.simulation.cost_specs import ComputeSeconds
+from edgefl.simulation.failure_specs import Crash, Outage
 from edgefl.simulation.limits import Limits
 from edgefl.simulation.protocol_specs import ProtocolSpec
 from edgefl.simulation.work import CostOf
@@ -94,6 +95,7 @@ class Setup:
         evaluate_every: rounds between evaluations; the last model is always evaluated.
         trains: whether the learner really trains.
         timeouts: when transfers break; None: never.
+        failures: crashes and outages at given times.
         sizes_up: bytes of the blocks as clients return them; ``sizes`` by default.
         sizes_plain: their bytes as float32; ``sizes`` by default.
         listeners: follow the run, in this order.
@@ -123,6 +125,7 @@ class Setup:
     trains: bool = True
     seconds: ComputeSeconds | None = None
     timeouts: Timeouts | None = None
+    failures: Sequence[Crash | Outage] = ()
     sizes_up: ModelSizes | None = None
     sizes_plain: ModelSizes | None = None
     listeners: Sequence[Listener] = ()

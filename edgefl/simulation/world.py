@@ -15,6 +15,7 @@ from edgefl.record.events import ABSENT, detail
 from edgefl.record.kinds import EventKind, Lost, StopReason
 from edgefl.simulation.accounts import Accounts
 from edgefl.simulation.clock import Clock
+from edgefl.simulation.failures import Failures
 from edgefl.simulation.front_blocks import FrontBlocks
 from edgefl.simulation.presence import Presence
 from edgefl.simulation.setup import Setup
@@ -35,6 +36,7 @@ class World:
         ledger, stopped: from the accounts.
         traffic: the transfers, with their ``network``, ``radios`` and ``batteries``.
         presence: the devices' availability.
+        failures: lets the scenario's crashes and outages happen.
         work: the cost of local training.
         held: the last model version that each client held completely.
         last_job: each client's last job that was computed to its end.
@@ -58,6 +60,7 @@ class World:
         self.batteries = self.traffic.batteries
         self.presence = Presence(self.env, setup.fleet, setup.seed, self.batteries)
         setup.capacity_changes.attach(self.network)
+        self.failures = Failures(self.env, setup.failures, self.network, self.presence, self._log)
         self.work = WorkModel(setup.cost, setup.fleet, setup.samples, setup.method.local, self._new_work)
         self._front_blocks = FrontBlocks(setup.sizes.blocks)
         self.slowdown = Slowdown(setup.fleet, setup.seed)

@@ -11,6 +11,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from edgefl.fleet import DeviceProfile, FleetAssignment
 from edgefl.methods.build import build_method
@@ -24,6 +25,7 @@ from edgefl.record.metric import ACCURACY
 from edgefl.record.summary import SeedResult
 from edgefl.scheduling.blocks.base import block_scheduler
 from edgefl.scheduling.selection.base import Facts, selection
+from edgefl.simulation.failure_specs import Failure
 from edgefl.simulation.invariants import Record
 from edgefl.simulation.limits import Limits
 from edgefl.simulation.protocol_specs import protocol as protocol_spec
@@ -131,6 +133,7 @@ class SmallRun:
             transport=setup.transport,
             protocol=setup.protocol,
             timeouts=setup.timeouts,
+            failures=setup.failures,
         )
         return [text for law in laws for text in law(record)]
 
@@ -169,6 +172,7 @@ def run() -> Callable[..., SmallRun]:
         seconds: Any = None,
         transport: Transport | None = None,
         timeouts: dict[str, Any] | None = None,
+        failures: Sequence[dict[str, Any]] = (),
         listeners: Sequence[Listener] = (),
     ) -> SmallRun:
         clients = len(rates)
@@ -206,6 +210,7 @@ def run() -> Callable[..., SmallRun]:
             trains=trains,
             seconds=seconds,
             timeouts=None if timeouts is None else Timeouts(**{"jitter": 0, **timeouts}),
+            failures=TypeAdapter(tuple[Failure, ...]).validate_python(failures),
             listeners=[log, *listeners],
         )
         return SmallRun(simulate_run(setup), setup, learner, log.rows)

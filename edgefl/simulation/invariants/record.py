@@ -16,6 +16,7 @@ from edgefl.record.events import Event
 from edgefl.record.kinds import EventKind
 from edgefl.record.summary import SeedResult
 from edgefl.simulation.cost_specs import ComputeSeconds
+from edgefl.simulation.failure_specs import Crash, Outage
 from edgefl.simulation.protocol_specs import ProtocolSpec, SynchronousSpec
 from edgefl.simulation.work import StepCost
 
@@ -38,6 +39,7 @@ class Record:
         protocol: the protocol of the rounds.
         seconds: the seconds of local training, if the scenario gives them.
         timeouts: when transfers broke; None: never.
+        failures: crashes and outages at given times.
         emulation: how the seconds were measured; None: they were computed.
     """
 
@@ -51,6 +53,7 @@ class Record:
     protocol: ProtocolSpec = field(default_factory=SynchronousSpec)
     seconds: ComputeSeconds | None = None
     timeouts: Timeouts | None = None
+    failures: Sequence[Crash | Outage] = ()
     emulation: Emulation | None = None
 
     @cached_property

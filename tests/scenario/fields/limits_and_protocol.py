@@ -23,6 +23,8 @@ CELLS = {
 }  # fmt: skip
 AVERAGING = {**CELLS, "protocol": {"kind": "hierarchical"}}
 ACCIDENTS = {"fleet.0.dropout": 0.7}
+CRASHED = {"failures": [{"kind": "crash", "client": 0, "at": 0.02}]}
+OUTAGE = {"kind": "outage", "link": ["server", "internet"], "at": 0.02, "duration": 1.0}
 FIXED = {"training.selection": {"kind": "fixed"}}
 OORT = {"training.selection": {"kind": "oort"}, "training.rounds": 6, "training.cohort": 2}
 UNEQUAL = {
@@ -102,6 +104,18 @@ PROBES: list[Probe] = probes(world, [
      {"protocol.reserve": 20.0}, less("flops")),
     ("protocol<hierarchical>.retries", {**AVERAGING, **ACCIDENTS}, {"protocol.retries": 5},
      more("bytes", "aggregated")),
+    # What fails.
+    ("failures[]<crash>.kind", FIXED, CRASHED, less("aggregated")),
+    ("failures[]<crash>.client", {**FIXED, **CRASHED}, {"failures.0.client": 1}, differs),
+    ("failures[]<crash>.at", {**FIXED, **CRASHED}, {"failures.0.at": 0.03}, differs),
+    ("failures[]<crash>.duration", {"training.selection": {"kind": "fixed", "clients": [0, 1, 2, 3]}, **CRASHED},
+     {"failures.0.duration": 0.001}, more("aggregated")),
+    ("failures[]<outage>.kind", {}, {"failures": [OUTAGE]}, LATER),
+    ("failures[]<outage>.link", {"failures": [OUTAGE]}, {"failures.0.link": ["internet", "client/0"]}, EARLIER),
+    ("failures[]<outage>.at", {"failures": [OUTAGE]}, {"failures.0.at": 1000}, EARLIER),
+    ("failures[]<outage>.duration", {"failures": [OUTAGE]}, {"failures.0.duration": 0.5}, EARLIER),
+    ("failures[]<outage>.one_way", {"failures": [{**OUTAGE, "link": ["internet", "server"]}]},
+     {"failures.0.one_way": True}, differs),
     # When a run ends.
     ("budgets.seconds", BUDGET, {"budgets.seconds": 0.1}, both(EARLIER, lambda _, after: after.reason == "seconds")),
     ("budgets.bytes", BUDGET, {"budgets.bytes": 5000}, both(less("rounds"), lambda _, after: after.reason == "bytes")),

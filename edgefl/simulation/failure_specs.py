@@ -1,0 +1,91 @@
+"""The options of ``failures:``: crashes of clients and outages of links, at given times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from edgefl.options import Options
+from edgefl.units import Seconds
+
+Span = tuple[float, float]
+"""Begin and end in virtual seconds; the end may be infinite."""
+
+
+class _Failure(Options):
+    at: Seconds = Field(description="Time of the run at which it begins.")
+    duration: Seconds | None = Field(None, description="How long it lasts; null: until the end of the run.")
+
+    @model_validator(mode="after")
+    def _lasts(self) -> Self:
+        if self.duration == 0:
+            raise ValueError("duration: expected more than 0 s, or null for a failure without an end, found 0")
+        return self
+
+    @property
+    def span(self) -> Span:
+        """When it begins and ends."""
+        return self.at, math.inf if self.duration is None else self.at + self.duration
+
+
+class Crash(_Failure):
+    """The process of a client ends, and begins again later."""
+
+    kind: Literal["crash"] = Field(description="crash: the process of a client ends, and begins again later")
+    client: int = Field(ge=0, description="The client.")
+
+
+class Outage(_Failure):
+    """A link has no capacity for some time, whatever capacity it would have otherwise."""
+
+    kind: Literal["outage"] = Field(description="outage: a link has no capacity")
+    link: tuple[str, str] = Field(
+        description="The two nodes of the link, which are neighbours in the topology: [internet, client/3]."
+    )
+    one_way: bool = Field(False, description="true: only from the first node to the second; false: both directions.")
+
+    @property
+    def directions(self) -> list[tuple[str, str]]:
+        """The directed links without capacity."""
+        return [self.link] if self.one_way else [self.link, self.link[::-1]]
+
+
+Failure = Annotated[Crash | Outage, Field(discriminator="kind")]
+"""An entry of a scenario's ``failures``."""
+
+
+def joined(spans: Iterable[Span]) -> list[Span]:
+    """The same times as spans that do not overlap, in order.
+
+    >>> joined([(5.0, 7.0), (1.0, 3.0), (2.0, 4.0)])
+    [(1.0, 4.0), (5.0, 7.0)]
+    """
+    found: list[Span] = []
+    for began, ended in sorted(spans):
+        if found and began <= found[-1][1]:
+            found[-1] = (found[-1][0], max(ended, found[-1][1]))
+        else:
+            found.append((began, ended))
+    return found
+
+
+def crashes_of(failures: Iterable[Crash | Outage]) -> dict[int, list[Span]]:
+    """When each client that crashes is down."""
+    spans: dict[int, list[Span]] = {}
+    for each in failures:
+        if isinstance(each, Crash):
+            spans.setdefault(each.client, []).append(each.span)
+    return {client: joined(found) for client, found in sorted(spans.items())}
+
+
+def outages_of(failures: Iterable[Crash | Outage]) -> dict[tuple[str, str], list[Span]]:
+    """When each directed link that fails has no capacity."""
+    spans: dict[tuple[str, str], list[Span]] = {}
+    for each in failures:
+        if isinstance(each, Outage):
+            for link in each.directions:
+                spans.setdefault(link, []).append(each.span)
+    return {link: joined(found) for link, found in sorted(spans.items())}
