@@ -149,12 +149,16 @@ def test_the_flash_phones_take_the_measured_time_for_a_femnist_step(tier, millis
 
 
 @pytest.mark.parametrize(
-    ("name", "milliseconds"), [("phone-low-end", 1642), ("phone-mid-range", 588), ("phone-flagship", 179)]
-)
-def test_todays_phones_are_faster_nominally_but_their_bounds_reach_what_flash_measured(name, milliseconds):
-    profile, step = load_profile(name), femnist_cnn_step()
-    assert step_seconds(profile, step) < milliseconds / 1e3
-    assert step_seconds(profile, step, bound="high") > 0.9 * milliseconds / 1e3
+    ("name", "milliseconds", "times"),
+    [("phone-low-end", (1642, 5392), (3.5, 7.4)), ("phone-mid-range", (588, 1355), (3.5, 5.1)),
+     ("phone-flagship", (179, 561), (4.6, 9.0))],
+)  # fmt: skip
+def test_derived_phones_are_faster_than_those_of_flash_by_what_the_page_says(name, milliseconds, times):
+    """FLASH's phones trained with DL4J, which used less of a processor than the PyTorch that the profiles describe."""
+    profile = load_profile(name)
+    for step, measured, faster in zip((femnist_cnn_step(), celeba_cnn_step()), milliseconds, times, strict=True):
+        assert measured / 1e3 / step_seconds(profile, step) == pytest.approx(faster, abs=0.1)
+        assert step_seconds(profile, step, bound="high") < measured / 1e3
 
 
 def test_devices_of_one_family_are_ordered_by_generation():

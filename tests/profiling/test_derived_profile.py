@@ -20,6 +20,9 @@ DERIVED = {
     "phone-2019-mid-range": (0.863, 1.27, 1.17, 1.0),
     "phone-2019-flagship": (2.18, 2.91, 1.47, 1.0),
     "phone-2024-flagship": (6.39, 7.27, 3.96, 1.0),
+    "phone-low-end": (0.395, 0.455, 0.306, 1.0),
+    "phone-mid-range": (0.971, 1.27, 1.31, 1.0),
+    "phone-flagship": (3.8, 5.82, 2.69, 1.0),
 }
 """Products, memory and scalar code relative to the Raspberry Pi 4, and the error of the bounds."""
 
@@ -69,6 +72,13 @@ def test_the_shipped_profile_is_what_its_derivation_says(name, tmp_path):
 HEAT = 0.7
 """Phones have no fan: the part of their rate that lasts."""
 
+A76 = 1.5
+A77 = 1.23 * A76
+A710 = 1.10 * 1.07 * A77
+A715 = 1.05 * A710
+X3 = 1.11 * 1.16 * 1.30 * A77
+"""Instructions per cycle relative to a Cortex-A72, by what Arm states for each core and its predecessor."""
+
 
 @pytest.mark.parametrize(
     ("name", "fast_cores", "memory", "instructions"),
@@ -77,6 +87,8 @@ HEAT = 0.7
         ("phone-2019-mid-range", [(2, 16, 2.0)], 7, 1.5),
         ("phone-2019-flagship", [(1, 16, 2.84), (3, 16, 2.42)], 16, 1.5),
         ("phone-2024-flagship", [(2, 16, 4.3), (6, 16, 3.5)], 40, 2.75),
+        ("phone-mid-range", [(1, 16, 2.3), (1, 16, 2.2)], 7, 1.5),
+        ("phone-flagship", [(1, 32, 3.2), (2, 16, 2.8), (2, 16, 2.8)], 32, (X3 + 2 * A715 + 2 * A710) / 5),
     ],
 )
 def test_the_ratios_of_a_phone_follow_from_its_clock_width_and_memory(name, fast_cores, memory, instructions):
@@ -87,6 +99,14 @@ def test_the_ratios_of_a_phone_follow_from_its_clock_width_and_memory(name, fast
     assert products == pytest.approx(HEAT * five * peak, rel=5e-3)
     assert bandwidth == pytest.approx(memory / 5.5, rel=5e-3)
     assert scalar == pytest.approx(HEAT * clock / 1.8 * instructions, rel=5e-3)
+
+
+def test_a_phone_with_small_cores_alone_follows_from_a_board_with_the_same_cores():
+    products, bandwidth, scalar, _ = DERIVED["phone-low-end"]
+    board_products, _, board_scalar, _ = DERIVED["arduino-uno-q"]  # four Cortex-A53 at 2.0 GHz, with a Linpack result
+    assert products == pytest.approx(HEAT * 1.4 / 2.0 * board_products, rel=5e-3)
+    assert bandwidth == pytest.approx(2.5 / 5.5, rel=5e-3)
+    assert scalar == pytest.approx(HEAT * 1.4 / 2.0 * board_scalar, rel=5e-3)
 
 
 def test_what_is_derived_from_an_estimate_is_one(tmp_path):
