@@ -79,9 +79,11 @@ class Observation(Listener):
         self._starts: dict[int, Event] = {}
         self._ratios: dict[tuple[int, int, int], dict[Bound, float]] = {}
         self.spent: defaultdict[tuple[int, int], Spent] = defaultdict(Spent)
+        self.log: list[Event] = []
 
     def events(self, rows: list[Event]) -> None:
         """Process events of the log."""
+        self.log += rows
         for event in rows:
             if event.kind == "work":
                 self._ratios[event.work] = self._bounds_of(event)

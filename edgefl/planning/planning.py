@@ -13,11 +13,12 @@ from edgefl.network.client_links import ClientLinks
 from edgefl.network.specs import FileTopology
 from edgefl.planning.budgets import budget_plan
 from edgefl.planning.devices import device_plans
-from edgefl.planning.figures import DevicePlan, MethodPlan, Part, Plan, Range
+from edgefl.planning.figures import MethodPlan, Part, Plan, Range
 from edgefl.planning.observation import Observation, Spent
 from edgefl.process_state import process_state_kept
 from edgefl.record.events import Event
 from edgefl.record.rounds import RoundRow
+from edgefl.report.course import Bottleneck, Course, bottleneck_counts, bottlenecks_of, course_of
 from edgefl.scenario import Scenario
 from edgefl.scenario.last_batches import check_last_batches
 from edgefl.scenario.methods import ScenarioMethod
@@ -133,7 +134,7 @@ def _method_plan(
         aggregated=sum(row.aggregated for row in rows) / count,
         breaks=total.breaks / count,
         wait_seconds=total.wait_seconds / max(1, total.breaks),
-        holds_back=_holds_back(shares, devices, rows, total),
+        holds_back=_holds_back(rows, course_of(seen.log), total),
         in_vain=in_vain,
         critical=shares,
         budgets=budgets,
@@ -187,26 +188,31 @@ def _in_vain(outcome: Outcome, rows: Sequence[RoundRow], rounds: int, early: Ear
     return None
 
 
-def _holds_back(
-    shares: dict[Part, float | None], devices: Sequence[DevicePlan], rows: Sequence[RoundRow], total: Spent
-) -> str | None:
-    """Return what limits the rounds; ``None`` if no update ever arrives."""
+def _holds_back(rows: Sequence[RoundRow], course: Course, total: Spent) -> str | None:
+    """Return what limits the rounds, by the rule of a run's page; ``None`` if no update ever arrives."""
     if any(row.critical_client >= 0 for row in rows):
-        return _in_words(shares, max(devices, key=lambda each: each.closes))
+        return _in_words(bottleneck_counts(bottlenecks_of(course)[: len(rows)]))
     if not any(row.aggregated for row in rows):
         return None
     lost = ", ".join(f"{count} {fate}" for fate, count in total.lost.most_common())
     return f"clients that return no update{lost and f' ({lost})'}"
 
 
-def _in_words(shares: dict[Part, float | None], slowest: DevicePlan) -> str:
-    """Return the longest part of the last clients' time, and its device or link."""
-    parts: tuple[Part, ...] = ("download", "compute", "upload")
-    part = max(parts, key=lambda name: shares[name] or 0.0)
-    share = f"{100 * (shares[part] or 0.0):.0f} %"
-    if part == "compute":
-        return f"computing on {slowest.device} ({share} of the time of each round's last client)"
-    shared = shares["shared"]
-    if shared is not None and shared > 0.5:
-        return f"{part}s over shared links ({share} of the time of each round's last client)"
-    return f"{part}s over {slowest.link} ({share} of the time of each round's last client)"
+_PHASES = {
+    "compute": ("computing", "on "),
+    "download": ("downloads", "over the "),
+    "upload": ("uploads", "over the "),
+    "waiting": ("waiting", "for "),
+}
+
+
+def _in_words(counts: Sequence[tuple[Bottleneck, int]]) -> str:
+    """Return the phase that limits most rounds, and the device or link that most often does so."""
+    (limit, count), *_ = counts
+    phase, preposition = _PHASES[limit.phase]
+    name = f"link {limit.name}" if "→" in limit.name else limit.name
+    rounds = sum(number for each, number in counts if each.phase == limit.phase)
+    of_all = f"({rounds} of {sum(number for _, number in counts)} rounds)"
+    if count == rounds:
+        return f"{phase} {preposition}{name} {of_all}"
+    return f"{phase} {of_all}, most often {preposition}{name} ({count})"

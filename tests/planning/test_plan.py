@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
@@ -12,6 +13,7 @@ from edgefl.cli.app import app
 from edgefl.errors import UserError
 from edgefl.experiment import run
 from edgefl.planning import plan, planned_rounds
+from edgefl.report.course import bottleneck_counts, bottlenecks_of, read_course
 from edgefl.scenario import load_scenario
 from edgefl.training.neutral import NeutralLearner
 
@@ -121,15 +123,40 @@ def test_a_budget_of_each_client_ends_with_the_one_that_is_picked_most_often(sma
 def test_what_holds_rounds_back_is_the_link_where_links_are_slow_and_the_device_where_they_are_fast(small):
     slow = small(network__links={"5g": {"down": "20 kbit/s", "up": "2 Mbit/s"}})
     fast = small(network__links={"5g": {"down": "1 Tbit/s", "up": "1 Tbit/s"}}, network__topology__latency=0)
-    assert plan(slow).methods[0].holds_back.startswith("downloads over 5g")
+    assert plan(slow).methods[0].holds_back.startswith("downloads over the own link of a ")
     assert plan(fast).methods[0].holds_back.startswith("computing on ")
+
+
+@pytest.mark.parametrize(
+    ("transport", "named"),
+    [
+        ({}, "uploads over the own link of a jetson-nano (20 of 40 rounds)"),
+        (
+            {"kind": "tcp"},
+            "downloads (39 of 40 rounds), most often over the TCP connection (round trips, window, losses) (38)",
+        ),
+    ],
+    ids=["fluid", "tcp"],
+)
+def test_what_limits_rounds_in_a_plan_is_what_the_page_of_its_run_names_first(small, tmp_path, transport, named):
+    scenario = small(training__rounds=40, network__transport=transport)
+    folder = run(scenario, out=tmp_path / "run", train=False)
+    limits = bottlenecks_of(read_course(folder / "fedavg" / "seed-0"))
+    (limit, count), *_ = bottleneck_counts(limits)
+    (method,) = plan(scenario).methods
+    assert method.holds_back == named
+    phases = Counter(each.phase for each in limits)
+    assert phases[limit.phase] == max(phases.values())
+    assert limit.name in named
+    assert str(count) in named
+    assert f"({phases[limit.phase]} of 40 rounds)" in named
 
 
 def test_transfers_on_a_narrow_server_wait_for_each_other(small):
     server = {"down": "50 kbit/s", "up": "100 Mbit/s"}
     (method,) = plan(small(network__topology__server=server)).methods
     assert method.critical["shared"] > 0.5
-    assert "shared links" in method.holds_back
+    assert method.holds_back == "downloads over the link server → internet (4 of 4 rounds)"
 
 
 LITTLE_MEMORY = {"profile": "raspberry-pi-5", "share": 1, "link": "5g", "overrides": {"memory": {"training": "1 kB"}}}

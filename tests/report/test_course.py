@@ -9,6 +9,7 @@ import pytest
 from edgefl.errors import UserError
 from edgefl.record.events import Event
 from edgefl.report.course import (
+    Bottleneck,
     bottleneck_counts,
     bottlenecks_of,
     breakdown_of,
@@ -59,6 +60,15 @@ def test_a_deadline_wastes_bytes_and_is_what_held_rounds_back(late_run):
     assert traffic_of(course).down["late"] > 0
     found = bottleneck_counts(bottlenecks_of(course))
     assert any(each.name == "the deadline" or each.phase != "waiting" for each, _ in found)
+
+
+def test_the_phase_that_limited_most_rounds_comes_first_although_its_devices_differ():
+    rounds = [
+        *(Bottleneck("upload", "own link", 9.0) for _ in range(2)),
+        *(Bottleneck("compute", f"phone-{n}", 1.0) for n in (1, 2, 2)),
+    ]
+    found = [(limit.phase, limit.name, count) for limit, count in bottleneck_counts(rounds)]
+    assert found == [("compute", "phone-2", 2), ("compute", "phone-1", 1), ("upload", "own link", 2)]
 
 
 def test_the_clients_joules_and_bytes_sum_to_the_summary(run):

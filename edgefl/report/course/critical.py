@@ -7,7 +7,7 @@ client may have started in an earlier round; only the time within the round coun
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -138,12 +138,16 @@ def bottlenecks_of(course: Course) -> list[Bottleneck]:
 
 
 def bottleneck_counts(bottlenecks: Sequence[Bottleneck]) -> list[tuple[Bottleneck, int]]:
-    """How many rounds each phase of each device or link limited, most first; seconds are summed."""
+    """How many rounds each phase of each device or link limited; seconds are summed.
+
+    The phase that limited most rounds comes first, and within a phase the device or link that limited most.
+    """
     rounds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for bottleneck in bottlenecks:
         rounds[bottleneck.phase, bottleneck.name].append(bottleneck.seconds)
+    of_phase = Counter(each.phase for each in bottlenecks)
     found = [(Bottleneck(phase, name, sum(seconds)), len(seconds)) for (phase, name), seconds in rounds.items()]
-    return sorted(found, key=lambda each: (-each[1], -each[0].seconds))
+    return sorted(found, key=lambda each: (-of_phase[each[0].phase], -each[1], -each[0].seconds))
 
 
 _LIMITED_BY_LINK = 0.5
