@@ -88,6 +88,8 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
             raise Stopped(f"{folder} is unfinished: {how_to_continue(folder)}") from None
         raise
     print_result(runs.measured, as_json=as_json)
+    if chosen.network.transport.queue == "fifo":
+        _write_band(runs.predicted, as_json=as_json)
     if calibrate:
         from edgefl.emulation.calibration import calibrate as fitted
         from edgefl.emulation.workplace import workplace
@@ -95,6 +97,16 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
         with workplace() as place:
             say(str(fitted(chosen, runs.measured, runs.predicted, place)), err=as_json)
     say(f"prediction: {runs.predicted}; to compare: edgefl report {folder} --against {runs.predicted}", err=as_json)
+
+
+def _write_band(predicted: Path, *, as_json: bool) -> None:
+    """Time the prediction again with other shares in the queues, for the band that the comparison shows."""
+    from edgefl.rerun.sensitivity import write_sensitivity
+
+    try:
+        write_sensitivity(predicted)
+    except UserError as error:
+        say(f"no band over draws of the shares in queues: {error.message}", err=as_json)
 
 
 def _print_check() -> None:

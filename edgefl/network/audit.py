@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from edgefl.network.audit_carried import Carried
-from edgefl.network.audit_connections import Grown, Lost, Redrawn, redraws, window_changes
+from edgefl.network.audit_connections import Grown, Lost, window_changes
 from edgefl.network.audit_records import FlowRecord, Link, Repetition
 from edgefl.network.filling import Claim, fill
 from edgefl.network.tcp import Opening
@@ -49,7 +49,7 @@ class _Marked(NamedTuple):
     stage: int
 
 
-_Change = FlowRecord | _Capacity | _Pruned | _Marked | Redrawn | Grown | Lost
+_Change = FlowRecord | _Capacity | _Pruned | _Marked | Grown | Lost
 
 
 class _Active:
@@ -169,7 +169,6 @@ class _Audit:
 
     def of_flows(self, flows: Iterable[FlowRecord]) -> Iterator[tuple[float, int, _Change]]:
         """Checks the records; yields when the flows begin and end to use their links, and what changes meanwhile."""
-        used: list[tuple[float, float]] = []
         for record in flows:
             self.check_record(record)
             joined = record.started + record.latency
@@ -180,13 +179,9 @@ class _Audit:
                     yield record.ended, 2, record
                 for seconds, links in record.pruned:
                     yield seconds, 2, _Pruned(record.flow, links)
-                used.append((joined, joined if record.ended is None else record.ended))
                 if self.transport.tcp is not None:
                     for seconds, change in window_changes(self.transport.tcp, record, self.latency(record)):
                         yield seconds, 1, change
-        if self.transport.queue is not None:
-            for seconds, drawn in redraws(self.transport.queue, used):
-                yield seconds, 0, drawn
 
     def change(self, what: _Change, active: Mapping[int, _Active], now: float) -> Iterable[Link]:
         """Apply a change other than a begin or an end; returns the links whose flows it concerns."""
@@ -197,10 +192,6 @@ class _Audit:
         if isinstance(what, _Marked):
             self.mark(active.values(), what, now)
             return ()
-        if isinstance(what, Redrawn):
-            for flow in active.values():
-                flow.share = self.queue_share(flow.record, what.number)
-            return [link for flow in active.values() for link in flow.path]
         if isinstance(what, Grown | Lost):
             if what.flow not in active:
                 return ()
@@ -230,8 +221,8 @@ class _Audit:
 
     def join(self, record: FlowRecord, now: float) -> _Active:
         active = _Active(record, self.legs(record), now)
-        if self.transport.queue is not None:
-            active.share = self.queue_share(record, self.transport.queue.number(now))
+        if self.transport.queue is not None and record.ends is not None:
+            active.share = self.transport.queue.weight(*record.ends, record.started)
         for link in record.path:
             if link not in self.capacity:
                 self.report(now, record.flow, f"used link {link} before its first capacity was logged")
@@ -294,12 +285,6 @@ class _Audit:
         legs = self.transport.tcp.legs(record.bytes, opening)
         sent = itertools.accumulate(bytes for bytes, _ in legs)
         return [(bytes, state) for bytes, (_, state) in zip(sent, legs, strict=True)]
-
-    def queue_share(self, record: FlowRecord, number: int) -> float:
-        """The weight that a queue gives to a flow in one of its periods."""
-        if self.transport.queue is None or record.ends is None:
-            return 1.0
-        return self.transport.queue.weight(*record.ends, number)
 
     def latency(self, record: FlowRecord) -> float:
         """One-way seconds of a flow's path."""

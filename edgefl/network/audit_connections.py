@@ -1,13 +1,12 @@
-"""When the limits and shares of logged flows change by themselves: slow start, losses, and a queue's draws."""
+"""When the limits of logged flows change by themselves: slow start and losses."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from edgefl.network.audit_records import FlowRecord
-from edgefl.network.fifo import FifoQueue
 from edgefl.network.tcp import Opening, Tcp
 
 
@@ -21,12 +20,6 @@ class Lost(NamedTuple):
     """The next part of a flow begins, in which losses allow another rate."""
 
     flow: int
-
-
-class Redrawn(NamedTuple):
-    """A queue's weights are those of another period."""
-
-    number: int
 
 
 def window_changes(tcp: Tcp, record: FlowRecord, latency: float) -> Iterator[tuple[float, Grown | Lost]]:
@@ -51,12 +44,3 @@ def window_changes(tcp: Tcp, record: FlowRecord, latency: float) -> Iterator[tup
         ticks += 1
     for seconds in record.losses:
         yield seconds, Lost(record.flow)
-
-
-def redraws(queue: FifoQueue, intervals: Sequence[tuple[float, float]]) -> Iterator[tuple[float, Redrawn]]:
-    """The beginnings of the periods that begin in one of the intervals (seconds), in which flows are active."""
-    numbers: set[int] = set()
-    for since, until in intervals:
-        numbers.update(range(queue.number(since) + 1, queue.number(until) + 1))
-    for number in sorted(numbers):
-        yield number * queue.period, Redrawn(number)

@@ -19,7 +19,6 @@ from edgefl.network.agenda import Agenda
 from edgefl.network.flow import Flow, FlowObserver, Node
 from edgefl.network.multicast import Multicast
 from edgefl.network.processes import CapacityProcess
-from edgefl.network.queue_shares import QueueShares
 from edgefl.network.repetition import Repetition
 from edgefl.network.route import Alone, router
 from edgefl.network.sharing import Sharing
@@ -85,10 +84,6 @@ class FlowNetwork:
         if (tcp := self._transport.tcp) is not None:
             most, disturbed = self._transport.connection_limit, self._disturbed
             self._tcp = TcpFlows(env, tcp, self._agenda, self._sharing, most=most, disturbed=disturbed)
-        self._queue: QueueShares | None = None
-        if (queue := self._transport.queue) is not None:
-            under_way, disturbed = self._under_way, self._disturbed
-            self._queue = QueueShares(env, queue, self._agenda, self._sharing, under_way=under_way, disturbed=disturbed)
         self._repetition = Repetition(
             env,
             self._agenda,
@@ -354,8 +349,8 @@ class FlowNetwork:
     def _send(self, flow: Flow, bits: float, limit: float | None = None) -> None:
         """Let a flow use its links for these bits."""
         weight, latency = flow.weight, flow.latency - flow.setup
-        if self._queue is not None:
-            weight = self._queue.weight(flow)
+        if self._transport.queue is not None and flow.multicast is None:
+            weight *= self._transport.queue.weight(flow.source, flow.target, flow.started)
         self._sharing.join(flow.id, flow.path, bits, self.env.now, weight=weight, latency=latency, limit=limit)
 
     def _gather(self, flow: Flow, key: Hashable) -> Multicast:

@@ -27,14 +27,19 @@ class Condition(NamedTuple):
         devices: ``low``: every profile's figures at the bound that gives the fewest seconds and joules; ``high``: the
             bound that gives the most.
         bandwidth: factor on the capacity of every link.
+        draw: which draw of the shares in queues (``queue: fifo``); 0 is the run's own.
     """
 
     devices: Devices
     bandwidth: float
+    draw: int = 0
 
 
 OWN = Condition("nominal", 1.0)
 """The run's own condition."""
+
+DRAWS = 19
+"""Draws of the shares in queues, with the run's own. A further one is in their range with probability 18/20."""
 
 
 class Retimed(NamedTuple):

@@ -34,6 +34,7 @@ SENSITIVITY = pa.schema(
         column("seconds", pa.float64(), "s", "virtual time at the round's end"),
         column("bytes", pa.int64(), "B", "delivered in both directions up to then"),
         column("joules", pa.float64(), "J", "drawn by the devices up to then"),
+        column("draw", pa.int32(), "", "draw of the shares in queues; 0 is the run's own"),
     ]
 )
 """Columns of ``sensitivity.parquet``."""
@@ -126,6 +127,10 @@ _ELDER = {"metric": "accuracy", "metric_ema": "accuracy_ema", "metric_ensemble":
 """Columns that tables of edgefl 0.2.0 do not have, and those that contain the same."""
 
 
+_ABSENT = {"draw": pa.scalar(0, pa.int32())}
+"""Columns that older tables do not have, and the value in all their rows."""
+
+
 def read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
     """Return a table of a run directory, with its metadata; types and figures are checked.
 
@@ -137,6 +142,9 @@ def read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
         for name in schema.names:
             if name not in table.column_names and _ELDER.get(name) in table.column_names:
                 table = table.append_column(name, table[_ELDER[name]])
+        for name in schema.names:
+            if name not in table.column_names and name in _ABSENT:
+                table = table.append_column(name, pa.repeat(_ABSENT[name], table.num_rows))
         missing = [name for name in schema.names if name not in table.column_names]
     except FileNotFoundError:
         raise UserError("cannot be read: no such file", file=str(file)) from None

@@ -77,7 +77,8 @@ class Sensitivity:
     @cached_property
     def _spent(self) -> dict[tuple[str, int, Condition], dict[str, NDArray[np.float64]]]:
         columns = {
-            name: self.retimed.rows.column(name).to_pylist() for name in ("label", "seed", "devices", "bandwidth")
+            name: self.retimed.rows.column(name).to_pylist()
+            for name in ("label", "seed", "devices", "bandwidth", "draw")
         }
         keys = list(zip(*columns.values(), strict=True))
         amounts = {
@@ -85,15 +86,21 @@ class Sensitivity:
             for name in ("round", "seconds", "bytes", "joules")
         }
         rows: dict[tuple[str, int, Condition], list[int]] = {}
-        for row, (label, seed, devices, bandwidth) in enumerate(keys):
-            rows.setdefault((label, seed, Condition(devices, bandwidth)), []).append(row)
+        for row, (label, seed, *condition) in enumerate(keys):
+            rows.setdefault((label, seed, Condition(*condition)), []).append(row)
         return {key: {name: values[own] for name, values in amounts.items()} for key, own in rows.items()}
 
     @cached_property
     def conditions(self) -> list[Condition]:
-        """All conditions, from fast to slow devices and from low to high bandwidth."""
-        found = {condition for _, _, condition in self._spent}
+        """All conditions, from fast to slow devices and from low to high bandwidth, with the run's draw in queues."""
+        found = {condition for _, _, condition in self._spent if not condition.draw}
         return sorted(found, key=lambda each: (DEVICES.index(each.devices), each.bandwidth))
+
+    @cached_property
+    def draws(self) -> list[Condition]:
+        """The run's own devices and bandwidth with each draw of the shares in queues; none with fair queues."""
+        drawn = sorted({condition for _, _, condition in self._spent if condition.draw})
+        return [OWN, *drawn] if drawn else []
 
     def check(self) -> None:
         """Check that every condition has the same rounds, and none beyond the run's.
@@ -123,7 +130,9 @@ class Sensitivity:
             label
             for label, results in self.run.results.items()
             if all(
-                (label, result.seed, condition) in self._spent for result in results for condition in self.conditions
+                (label, result.seed, condition) in self._spent
+                for result in results
+                for condition in [*self.conditions, *self.draws]
             )
         ]
 
@@ -203,8 +212,8 @@ def _again(run: RunResult) -> str:
 
 
 def robustness(found: Sensitivity) -> list[str]:
-    """One sentence for each question: whether the run's winner also wins under the other conditions."""
-    return [_sentence(question, found) for question in found.questions()]
+    """Sentences for each question: whether the run's winner also wins under the other conditions."""
+    return [_sentence(question, found) + _in_queues(question, found) for question in found.questions()]
 
 
 def kept_decisions(found: Sensitivity) -> list[str]:
@@ -233,6 +242,14 @@ def _sentence(question: Question, found: Sensitivity) -> str:
     )
 
 
+def _in_queues(question: Question, found: Sensitivity) -> str:
+    own = found.answer(question, OWN).leaders
+    if not found.draws or not own:
+        return ""
+    stays = sum(own[0] in found.answer(question, draw).leaders for draw in found.draws)
+    return f" With {len(found.draws)} draws of the shares in queues it leads in {stays}."
+
+
 def _others(answers: Mapping[Condition, Answer], winner: str) -> str:
     others: dict[str, list[Condition]] = {}
     for condition, answer in answers.items():
@@ -248,8 +265,8 @@ def _where(conditions: Sequence[Condition]) -> str:
     'with fast devices (70 %, 130 % bandwidth) and with nominal devices (130 % bandwidth)'
     """
     by_devices: dict[Devices, list[str]] = {}
-    for devices, bandwidth in conditions:
-        by_devices.setdefault(devices, []).append(limit(bandwidth, "fraction"))
+    for each in conditions:
+        by_devices.setdefault(each.devices, []).append(limit(each.bandwidth, "fraction"))
     return " and ".join(
         f"with {DEVICE_WORDS[devices]} devices ({', '.join(parts)} bandwidth)" for devices, parts in by_devices.items()
     )

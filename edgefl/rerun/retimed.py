@@ -24,6 +24,7 @@ def retimed_setup(
     links: ClientLinks,
     listener: Listener,
     bandwidth: float = 1.0,
+    draw: int = 0,
 ) -> Setup:
     """Return the setup of one method with one seed, which no budget ends; it writes nothing.
 
@@ -35,6 +36,7 @@ def retimed_setup(
         links: the run's capacities of the clients' links.
         listener: follows the run.
         bandwidth: factor on the capacity of every link.
+        draw: which draw of the shares in queues; 0 is the run's own.
     """
     costs, scenario = run.costs[label], run.scenario
     learner = ReplayedLearner(recording, label, stateful=costs.method.state is not None)
@@ -53,4 +55,7 @@ def retimed_setup(
         listeners=[listener],
         client_links=links.scaled(bandwidth),
     )
-    return replace(setup, stop="rounds", topology=topology)
+    transport = setup.transport
+    if transport.queue is not None:
+        transport = replace(transport, queue=replace(transport.queue, draw=draw))
+    return replace(setup, stop="rounds", topology=topology, transport=transport)

@@ -37,7 +37,7 @@ def first_at(run, label, seed, accuracy, condition):
     times = {
         row["round"]: row["seconds"]
         for row in rows
-        if (row["label"], row["seed"], row["devices"], row["bandwidth"]) == key
+        if (row["label"], row["seed"], row["devices"], row["bandwidth"], row["draw"]) == key
     }
     return times[min(reached)] if reached else None
 

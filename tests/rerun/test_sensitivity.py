@@ -93,7 +93,7 @@ def test_the_bounds_of_a_profile_are_the_bounds_of_its_seconds_and_joules():
 def test_slower_conditions_take_longer_and_faster_ones_less(timed):
     found = spent(timed)
     for label in ("fedavg", "fedadc", "scaffold", "fedbr"):
-        totals = {(devices, bandwidth): found[label, 0, devices, bandwidth][-1] for devices, bandwidth in CONDITIONS}
+        totals = {(devices, bandwidth): found[label, 0, devices, bandwidth][-1] for devices, bandwidth, _ in CONDITIONS}
         for bandwidth in (0.7, 1.0, 1.3):
             _, seconds, _, joules = zip(*(totals[each, bandwidth] for each in ("low", "nominal", "high")), strict=True)
             assert list(seconds) == sorted(seconds)

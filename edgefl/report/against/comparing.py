@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from edgefl.errors import UserError
 from edgefl.record.emulation import Emulation
 from edgefl.record.summary import SeedResult
+from edgefl.report.against.bands import Bands, read_bands
 from edgefl.report.against.causes import SharedLinks, cause_of
 from edgefl.report.against.decisions import Decisions, compare_decisions
 from edgefl.report.against.gaps import Gap, Place
@@ -76,6 +77,7 @@ class Against:
         seeds: by method, the comparison of each seed that both runs have.
         targets: by method, the seconds to each target; none after ``--no-train``.
         other: sentences about what only one run has, and options of the scenario that differ.
+        bands: of the predicted rounds, over draws of the shares in queues.
     """
 
     predicted: RunRecord
@@ -83,6 +85,7 @@ class Against:
     seeds: dict[str, dict[int, SeedAgainst]]
     targets: dict[str, list[TargetPair]]
     other: list[str]
+    bands: Bands
 
     def pairs(self, method: str, name: str) -> list[Gap]:
         """All seeds' pairs: ``rounds``, ``exposed``, ``hidden``, or the name of a phase."""
@@ -142,9 +145,8 @@ def compare_runs(measured: RunRecord, predicted: RunRecord) -> Against:
         raise UserError(
             f"expected a method and seed that {measured.given} has, too; found none", file=str(predicted.given)
         )
-    return Against(
-        predicted, measured, seeds, targets, [*_only_one(measured, predicted, seeds), *_options(measured, predicted)]
-    )
+    sentences = [*_only_one(measured, predicted, seeds), *_options(measured, predicted)]
+    return Against(predicted, measured, seeds, targets, sentences, read_bands(predicted))
 
 
 def _compared(measured: RunRecord, predicted: RunRecord, label: str, seed: int, common_rounds: bool) -> SeedAgainst:

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from typing import Any
 
+from edgefl.report.against.bands import Bands
 from edgefl.report.against.comparing import Against, SeedAgainst
 from edgefl.report.against.gaps import Gap, gaps_of
 from edgefl.report.against.jobs import PHASES
@@ -28,7 +29,7 @@ def against_data(found: Against, rows: list[dict[str, object]], notes: list[str]
         ],
         "rows": rows,
         "seeds": [
-            {"method": method, "seed": seed, **_seed(each)}
+            {"method": method, "seed": seed, **_seed(each, found.bands)}
             for method, seeds in found.seeds.items()
             for seed, each in seeds.items()
         ],
@@ -39,7 +40,7 @@ def against_data(found: Against, rows: list[dict[str, object]], notes: list[str]
     }
 
 
-def _seed(each: SeedAgainst) -> dict[str, object]:
+def _seed(each: SeedAgainst, bands: Bands) -> dict[str, object]:
     phases = _phases(each)
     return {
         "rounds": each.decisions.rounds,
@@ -48,7 +49,8 @@ def _seed(each: SeedAgainst) -> dict[str, object]:
         "rounds_closed_by_another_client": each.other_critical,
         "unmatched": each.unmatched,
         "by_round": [
-            {"round": gap.place.round, **_figures(gap), "phases": phases[gap.place.round]} for gap in each.rounds
+            {"round": gap.place.round, **_figures(gap), **_band(gap, bands), "phases": phases[gap.place.round]}
+            for gap in each.rounds
         ],
         "emulation": None if each.emulation is None else each.emulation.model_dump(mode="json"),
     }
@@ -70,6 +72,13 @@ def _phases(each: SeedAgainst) -> dict[int, dict[str, dict[str, float]]]:
 
 def _figures(gap: Gap) -> dict[str, object]:
     return {"predicted": gap.predicted, "measured": gap.measured, "gap": gap.seconds}
+
+
+def _band(gap: Gap, bands: Bands) -> dict[str, object]:
+    band = bands.of(gap)
+    if band is None:
+        return {}
+    return {"low": band.low, "high": band.high, "inside": band.contains(gap.measured)}
 
 
 def _order(order: Order) -> dict[str, object]:

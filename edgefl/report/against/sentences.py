@@ -24,6 +24,7 @@ def sections(found: Against) -> list[tuple[str, list[str]]]:
         "measurement": [*_measurement(found), *found.other],
         "decisions": list(_decisions(found)),
         "rounds": list(_rounds(found)),
+        "one queue for all": list(_bands(found)),
         "order of the methods": [_order(order) for order in found.orders()],
         "causes": list(_causes(found)),
         "largest gaps": [_listed(gap) for gap in shown_largest(found)],
@@ -92,6 +93,26 @@ def _rounds(found: Against) -> Iterator[str]:
             f"{method}: half of the {_counted(len(pairs), 'round')} are within {within} of the prediction; "
             f"the worst is {worst} ({percent(gaps.worst.relative)}){other}."
         )
+
+
+def _bands(found: Against) -> Iterator[str]:
+    yield from found.bands.missing
+    several = any(len(seeds) > 1 for seeds in found.seeds.values())
+    for method in found.seeds:
+        known = [(pair, band) for pair in found.pairs(method, "rounds") if (band := found.bands.of(pair)) is not None]
+        outside = [
+            f"{pair.place.words(method=False, seed=several)} ({quantity(pair.measured, 'seconds')}, band "
+            f"{quantity(band.low, 'seconds')} to {quantity(band.high, 'seconds')})"
+            for pair, band in known
+            if not band.contains(pair.measured)
+        ]
+        if known:
+            where = f"; outside: {listed(outside)}" if outside else ""
+            yield (
+                f"{method}: {len(known) - len(outside)} of the {_counted(len(known), 'round')} are in the band from "
+                f"the lowest to the highest of {found.bands.draws} draws of the shares, within 1 %; 9 of 10 are "
+                f"expected{where}."
+            )
 
 
 def _order(order: Order) -> str:

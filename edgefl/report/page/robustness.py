@@ -93,22 +93,32 @@ def _notes(found: Sensitivity) -> list[str]:
 
 
 def bands(runs: Sequence[RunResult], timings: Sequence[Timed]) -> list[list[str]]:
-    """The ranges of each method's seconds and joules over the bounds of profile figures and over the bandwidths."""
-    rows = []
+    """The ranges of each method's seconds and joules over conditions; the first row is the heading.
+
+    The conditions are the bounds of profile figures, the bandwidths and, with ``queue: fifo``, the draws of the shares.
+    """
+    drawn = any(isinstance(found, Sensitivity) and found.draws for found in timings)
+    over = ["by devices", "by bandwidth", *(["by draws of shares"] if drawn else [])]
+    rows = [["method", "time", *over, "energy", *over]]
     for name, found in zip(run_names(runs), timings, strict=True):
         if not isinstance(found, Sensitivity):
             continue
         for label in found.labels:
             shown = f"{name}: {label}" if len(runs) > 1 else label
-            rows.append([shown, *(words for kind in ("seconds", "joules") for words in _bands(found, label, kind))])
-    return rows
+            rows.append(
+                [shown, *(words for kind in ("seconds", "joules") for words in _bands(found, label, kind, drawn))]
+            )
+    return rows if len(rows) > 1 else []
 
 
-def _bands(found: Sensitivity, label: str, kind: Spent) -> list[str]:
+def _bands(found: Sensitivity, label: str, kind: Spent, drawn: bool) -> list[str]:
     own = found.total(label, OWN, kind).mean
     devices = [found.total(label, each, kind).mean for each in found.conditions if each.bandwidth == 1.0]
     links = [found.total(label, each, kind).mean for each in found.conditions if each.devices == "nominal"]
+    groups = [devices, links]
+    if drawn:
+        groups.append([found.total(label, each, kind).mean for each in found.draws])
     return [
         quantity(own, kind),
-        *(f"{quantity(min(all), kind)} – {quantity(max(all), kind)}" for all in (devices, links)),
+        *(f"{quantity(min(all), kind)} – {quantity(max(all), kind)}" if all else "" for all in groups),
     ]

@@ -6,12 +6,17 @@ from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
 from edgefl.errors import UserError
 from edgefl.record import RunPaths
 from edgefl.record.rounds import ROUNDS
-from edgefl.record.sensitivity import OWN, read_retimed
+from edgefl.record.sensitivity import OWN, Condition, read_retimed
 from edgefl.record.summary import Summary
 from edgefl.record.tables import SENSITIVITY, check_schema, read_parquet
+
+_ELDER = SENSITIVITY.remove(SENSITIVITY.get_field_index("draw"))
+"""The columns of a file without draws of shares in queues, as edgefl wrote it before it had them."""
 
 
 def check_sensitivity(run: Path, summary: Summary) -> Iterator[str]:
@@ -24,14 +29,14 @@ def check_sensitivity(run: Path, summary: Summary) -> Iterator[str]:
         return
     try:
         found = read_retimed(run)
-        check_schema(file, SENSITIVITY)
+        check_schema(file, SENSITIVITY if "draw" in pq.read_schema(file).names else _ELDER)
     except UserError as error:
         yield f"sensitivity.parquet {error.message}"
         return
     names = ("round", "seconds", "bytes", "joules")
     own: dict[tuple[str, int], list[tuple[float, ...]]] = {}
     for row in found.rows.to_pylist():
-        if (row["devices"], row["bandwidth"]) == OWN:
+        if Condition(row["devices"], row["bandwidth"], row["draw"]) == OWN:
             own.setdefault((row["label"], row["seed"]), []).append(tuple(row[name] for name in names))
     for label, entries in summary.methods.items():
         for entry in entries if label not in found.refused else ():

@@ -10,12 +10,15 @@ from pydantic import BaseModel
 from edgefl.fleet.figure import Bound, Estimate, opposite, value
 from edgefl.fleet.profile import DeviceProfile
 from edgefl.fleet.slower import RATES
-from edgefl.record.sensitivity import DEVICES, Condition
+from edgefl.record.sensitivity import DEVICES, DRAWS, OWN, Condition
 
 Part = TypeVar("Part", bound=BaseModel)
 
 CONDITIONS = [Condition(*each) for each in itertools.product(DEVICES, (0.7, 1.0, 1.3))]
 """The low, nominal and high bounds of the profiles' figures, each with 70 %, 100 % and 130 % of the bandwidth."""
+
+OTHER_DRAWS = [OWN._replace(draw=draw) for draw in range(1, DRAWS)]
+"""The run's own devices and bandwidth, with other shares in queues."""
 
 
 def at_bound(profile: DeviceProfile, bound: Bound) -> DeviceProfile:

@@ -26,7 +26,7 @@ from edgefl.record.sensitivity import Condition, Retimed, write_retimed
 from edgefl.record.tables import SENSITIVITY
 from edgefl.rerun.finished_run import FinishedRun
 from edgefl.rerun.retimed import retimed_setup
-from edgefl.rerun.sensitivity.conditions import CONDITIONS, at_bound
+from edgefl.rerun.sensitivity.conditions import CONDITIONS, OTHER_DRAWS, at_bound
 from edgefl.rerun.sensitivity.held_decisions import HeldScheduler, HeldSelector
 from edgefl.simulation.run import simulate_run
 from edgefl.simulation.setup import Setup
@@ -85,6 +85,7 @@ class _Retiming:
             links=links,
             listener=listener,
             bandwidth=condition.bandwidth,
+            draw=condition.draw,
         )
         timed = {what for _, what, _ in self.recording.timed}
         return replace(
@@ -95,12 +96,13 @@ class _Retiming:
 
 
 @process_state_kept()
-def write_sensitivity(path: Path, conditions: Sequence[Condition] = CONDITIONS, *, trust: bool = False) -> Path:
+def write_sensitivity(path: Path, conditions: Sequence[Condition] | None = None, *, trust: bool = False) -> Path:
     """Re-time a finished run under each of the conditions, and write ``sensitivity.parquet`` into its directory.
 
     Args:
         path: the run directory.
-        conditions: the conditions.
+        conditions: the conditions; if not given, those of :data:`CONDITIONS`, and with ``queue: fifo`` also other draws
+            of the shares.
         trust: execute the scenario's Python files even if they are not those that the run began with.
 
     Returns:
@@ -111,6 +113,9 @@ def write_sensitivity(path: Path, conditions: Sequence[Condition] = CONDITIONS, 
     """
     run = FinishedRun(path, trust=trust)
     run.inputs(run.scenario)
+    if conditions is None:
+        fifo = run.scenario.network.transport.queue == "fifo"
+        conditions = [*CONDITIONS, *(OTHER_DRAWS if fifo else ())]
     held: dict[str, list[str]] = {}
     refused: dict[str, str] = {}
     retimings: list[_Retiming] = []
@@ -166,6 +171,7 @@ def _table(one: _Retiming, condition: Condition, rows: Sequence[RoundRow]) -> pa
         "seconds": [row.seconds for row in rows],
         "bytes": _summed([row.bytes_down + row.bytes_up for row in rows]),
         "joules": _summed([row.joules for row in rows]),
+        "draw": [condition.draw] * count,
     }
     return pa.table({name: pa.array(columns[name], SENSITIVITY.field(name).type) for name in SENSITIVITY.names})
 

@@ -1,0 +1,77 @@
+"""The band of each round's seconds over draws of the shares in queues (``queue: fifo``).
+
+The lowest and the highest of n independent draws contain a further one with probability (n - 1) / (n + 1): with the
+prediction and its other draws, 19 in total, that is nine in ten.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import pairwise
+from typing import NamedTuple
+
+from edgefl.errors import UserError
+from edgefl.record.sensitivity import OWN, Condition, read_retimed
+from edgefl.report.against.gaps import Gap
+from edgefl.report.run_record import RunRecord
+
+TOLERANCE = 0.01
+"""By this share a round may leave its band: emulated rounds with fair queues, which draw nothing, differ as much."""
+
+
+class Band(NamedTuple):
+    """The lowest and the highest seconds of a round over the draws."""
+
+    low: float
+    high: float
+
+    def contains(self, seconds: float) -> bool:
+        """Whether a measured round is in the band, within the tolerance."""
+        return self.low * (1.0 - TOLERANCE) <= seconds <= self.high * (1.0 + TOLERANCE)
+
+
+class Bands(NamedTuple):
+    """The bands of a prediction.
+
+    Attributes:
+        draws: how many draws there are, with that of the prediction itself.
+        rounds: by method, seed and round.
+        missing: sentences about what has no band.
+    """
+
+    draws: int
+    rounds: dict[tuple[str, int, int], Band]
+    missing: list[str]
+
+    def of(self, gap: Gap) -> Band | None:
+        """The band of a round; ``None`` where there is none."""
+        return self.rounds.get((gap.place.method, gap.place.seed, gap.place.round))
+
+
+def read_bands(predicted: RunRecord) -> Bands:
+    """The bands of a run, from its ``sensitivity.parquet``; none with fair queues."""
+    transport = (predicted.scenario.get("network") or {}).get("transport") or {}
+    if transport.get("queue") != "fifo":
+        return Bands(0, {}, [])
+    if not predicted.trained:
+        return Bands(0, {}, ["No band over draws of the shares in queues: nothing was trained."])
+    hint = f"edgefl replay {predicted.given} --sensitivity computes it, if arrival times do not decide what is trained"
+    if not predicted.paths.sensitivity.is_file():
+        return Bands(0, {}, [f"No band over draws of the shares in queues: {hint}."])
+    try:
+        found = read_retimed(predicted.path)
+    except UserError as error:
+        return Bands(0, {}, [f"No band over draws of the shares in queues: {error}."])
+    ends: defaultdict[tuple[str, int, int], list[float]] = defaultdict(lambda: [0.0])
+    for row in found.rows.to_pylist():
+        if Condition(row["devices"], row["bandwidth"]) == OWN:
+            ends[row["label"], row["seed"], row["draw"]].append(row["seconds"])
+    seconds: defaultdict[tuple[str, int, int], list[float]] = defaultdict(list)
+    for (label, seed, _), each in ends.items():
+        for number, (began, ended) in enumerate(pairwise(each), 1):
+            seconds[label, seed, number].append(ended - began)
+    draws = len({draw for _, _, draw in ends})
+    missing = [f"{label}: no band over draws of the shares: {why}." for label, why in found.refused.items()]
+    if draws < 2:
+        return Bands(0, {}, [f"No band over draws of the shares in queues: {hint}."])
+    return Bands(draws, {place: Band(min(each), max(each)) for place, each in seconds.items()}, missing)

@@ -1,0 +1,138 @@
+"""With one queue for all, the range over draws of the shares is computed, shown, and compared with a measured run."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from edgefl.cli import main
+from edgefl.experiment import run
+from edgefl.network.transport_specs import TransportSpec
+from edgefl.report import RunResult
+from edgefl.report.against.bands import Band
+from edgefl.report.page import page
+from edgefl.rerun.sensitivity import write_sensitivity
+from edgefl.rerun.verify import verify
+from edgefl.scenario.loading import check
+
+from ..small_runs import SMALL
+
+
+def scenario(**changes):
+    """The small scenario behind one queue, which limits."""
+    data = copy.deepcopy(SMALL) | changes
+    data["network"]["topology"]["server"] = {"down": "2 Mbit/s", "up": "2 Mbit/s"}
+    data["network"]["transport"] = {"queue": "fifo"}
+    return data
+
+
+@pytest.fixture(scope="module")
+def predicted(tmp_path_factory):
+    folder = run(check(scenario()), out=tmp_path_factory.mktemp("fifo") / "predicted")
+    write_sensitivity(folder)
+    return folder
+
+
+def ends(folder, draw=None):
+    """The seconds at the end of each round, of a run or of one of its draws."""
+    if draw is None:
+        return pq.read_table(folder / "fedavg" / "seed-0" / "rounds.parquet")["seconds"].to_numpy()
+    rows = pq.read_table(folder / "sensitivity.parquet").to_pylist()
+    own = [row for row in rows if (row["devices"], row["bandwidth"], row["draw"]) == ("nominal", 1.0, draw)]
+    return np.array([row["seconds"] for row in own])
+
+
+def compared(measured, predicted, capsys):
+    assert main(["report", str(measured), "--against", str(predicted), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_each_draw_is_what_a_run_with_these_shares_would_have_been(predicted, tmp_path, monkeypatch):
+    build = TransportSpec.build
+
+    def drawn(self, seed=0):
+        transport = build(self, seed)
+        return replace(transport, queue=replace(transport.queue, draw=5))
+
+    monkeypatch.setattr(TransportSpec, "build", drawn)
+    other = run(check(scenario()), out=tmp_path / "other", train=False)
+    assert ends(predicted, 5) == pytest.approx(ends(other), rel=1e-12)
+    assert ends(predicted, 5) != pytest.approx(ends(predicted), rel=1e-3)
+    assert ends(predicted, 0).tolist() == ends(predicted).tolist()
+
+
+def test_the_band_of_a_round_is_from_the_lowest_to_the_highest_of_19_draws(predicted, capsys):
+    found = compared(predicted, predicted, capsys)
+    seconds = np.array([np.diff(ends(predicted, draw), prepend=0.0) for draw in range(19)])
+    rounds = found["seeds"][0]["by_round"]
+    assert [each["low"] for each in rounds] == pytest.approx(seconds.min(axis=0).tolist())
+    assert [each["high"] for each in rounds] == pytest.approx(seconds.max(axis=0).tolist())
+    assert all(each["inside"] and each["low"] < each["high"] for each in rounds)
+    sentence = next(each["sentences"] for each in found["sentences"] if each["about"] == "one queue for all")
+    assert sentence == [
+        "fedavg: 4 of the 4 rounds are in the band from the lowest to the highest of 19 draws of the shares, within "
+        "1 %; 9 of 10 are expected."
+    ]
+
+
+def test_rounds_of_a_slower_network_are_outside(predicted, tmp_path, capsys):
+    data = scenario()
+    data["network"]["topology"]["server"] = {"down": "1 Mbit/s", "up": "1 Mbit/s"}
+    slow = run(check(data), out=tmp_path / "slow", train=False)
+    found = compared(slow, predicted, capsys)
+    assert not any(each["inside"] for each in found["seeds"][0]["by_round"])
+    said = next(each["sentences"] for each in found["sentences"] if each["about"] == "one queue for all")[0]
+    assert said.startswith("fedavg: 0 of the 4 rounds are in the band")
+    assert "outside: round 1 (" in said
+
+
+def test_a_band_has_a_tolerance_of_1_percent():
+    band = Band(1.0, 2.0)
+    assert [band.contains(seconds) for seconds in (0.989, 0.991, 1.5, 2.019, 2.021)] == [False, True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("changes", "train", "words"),
+    [
+        ({}, False, "No band over draws of the shares in queues: nothing was trained."),
+        ({}, True, "--sensitivity computes it, if arrival times do not decide what is trained."),
+    ],
+)
+def test_without_a_band_the_comparison_says_why(changes, train, words, tmp_path, capsys):
+    folder = run(check(scenario(**changes)), out=tmp_path / "run", train=train)
+    found = compared(folder, folder, capsys)
+    said = next(each["sentences"] for each in found["sentences"] if each["about"] == "one queue for all")
+    assert len(said) == 1
+    assert said[0].endswith(words)
+    assert "inside" not in found["seeds"][0]["by_round"][0]
+
+
+def test_the_page_shows_the_range_over_draws(predicted, tmp_path):
+    written = page([RunResult(predicted)])
+    assert written.count('scope="col" class="number">by draws of shares</th>') == 2
+    assert "With 19 draws of the shares in queues it leads in 19." in written
+    totals = [ends(predicted, draw)[-1] for draw in range(19)]
+    table = written[written.index("Uncertainty of the figures") :].partition("</table>")[0]
+    assert f"{min(totals):.3g} s – {max(totals):.3g} s" in table.replace("\u00a0", " ")
+    fair = run(check(SMALL), out=tmp_path / "fair")
+    write_sensitivity(fair)
+    assert "by draws of shares" not in page([RunResult(fair)])
+
+
+def test_a_file_from_before_there_were_draws_is_read(predicted, tmp_path, capsys):
+    folder = shutil.copytree(predicted, tmp_path / "elder")
+    file = folder / "sensitivity.parquet"
+    table = pq.read_table(file)
+    own = table.filter([draw == 0 for draw in table["draw"].to_pylist()]).drop_columns(["draw"])
+    pq.write_table(own, file)
+    assert verify(folder) == []
+    assert "by bandwidth" in page([RunResult(folder)])
+    found = compared(folder, folder, capsys)
+    said = next(each["sentences"] for each in found["sentences"] if each["about"] == "one queue for all")
+    assert "--sensitivity computes it" in said[0]
