@@ -37,7 +37,7 @@ class TransportSpec(TcpOptions):
     queue: Literal["fair", "fifo"] = Field(
         "fair",
         description="How transfers share a link. fair: max-min, a queue for each; fifo: one queue for all, so shares"
-        " are unequal and vary (drawn).",
+        " are unequal (drawn).",
     )
     queue_spread: float = Field(
         SPREAD, ge=0, le=3, description="fifo only. Standard deviation of the logarithm of a transfer's share."
