@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, new_folder
+from edgefl.cli.arguments import Changes, Device, Methods, NoTrain, Seeds, Trust, new_folder
 from edgefl.cli.printing import say
-from edgefl.cli.simulate import check_device, chosen_labels, print_result, quiet
+from edgefl.cli.simulate import check_alone, check_device, chosen_labels, print_result, quiet
 from edgefl.cli.stopped import Stopped
 from edgefl.errors import UserError
 from edgefl.record.unfinished import how_to_continue, is_emulated
+from edgefl.user_path import user_path
+
+if TYPE_CHECKING:
+    from edgefl.emulation.emulate import Emulated
+    from edgefl.record.metric import Metric
 
 
 def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
+    context: typer.Context,
     scenario: Annotated[
         str | None,
         typer.Argument(metavar="SCENARIO", help="A YAML file, or a shipped scenario's name.", show_default=False),
@@ -46,12 +54,25 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="Fit the transport's numbers to the emulation, and print them.")
     ] = False,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            "--resume", parser=user_path, metavar="DIR", help="Go on with an interrupted emulation.", show_default=False
+        ),
+    ] = None,
+    trust: Trust = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print only summary.json to standard output.")] = False,
 ) -> None:
     """Run a scenario as real processes that transfer real bytes over shaped links, and compare with its simulation."""
     if check:
         _print_check()
         return
+    if resume is not None:
+        check_alone(context, "resume", "as_json", "trust")
+        _resume(resume, as_json=as_json, trust=trust)
+        return
+    if trust:
+        raise UserError("a scenario's Python files are executed without it; expected it with --resume", file="--trust")
     if scenario is None:
         raise UserError("expected a scenario: a YAML file, or a shipped scenario's name", file="SCENARIO")
     if dilate is not None and not 0.0 < dilate < math.inf:
@@ -68,25 +89,18 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
     folder = out if out is not None else Path("runs") / f"{chosen.name}-emulated"
     check_device(device)
     rehearse(chosen, file=scenario, overrides=changed)
-    try:
-        with quiet(as_json), watching(lambda: chosen.task.measured) as display:
-            runs = emulated(
-                chosen,
-                out=folder,
-                methods=labels,
-                device=device,
-                train=not no_train,
-                dilation=dilate,
-                say=lambda text: say(text, err=True),
-                compute=compute,
-                listeners=[display],
-            )
-    except UserError as error:
-        raise error.located(file=scenario) from None
-    except KeyboardInterrupt:
-        if is_emulated(folder):
-            raise Stopped(f"{folder} is unfinished: {how_to_continue(folder)}") from None
-        raise
+    with _finishing(folder, scenario), quiet(as_json), watching(lambda: chosen.task.measured) as display:
+        runs = emulated(
+            chosen,
+            out=folder,
+            methods=labels,
+            device=device,
+            train=not no_train,
+            dilation=dilate,
+            say=lambda text: say(text, err=True),
+            compute=compute,
+            listeners=[display],
+        )
     print_result(runs.measured, as_json=as_json)
     if chosen.network.transport.queue == "fifo":
         _write_band(runs.predicted, as_json=as_json)
@@ -96,7 +110,41 @@ def emulate(  # noqa: PLR0917  (Typer reads options from the signature)
 
         with workplace() as place:
             say(str(fitted(chosen, runs.measured, runs.predicted, place)), err=as_json)
-    say(f"prediction: {runs.predicted}; to compare: edgefl report {folder} --against {runs.predicted}", err=as_json)
+    _print_comparison(runs, as_json=as_json)
+
+
+def _resume(folder: Path, *, as_json: bool, trust: bool) -> None:
+    """Finish an interrupted emulation."""
+    from edgefl.cli.progress import watching
+    from edgefl.emulation.emulate import resume
+    from edgefl.record import RunPaths
+    from edgefl.scenario import load_scenario
+
+    def metric() -> Metric:
+        return load_scenario(RunPaths(folder).scenario, run_code=False).task.measured
+
+    with _finishing(folder, str(folder)), quiet(as_json), watching(metric) as display:
+        runs = resume(folder, say=lambda text: say(text, err=True), listeners=[display], trust=trust)
+    print_result(runs.measured, as_json=as_json)
+    _print_comparison(runs, as_json=as_json)
+
+
+@contextmanager
+def _finishing(folder: Path, named: str) -> Iterator[None]:
+    """If the command is stopped, say how to resume, and if the input is wrong, name its source."""
+    try:
+        yield
+    except UserError as error:
+        raise error.located(file=named) from None
+    except KeyboardInterrupt:
+        if is_emulated(folder):
+            raise Stopped(f"{folder} is unfinished: {how_to_continue(folder)}") from None
+        raise
+
+
+def _print_comparison(runs: Emulated, *, as_json: bool) -> None:
+    compare = f"edgefl report {runs.measured} --against {runs.predicted}"
+    say(f"prediction: {runs.predicted}; to compare: {compare}", err=as_json)
 
 
 def _write_band(predicted: Path, *, as_json: bool) -> None:

@@ -51,7 +51,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
 ) -> None:
     """Run a scenario and compare its methods: which accuracy each one reaches, and when."""
     if resume is not None:
-        _check_alone(context, "resume", "as_json", "trust")
+        check_alone(context, "resume", "as_json", "trust")
         _resume(resume, as_json=as_json, trust=trust)
         return
     if trust:
@@ -88,7 +88,7 @@ def simulate(  # noqa: PLR0917  (Typer reads options from the signature)
         )
 
 
-def _check_alone(context: typer.Context, *accepted: str) -> None:
+def check_alone(context: typer.Context, *accepted: str) -> None:
     """Refuse every parameter on the command line that is not accepted: a resumed run keeps its original options."""
     for parameter in context.command.params:
         name = parameter.name or ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -20,11 +20,15 @@ from edgefl.emulation.trainer import Plan
 from edgefl.emulation.trainers import Trainers
 from edgefl.emulation.workplace import workplace
 from edgefl.errors import UserError
-from edgefl.experiment import look_free, run
+from edgefl.experiment import is_interrupted, look_free, run
+from edgefl.experiment import resume as resume_run
 from edgefl.experiment.one_run import MakeTestbed
+from edgefl.experiment.state import Choices
 from edgefl.record.emulation import write_emulation
+from edgefl.record.events import Event
 from edgefl.record.listener import Listener
 from edgefl.record.paths import RunPaths, SeedPaths
+from edgefl.record.unfinished import how_to_continue
 from edgefl.scenario import Scenario
 from edgefl.simulation.setup import Setup
 
@@ -72,9 +76,76 @@ def emulate(
     """
     if out.name in {"", ".."}:
         raise UserError("expected a folder with a name; choose another folder with --out", file=str(out))
-    predicted = out.with_name(f"{out.name}-predicted")
+    predicted = _predicted(out)
     for path in (out, predicted):
         look_free(path, hint="choose another folder with --out")
+    with workplace() as folder:
+        testbed = _testbeds(scenario, folder, predicted, dilation=dilation, compute=compute, say=say)
+        simulated = partial(
+            run,
+            scenario,
+            methods=methods,
+            device=device,
+            train=train,
+            listeners=listeners,
+            results=folder / "results",
+        )
+        simulated(out=predicted)
+        simulated(out=out, testbed=testbed, dilation=dilation, compute=compute)
+    return Emulated(out, predicted)
+
+
+def resume(
+    out: Path, *, say: Callable[[str], None] | None = None, listeners: Sequence[Listener] = (), trust: bool = False
+) -> Emulated:
+    """Go on with an interrupted emulation.
+
+    The rounds up to its last checkpoint stay as they were measured. The clock goes on at the end of the last one of
+    them, with new processes and with links that have the capacities of that time; transfers that were then in progress
+    begin again.
+
+    Args:
+        out: the run directory of the emulation.
+        say: called with the reason of each dilation that was chosen.
+        listeners: follow the runs.
+        trust: execute the scenario's Python files even if they are not those that the run began with.
+
+    Raises:
+        UserError: there is no interrupted emulation, or this machine cannot emulate.
+        EmulationFailed: a process, a link or a transfer failed.
+        LogDiffers: the repetition of its rounds gives others than those that were measured.
+    """
+    predicted = _predicted(out)
+    if is_interrupted(predicted):
+        raise UserError(f"its simulation is not finished: {how_to_continue(predicted)}", file=str(predicted))
+    with workplace() as folder:
+
+        def testbed(scenario: Scenario, choices: Choices) -> MakeTestbed:
+            dilation, compute = choices.dilation, choices.compute
+            return _testbeds(scenario, folder, predicted, dilation=dilation, compute=compute, say=say)
+
+        resume_run(out, listeners=listeners, trust=trust, make_testbed=testbed, results=folder / "results")
+    return Emulated(out, predicted)
+
+
+def _predicted(out: Path) -> Path:
+    return out.with_name(f"{out.name}-predicted")
+
+
+def _testbeds(
+    scenario: Scenario,
+    folder: Path,
+    predicted: Path,
+    *,
+    dilation: float | None,
+    compute: Literal["paced", "real"],
+    say: Callable[[str], None] | None,
+) -> MakeTestbed:
+    """Make the real links of each run.
+
+    Raises:
+        UserError: the scenario cannot be emulated, or this machine cannot do it.
+    """
     check_scenario(scenario)
     if compute == "real":
         check_real_training(scenario, 1.0 if dilation is None else dilation)
@@ -84,7 +155,7 @@ def emulate(
     rates = cache(measured_rates)
 
     @contextmanager
-    def testbed(setup: Setup, paths: SeedPaths) -> Iterator[Testbed]:
+    def testbed(setup: Setup, paths: SeedPaths, past: Sequence[Event]) -> Iterator[Testbed]:
         simulated = RunPaths(predicted).of(setup.label, setup.seed)
         wiring = wiring_of(setup, taking_part(setup, simulated))
         if lack := missing(found, latencies=any(link.latency for link in wiring.links)):
@@ -108,24 +179,8 @@ def emulate(
                 trainers = stack.enter_context(
                     Trainers(plan, at_a_time(scenario), quotas, nodes=nodes, coordinator=coordinator)
                 )
-            made = Testbed(laboratory, dilation=factor, trainers=trainers)
+            made = Testbed(laboratory, dilation=factor, trainers=trainers, past=past)
             yield made
             write_emulation(measured(made, setup, before), paths.emulation)
 
-    with workplace() as folder:
-
-        def once(out: Path, testbed: MakeTestbed | None, listeners: Sequence[Listener]) -> None:
-            run(
-                scenario,
-                out=out,
-                methods=methods,
-                device=device,
-                train=train,
-                listeners=listeners,
-                testbed=testbed,
-                results=folder / "results",
-            )
-
-        once(predicted, None, listeners)
-        once(out, testbed, listeners)
-    return Emulated(out, predicted)
+    return testbed

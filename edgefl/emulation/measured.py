@@ -22,7 +22,7 @@ def processor_seconds() -> tuple[float, float]:
 
 def measured(testbed: Testbed, setup: Setup, before: tuple[float, float]) -> Emulation:
     """How a run's seconds were measured; ``before`` are the processors' seconds at its start."""
-    clock = testbed.clock()
+    clock = testbed.real_clock
     after = processor_seconds()
     down = up = 0
     for (source, target), count in testbed.carried().items():
@@ -49,5 +49,6 @@ def measured(testbed: Testbed, setup: Setup, before: tuple[float, float]) -> Emu
         trust=tuple(trust),
         wire_bytes=WireBytes(down=down, up=up),
         load=load,
+        after_round=testbed.repeated_rounds,
         machine={"processors": os.cpu_count(), "kernel": platform.release()},
     )

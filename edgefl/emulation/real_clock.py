@@ -10,6 +10,8 @@ from typing import Protocol
 from simpy.core import EmptySchedule
 
 from edgefl.emulation.failure import EmulationFailed
+from edgefl.emulation.history import History
+from edgefl.record.events import Event
 from edgefl.simulation.clock import Clock
 
 PATIENCE = 120.0
@@ -45,6 +47,12 @@ class Reporter(Protocol):
     def stuck(self) -> bool:
         """Whether no byte has arrived since the last call, although links have capacity."""
 
+    def repeat(self, row: Event) -> None:
+        """Let the world know of an end that was measured before; the clock shows its moment."""
+
+    def go_live(self) -> None:
+        """The repetition is over, and the clock follows the machine's."""
+
 
 class RealClock(Clock):
     """Virtual seconds are real seconds divided by the dilation.
@@ -55,6 +63,7 @@ class RealClock(Clock):
     Args:
         dilation: real seconds for one second of the scenario.
         reporter: the real world.
+        history: measured rounds that are repeated first, without waiting; None for none.
 
     Attributes:
         dilation: real seconds for one second of the scenario.
@@ -63,8 +72,9 @@ class RealClock(Clock):
         paused_while_sending: those of them in which transfers went on.
     """
 
-    def __init__(self, dilation: float, reporter: Reporter) -> None:
+    def __init__(self, dilation: float, reporter: Reporter, history: History | None = None) -> None:
         super().__init__()
+        self._history = history
         self.dilation = dilation
         self._reporter = reporter
         self._heard = time.monotonic()
@@ -73,7 +83,7 @@ class RealClock(Clock):
         self._origin = math.nan
 
     def virtual(self, machine: float) -> float:
-        """The scenario's time at a time of the machine; it counts from the first step."""
+        """The scenario's time at a time of the machine."""
         return (machine - self._origin - self.paused) / self.dilation
 
     def step(self) -> None:
@@ -83,9 +93,10 @@ class RealClock(Clock):
             EmptySchedule: there is none: no transfer is in progress, or all of them are blocked permanently.
             EmulationFailed: nothing moves that should.
         """
-        if math.isnan(self._origin):
-            self._reporter.begin()
-            self._origin = time.monotonic()
+        if self._history is not None and self._history.active:
+            self._repeat(self._history)
+            return
+        self.start()
         while True:
             self._reporter.wait(0.0)
             due, reported = self.peek(), self._reporter.earliest()
@@ -106,6 +117,22 @@ class RealClock(Clock):
                 if self._reporter.stuck():
                     raise EmulationFailed(f"no byte has arrived for {PATIENCE:g} s")
                 self._heard = time.monotonic()
+
+    def start(self) -> None:
+        """Follow the machine's clock from now on; no effect if it does already."""
+        if math.isnan(self._origin):
+            self._reporter.begin()
+            self._origin = time.monotonic() - self._now * self.dilation
+            if self._history is not None:
+                self._reporter.go_live()
+
+    def _repeat(self, history: History) -> None:
+        if history.comes_before(self.peek()):
+            row = history.take()
+            self._now = max(self._now, row.time)
+            self._reporter.repeat(row)
+        else:
+            super().step()
 
     def _work(self, do: Callable[[], None]) -> None:
         sending = self._reporter.under_way

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import simpy
 
 from edgefl.emulation.carried_network import CarriedNetwork
 from edgefl.emulation.failure import EmulationFailed
+from edgefl.emulation.history import History
 from edgefl.emulation.laboratory import Laboratory
 from edgefl.emulation.nodes import check_alive
 from edgefl.emulation.real_clock import RealClock
+from edgefl.emulation.repeated_carrier import RepeatedCarrier
 from edgefl.emulation.trainers import Trainers
 from edgefl.emulation.trust import starved
 from edgefl.emulation.wiring import Pair
 from edgefl.network.flow import FlowObserver
 from edgefl.network.topology import Topology
 from edgefl.network.transport import Transport
-from edgefl.training.job import TrainingJob
+from edgefl.record.events import Event, EventLog
+from edgefl.training.job import JobId, TrainingJob
 
 OPENING_SECONDS = 10.0
 """How long connections may take to open before the first round."""
@@ -30,14 +33,32 @@ class Testbed:
         laboratory: the processes and links, which are ready.
         dilation: real seconds for one second of the scenario.
         trainers: train the clients' jobs in real time; None if training takes the predicted seconds.
+        past: the log of measured rounds that are repeated first, because the run was interrupted.
+
+    Attributes:
+        real_clock: the run's clock.
+        repeated_rounds: the number of rounds that are repeated.
     """
 
     __test__ = False  # for pytest
 
-    def __init__(self, laboratory: Laboratory, *, dilation: float, trainers: Trainers | None = None) -> None:
+    def __init__(
+        self,
+        laboratory: Laboratory,
+        *,
+        dilation: float,
+        trainers: Trainers | None = None,
+        past: Sequence[Event] = (),
+    ) -> None:
         self._laboratory = laboratory
         self._nodes = laboratory.nodes
-        self._clock = RealClock(dilation, self)
+        self._history = History(past, trains=trainers is not None) if past else None
+        self.repeated_rounds = 0 if self._history is None else self._history.rounds
+        self.real_clock = RealClock(dilation, self, self._history)
+        self._repeated: RepeatedCarrier | None = None
+        if self._history is not None:
+            self._repeated = RepeatedCarrier(laboratory, self._history, self.real_clock.start)
+        self._postponed: dict[JobId, tuple[TrainingJob, float, simpy.Event]] = {}
         self._trainers = trainers
         self._network: CarriedNetwork | None = None
         self._arrived = 0
@@ -45,14 +66,17 @@ class Testbed:
 
     # What the world asks for
 
-    def clock(self) -> RealClock:
-        """The run's clock."""
-        return self._clock
+    def clock(self, log: EventLog) -> RealClock:
+        """The run's clock; the world writes its rows to this log."""
+        if self._history is not None:
+            self._history.follow(log)
+        return self.real_clock
 
     def network(self, topology: Topology, *, observer: FlowObserver, transport: Transport) -> CarriedNetwork:
         """The run's network."""
+        carrier = self._repeated or self._laboratory
         self._network = CarriedNetwork(
-            self._clock, topology, observer=observer, transport=transport, carrier=self._laboratory
+            self.real_clock, topology, observer=observer, transport=transport, carrier=carrier
         )
         return self._network
 
@@ -68,14 +92,18 @@ class Testbed:
     def train(self, job: TrainingJob, slowdown: float) -> simpy.Event:
         """Train a job in a process; the event triggers when it is done."""
         assert self._trainers is not None
-        ended = self._clock.event()
-        self._trainers.train(job, slowdown, ended)
+        ended = self.real_clock.event()
+        if self._repeats:
+            self._postponed[job.id] = job, slowdown, ended
+        else:
+            self._trainers.train(job, slowdown, ended)
         return ended
 
     def stop_training(self, job: TrainingJob) -> None:
         """End the training of a job; its event never triggers."""
         assert self._trainers is not None
-        self._trainers.stop(job.id)
+        if self._postponed.pop(job.id, None) is None:
+            self._trainers.stop(job.id)
 
     def doubts_of_training(self) -> Iterator[str]:
         """Sentences about what makes the seconds of real training doubtful."""
@@ -88,6 +116,15 @@ class Testbed:
         """See :class:`~edgefl.emulation.real_clock.Reporter`."""
         self._laboratory.open_connections(OPENING_SECONDS)
         self._before = self._laboratory.counters()
+
+    def go_live(self) -> None:
+        """See :class:`~edgefl.emulation.real_clock.Reporter`."""
+        assert self._repeated is not None
+        self._repeated.go_live()
+        for job, slowdown, ended in self._postponed.values():
+            assert self._trainers is not None
+            self._trainers.train(job, slowdown, ended)
+        self._postponed = {}
 
     def wait(self, seconds: float) -> bool:
         """See :class:`~edgefl.emulation.real_clock.Reporter`."""
@@ -114,6 +151,18 @@ class Testbed:
             # Else its client has crashed, and the transfer was aborted.
             raise EmulationFailed(f"transfer {report['failed']} failed: {report['reason']}")
 
+    def repeat(self, row: Event) -> None:
+        """See :class:`~edgefl.emulation.real_clock.Reporter`."""
+        if row.kind == "transfer_end":
+            assert self._network is not None
+            assert self._repeated is not None
+            self._repeated.arrived(row.flow)
+            self._network.arrived(row.flow)
+        else:
+            job = next((each for each in self._postponed if (each.client, each.dispatch) == row.job), None)
+            if job is not None:  # else the run differs, which its journal finds
+                self._postponed.pop(job)[2].succeed()
+
     @property
     def under_way(self) -> bool:
         """See :class:`~edgefl.emulation.real_clock.Reporter`."""
@@ -131,6 +180,10 @@ class Testbed:
         assert self._network is not None
         before, self._arrived = self._arrived, self._network.bytes_under_way()
         return self._arrived == before and not self._network.blocked
+
+    @property
+    def _repeats(self) -> bool:
+        return self._history is not None and self._history.active
 
     @property
     def _training(self) -> bool:

@@ -18,7 +18,7 @@ from edgefl.experiment.software import in_words
 from edgefl.experiment.state import Choices, Finished, State, damaged, read_state
 from edgefl.record import RunPaths, names
 from edgefl.record.summary import SCHEMA, SeedResult, Summary, is_summary, read_summary
-from edgefl.record.unfinished import how_to_continue, is_emulated
+from edgefl.record.unfinished import how_to_continue
 from edgefl.scenario import Scenario, dump_yaml, resolve
 from edgefl.version import __version__
 
@@ -296,10 +296,8 @@ def check_free(path: Path, *, begun: bool = False, hint: str = "choose another f
     if found <= {names.LOCK, *left}:
         return
     if names.STATE in found:
-        if is_emulated(path):
-            raise UserError(f"contains an interrupted emulation, which cannot be resumed; {hint}", file=str(path))
         raise UserError(
-            f"contains an interrupted run; to continue: edgefl simulate --resume {path}; else {hint}", file=str(path)
+            f"contains an interrupted run; to continue: {how_to_continue(path)}; else {hint}", file=str(path)
         )
     if found & {names.SUMMARY, names.SCENARIO}:
         raise UserError(f"already contains a run; {hint}", file=str(path))

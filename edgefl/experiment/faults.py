@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from edgefl.errors import EdgeflError
+from edgefl.record.unfinished import how_to_continue
 from edgefl.wording import without_method
 
 
@@ -26,7 +27,7 @@ class RunsFailed(EdgeflError):  # noqa: N818  (what it says of the runs)
         self.path = path
         self.messages = [f"{label}, seed {seed}: {message}" for (label, seed), message in faults.items()]
         kept = "" if len(faults) == runs else f"; the others are complete in {path}"
-        again = f"; once the code is fixed, edgefl simulate --resume {path} tries again"
+        again = f"; once the code is fixed, {how_to_continue(path)} tries again"
         hint = f"{again}; a changed scenario needs a new run"
         super().__init__(f"{len(faults)} of {runs} runs ended by a fault: {'; '.join(_shared(faults))}{kept}{hint}")
 
@@ -59,7 +60,7 @@ class NotWritten(EdgeflError):  # noqa: N818  (what it says of the run)
 
     def __init__(self, path: Path, reason: str, *, resumable: bool) -> None:
         self.path = path
-        hint = f"; finished work is kept; to continue: edgefl simulate --resume {path}" if resumable else ""
+        hint = f"; finished work is kept; to continue: {how_to_continue(path)}" if resumable else ""
         super().__init__(f"{path} cannot be written: {reason}{hint}")
 
 
@@ -70,15 +71,17 @@ class RunMoved(EdgeflError):  # noqa: N818  (what happened to the run)
         path: its former path.
         new: its present path; ``None`` if unknown.
         at: the progress of the runs, in words.
+        emulated: whether it is an emulation.
     """
 
-    def __init__(self, path: Path, new: Path | None, at: str) -> None:
+    def __init__(self, path: Path, new: Path | None, at: str, *, emulated: bool = False) -> None:
         self.path = path
         self.new = new
+        resume = f"edgefl {'emulate' if emulated else 'simulate'} --resume"
         if new is None:
-            what, hint = "was moved or removed", "if it was moved, use its new path: edgefl simulate --resume DIR"
+            what, hint = "was moved or removed", f"if it was moved, use its new path: {resume} DIR"
         else:
-            what, hint = f"was moved to {new}", f"to continue: edgefl simulate --resume {new}"
+            what, hint = f"was moved to {new}", f"to continue: {resume} {new}"
         super().__init__(f"{path} {what} during a run, which stopped {at}; {hint}")
 
 

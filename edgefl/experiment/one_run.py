@@ -14,12 +14,13 @@ from edgefl.experiment.conclusion import Conclusion, kept_models_of
 from edgefl.experiment.early_end import EarlyEnd
 from edgefl.experiment.journal import Journal
 from edgefl.experiment.pausing import Pause, Pausing
-from edgefl.experiment.resuming import ResumedLearner
+from edgefl.experiment.resuming import CHECKPOINT_EVERY, ResumedLearner
 from edgefl.experiment.step_costs import StepCosts
 from edgefl.experiment.summary import summarise
 from edgefl.experiment.wiring import SharedWorld, limits_of, setup_of
 from edgefl.methods.recipe import METHODS
 from edgefl.record import RunPaths
+from edgefl.record.events import Event
 from edgefl.record.listener import Listener
 from edgefl.record.paths import SeedPaths
 from edgefl.record.rounds import RoundRow
@@ -39,8 +40,11 @@ if TYPE_CHECKING:
     from edgefl.training.core import TrainingCore
 
 
-MakeTestbed = Callable[[Setup, SeedPaths], AbstractContextManager[Testbed]]
-"""Makes the real links of a run, for the time of the run, and writes its measurements next to the run's files."""
+MakeTestbed = Callable[[Setup, SeedPaths, Sequence[Event]], AbstractContextManager[Testbed]]
+"""Makes the real links of a run, for the time of the run, and writes its measurements next to the run's files.
+
+A resumed run first repeats the measured rounds in these rows.
+"""
 
 
 class OneRun(Listener):
@@ -110,11 +114,14 @@ class OneRun(Listener):
                 return self._entry(self._unbegun([table, *self._followers], fault))
         conclusion = Conclusion(scenario, self._paths, core, data, seed, method, learner, kept)
         last = scenario.training.rounds if scenario.personalisation is None else None
+        # Rounds of real seconds are worth a checkpoint each.
+        every = CHECKPOINT_EVERY if self._testbed is None else 1
         with (
             Journal(self._paths.journal) as journal,
-            ResumedLearner(learner, self._method.label, journal, self._paths.checkpoints, last) as resumed,
+            ResumedLearner(learner, self._method.label, journal, self._paths.checkpoints, last, every=every) as resumed,
         ):
-            outcome = self._simulate(resumed, trains=True, writers=[journal, resumed, conclusion])
+            past = [] if self._testbed is None else journal.cut(resumed.until)
+            outcome = self._simulate(resumed, trains=True, writers=[journal, resumed, conclusion], past=past)
         return self._entry(outcome).model_copy(update=conclusion.results)
 
     def round_ended(self, row: RoundRow) -> None:
@@ -124,7 +131,9 @@ class OneRun(Listener):
         if not (folder.is_dir() and os.path.samestat(folder.stat(), self._made)):
             raise FileNotFoundError(errno.ENOENT, f"{folder} was moved or removed; stopped after round {self.rounds}")
 
-    def _simulate(self, learner: Learner, *, trains: bool, writers: Sequence[Listener] = ()) -> Outcome:
+    def _simulate(
+        self, learner: Learner, *, trains: bool, writers: Sequence[Listener] = (), past: Sequence[Event] = ()
+    ) -> Outcome:
         with EventFile(self._paths.events) as table:
             listeners = [self, self._early_end, *writers, table, *self._followers]
             try:
@@ -141,7 +150,9 @@ class OneRun(Listener):
             except PartFault as fault:
                 return self._unbegun(listeners, fault)
             with ExitStack() as stack:
-                made = None if self._testbed is None else stack.enter_context(self._testbed(setup, self._paths))
+                made = None
+                if self._testbed is not None:
+                    made = stack.enter_context(self._testbed(setup, self._paths, past))
                 outcome = simulate_run(replace(setup, cost=self._step_cost, testbed=made))
         self.fault = outcome.fault
         return outcome

@@ -47,17 +47,29 @@ class ResumedLearner(Listener):
         journal: the run's journal.
         folder: the folder of checkpoints.
         last: the last round, which needs no checkpoint; ``None`` if something is trained after it.
+        every: rounds between checkpoints.
+
+    Attributes:
+        until: the round of the newest valid checkpoint; 0 if there is none.
     """
 
     def __init__(
-        self, learner: ResumableLearner, method: str, journal: Journal, folder: Path, last: int | None = None
+        self,
+        learner: ResumableLearner,
+        method: str,
+        journal: Journal,
+        folder: Path,
+        last: int | None = None,
+        *,
+        every: int = CHECKPOINT_EVERY,
     ) -> None:
         self._learner = learner
         self._journal = journal
         self._last = last
+        self._every = every
         self._folder = folder
         self._writer = CheckpointWriter(folder, journal)
-        self._until = 0
+        self.until = 0
         self._held: tuple[dict[str, Tensor], dict[str, Any]] | None = None
         for round, manifest in journal.checkpoints():
             try:
@@ -65,7 +77,7 @@ class ResumedLearner(Listener):
             except CheckpointDamaged:
                 journal.forget(round)  # otherwise later checkpoints would build on it
                 continue
-            self._until = round
+            self.until = round
             break
         self._answers: Learner = learner
         if self._held is not None:
@@ -98,22 +110,22 @@ class ResumedLearner(Listener):
     def round_ended(self, row: RoundRow) -> None:
         """Commit the round, and write a checkpoint if it is time for one."""
         if self._held is not None:
-            if row.round == self._until:
+            if row.round == self.until:
                 self._restore(*self._held)
                 self._held, self._answers = None, self._learner
             return
         self._journal.commit(row.round)
         self._writer.collect()
-        if row.round % CHECKPOINT_EVERY == 0 and row.round != self._last:
+        if row.round % self._every == 0 and row.round != self._last:
             self._writer.begin(row.round, *self._learner.snapshot())
 
     def _restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         try:
             self._learner.restore(tensors, facts)
         except (KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError) as error:
-            self._journal.forget(self._until)
+            self._journal.forget(self.until)
             raise UserError(
-                f"the checkpoint of round {self._until} is damaged ({type(error).__name__}: {error}); the next "
+                f"the checkpoint of round {self.until} is damaged ({type(error).__name__}: {error}); the next "
                 "--resume uses an older one, or none",
                 file=str(self._folder),
             ) from None
@@ -125,12 +137,12 @@ class ResumedLearner(Listener):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, Paused) and self._held is None and self._until < error.round:
+        if isinstance(error, Paused) and self._held is None and self.until < error.round:
             self._writer.begin(error.round, *self._learner.snapshot())
             self._writer.finish()
         self._writer.__exit__(kind, error, trace)
         if error is None and self._held is not None:
-            raise LogDiffers(f"the run ends before round {self._until}, which has a checkpoint: it cannot be resumed")
+            raise LogDiffers(f"the run ends before round {self.until}, which has a checkpoint: it cannot be resumed")
 
 
 def _missing(name: str) -> LogDiffers:

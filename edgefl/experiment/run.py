@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from edgefl.errors import UserError
 from edgefl.experiment.directory import RunDirectory, is_interrupted
@@ -25,6 +25,7 @@ from edgefl.process_state import process_state_kept
 from edgefl.record.costs import write_costs
 from edgefl.record.listener import Listener
 from edgefl.record.summary import write_summary
+from edgefl.record.unfinished import how_to_continue
 from edgefl.scenario import Scenario, load_scenario, with_overrides
 from edgefl.scenario.last_batches import check_last_batches
 from edgefl.scenario.overrides import of_engine
@@ -49,6 +50,8 @@ def run(
     pause: Pause | None = None,
     testbed: MakeTestbed | None = None,
     results: Path | None = None,
+    dilation: float | None = None,
+    compute: Literal["paced", "real"] = "paced",
 ) -> Path:
     """Run the scenario's methods with each of its seeds, and write a run directory.
 
@@ -65,6 +68,8 @@ def run(
         pause: when to pause a run; the directory can then be resumed, with another pause or none.
         testbed: makes the real links of each run; computed ones if not given.
         results: a folder for cached results that stays when the runs have ended, for other runs of this scenario.
+        dilation: of an emulation, for its resumption: the chosen dilation, if it was chosen.
+        compute: of an emulation, for its resumption: how local training takes its seconds.
 
     Returns:
         The run directory.
@@ -79,17 +84,28 @@ def run(
     """
     labels = [method.label for method in scenario.methods] if methods is None else list(methods)
     chosen = [scenario.method(label).label for label in labels]
-    choices = validated(
-        Choices, {"methods": chosen, "device": device, "train": train, "cache": cache, "emulated": testbed is not None}
-    )
+    options: dict[str, object] = {"methods": chosen, "device": device, "train": train, "cache": cache}
+    if testbed is not None:
+        options |= {"emulated": True, "dilation": dilation, "compute": compute}
+    choices = validated(Choices, options)
     if engine is not None:
         scenario = with_overrides(scenario, of_engine(engine))
     with RunDirectory(out.absolute(), choices) as directory:
         return _execute(scenario, directory, listeners, pause, testbed=testbed, results=results)
 
 
-def resume(path: Path, *, listeners: Sequence[Listener] = (), pause: Pause | None = None, trust: bool = False) -> Path:
+def resume(
+    path: Path,
+    *,
+    listeners: Sequence[Listener] = (),
+    pause: Pause | None = None,
+    trust: bool = False,
+    make_testbed: Callable[[Scenario, Choices], MakeTestbed] | None = None,
+    results: Path | None = None,
+) -> Path:
     """Resume an interrupted run; the result is identical byte for byte to that of an uninterrupted run.
+
+    An emulation repeats the rounds up to its last checkpoint as they were measured, and measures the others.
 
     In a finished directory, runs that failed because of a part of their method start again; once the part is fixed, the
     result is that of a directory in which no run failed.
@@ -99,6 +115,8 @@ def resume(path: Path, *, listeners: Sequence[Listener] = (), pause: Pause | Non
         listeners: follow the runs, including rounds that are only re-executed.
         pause: when to pause again.
         trust: execute the scenario's Python files even if they are not those that the run began with.
+        make_testbed: of an emulation: makes what :func:`run` takes as ``testbed``, for its scenario and its options.
+        results: as for :func:`run`.
 
     Raises:
         UserError: there is no interrupted run, another process uses it, or its files are inconsistent.
@@ -109,10 +127,12 @@ def resume(path: Path, *, listeners: Sequence[Listener] = (), pause: Pause | Non
     with RunDirectory(path.absolute(), None) as directory:
         scenario = load_scenario(directory.paths.scenario, run_code=False)
         directory.check(scenario)
-        if directory.choices.emulated:
-            raise UserError("an emulation cannot be resumed; expected a new one in another folder", file=str(path))
+        if directory.choices.emulated != (make_testbed is not None):
+            what = "an emulation" if directory.choices.emulated else "no emulation"
+            raise UserError(f"is {what}; to continue: {how_to_continue(path)}", file=str(path))
         allow_code(scenario, directory.inputs, path, trust=trust)
-        return _execute(scenario, directory, listeners, pause)
+        testbed = None if make_testbed is None else make_testbed(scenario, directory.choices)
+        return _execute(scenario, directory, listeners, pause, testbed=testbed, results=results)
 
 
 @process_state_kept()
@@ -139,12 +159,13 @@ def _execute(
         raise
     except (OSError, sqlite3.Error) as error:
         if directory.moved:
-            raise RunMoved(directory.path, directory.new_place, experiment.at) from error
+            raise RunMoved(
+                directory.path, directory.new_place, experiment.at, emulated=directory.choices.emulated
+            ) from error
         if not directory.opened:
             raise
         reason = storage_reason(error)
-        resumable = is_interrupted(directory.path) and not directory.choices.emulated
-        raise NotWritten(directory.path, reason, resumable=resumable) from error
+        raise NotWritten(directory.path, reason, resumable=is_interrupted(directory.path)) from error
     experiment.check_faults()
     return directory.path
 

@@ -129,7 +129,13 @@ class EventLog:
 
     def __init__(self, listeners: Sequence[Listener]) -> None:
         self._rows: list[Event] = []
+        self._passed = 0
         self._listeners = listeners
+
+    @property
+    def written(self) -> int:
+        """The number of rows so far."""
+        return self._passed + len(self._rows)
 
     def write(
         self,
@@ -175,6 +181,7 @@ class EventLog:
     def flush(self) -> None:
         """Pass the collected rows on."""
         rows, self._rows = self._rows, []
+        self._passed += len(rows)
         if rows:
             for listener in self._listeners:
                 listener.events(rows)

@@ -50,8 +50,8 @@ class CapacityChanges(Protocol):
 class Testbed(Protocol):
     """Real time and real links for a run, in place of computed ones."""
 
-    def clock(self) -> Clock:
-        """The run's clock."""
+    def clock(self, log: EventLog) -> Clock:
+        """The run's clock; the world writes its rows to this log."""
 
     def network(self, topology: Topology, *, observer: FlowObserver, transport: Transport) -> Network:
         """The run's network, on that clock."""

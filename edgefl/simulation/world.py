@@ -44,8 +44,8 @@ class World:
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
-        self.env = Clock() if setup.testbed is None else setup.testbed.clock()
         self._log = setup.log
+        self.env = Clock() if setup.testbed is None else setup.testbed.clock(self._log)
         self.accounts = Accounts(self.env, setup)
         self.ledger = self.accounts.ledger
         self.stopped = self.accounts.stopped

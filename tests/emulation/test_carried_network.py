@@ -35,6 +35,12 @@ class Carrier:
     def set_capacities(self, changes: dict[tuple[str, str], float]) -> None:
         self.capacities.append((self.clock.now, changes))
 
+    def end_process(self, node: str) -> None:
+        self.arrived = 0  # as a process that is gone
+
+    def begin_process(self, node: str) -> None:
+        raise AssertionError
+
 
 class Observer:
     """Remembers what the network reports."""
@@ -135,3 +141,37 @@ def test_handshakes_follow_the_transport() -> None:
 def test_a_transfer_alone_is_foreseen_from_latency_and_the_slowest_link() -> None:
     net, _, _ = network(Transport(efficiency=0.5))
     assert net.alone("client/1", "server").seconds(1e6) == pytest.approx(0.02 + 8.0)
+
+
+def test_during_an_outage_a_link_has_no_capacity_and_afterwards_that_of_its_trace() -> None:
+    net, carrier, observer = network()
+    down, up = (net.topology.access("client/0", up=each) for each in (False, True))
+    net.follow(down, StepTrace([0.0, 2.0], [8e6, 5e6]))
+    net.transfer("server", "client/0", 1_000_000)
+    for seconds, act in ((1.0, net.begin_outage), (3.0, net.end_outage)):
+        for link in (down, up):
+            carrier.clock.timeout(seconds).callbacks.append(lambda _, act=act, link=link: act(link))
+    carrier.clock.timeout(2.5).callbacks.append(lambda _: net.set_capacities(np.array([up]), np.array([3e6])))
+    carrier.clock.run(until=2.75)
+    assert net.blocked
+    assert net.capacity("internet", "client/0") == 0.0
+    carrier.clock.run(until=4.0)
+    changes = [(time, ends, rate) for time, change in carrier.capacities for ends, rate in change.items()]
+    assert [change for change in changes if change[0] >= 1.0] == [
+        (1.0, ("internet", "client/0"), 0.0),
+        (1.0, ("client/0", "internet"), 0.0),
+        (3.0, ("internet", "client/0"), 5e6),
+        (3.0, ("client/0", "internet"), 3e6),
+    ]
+    assert [row[3] for row in observer.rows if row[:3] == ("capacity", "internet", "client/0")] == [8e6, 0.0, 5e6]
+
+
+def test_what_had_arrived_when_a_process_ended_is_known_from_before() -> None:
+    net, carrier, _ = network()
+    flows = [net.transfer("server", "client/0", 1000), net.transfer("client/0", "server", 1000)]
+    carrier.arrived = 321
+    net.end_process("client/0")
+    for flow in flows:
+        net.cancel(flow)
+    assert [flow.delivered for flow in flows] == [321.0, 321.0]
+    assert not net.is_under_way(0)

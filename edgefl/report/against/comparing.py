@@ -42,7 +42,7 @@ class SeedAgainst:
         unmatched: the number of jobs and phases that one run alone has.
         other_critical: the number of rounds that another client closed.
         predicted_bytes, measured_bytes: of all transfers of clients.
-        counted: the bytes of the whole measured run in its log.
+        counted: the bytes of the measured run in its log; of a resumed emulation those after its resumption.
         emulation: how it was measured; ``None`` if it was simulated.
     """
 
@@ -153,12 +153,14 @@ def _compared(measured: RunRecord, predicted: RunRecord, label: str, seed: int, 
     planned, real = (read_course(run.paths.of(label, seed).folder) for run in (predicted, measured))
     decisions = compare_decisions(planned, real)
     emulation = measured.emulation_of(label, seed)
+    after = 0 if emulation is None else emulation.after_round
+    resumed = next((round.ended for round in real.rounds if round.number == after), -math.inf)
     found = SeedAgainst(
         decisions=decisions,
         emulation=emulation,
         predicted_bytes=_bytes(planned, decisions.same),
         measured_bytes=_bytes(real, decisions.same),
-        counted=_bytes(real, math.inf),
+        counted=_bytes(real, math.inf, after=resumed),
     )
     for one, other in list(zip(planned.rounds, real.rounds, strict=False))[: decisions.same]:
         place = Place(label, seed, one.number)
@@ -189,9 +191,9 @@ def _compared(measured: RunRecord, predicted: RunRecord, label: str, seed: int, 
     return found
 
 
-def _bytes(course: Course, rounds: float) -> Bytes:
-    """The bytes of clients' transfers for the jobs of the first rounds."""
-    moved = [each for each in course.transfers if each.item != "relay" and each.round <= rounds]
+def _bytes(course: Course, rounds: float, *, after: float = -math.inf) -> Bytes:
+    """The bytes of clients' transfers for the jobs of the first rounds, of those that ended after a moment."""
+    moved = [each for each in course.transfers if each.item != "relay" and each.round <= rounds and each.ended > after]
     return Bytes(sum(each.bytes for each in moved if not each.up), sum(each.bytes for each in moved if each.up))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -117,6 +118,8 @@ class Course:
         cohorts: for each round the selected clients.
         alphas: for each round with a choice of blocks, the number of blocks sent to each client.
         capacities: for each link, the times of its capacity changes and the capacities in bit/s.
+        failures: for each client and link that failed, when it began to fail and when it worked again (infinite:
+            never); clients as ``client 3``, links as ``internet → client/3``.
         joules: the energy of each client, by ``transfer``, ``compute``, ``idle`` and ``radio``.
         ended: virtual seconds at the end.
     """
@@ -132,6 +135,7 @@ class Course:
     cohorts: dict[int, list[int]] = field(default_factory=dict)
     alphas: dict[int, dict[int, int]] = field(default_factory=dict)
     capacities: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=dict)
+    failures: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     joules: dict[int, dict[str, float]] = field(default_factory=dict)
     ended: float = 0.0
 
@@ -286,6 +290,14 @@ class _Reader:
             self.course.alphas.setdefault(event.round, {}).update(chosen)
         elif event.item == "selection":
             self.course.cohorts.setdefault(event.round, []).extend(event.facts.get("clients", ()))
+
+    def on_failure(self, event: Event) -> None:
+        what = f"{event.source} → {event.target}" if event.client < 0 else f"client {event.client}"
+        spans = self.course.failures.setdefault(what, [])
+        if event.item in ("crash", "outage"):
+            spans.append((event.time, math.inf))
+        elif spans:
+            spans[-1] = (spans[-1][0], event.time)
 
     def on_capacity(self, event: Event) -> None:
         link = self.course.capacities.setdefault((event.source, event.target), [])

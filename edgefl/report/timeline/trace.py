@@ -98,6 +98,7 @@ def trace_of(course: Course, name: str, rounds: tuple[int, int] | None = None) -
         *_computations(course, window),
         *(_transfer(each, track, course.broken.get(each.flow)) for each, track in laid),
         *_on_links(transfers),
+        *_failures(course, window),
     ]
     threads = {track: number for number, track in enumerate(sorted({each.track for each in slices}), 1)}
     events = [
@@ -187,6 +188,16 @@ def _transfer(each: Transfer, track: Track, broken: Broken | None) -> Slice:
     if broken is not None:
         facts |= {"bytes_lost": broken.bytes, "seconds_until_next_attempt": broken.wait}
     return Slice(track, name, "transfer", each.started, each.ended, facts)
+
+
+def _failures(course: Course, window: Window) -> Iterable[Slice]:
+    """When clients and links were down, each on a track of its own."""
+    for number, (what, spans) in enumerate(sorted(course.failures.items())):
+        for began, ended in spans:
+            end = min(ended, course.ended)
+            if window.holds(began, end):
+                name = "crashed" if what.startswith("client ") else "outage"
+                yield Slice(Track(ROUNDS, (2, number), f"{what}: failures"), name, "failure", began, end, {})
 
 
 def _lanes(transfers: Sequence[Transfer], of: Callable[[Transfer], Any]) -> Iterable[tuple[Transfer, int]]:

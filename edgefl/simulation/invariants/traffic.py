@@ -71,12 +71,16 @@ def directions(record: Record) -> Iterator[str]:
 
 
 def carried(record: Record) -> Iterator[str]:
-    """The interfaces of an emulated run carried at least the bytes of the clients' transfers in the log."""
+    """The interfaces of an emulated run carried at least the bytes of the clients' transfers in the log.
+
+    Those of a resumed run are compared from its resumption on.
+    """
     if record.emulation is None:
         return
-    moved = {"down": 0, "up": 0}
-    for event in record.of("transfer_end", "transfer_drop"):
-        if event.item != "relay":
+    moved, resumed = {"down": 0, "up": 0}, record.emulation.after_round == 0
+    for event in record.events:
+        resumed |= event.kind == "round_end" and event.round == record.emulation.after_round
+        if resumed and event.kind in ("transfer_end", "transfer_drop") and event.item != "relay":
             moved["up" if event.item == "up" else "down"] += int(event.bytes)
     for name, bytes in moved.items():
         found = getattr(record.emulation.wire_bytes, name)

@@ -1,0 +1,181 @@
+"""An interrupted emulation goes on: its measured rounds are repeated exactly, the others are measured."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from edgefl.emulation.emulate import emulate, resume
+from edgefl.emulation.history import History
+from edgefl.emulation.machine import in_namespaces
+from edgefl.emulation.repeated_carrier import RepeatedCarrier
+from edgefl.errors import UserError
+from edgefl.experiment.faults import RunMoved, RunsFailed
+from edgefl.record.emulation import read_emulation
+from edgefl.record.events import Event, EventLog
+from edgefl.record.paths import RunPaths
+from edgefl.rerun.verify import verify
+from edgefl.scenario.loading import check
+
+from ..small_runs import Rows, Stop
+from .test_emulate import gone, small
+
+needs_namespaces = pytest.mark.skipif(in_namespaces() is None, reason="network namespaces cannot be made here")
+
+ASYNCHRONOUS = {"protocol": {"kind": "asynchronous", "buffer": 2, "concurrency": 4}}
+CRASH = {"failures": [{"kind": "crash", "client": 2, "at": "0.2 s"}]}
+OVERLAP = {"methods": [{"method": "fedadc", "overlap": True, "as": "fedavg"}]}
+
+
+def until_the_end_of(rows, round):
+    last = next(place for place, row in enumerate(rows) if row.kind == "round_end" and row.round == round)
+    return rows[: last + 1]
+
+
+@needs_namespaces
+@pytest.mark.parametrize("changes", [CRASH, ASYNCHRONOUS, OVERLAP], ids=["crash", "asynchronous", "overlap"])
+def test_measured_rounds_stay_and_the_others_are_measured_now(tmp_path, changes):
+    scenario = small("star-20ms", **changes)
+    scenario["training"].update(rounds=3, cohort=4, selection="fixed" if changes is CRASH else "uniform")
+    out, before, after = tmp_path / "run", Rows(), Rows()
+    with pytest.raises(KeyboardInterrupt):
+        # Three simulated rounds, then two that are measured.
+        emulate(check(scenario), out=out, listeners=[before, Stop(3 + 2)])
+    runs = resume(out, listeners=[after])
+    begins = [place for place, row in enumerate(before.rows) if row.kind == "run"]
+    measured = until_the_end_of(before.rows[begins[1] :], 2)
+    assert until_the_end_of(after.rows, 2) == measured
+    ends = [row.time for row in after.rows if row.kind == "round_end"]
+    assert len(ends) == 3
+    assert ends[2] > ends[1]
+    files = [RunPaths(run).of("fedavg", 0) for run in runs]
+    if changes is not ASYNCHRONOUS:
+        assert files[0].final_model.read_bytes() == files[1].final_model.read_bytes()
+    emulation = read_emulation(files[0].emulation)
+    assert emulation is not None
+    assert emulation.after_round == 2
+    assert verify(runs.measured) == []
+    if changes is CRASH:
+        # Its process does not come back with the new ones.
+        assert not [row for row in after.rows if row.client == 2 and row.kind == "transfer_end" and row.time > 0.2]
+    assert gone(os.getpid())
+
+
+@needs_namespaces
+def test_each_command_says_how_an_emulation_goes_on(tmp_path, capsys):
+    from edgefl.cli import main
+
+    scenario = small("star")
+    scenario["training"]["rounds"] = 1
+    out = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        emulate(check({**scenario, "seeds": [0, 1]}), out=out, listeners=[Stop(2 + 1)])
+    for command in (["simulate", "--resume"], ["report"], ["emulate", "star.yaml", "--out"]):
+        assert main([*command, str(out)]) == 2
+        said = capsys.readouterr().err
+        if command[1:] != ["star.yaml", "--out"]:
+            assert f"edgefl emulate --resume {out}" in said
+    assert main(["emulate", "--resume", str(out), "--rounds", "2"]) == 2
+    assert "expected --resume DIR alone" in capsys.readouterr().err
+    # A finished run stays as it is; the one that was stopped after its only round is complete, too.
+    assert main(["emulate", "--resume", str(out)]) == 0
+    assert f"edgefl report {out} --against {out}-predicted" in capsys.readouterr().out
+    assert main(["emulate", "--resume", str(out)]) == 2
+    assert "nothing to resume: its run is finished" in capsys.readouterr().err
+
+
+def test_a_simulation_is_not_resumed_as_an_emulation(tmp_path):
+    from edgefl.experiment import run
+
+    scenario = small("star")
+    with pytest.raises(KeyboardInterrupt):
+        run(check(scenario), out=tmp_path / "run", listeners=[Stop(1)])
+    if in_namespaces() is None:
+        pytest.skip("network namespaces cannot be made here")
+    with pytest.raises(UserError, match=f"is no emulation; to continue: edgefl simulate --resume {tmp_path / 'run'}"):
+        resume(tmp_path / "run")
+
+
+def test_messages_of_faults_and_of_moved_folders_name_the_command_of_an_emulation(tmp_path):
+    emulated, simulated = tmp_path / "emulated", tmp_path / "simulated"
+    for folder, words in ((emulated, "true"), (simulated, "false")):
+        folder.mkdir()
+        RunPaths(folder).faulted.write_text(f'{{"choices": {{"emulated": {words}}}}}')
+    for folder, command in ((emulated, "emulate"), (simulated, "simulate")):
+        assert f"edgefl {command} --resume {folder} tries again" in str(RunsFailed(folder, 2, {("a", 0): "no"}))
+    assert "edgefl emulate --resume there" in str(RunMoved(emulated, Path("there"), "", emulated=True))
+    assert "edgefl emulate --resume DIR" in str(RunMoved(emulated, None, "", emulated=True))
+    assert "edgefl simulate --resume DIR" in str(RunMoved(simulated, None, ""))
+
+
+class Carrier:
+    """Remembers what it was asked for, in order."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __getattr__(self, name):
+        return lambda *arguments: self.asked.append((name, *arguments))
+
+
+def test_a_carrier_carries_nothing_during_the_repetition_and_then_brings_its_links_up_to_date():
+    rows = [Event(0.0, "run"), Event(1.0, "transfer_drop", flow=1, bytes=77.0)]
+    history, log, carrier = History(rows, trains=False), EventLog([]), Carrier()
+    history.follow(log)
+    started = []
+
+    def start():
+        if not started:
+            started.append(True)
+            repeated.go_live()
+
+    repeated = RepeatedCarrier(carrier, history, start)
+    for flow in range(4):
+        repeated.send(flow, "server", f"client/{flow}", 1000, None)
+    repeated.arrived(0)
+    assert (repeated.progress(1, "client/1"), repeated.stop(1, "server", "client/1")) == (77, 77)
+    repeated.set_capacities({("a", "b"): 1.0, ("b", "c"): 2.0})
+    repeated.set_capacities({("a", "b"): 3.0})
+    for node in ("client/5", "client/6"):
+        repeated.end_process(node)
+    repeated.begin_process("client/5")
+    assert carrier.asked == []
+    log.write(0.0, "run")
+    log.write(1.0, "transfer_drop")
+    repeated.send(4, "server", "client/4", 1000, None)
+    assert carrier.asked == [
+        ("set_capacities", {("a", "b"): 3.0, ("b", "c"): 2.0}),
+        ("end_process", "client/6"),
+        ("send", 2, "server", "client/2", 1000, None),
+        ("send", 3, "server", "client/3", 1000, None),
+        ("send", 4, "server", "client/4", 1000, None),
+    ]
+
+
+def test_the_rows_of_the_log_order_moments_that_are_equal():
+    rows = [
+        Event(0.0, "run"),
+        Event(1.0, "compute_start", client=1),
+        Event(1.0, "transfer_end", flow=0),
+        Event(2.0, "transfer_drop", flow=1, bytes=77.0),
+        Event(2.0, "compute_end", client=1),
+        Event(2.0, "round_end", round=1),
+    ]
+    history, log = History(rows, trains=False), EventLog([])
+    assert not history.active
+    history.follow(log)
+    log.write(0.0, "run")
+    assert (history.active, history.rounds, history.delivered(1)) == (True, 1, 77)
+    # The transfer ended after the row of an event at the same moment; before any later event it comes first.
+    assert [history.comes_before(event) for event in (0.9, 1.0, 1.1)] == [False, False, True]
+    log.write(1.0, "compute_start")
+    assert history.comes_before(1.0)
+    assert history.take().flow == 0
+    assert not history.comes_before(9.0)
+    for _ in range(4):
+        assert history.active
+        log.write(2.0, "idle")
+    assert not history.active
+    assert History(rows, trains=True).rounds == 1
