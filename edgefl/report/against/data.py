@@ -87,28 +87,12 @@ def _order(order: Order) -> dict[str, object]:
 
 
 def _pair(pair: MethodPair) -> dict[str, object]:
-    return {
-        "first": pair.first,
-        "second": pair.second,
-        "predicted": finite(pair.predicted),
-        "measured": finite(pair.measured),
-        "gap": finite(pair.gap),
-        "clear": pair.clear,
-        "kept": pair.kept,
-    }
+    figures = {name: finite(getattr(pair, name)) for name in ("predicted", "measured", "gap")}
+    return {"first": pair.first, "second": pair.second, **figures, "clear": pair.clear, "kept": pair.kept}
 
 
 def _largest(gap: Gap) -> dict[str, object]:
-    place = gap.place
-    return {
-        "method": place.method,
-        "seed": place.seed,
-        "round": place.round,
-        "client": place.client,
-        "phase": gap.what,
-        **_figures(gap),
-        "cause": gap.cause,
-    }
+    return {**gap.place._asdict(), "phase": gap.what, **_figures(gap), "cause": gap.cause}
 
 
 def finite(value: float) -> float | None:

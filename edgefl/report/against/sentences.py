@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from edgefl.printable import printable_line
 from edgefl.report.against.causes import CAUSES, Cause
 from edgefl.report.against.comparing import Against
-from edgefl.report.against.gaps import Gap, by_cause, gaps_of, largest, percent
+from edgefl.report.against.gaps import Gap, by_cause, largest
 from edgefl.report.against.order import MethodPair, Order
 from edgefl.report.measured import measured_sentence
 from edgefl.report.quantities import quantity
@@ -23,7 +23,6 @@ def sections(found: Against) -> list[tuple[str, list[str]]]:
     parts = {
         "measurement": [*_measurement(found), *found.other],
         "decisions": list(_decisions(found)),
-        "rounds": list(_rounds(found)),
         "one queue for all": list(_bands(found)),
         "order of the methods": [_order(order) for order in found.orders()],
         "causes": list(_causes(found)),
@@ -75,24 +74,6 @@ def _decisions(found: Against) -> Iterator[str]:
                 f"{method}, seed {seed}: the runs decided differently: {listed(kinds)}. From round "
                 f"{decisions.same + 1} on their rounds are not the same, so {compared}."
             )
-
-
-def _rounds(found: Against) -> Iterator[str]:
-    several = any(len(seeds) > 1 for seeds in found.seeds.values())
-    for method in found.seeds:
-        pairs = found.pairs(method, "rounds")
-        if not pairs:
-            continue
-        gaps = gaps_of(pairs)
-        if gaps.within is None or gaps.worst.relative is None:
-            continue
-        closed = sum(seed.other_critical for seed in found.seeds[method].values())
-        other = f"; another client closed {closed} of them" if closed else ""
-        within, worst = percent(gaps.within).lstrip("+"), gaps.worst.place.words(method=False, seed=several)
-        yield (
-            f"{method}: half of the {_counted(len(pairs), 'round')} are within {within} of the prediction; "
-            f"the worst is {worst} ({percent(gaps.worst.relative)}){other}."
-        )
 
 
 def _bands(found: Against) -> Iterator[str]:
