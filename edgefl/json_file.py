@@ -8,18 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from edgefl import limits
 from edgefl.errors import UserError
 from edgefl.plain_file import read_plain_text
 
-MAXIMUM_BYTES = 64 * 2**20
-"""For comparison: the summary of a thousand runs has about one mebibyte."""
-MAXIMUM_DEPTH = 32
-"""Maximum levels of nested lists and mappings; edgefl's own files have about eight."""
-MAXIMUM_INTEGER = 2**63 - 1
-"""The largest whole number, as in the tables of a run directory."""
 
-
-def read_json(path: str | Path, *, maximum: int = MAXIMUM_BYTES, missing: bool = False) -> Any:
+def read_json(path: str | Path, *, maximum: int = limits.JSON_BYTES, missing: bool = False) -> Any:
     """The contents of a JSON file.
 
     Args:
@@ -73,12 +67,12 @@ class _NumberError(Exception):
         self.expected = expected
 
 
-_TOO_DEEP = f"expected at most {MAXIMUM_DEPTH} levels of nested lists and mappings, found more"
+_TOO_DEEP = f"expected at most {limits.DEPTH} levels of nested lists and mappings, found more"
 
 
 def _integer(literal: str) -> int:
     # No integer of more digits is converted: Python needs quadratic time, and refuses very long ones.
-    if len(literal) > 20 or abs(number := int(literal)) > MAXIMUM_INTEGER:
+    if len(literal) > 20 or abs(number := int(literal)) > limits.LARGEST_INTEGER:
         raise _NumberError(literal, "a whole number below 2^63")
     return number
 
@@ -107,7 +101,7 @@ _STRICT, _LENIENT = _decoder(_refuse), _decoder(_null)
 
 def _check_depth(data: Any, file: str | None) -> None:
     level = [data]
-    for _ in range(MAXIMUM_DEPTH + 1):
+    for _ in range(limits.DEPTH + 1):
         level = [
             inner
             for each in level

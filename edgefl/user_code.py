@@ -22,13 +22,11 @@ from types import ModuleType
 from typing import Any, NamedTuple
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
+from edgefl import limits
 from edgefl.errors import UserError, in_words, nearest
 from edgefl.plain_file import read_plain
 from edgefl.process_state import process_state_kept
 from edgefl.validation import shown
-
-MAXIMUM_BYTES = 2**24
-"""Largest Python file that is imported."""
 
 _allowed: set[Path] = set()
 """The files that may be executed."""
@@ -109,7 +107,7 @@ def read_code(file: Path) -> bytes:
     Raises:
         UserError: it cannot be read, or is too large.
     """
-    return read_plain(file, MAXIMUM_BYTES, what="a Python file")
+    return read_plain(file, limits.PYTHON_BYTES, what="a Python file")
 
 
 def _hint(name: str, owner: Any) -> str:

@@ -6,11 +6,9 @@ import os
 from os import PathLike
 from pathlib import Path
 
+from edgefl import limits
 from edgefl.errors import UserError, one_line
 from edgefl.printable import printable_line
-
-MAXIMUM_LENGTH = 4096
-"""Characters; the limit of Linux."""
 
 
 def user_path(name: str | PathLike[str], *, argument: str | None = None) -> Path:
@@ -28,9 +26,9 @@ def user_path(name: str | PathLike[str], *, argument: str | None = None) -> Path
     path = Path(name)
     if "\0" in str(path):
         raise UserError(f"expected a path, found a null character in '{_short(path)}'", field=argument)
-    if len(str(path)) > MAXIMUM_LENGTH:
+    if len(str(path)) > limits.PATH_CHARACTERS:
         raise UserError(
-            f"expected a path of at most {MAXIMUM_LENGTH} characters, found '{_short(path)}'", field=argument
+            f"expected a path of at most {limits.PATH_CHARACTERS} characters, found '{_short(path)}'", field=argument
         )
     try:
         return path.expanduser()
@@ -46,9 +44,8 @@ def new_user_path(name: str | PathLike[str], *, argument: str | None = None) -> 
     """
     path = user_path(name, argument=argument)
     if printable_line(str(path)) != str(path):
-        raise UserError(
-            f"expected a path without control characters, found '{printable_line(_short(path))}'", field=argument
-        )
+        shown = printable_line(_short(path))
+        raise UserError(f"expected a path in UTF-8 without control characters, found '{shown}'", field=argument)
     return path
 
 

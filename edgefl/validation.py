@@ -7,7 +7,7 @@ indices, what was found, what was expected, the nearest valid key or choice, in 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -39,6 +39,21 @@ def validated(model: type[Model], data: Any, *, file: str | None = None, field: 
         raise user_error(error, file, model=model, field=field) from None
     except UserError as error:
         raise error.located(file=file, field=field) from None
+
+
+def first_repeated(values: Sequence[Any]) -> tuple[Any, int] | None:
+    """The first value that occurs a second time, and where; None if all are different.
+
+    >>> first_repeated([3, 1, 3]), first_repeated([[1], [2]])
+    ((3, 2), None)
+    """
+    seen = set()
+    for index, value in enumerate(values):
+        key = value if isinstance(value, int | float | str) or value is None else repr(value)
+        if key in seen:
+            return value, index
+        seen.add(key)
+    return None
 
 
 def user_error(

@@ -6,26 +6,21 @@ booleans, dates and null. A file cannot name a Python object, and nested aliases
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer, ComposerError
-from ruamel.yaml.constructor import ConstructorError, DuplicateKeyError
+from ruamel.yaml.constructor import ConstructorError, DuplicateKeyError, SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import AliasEvent
 from ruamel.yaml.nodes import Node
 from ruamel.yaml.reader import ReaderError
 
+from edgefl import limits
 from edgefl.errors import UserError
 from edgefl.plain_file import read_plain_text
-
-MAXIMUM_BYTES = 2**20
-"""For comparison: a scenario with all profiles embedded has some tens of kilobytes."""
-MAXIMUM_DEPTH = 32
-"""Maximum levels of nested lists and mappings; a resolved scenario has about eight."""
-MAXIMUM_NODES = 200_000
-"""Maximum number of values after all aliases are expanded, so that a few lines cannot represent billions of values."""
 
 
 def read_yaml(path: str | Path) -> Any:
@@ -34,7 +29,7 @@ def read_yaml(path: str | Path) -> Any:
     Raises:
         UserError: the file does not exist, is a folder, too large, not UTF-8, not YAML (with the line), or empty.
     """
-    text = read_plain_text(path, MAXIMUM_BYTES, what="a YAML file", streams=True)
+    text = read_plain_text(path, limits.YAML_BYTES, what="a YAML file", streams=True)
     return parse_yaml(text, file=str(path))
 
 
@@ -46,7 +41,7 @@ def parse_yaml(text: str, *, file: str | None = None) -> Any:
         file: the source of the text, for messages.
 
     Raises:
-        UserError: the text is empty, is not YAML, contains more than one document, or exceeds the limits above.
+        UserError: the text is empty, is not YAML, contains more than one document, or exceeds the limits.
 
     >>> parse_yaml("{lr: 1e-3, mode: off, rate: 40 Mbit/s}")
     {'lr': 0.001, 'mode': 'off', 'rate': '40 Mbit/s'}
@@ -55,7 +50,7 @@ def parse_yaml(text: str, *, file: str | None = None) -> Any:
         raise UserError("expected YAML, found nothing: the file is empty", file=file)
     # The C parser behind typ="safe" reads YAML 1.1; the pure one reads 1.2.
     reader = YAML(typ="safe", pure=True)
-    reader.Composer = _LimitedComposer
+    reader.Composer, reader.Constructor = _LimitedComposer, _LimitedConstructor
     try:
         data = reader.load(text)
     except UserError as error:
@@ -65,6 +60,21 @@ def parse_yaml(text: str, *, file: str | None = None) -> Any:
     if data is None:
         raise UserError("expected YAML with contents, found only comments or null", file=file)
     return data
+
+
+class _LimitedConstructor(SafeConstructor):
+    """Refuses whole numbers beyond the range of a float: Python needs quadratic time to print them, or refuses to."""
+
+    def construct_yaml_int(self, node: Any) -> Any:
+        """A whole number."""
+        number = super().construct_yaml_int(node)
+        if isinstance(number, int) and number.bit_length() > sys.float_info.max_exp:
+            line = node.start_mark.line + 1
+            raise UserError(f"line {line}: expected a number within the range of a float, found a larger one")
+        return number
+
+
+_LimitedConstructor.add_constructor("tag:yaml.org,2002:int", _LimitedConstructor.construct_yaml_int)
 
 
 class _LimitedComposer(Composer):
@@ -94,6 +104,7 @@ class _LimitedComposer(Composer):
         self._check(line)
         if anchor is not None:
             self._open.append(anchor)
+            self.anchors.pop(anchor, None)  # an anchor may be used again; the composer would warn
         node = super().compose_node(parent, index)
         if anchor is not None:
             self._open.remove(anchor)
@@ -102,10 +113,12 @@ class _LimitedComposer(Composer):
         return node
 
     def _check(self, line: int) -> None:
-        if self._depth > MAXIMUM_DEPTH:
-            raise UserError(f"line {line}: lists and mappings nest deeper than {MAXIMUM_DEPTH} levels")
-        if self._nodes > MAXIMUM_NODES:
-            raise UserError(f"line {line}: more than {MAXIMUM_NODES:,} values (each alias counts as its full contents)")
+        if self._depth > limits.DEPTH:
+            raise UserError(f"line {line}: lists and mappings nest deeper than {limits.DEPTH} levels")
+        if self._nodes > limits.YAML_VALUES:
+            raise UserError(
+                f"line {line}: more than {limits.YAML_VALUES:,} values (each alias counts as its full contents)"
+            )
 
 
 def _explanation(error: YAMLError | ValueError) -> str:

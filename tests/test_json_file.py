@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgefl import limits
 from edgefl.errors import UserError
-from edgefl.json_file import MAXIMUM_DEPTH, MAXIMUM_INTEGER, parse_json, read_json
+from edgefl.json_file import parse_json, read_json
 
-NUMBERS = st.integers(-MAXIMUM_INTEGER, MAXIMUM_INTEGER) | st.floats(allow_nan=False, allow_infinity=False)
+LARGEST = limits.LARGEST_INTEGER
+NUMBERS = st.integers(-LARGEST, LARGEST) | st.floats(allow_nan=False, allow_infinity=False)
 VALUES = st.recursive(
     st.none() | st.booleans() | NUMBERS | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
@@ -79,10 +81,13 @@ def _numbers(data):
 
 
 def test_the_limits_are_reached_exactly():
-    assert parse_json("[" * MAXIMUM_DEPTH + "]" * MAXIMUM_DEPTH)
-    with pytest.raises(UserError, match=f"at most {MAXIMUM_DEPTH} levels"):
-        parse_json("[" * (MAXIMUM_DEPTH + 2) + "]" * (MAXIMUM_DEPTH + 2))
-    assert parse_json(f"[{MAXIMUM_INTEGER}, -{MAXIMUM_INTEGER}]") == [MAXIMUM_INTEGER, -MAXIMUM_INTEGER]
+    assert parse_json("[" * limits.DEPTH + "]" * limits.DEPTH)
+    with pytest.raises(UserError, match=f"at most {limits.DEPTH} levels"):
+        parse_json("[" * (limits.DEPTH + 2) + "]" * (limits.DEPTH + 2))
+    assert parse_json(f"[{limits.LARGEST_INTEGER}, -{limits.LARGEST_INTEGER}]") == [
+        limits.LARGEST_INTEGER,
+        -limits.LARGEST_INTEGER,
+    ]
 
 
 def test_the_line_of_a_number_is_named(tmp_path):

@@ -1,7 +1,8 @@
 import pytest
 
+from edgefl import limits
 from edgefl.errors import UserError
-from edgefl.yaml_file import MAXIMUM_BYTES, parse_yaml, read_yaml
+from edgefl.yaml_file import parse_yaml, read_yaml
 
 
 def message_of(path):
@@ -38,7 +39,7 @@ def test_a_file_that_is_not_utf_8_names_byte_and_line(tmp_path):
 
 
 def test_a_file_beyond_the_size_limit_is_refused(tmp_path):
-    (tmp_path / "large.yaml").write_bytes(b"# " + b"x" * MAXIMUM_BYTES)
+    (tmp_path / "large.yaml").write_bytes(b"# " + b"x" * limits.YAML_BYTES)
     assert "at most 1 MiB" in message_of(tmp_path / "large.yaml")
 
 

@@ -80,7 +80,7 @@ def standard_streams() -> Iterator[None]:
 def _prepared(stream: Any, kind: type[LentStream]) -> Any:
     if stream is None:
         stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (as above)
-    if getattr(stream, "errors", None) == "strict":
+    if getattr(stream, "errors", None) in {"strict", "surrogateescape"}:  # the latter in the locale C
         with suppress(AttributeError, ValueError):  # it is not a text stream of Python's, or it is closed
             stream.reconfigure(errors="backslashreplace")
     return kind(stream, stream._name if isinstance(stream, LentStream) else "")

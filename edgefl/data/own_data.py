@@ -7,10 +7,10 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from edgefl import limits
 from edgefl.data.arrays import Channels, Raw, description_of, samples_of
 from edgefl.data.samples import Samples
 from edgefl.data.spec import DataSpec, Description
-from edgefl.tasks.base import MOST_CLASSES
 
 
 class OwnData(DataSpec):
@@ -26,7 +26,7 @@ class OwnData(DataSpec):
     classes: int | None = Field(
         default=None,
         ge=1,
-        le=MOST_CLASSES,
+        le=limits.CLASSES,
         description="number of classes or tokens, if the training data may not contain the last one; null: as found",
     )
 

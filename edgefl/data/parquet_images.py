@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl import limits
 from edgefl.data.sharding import Integers
 from edgefl.data.spec import Samples
 from edgefl.errors import UserError, nearest
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
 """The supported encodings; no other decoder is applied to a file's bytes."""
-MAXIMUM_PIXELS = 2**24
-"""Largest image that is decoded, so that a few bytes cannot allocate gigabytes."""
 
 
 def split_files(folder: Path, split: str) -> list[Path]:
@@ -167,8 +166,8 @@ def _image(encoded: bytes, folder: Path) -> Any:
         image = Image.open(io.BytesIO(encoded), formats=FORMATS)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise UserError(f"an image in '{folder}' cannot be decoded ({error})") from None
-    if image.width * image.height > MAXIMUM_PIXELS:
-        raise UserError(f"expected images of at most {MAXIMUM_PIXELS} pixels in '{folder}', found {image.size}")
+    if image.width * image.height > limits.IMAGE_PIXELS:
+        raise UserError(f"expected images of at most {limits.IMAGE_PIXELS} pixels in '{folder}', found {image.size}")
     return image
 
 

@@ -13,8 +13,9 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl import limits
 from edgefl.data.arrays import Raw
-from edgefl.data.parquet_images import FORMATS, MAXIMUM_PIXELS
+from edgefl.data.parquet_images import FORMATS
 from edgefl.errors import UserError
 
 Made = TypeVar("Made")
@@ -127,7 +128,7 @@ class Pictures:
             raise self._error(index, "this is no image that can be decoded") from None
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             raise self._error(index, f"this image cannot be decoded ({error})") from None
-        if image.width * image.height > MAXIMUM_PIXELS:
-            message = f"expected an image of at most {MAXIMUM_PIXELS} pixels, found {image.height}×{image.width}"
+        if image.width * image.height > limits.IMAGE_PIXELS:
+            message = f"expected an image of at most {limits.IMAGE_PIXELS} pixels, found {image.height}×{image.width}"
             raise self._error(index, message)
         return image

@@ -9,9 +9,10 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl import limits
 from edgefl.data.sharding import Integers
 from edgefl.errors import WrongAnswer, one_line
-from edgefl.tasks.base import MOST_CLASSES, Task
+from edgefl.tasks.base import Task
 from edgefl.tasks.classification import Classification
 from edgefl.wording import with_article
 
@@ -128,11 +129,11 @@ def class_number(*labels: Integers) -> int:
     """The number of classes of labels: the largest label plus 1.
 
     Raises:
-        WrongAnswer: a label is not from 0 to :data:`MOST_CLASSES` - 1.
+        WrongAnswer: a label is not from 0 to :data:`limits.CLASSES` - 1.
     """
     for label in (bound(each) for each in labels if each.size for bound in (np.min, np.max)):
-        if not 0 <= label < MOST_CLASSES:
-            raise WrongAnswer(f"found the label {label}; expected the numbers of classes, 0 to {MOST_CLASSES - 1}")
+        if not 0 <= label < limits.CLASSES:
+            raise WrongAnswer(f"found the label {label}; expected the numbers of classes, 0 to {limits.CLASSES - 1}")
     return max(int(each.max(initial=0)) for each in labels) + 1
 
 
@@ -145,7 +146,7 @@ def checked_description(answer: object, task: Task | None = None) -> Description
     if not isinstance(answer, Description):
         raise WrongAnswer(f"declared returned {one_line(answer)}; expected a Description or None")
     classes, shape, kind = answer.classes, answer.shape, answer.kind
-    _expect(_is_whole(classes, 1, MOST_CLASSES), "classes", classes, f"a whole number from 1 to {MOST_CLASSES}")
+    _expect(_is_whole(classes, 1, limits.CLASSES), "classes", classes, f"a whole number from 1 to {limits.CLASSES}")
     sizes = isinstance(shape, tuple) and bool(shape) and all(_is_whole(side, 1) for side in shape)
     _expect(sizes, "shape", shape, "the shape of one input, such as (channels, height, width), whole numbers from 1")
     kind = kind or ("images" if len(shape) == 3 else "tokens")
@@ -253,10 +254,10 @@ def _checked(part: Samples, split: str, task: Task) -> Samples:
                 "whole numbers, one for each sample"
             )
         numbers[name] = np.ascontiguousarray(values, dtype=np.int64)
-    if part.classes is not None and not _is_whole(part.classes, 1, MOST_CLASSES):
+    if part.classes is not None and not _is_whole(part.classes, 1, limits.CLASSES):
         raise WrongAnswer(
             f"read returned classes = {one_line(part.classes)} for the {split} samples; expected a whole number from 1 "
-            f"to {MOST_CLASSES}"
+            f"to {limits.CLASSES}"
         )
     if task.classes:
         class_number(numbers["labels"])

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from edgefl import limits
 from edgefl.errors import UserError
 from edgefl.fleet.windows import Windows
 from edgefl.input_file import InputFile, digest_of_file, find_input
@@ -17,11 +18,6 @@ from edgefl.options import Options
 from edgefl.units import Seconds
 
 DAY = 86400.0
-LEAST_PERIOD = 1.0
-"""Seconds. A shorter trace would change so often that simulated time hardly advances."""
-
-MAXIMUM_BYTES = 256 * 2**20
-"""The largest trace; one of 100,000 devices over some days has about 100 MB."""
 
 
 class Always(Options):
@@ -111,7 +107,7 @@ def read_trace(file: str) -> Windows:
 @lru_cache(maxsize=4)
 def _read(path: str, _digest: str) -> Windows:
     """The trace in a file; the digest is part of the cache key because the file may change during the process."""
-    data = read_json(path, maximum=MAXIMUM_BYTES)
+    data = read_json(path, maximum=limits.AVAILABILITY_BYTES)
     devices = data if isinstance(data, dict) else dict(enumerate(data)) if isinstance(data, list) else {}
     if not devices:
         raise UserError("expected a list or a mapping of devices, found none", file=path)
@@ -135,9 +131,11 @@ def _row(path: str, name: str, device: Any) -> tuple[list[float], list[float], f
             file=path,
             field=name,
         )
-    if period < LEAST_PERIOD:
+    if period < limits.LEAST_AVAILABILITY_SECONDS:
         raise UserError(
-            f"expected a finish_time of {LEAST_PERIOD:g} s or more, found {period:g}", file=path, field=name
+            f"expected a finish_time of {limits.LEAST_AVAILABILITY_SECONDS:g} s or more, found {period:g}",
+            file=path,
+            field=name,
         )
     return starts, ends, period
 

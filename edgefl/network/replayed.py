@@ -12,6 +12,7 @@ from typing import Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl import limits
 from edgefl.errors import UserError, nearest
 from edgefl.input_file import find_input, plain_files
 from edgefl.network.processes import StepTrace
@@ -21,9 +22,6 @@ from edgefl.randomness import generator
 
 Direction = Literal["down", "up"]
 
-MAXIMUM_FILES = 10_000
-MAXIMUM_BYTES = 256 * 2**20
-"""The most files in a folder of traces, and their total size."""
 
 _WAY = re.compile(r"(.+)[._-](down|up)(?:link)?(?:\.\w+)?", re.IGNORECASE)
 
@@ -160,11 +158,14 @@ def _files(folder: Path, direction: Direction) -> dict[str, Path]:
 
 
 def _check_size(folder: Path, files: Sequence[Path]) -> None:
-    if len(files) > MAXIMUM_FILES:
-        _refuse(folder, f"expected at most {MAXIMUM_FILES:,} files, found {len(files):,}")
+    if len(files) > limits.TRACE_FILES:
+        _refuse(folder, f"expected at most {limits.TRACE_FILES:,} files, found {len(files):,}")
     total = sum(path.stat().st_size for path in files)
-    if total > MAXIMUM_BYTES:
-        _refuse(folder, f"expected files of at most {MAXIMUM_BYTES // 2**20} MiB in total, found {total // 2**20} MiB")
+    if total > limits.TRACE_FOLDER_BYTES:
+        _refuse(
+            folder,
+            f"expected files of at most {limits.TRACE_FOLDER_BYTES // 2**20} MiB in total, found {total // 2**20} MiB",
+        )
 
 
 def _by_numbers(name: str) -> tuple[list[str | int], str]:

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 import networkx as nx
 
-from edgefl.errors import UserError, nearest
+from edgefl.errors import UserError, nearest, one_line
 from edgefl.network.flow import Node
 
 Sharing = Literal["wired", "rate_fair", "airtime_fair"]
@@ -53,10 +53,18 @@ def unknown_node(node: Node, known: list[str]) -> UserError:
 
 def checked_capacity(bits_per_second: float, what: str) -> float:
     """A capacity as a float of at least 0 (infinite: never a bottleneck), or UserError."""
-    value = float(bits_per_second)
-    if math.isnan(value) or value < 0:
-        raise UserError(f"{what}: expected a capacity of at least 0 bit/s, found {bits_per_second!r}")
+    value = _number(bits_per_second)
+    if not value >= 0.0:
+        raise UserError(f"{what}: expected a capacity of at least 0 bit/s, found {one_line(bits_per_second)}")
     return value
+
+
+def _number(value: object) -> float:
+    """A number of a graph; NaN for anything else, such as a text or null."""
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 class GraphLinks:
@@ -105,9 +113,10 @@ class GraphLinks:
             edge = f"edge {source!r} -> {target!r}"
             if "capacity" not in attributes:
                 raise UserError(f"{edge}: expected a capacity in bit/s, found none")
-            latency = float(attributes.get("latency", 0.0))
+            latency = _number(attributes.get("latency", 0.0))
             if not (0.0 <= latency < math.inf):
-                raise UserError(f"{edge}: expected a latency of at least 0 seconds, found {attributes['latency']!r}")
+                found = one_line(attributes["latency"])
+                raise UserError(f"{edge}: expected a latency of at least 0 seconds, found {found}")
             ends = (self._number[source], self._number[target])
             self._links[ends] = link = len(self._ends)
             self._ends.append(ends)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from edgefl import limits
 from edgefl.errors import UserError
 from edgefl.network.processes import StepTrace
 from edgefl.network.trace_table import CSV, PRESETS, TraceColumns, read_table
@@ -19,10 +20,6 @@ MAHIMAHI_PACKET_BITS = 1500 * 8
 SIX_COLUMNS = ("hsdpa", "ghent4g")
 """Formats of logs with six columns: Norway's 3G network (Riiser et al., MMSys 2013), Ghent's 4G networks (van der Hooft
 et al., IEEE Communications Letters 2016)."""
-MAXIMUM_BYTES = 64 * 2**20
-MAXIMUM_INTERVALS = 10_000_000
-LEAST_PERIOD = 1e-6
-"""Seconds. A shorter trace would change its capacity so often that simulated time hardly advances."""
 RATES = (1.0, 1e15)
 """The least and the greatest rate other than 0, bit/s: with less, one transfer would outlast every number of rounds."""
 
@@ -44,8 +41,8 @@ def read_traces(
         The traces by the name of their group; the name is empty if the file is one trace.
 
     Raises:
-        UserError: a missing file, one that does not have the format, a period below 1 µs, or a scaled rate that is
-            neither 0 nor between 1 bit/s and 10^15 bit/s.
+        UserError: a missing file, one that does not have the format, intervals below 1 ms in the mean, or a scaled
+            rate that is neither 0 nor between 1 bit/s and 10^15 bit/s.
     """
     try:
         if form == "mahimahi":
@@ -60,8 +57,9 @@ def read_traces(
 
 
 def _scaled(trace: StepTrace, scale: float) -> StepTrace:
-    if trace.period < LEAST_PERIOD:
-        raise UserError(f"expected a period of 1 µs or more, found {trace.period:g} s")
+    if trace.period < limits.LEAST_CHANGE_SECONDS * len(trace.times) * (1 - 1e-9):
+        mean = trace.period / len(trace.times)
+        raise UserError(f"expected intervals of 1 ms or more in the mean, found {1000 * mean:g} ms")
     rates = [rate * scale for rate in trace.rates]
     least, greatest = RATES
     for rate in rates:
@@ -97,10 +95,10 @@ def read_mahimahi(file: str | Path, *, every: float = 1e-3) -> StepTrace:
     if not len(stamps) or stamps[0] < 0 or stamps[-1] == 0 or (np.diff(stamps) < 0).any():
         raise UserError("expected milliseconds that never fall and end above 0", file=str(file))
     period = int(stamps[-1])
-    if period > MAXIMUM_INTERVALS * step:
+    if period > limits.TRACE_INTERVALS * step:
         raise UserError(
-            f"expected at most {MAXIMUM_INTERVALS:,} intervals of {every:g} s, found a trace of {period / 1000:g} s; "
-            "use a longer interval (every)",
+            f"expected at most {limits.TRACE_INTERVALS:,} intervals of {every:g} s, "
+            f"found a trace of {period / 1000:g} s; use a longer interval (every)",
             file=str(file),
         )
     stamps[stamps == 0] = period
@@ -151,4 +149,4 @@ def _six_columns(text: str) -> StepTrace:
 
 
 def _text(file: str | Path) -> str:
-    return read_plain_text(file, MAXIMUM_BYTES, what="a trace")
+    return read_plain_text(file, limits.TRACE_BYTES, what="a trace")

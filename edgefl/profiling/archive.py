@@ -22,6 +22,6 @@ def write_archive(output: Path) -> None:
             if module.name.endswith(".py"):
                 (package / module.name).write_bytes(module.read_bytes())
         with output_file(output) as file:
-            zipapp.create_archive(folder, file, interpreter="/usr/bin/env python3", main=f"{PACKAGE}.main:run")
+            zipapp.create_archive(folder, file, interpreter="/usr/bin/env python3", main=f"{PACKAGE}.start:run")
             mode = os.fstat(file.fileno()).st_mode
             os.fchmod(file.fileno(), mode | (mode & 0o444) >> 2)  # users who may read it may execute it

@@ -9,6 +9,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from edgefl import limits
 from edgefl.errors import UserError
 from edgefl.profiling.csv_table import read_csv
 
@@ -19,7 +20,6 @@ LEAST_ROUNDS = 3
 RANGES = {"round": (0, 1e9), "seconds": (1e-6, 1e8), "bytes": (1, 1e15)}
 """The least and the greatest value of each kind of column; others are mistakes in the unit."""
 
-MAXIMUM_BYTES = 2**24
 
 Column = NDArray[np.float64]
 
@@ -55,7 +55,7 @@ def read_client_log(file: Path) -> ClientLog:
         UserError: the file cannot be read, a column is missing, a value is not a possible number, a round occurs twice,
             or there are fewer than three rounds; the message gives the line.
     """
-    table = read_csv(file, MAXIMUM_BYTES, what="a log")
+    table = read_csv(file, limits.CLIENT_LOG_BYTES, what="a log")
     header = table.header
     both = header.count("bytes") == 1 and "bytes_down" not in header and "bytes_up" not in header
     columns = {column: "bytes" if both and column.startswith("bytes") else column for column in COLUMNS}

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from edgefl import limits
 from edgefl.errors import UserError, nearest
 from edgefl.fleet.fitting import Step
 from edgefl.json_file import read_json
@@ -17,9 +18,6 @@ from edgefl.profiling.counting import operators_of
 from edgefl.profiling.measure_device.main import FORMAT, VERSION, cases
 from edgefl.profiling.measure_device.steps import STEP
 from edgefl.validation import validated
-
-MAXIMUM_BYTES = 2**22
-"""A measurement of all cases has some tens of kilobytes."""
 
 LEAST_STEPS, LEAST_CHAINS = 4, 20
 """The smallest numbers of whole steps and of chains of layers that a fit can use."""
@@ -73,7 +71,7 @@ def is_measurement(file: Path) -> bool:
     Raises:
         UserError: the file cannot be read.
     """
-    content = read_plain(file, MAXIMUM_BYTES, what="a table or a measurement")
+    content = read_plain(file, limits.MEASUREMENT_BYTES, what="a table or a measurement")
     return file.suffix.lower() == ".json" or content.lstrip().startswith(b"{")
 
 
@@ -83,7 +81,7 @@ def read_measurement(file: Path) -> Measurement:
     Raises:
         UserError: the file cannot be read, or is not from this version of the measuring script.
     """
-    return measurement_of(read_json(file, maximum=MAXIMUM_BYTES), file=str(file))
+    return measurement_of(read_json(file, maximum=limits.MEASUREMENT_BYTES), file=str(file))
 
 
 def measurement_of(data: Any, *, file: str | None = None) -> Measurement:

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from edgefl import limits
 from edgefl.cost.measure import Operator, measure
 from edgefl.cost.recorder import DataDependentError
 from edgefl.errors import UserError, nearest
@@ -59,8 +60,6 @@ GREATEST_WHOLE = 10**7
 
 SHORTEST, LONGEST = 1e-9, 1e9
 """Bounds of a step's seconds, against wrong units."""
-
-MAXIMUM_BYTES = 2**22
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ def family_of(model: str) -> str:
 
 def _rows(file: Path) -> tuple[list[tuple[int, dict[str, str]]], list[str], tuple[str, ...]]:
     """Return the rows that are not empty, by column, the columns of times, and those that are ignored."""
-    table = read_csv(file, MAXIMUM_BYTES, what="a table")
+    table = read_csv(file, limits.STEP_TABLE_BYTES, what="a table")
     header = [SAME.get(column, column) for column in table.header]
     times, ignored = _columns(header, str(file))
     rows = []

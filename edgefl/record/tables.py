@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from edgefl import limits
 from edgefl.durable_file import durable_file, write_durably
 from edgefl.errors import UserError
 from edgefl.record.column import column
@@ -135,9 +136,11 @@ def read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
     """Return a table of a run directory, with its metadata; types and figures are checked.
 
     Raises:
-        UserError: the file cannot be read, lacks a column, or holds values that a run cannot have.
+        UserError: the file cannot be read, is far larger in memory than on disk, lacks a column, or holds values that a
+            run cannot have.
     """
     try:
+        _check_size(file)
         table = pq.read_table(file, page_checksum_verification=True)
         for name in schema.names:
             if name not in table.column_names and _ELDER.get(name) in table.column_names:
@@ -155,6 +158,14 @@ def read_parquet(file: Path, schema: pa.Schema) -> pa.Table:
         raise UserError(f"cannot be read: it has no column '{missing[0]}'", file=str(file))
     check_table(table, schema, file)
     return table
+
+
+def _check_size(file: Path) -> None:
+    """Check, from its metadata, that a table is not far larger in memory than its file suggests."""
+    found, size = pq.read_metadata(file), file.stat().st_size
+    expanded = 8 * found.num_rows * found.num_columns
+    if expanded > max(limits.TABLE_BYTES, limits.TABLE_EXPANSION * size):
+        raise UserError(f"expected at most {limits.TABLE_BYTES:,} bytes in memory, found {expanded:,}", file=str(file))
 
 
 def check_schema(file: Path, schema: pa.Schema) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from edgefl import limits
 from edgefl.errors import UserError, nearest
 from edgefl.input_file import code_files
 from edgefl.methods.build import build_method
@@ -19,9 +20,6 @@ from edgefl.tasks.base import TASKS, Task
 from edgefl.user_code import allow
 from edgefl.validation import validated
 from edgefl.yaml_file import parse_yaml
-
-MOST_NUMBERS = 2**26
-"""A sample with more numbers would take all memory before its step is counted."""
 
 SECTIONS = ("model", "training", "methods")
 """The parts of a scenario that a step's cost depends on."""
@@ -98,6 +96,6 @@ def read_shape(text: str, *, field: str) -> tuple[int, ...]:
     if not all(side.isascii() and side.isdigit() and len(side) < 10 and int(side) > 0 for side in sides):
         raise UserError(f"expected a shape such as 3x32x32, found '{text}'", field=field)
     shape = tuple(int(side) for side in sides)
-    if math.prod(shape) > MOST_NUMBERS:
-        raise UserError(f"expected at most {MOST_NUMBERS:,} numbers in a sample, found '{text}'", field=field)
+    if math.prod(shape) > limits.SAMPLE_NUMBERS:
+        raise UserError(f"expected at most {limits.SAMPLE_NUMBERS:,} numbers in a sample, found '{text}'", field=field)
     return shape

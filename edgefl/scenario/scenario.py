@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from edgefl import limits
 from edgefl.data.spec import DataSpec
 from edgefl.errors import UserError, nearest
 from edgefl.fleet import FleetGroup, group_counts
@@ -27,7 +28,7 @@ from edgefl.simulation.protocol_specs import AsynchronousSpec, HierarchicalSpec,
 from edgefl.simulation.specs import BudgetSpec
 from edgefl.tasks.classification import Classification
 from edgefl.training.personalisation.calibration import CalibrationSpec
-from edgefl.validation import validated
+from edgefl.validation import first_repeated, validated
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9+_.-]{0,99}$"
 """Names that are valid for a folder: letters, digits, + - _ . and no leading dot."""
@@ -38,7 +39,7 @@ class Scenario(Options):
 
     name: str = Field(pattern=NAME, description="the scenario's name; also the run directory's default name")
     seeds: tuple[Annotated[int, Field(ge=0, le=2**53)], ...] = Field(
-        default=(0,), min_length=1, description="each method runs once with each of them"
+        default=(0,), min_length=1, max_length=limits.SEEDS, description="each method runs once with each of them"
     )
     task: Task = Field(
         default_factory=Classification, description="what the model is trained for: a kind, or a kind and its options"
@@ -129,9 +130,9 @@ class Scenario(Options):
     def _check_lists(self) -> None:
         check_targets(self.targets, self.task.measured)
         for field, values in (("seeds", self.seeds), ("targets", values_of(self.targets))):
-            for index, value in enumerate(values):
-                if value in values[:index]:
-                    raise UserError(f"expected different {field}, found {value} twice", field=f"{field}.{index}")
+            if (repeated := first_repeated(values)) is not None:
+                value, index = repeated
+                raise UserError(f"expected different {field}, found {value} twice", field=f"{field}.{index}")
         if self.personalisation is not None and self.data.test != "partitioned":
             raise UserError(
                 f"tests each client on its own part, so data.test must be 'partitioned', found '{self.data.test}'",

@@ -92,20 +92,19 @@ def scenario_of(job: Job) -> Scenario:
 
 
 def check_folder(job: Job, folder: Path) -> None:
-    """Check that a folder is empty or contains the run of this job.
+    """Check that a folder is empty or contains the run of this job, finished or not.
 
     Raises:
-        UserError: it contains the run of another scenario, or of another schema.
+        UserError: it contains the run of another scenario or of another schema, or a damaged one.
     """
     paths = RunPaths(folder)
     file = paths.scenario
+    again = "delete this folder to run the job again"
     if file.exists() and digest_of_scenario(read_yaml(file)) != digest_of_scenario(resolve(scenario_of(job))):
-        raise UserError(
-            f"expected the scenario of sweep job {job.id}, found another; delete this folder to run the job again",
-            file=str(file),
-        )
+        raise UserError(f"expected the scenario of sweep job {job.id}, found another; {again}", file=str(file))
+    if file.exists() and not is_summary(paths.summary) and not is_interrupted(folder):
+        raise UserError(f"expected the results of sweep job {job.id}, found none; {again}", file=str(paths.summary))
     if is_summary(paths.summary):
-        again = "delete this folder to run the job again"
         try:
             _, summary = read_summary(paths.summary)
         except UserError as error:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from edgefl import limits
 from edgefl.errors import UserError
 from edgefl.randomness import generator
+from edgefl.validation import first_repeated
 from edgefl.yaml_file import parse_yaml
 
 Setting = Mapping[str, Any]
@@ -48,7 +51,7 @@ def settings_of(grid: Mapping[str, Sequence[Any]], random: int | None = None) ->
         random: how many combinations to draw, always the same ones, in the grid's order; all if not given.
 
     Raises:
-        UserError: a path is the name, the seeds or the sweep, or a value is given twice.
+        UserError: a path is the name, the seeds or the sweep, a value is given twice, or there are too many settings.
 
     >>> settings_of({"a": [1, 2], "b": [3]})
     [{'a': 1, 'b': 3}, {'a': 2, 'b': 3}]
@@ -56,12 +59,15 @@ def settings_of(grid: Mapping[str, Sequence[Any]], random: int | None = None) ->
     for path, values in grid.items():
         if path.split(".", maxsplit=1)[0] in _FIXED:
             raise UserError("a sweep cannot change this field; seeds are already a separate dimension", field=path)
-        for index, value in enumerate(values):
-            if value in values[:index]:
-                raise UserError(f"expected different values, found {value} twice", field=path)
-    count = math.prod(len(values) for values in grid.values())
-    combinations = (dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()))
-    if random is None or random >= count:
-        return list(combinations)
-    kept = set(generator(0, "sweep").choice(count, size=random, replace=False).tolist())
-    return [setting for number, setting in enumerate(combinations) if number in kept]
+        if (value := first_repeated(values)) is not None:
+            raise UserError(f"expected different values, found {value[0]} twice", field=path)
+    shape = [len(values) for values in grid.values()]
+    count = math.prod(shape)
+    if (number := min(count, random or count)) > limits.SETTINGS:
+        raise UserError(f"expected at most {limits.SETTINGS:,} settings, found {number:,}; draw some of them (random)")
+    if count > limits.LARGEST_INTEGER:
+        raise UserError(f"expected at most {limits.LARGEST_INTEGER:,} combinations to draw from, found {count:,}")
+    every = random is None or random >= count
+    chosen = range(count) if every else sorted(generator(0, "sweep").choice(count, size=random, replace=False).tolist())
+    places = (np.unravel_index(number, shape) for number in chosen)
+    return [{path: grid[path][place] for path, place in zip(grid, each, strict=True)} for each in places]

@@ -15,9 +15,6 @@ from edgefl.errors import UserError, WrongAnswer
 from edgefl.record.metric import Metric
 from edgefl.registry import Registry, class_of
 
-MOST_CLASSES = 100_000
-"""Maximum number of classes or tokens; a larger label is not the number of a class."""
-
 
 class Task(Component):
     """A task of supervised learning; its fields are its options.

@@ -49,9 +49,10 @@ def test_a_closed_stream_does_not_matter(finished, command, redirections):
     assert done(finished, command, redirections)[:2] == (0, "")
 
 
-@pytest.mark.parametrize("command", [["report", "RUN"], ["methods"]], ids=" ".join)
-def test_characters_that_the_encoding_lacks_are_escaped(finished, command):
-    code, said, printed = done(finished, command, "", PYTHONIOENCODING="ascii", LC_ALL="C", PYTHONUTF8="0")
+@pytest.mark.parametrize("command", [["report", "RUN"], ["models"]], ids=" ".join)
+@pytest.mark.parametrize("encoding", [{"PYTHONIOENCODING": "ascii"}, {"PYTHONCOERCECLOCALE": "0"}], ids=str)
+def test_characters_that_the_encoding_lacks_are_escaped(finished, command, encoding):
+    code, said, printed = done(finished, command, "", LC_ALL="C", PYTHONUTF8="0", **encoding)
     assert (code, said) == (0, "")
     assert printed
 

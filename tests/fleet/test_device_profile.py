@@ -75,7 +75,7 @@ def test_the_figures_of_a_profile_can_be_listed():
         ("name", None, "name: this key is missing"),
         ("compute.fp32_peek", 1, "compute.fp32_peek: unknown key; did you mean 'fp32_peak'?"),
         ("compute.fp32_peak", "10 Gflop/s", "compute.fp32_peak: unknown unit 'Gflop/s'"),
-        ("compute.fp32_peak", 0, "compute.fp32_peak: expected more than 0, found 0"),
+        ("compute.fp32_peak", 0, "compute.fp32_peak: expected 1 or more, found 0"),
         ("compute.fp32_achievable", {"low": 1, "nominl": 2, "high": 3}, "compute.fp32_achievable.nominl: unknown key"),
         (
             "compute.fp32_achievable",

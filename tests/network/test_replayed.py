@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import simpy
 
+from edgefl import limits
 from edgefl.errors import UserError
 from edgefl.network import ClientLinks, FlowNetwork, LinkSpec, NetworkSpec, build_topology, replayed
 from edgefl.network.replayed import ReplayedLink, traces_of
@@ -191,10 +192,10 @@ def test_what_is_no_plain_file_in_a_folder_is_refused(tmp_path, kind):
 def test_a_folder_that_is_too_large_is_refused_before_it_is_read(tmp_path, monkeypatch):
     write(tmp_path, a=1, b=2, c=3)
     monkeypatch.setattr(replayed, "read_traces", None)
-    monkeypatch.setattr(replayed, "MAXIMUM_FILES", 2)
+    monkeypatch.setattr(limits, "TRACE_FILES", 2)
     with pytest.raises(UserError, match="at most 2 files, found 3"):
         names(capacity(tmp_path))
-    monkeypatch.setattr(replayed, "MAXIMUM_FILES", 3)
+    monkeypatch.setattr(limits, "TRACE_FILES", 3)
     with (tmp_path / "a").open("r+b") as file:
         file.truncate(600 * 2**20)  # sparse
     with pytest.raises(UserError, match="at most 256 MiB in total, found 600 MiB"):

@@ -315,6 +315,24 @@ def test_a_job_with_other_results_is_refused(file, tmp_path, here, change):
         sweep(jobs, out)
 
 
+def test_a_job_with_a_damaged_summary_is_named(file, tmp_path, here):
+    jobs, out = jobs_of(file, CHANGES, settings_of(GRID), train=False), tmp_path / "out"
+    sweep(jobs, out)
+    (out / "jobs" / jobs[0].id / "summary.json").write_text("[1]")
+    with pytest.raises(UserError, match=f"summary.json: expected the results of sweep job {jobs[0].id}, found none"):
+        sweep(jobs, out)
+
+
+def test_few_settings_of_a_grid_without_end_are_drawn_at_once():
+    grid = {f"training.local.{name}": list(range(2000)) for name in ("epochs", "batch", "steps")}
+    drawn = settings_of(grid, random=50)
+    assert drawn == settings_of(grid, random=50)
+    assert len({tuple(setting.values()) for setting in drawn}) == 50
+    assert all(0 <= value < 2000 for setting in drawn for value in setting.values())
+    with pytest.raises(UserError, match="at most 100,000 settings, found 8,000,000,000"):
+        settings_of(grid)
+
+
 def test_a_script_without_a_main_guard_runs_once(file, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(f"open({str(tmp_path / 'runs')!r}, 'a').write('once ')\nfrom edgefl.cli import main\nmain()\n")

@@ -10,6 +10,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from pydantic import Field
 
+from edgefl import limits
 from edgefl.data.partitions.base import Partition
 from edgefl.data.partitions.natural import split_by_owner
 from edgefl.data.sharding import Integers, Shards
@@ -18,9 +19,6 @@ from edgefl.input_file import InputFile, find_input
 from edgefl.json_file import read_json
 from edgefl.plain_file import read_plain_text
 from edgefl.validation import shown
-
-MAXIMUM_BYTES = 2**30
-"""Largest file; a row of a CSV file takes about ten bytes."""
 
 Client = int | str
 
@@ -96,7 +94,7 @@ def _numbered(path: Path, indices: Sequence[int], clients: Sequence[Client], sam
 
 def _csv_rows(path: Path) -> Iterator[tuple[Any, Any]]:
     """Index and client of each row; clients are integers if all of them are."""
-    rows = csv.DictReader(read_plain_text(path, MAXIMUM_BYTES, what="a CSV file").splitlines(), strict=True)
+    rows = csv.DictReader(read_plain_text(path, limits.PARTITION_BYTES, what="a CSV file").splitlines(), strict=True)
     try:
         names = rows.fieldnames or []
         if "client" not in names:
@@ -115,7 +113,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[Any, Any]]:
 
 
 def _json_rows(path: Path) -> Iterator[tuple[Any, Any]]:
-    content = read_json(path, maximum=MAXIMUM_BYTES)
+    content = read_json(path, maximum=limits.PARTITION_BYTES)
     if isinstance(content, list):
         yield from enumerate(content)
     elif not isinstance(content, dict):

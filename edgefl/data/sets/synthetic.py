@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
+from edgefl import limits
 from edgefl.data.sharding import Integers
 from edgefl.data.spec import DATA_SETS, DataSpec, Description, Samples
 from edgefl.randomness import generator
@@ -21,10 +22,6 @@ def _or_a_number(schema: dict[str, Any]) -> None:
     choices = schema.pop("enum")
     schema.pop("type", None)
     schema["anyOf"] = [{"enum": choices, "type": "string"}, {"minimum": 1, "type": "integer"}]
-
-
-LARGEST_SIDE = 4096
-"""Maximum channels, rows or columns; larger values are mistakes and need too much memory."""
 
 
 @DATA_SETS.register("synthetic")
@@ -66,8 +63,8 @@ class Synthetic(DataSpec):
     @field_validator("shape")
     @classmethod
     def _has_pixels(cls, shape: tuple[int, int, int]) -> tuple[int, int, int]:
-        if max(shape) > LARGEST_SIDE:
-            raise ValueError(f"expected at most {LARGEST_SIDE} in each place, found {max(shape)}")
+        if max(shape) > limits.SIDE:
+            raise ValueError(f"expected at most {limits.SIDE} in each place, found {max(shape)}")
         if min(shape) < 1:
             raise ValueError(f"expected three numbers from 1, channels, height and width, found {list(shape)}")
         return shape

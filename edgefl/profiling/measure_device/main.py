@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import math
 import os
 import platform
-import sys
 from typing import Any, Callable, Dict, Optional, Sequence
 
 import torch
@@ -79,7 +79,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--threads", type=int, default=0, help="threads that train (PyTorch's default)")
     parser.add_argument("--only", default="", help="time only the cases whose name contains this text")
     options = parser.parse_args(arguments)
-    if options.seconds <= 0 or options.threads < 0:
+    if not 0 < options.seconds < math.inf or options.threads < 0:
         parser.error("expected --seconds above 0 and --threads of at least 0")
     wanted = {name: case for name, case in cases().items() if options.only in name}
     if not wanted:
@@ -90,11 +90,15 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     def say(text: str) -> None:
         print(text, flush=True)
 
-    say(f"{len(wanted)} cases on {processor()}, PyTorch {torch.__version__}, about {options.seconds:g} s.")
-    found = measurement(options.seconds, options.threads, say, wanted)
     unfinished = options.output + ".unfinished"
     try:
-        with open(unfinished, "w", encoding="utf-8") as file:
+        file = open(unfinished, "w", encoding="utf-8")  # noqa: SIM115  (before minutes of measuring)
+    except OSError as error:
+        parser.error(f"{unfinished} cannot be written: {error.strerror}")
+    try:
+        with file:
+            say(f"{len(wanted)} cases on {processor()}, PyTorch {torch.__version__}, about {options.seconds:g} s.")
+            found = measurement(options.seconds, options.threads, say, wanted)
             json.dump(found, file, indent=1)
             file.write("\n")
             file.flush()
@@ -105,8 +109,3 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
             os.remove(unfinished)
     say(f"{len(found['cases'])} cases timed, {len(found['left_out'])} left out. Written: {options.output}")
     return 0
-
-
-def run() -> None:
-    """Entry point of the archive."""
-    sys.exit(main())

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from edgefl import limits
 from edgefl.cli import main
-from edgefl.data import pictures
 from edgefl.data.dataset import load
 from edgefl.data.federated import shard_sizes
 from edgefl.data.pictures import Pictures
@@ -156,7 +156,7 @@ def test_a_wrong_file_is_named(capsys, tmp_path, kind):
 
 def test_a_large_image_is_not_decoded(capsys, tmp_path, monkeypatch):
     write(tmp_path / "train")
-    monkeypatch.setattr(pictures, "MAXIMUM_PIXELS", 79)
+    monkeypatch.setattr(limits, "IMAGE_PIXELS", 79)
     assert "expected an image of at most 79 pixels, found 10×8" in refused(capsys, tmp_path, {"train": "train"})
 
 

@@ -148,7 +148,7 @@ _RATES = {"near": "9 0.5 9 0.7", "far": "0.1 0.3 0.2 0.1"}
 (FOLDER / "runs.csv").write_text(
     "t,late,rate,slow,run,half\n"
     + "".join(
-        f"{0.05 * step:g},{0.5 * step:g},{rate},0.05,{run},{run}{step // 2}\n"
+        f"{0.05 * step:g},{5 * step},{rate},0.05,{run},{run}{step // 2}\n"
         for run, rates in _RATES.items()
         for step, rate in enumerate(rates.split())
     )

@@ -83,7 +83,7 @@ def capacity_probes(way: str) -> list[tuple[str, Changes, Changes, Expected]]:
         (f"{field}<trace>.kind", {}, bursty, LATER),
         (f"{field}<trace>.file", steady, option("file", str(FOLDER / "bursty.mahimahi")), LATER),
         (f"{field}<trace>.format.time", table(), option("format.time", "late"), differs),
-        (f"{field}<trace>.format.time_format", table(), option("format.time_format", "ms"), differs),
+        (f"{field}<trace>.format.time_format", table(time="late"), option("format.time_format", "ms"), differs),
         (f"{field}<trace>.format.rate", fast, option("format.rate", "slow"), LATER),
         (f"{field}<trace>.format.unit", fast, option("format.unit", "kbit/s"), LATER),
         (f"{field}<trace>.format.group", table(), option("format.group", "half"), differs),

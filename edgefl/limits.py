@@ -1,0 +1,72 @@
+"""Limits on what edgefl reads and accepts, with their reasons.
+
+Files and scenarios come from elsewhere. Without limits a few bytes could take all memory, or hours, before the first
+message. A limit is far above what is of use: whoever reaches one has made a mistake, or has been sent a hostile file.
+"""
+
+from __future__ import annotations
+
+# Sizes of files, bytes; checked before the contents are read.
+
+YAML_BYTES = 2**20
+"""A scenario with all profiles embedded has some tens of kilobytes."""
+JSON_BYTES = 64 * 2**20
+"""A JSON file or a graph. The summary of a thousand runs has about one mebibyte."""
+PYTHON_BYTES = 2**24
+"""A Python file that is imported."""
+TRACE_BYTES = 64 * 2**20
+"""A capacity trace: a day of milliseconds in Mahimahi's format at 10 Mbit/s has about this size."""
+TRACE_FILES = 10_000
+"""Files in a folder of traces."""
+TRACE_FOLDER_BYTES = 256 * 2**20
+"""Their total size."""
+AVAILABILITY_BYTES = 256 * 2**20
+"""An availability trace of 100,000 devices over some days has about 100 MB."""
+PARTITION_BYTES = 2**30
+"""The file of a partition; a row of a CSV file takes about ten bytes."""
+STEP_TABLE_BYTES = 2**22
+"""A table of step times; one of a thousand models has about a hundred kilobytes."""
+MEASUREMENT_BYTES = 2**22
+"""A measurement of all cases has some tens of kilobytes."""
+CLIENT_LOG_BYTES = 2**24
+"""A client's log of rounds."""
+TABLE_BYTES = 2**30
+"""A table of a run directory in memory, unless its file is so large that this is to be expected:"""
+TABLE_EXPANSION = 100
+"""a larger table may be so many times its file. Compressed tables of runs expand to about ten times."""
+
+# Contents of files.
+
+DEPTH = 32
+"""Levels of nested lists and mappings; edgefl's own files have about eight."""
+YAML_VALUES = 200_000
+"""Values after all aliases are expanded, so that a few lines cannot represent billions of values."""
+LARGEST_INTEGER = 2**63 - 1
+"""The largest whole number, as in the tables of a run directory."""
+PATH_CHARACTERS = 4096
+"""Characters of a path; the limit of Linux."""
+TRACE_INTERVALS = 10_000_000
+"""Intervals of a trace; 10 million floats have 80 MB."""
+IMAGE_PIXELS = 2**24
+"""Pixels of an image that is decoded, so that a few bytes cannot allocate gigabytes."""
+
+# Values in scenarios.
+
+LEAST_CHANGE_SECONDS = 1e-3
+"""Mean time between two changes of a capacity; with less, simulating the changes takes longer than all else."""
+LEAST_AVAILABILITY_SECONDS = 1.0
+"""Period of an availability trace. A shorter one would change so often that simulated time hardly advances."""
+SEEDS = 10_000
+"""Seeds of a scenario; each is a run of every method."""
+SETTINGS = 100_000
+"""Settings of a sweep; each is a run of every method and seed."""
+CELLS = 100_000
+"""Cells of a network; empty ones take memory and time too."""
+RETRIES = 1000
+"""Attempts of a transfer after the first one."""
+SIDE = 4096
+"""Channels, rows or columns of generated images; larger values need too much memory."""
+SAMPLE_NUMBERS = 2**26
+"""Numbers in a sample of ``--shape``; with more, memory would not suffice to count its step."""
+CLASSES = 100_000
+"""Classes or tokens; a larger label is not the number of a class."""
